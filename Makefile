@@ -1,0 +1,37 @@
+# Every target makes .venv when it is missing. PYTHON names the interpreter to make it with.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export VIRTUAL_ENV := $(CURDIR)/$(VENV)
+
+.PHONY: install demo ui test fast lint bench clean
+
+install: $(VENV)/installed
+
+$(VENV)/installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+demo: install
+	$(BIN)/python -m examples.demo
+
+ui: install
+	$(BIN)/python -m examples.demo --ui
+
+test: install lint
+	$(BIN)/python -m pytest
+
+fast: install
+	$(BIN)/python -m pytest -m "not slow"
+
+lint: install
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: install
+	$(BIN)/python -m benchmarks.history
+
+clean:
+	rm -rf .demo build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Pipelines that run, and the real data behind them."""

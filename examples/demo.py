@@ -1,0 +1,208 @@
+"""``make demo``: both flight pipelines through Dagster, from nothing to a proved result.
+
+Brings up a broker, writes history, feeds the topic, runs the same jobs that the UI shows, plays
+the rest of the feed while the streams run, and compares each table with an independent
+computation. With ``--ui`` (``make ui``) it prepares the same and opens Dagster's UI instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from dagster import DagsterInstance
+from rich.console import Console
+from rich.table import Table
+
+from examples import flight_data
+from orchestration import chain, tables
+from orchestration.audit import AuditReport, audit
+from services.broker import LocalBroker
+from sources.document import LoadedPipeline, load_pipeline
+from sources.errors import HybridError, RunError
+from sources.kafka import LOCAL
+from sources.pipeline import KafkaSource
+from spark_jobs.jars import SETS, resolve
+
+ROOT = Path(__file__).parent.parent
+PIPELINES = ("flight_events", "flight_delays")
+# What is in the topic when the pipelines start; the rest is played while they run.
+PLAYED_FROM = datetime(2013, 12, 1, tzinfo=UTC)
+PLAY_RATE = 4_000  # records/s
+
+console = Console()
+
+
+class Stages:
+    """Prints each stage of the demo with the time it took."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[str, float]] = []
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        """Time a stage."""
+        started = time.monotonic()
+        yield
+        seconds = time.monotonic() - started
+        self._rows.append((name, seconds))
+        console.print(f"[dim]{seconds:6.1f} s[/]  {name}")
+
+    def table(self) -> Table:
+        """All stages."""
+        table = Table("stage", "seconds", title="Where the time went")
+        for name, seconds in self._rows:
+            table.add_row(name, f"{seconds:.1f}")
+        table.add_row("total", f"{sum(seconds for _, seconds in self._rows):.1f}")
+        return table
+
+
+def main() -> int:
+    """Run the demo; the exit status follows the audits."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, default=ROOT / ".demo", help="made anew each time")
+    parser.add_argument("--ui", action="store_true", help="open Dagster's UI")
+    options = parser.parse_args()
+    # SIGTERM must leave as little behind as Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    stages = Stages()
+    try:
+        with ExitStack() as cleanup:
+            loaded, rest = _prepare(options.folder.absolute(), stages, cleanup)
+            if options.ui:
+                return _open_ui(loaded, rest)
+            reports = _run(loaded, rest, stages, options.folder)
+    except HybridError as error:
+        console.print(f"[red]{error}[/]")
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    for report in reports:
+        console.print(tables.audit(report))
+    console.print(stages.table())
+    return 0 if all(report.ok for report in reports) else 1
+
+
+def _prepare(
+    folder: Path, stages: Stages, cleanup: ExitStack
+) -> tuple[list[LoadedPipeline], list[flight_data.FeedRecord]]:
+    """Broker, history and the first part of the feed; whatever starts is ended by ``cleanup``."""
+    with stages("JVM parts (downloaded once, then from the cache)"):
+        for name in SETS:
+            resolve(name, on_progress=lambda text: console.print(f"          {text}"))
+    shutil.rmtree(folder, ignore_errors=True)
+    _set_environment(folder)
+    with stages("Kafka broker"):
+        servers = os.environ.get("KAFKA_BOOTSTRAP_SERVERS") or LOCAL
+        if servers == LOCAL:
+            address = Path(os.environ["HYBRID_BROKER_FILE"])
+            cleanup.enter_context(LocalBroker(folder / "broker", address_file=address))
+    topic = os.environ.get("FLIGHTS_TOPIC", "flights")
+    with stages("history as Parquet, first part of the feed into the topic"):
+        flight_data.write_history(folder / "data" / "history")
+        before, rest = flight_data.split_feed(flight_data.feed_records(), PLAYED_FROM)
+        flight_data.create_feed_topic(servers, topic)
+        flight_data.produce(before, servers, topic)
+    loaded = [load_pipeline(ROOT / "examples" / f"{name}.yaml") for name in PIPELINES]
+    for pipeline in loaded:
+        cleanup.callback(chain.stop, pipeline)
+    return loaded, rest
+
+
+def _set_environment(folder: Path) -> None:
+    home = folder / "dagster"
+    home.mkdir(parents=True)
+    (home / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
+    os.environ.update(
+        DAGSTER_HOME=str(home),
+        HYBRID_BROKER_FILE=str(folder / "broker.json"),
+        HYBRID_PIPELINES=str(ROOT / "examples"),
+        FLIGHTS_DATA=str(folder / "data"),
+        FLIGHTS_OUT=str(folder / "tables"),
+        FLIGHTS_STATE=str(folder / "state"),
+        VIRTUAL_ENV=sys.prefix,
+    )
+
+
+def _run(
+    loaded: list[LoadedPipeline],
+    rest: list[flight_data.FeedRecord],
+    stages: Stages,
+    folder: Path,
+) -> list[AuditReport]:
+    with (
+        stages("Dagster: plan → history → live_start → live, both pipelines"),
+        # Makes Dagster's database: two processes can't both make it.
+        DagsterInstance.get(),
+        ThreadPoolExecutor(len(loaded)) as pool,
+    ):
+        list(pool.map(lambda one: _launch_job(one.pipeline.name, folder), loaded))
+    with stages(f"the feed goes on: {len(rest):,} records at {PLAY_RATE:,} records/s"):
+        source = _live_source(loaded[0])
+        flight_data.produce(rest, source.bootstrap_servers, source.topic, rate=PLAY_RATE)
+    with stages("streams caught up and stopped"):
+        for one in loaded:
+            chain.wait_until_caught_up(one, _live_source(one))
+            chain.stop(one)
+    with stages("audit: DuckDB over all raw input"):
+        return [audit(one) for one in loaded]
+
+
+def _launch_job(name: str, folder: Path) -> None:
+    """Run a pipeline's job as a user would; its log goes to a file."""
+    log = folder / f"{name}.log"
+    command = [str(Path(sys.prefix) / "bin" / "dg"), "launch", "--job", name]
+    with log.open("wb") as output:
+        done = subprocess.run(
+            command, stdout=output, stderr=subprocess.STDOUT, cwd=ROOT, check=False
+        )
+    if done.returncode != 0:
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-40:])
+        message = f"Job {name} failed with status {done.returncode}:\n{tail}"
+        raise RunError(message)
+
+
+def _live_source(loaded: LoadedPipeline) -> KafkaSource:
+    source = loaded.pipeline.sources[-1]
+    assert isinstance(source, KafkaSource)
+    return source
+
+
+def _open_ui(loaded: list[LoadedPipeline], rest: list[flight_data.FeedRecord]) -> int:
+    """Serve the UI until Ctrl-C; the rest of the feed is played when a stream is live."""
+    source = _live_source(loaded[0])
+    player = threading.Thread(target=_play_when_live, args=(loaded, rest, source), daemon=True)
+    player.start()
+    port = os.environ.get("DAGSTER_PORT", "3000")
+    console.print(f"Dagster opens at http://127.0.0.1:{port}: choose a job, then Materialize all.")
+    command = [str(Path(sys.prefix) / "bin" / "dg"), "dev", "-w", "workspace.yaml", "-p", port]
+    with subprocess.Popen(command, cwd=ROOT) as server:
+        try:
+            return server.wait()
+        except KeyboardInterrupt:
+            server.send_signal(signal.SIGINT)
+            server.wait()
+            raise
+
+
+def _play_when_live(
+    loaded: list[LoadedPipeline], rest: list[flight_data.FeedRecord], source: KafkaSource
+) -> None:
+    while not any(chain.is_live(one) for one in loaded):
+        time.sleep(1)
+    flight_data.produce(rest, source.bootstrap_servers, source.topic, rate=PLAY_RATE / 20)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What runs when: the chain's steps, as Dagster assets and as a command line."""

@@ -1,0 +1,158 @@
+"""One group of assets for each pipeline: the chain's steps, in order."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import dagster as dg
+
+from orchestration import chain, metadata
+from sources.document import LoadedPipeline, load_pipeline
+from sources.errors import HybridError
+from sources.pipeline import FileSource, KafkaSource
+from spark_jobs.process import log_path
+
+
+def pipeline_assets(loaded: LoadedPipeline) -> list[dg.AssetsDefinition]:
+    """The assets of a pipeline: ``plan``, one a bounded source, the hand-over, the live run.
+
+    Each reads the pipeline's file again when it runs, so that a change of the environment
+    between two runs is seen.
+    """
+    steps = [_plan(loaded)]
+    for source in loaded.pipeline.sources:
+        before = steps[-1].key
+        if isinstance(source, FileSource):
+            steps.append(_bounded(loaded, source.name, before))
+        else:
+            steps.append(_start(loaded, source.name, before))
+            steps.append(_live(loaded, source.name, steps[-1].key))
+    return steps
+
+
+def _key(loaded: LoadedPipeline, step: str) -> dg.AssetKey:
+    return dg.AssetKey([loaded.pipeline.name, step])
+
+
+def _plan(loaded: LoadedPipeline) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=_key(loaded, "plan"),
+        group_name=loaded.pipeline.name,
+        kinds={"plan"},
+        description="What will be read, in which order, and where the next source starts.",
+    )
+    def plan(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+        with _failures():
+            made = chain.plan(load_pipeline(loaded.path))
+        for warning in made.warnings:
+            context.log.warning(warning)
+        return dg.MaterializeResult(metadata=metadata.plan(made))
+
+    return plan
+
+
+def _bounded(loaded: LoadedPipeline, name: str, before: dg.AssetKey) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=_key(loaded, name),
+        deps=[before],
+        group_name=loaded.pipeline.name,
+        kinds={"spark", "deltalake"},
+        tags={"boundedness": "bounded"},
+        description=f"Reads the bounded source `{name}` to its end.",
+    )
+    def bounded(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+        fresh = load_pipeline(loaded.path)
+        source = fresh.pipeline.source(name)
+        assert isinstance(source, FileSource)
+        with (
+            _failures(),
+            # For the job's progress only: what it did is read from the state folder.
+            dg.open_pipes_session(
+                context=context,
+                context_injector=dg.PipesTempFileContextInjector(),
+                message_reader=dg.PipesTempFileMessageReader(),
+            ) as session,
+        ):
+            end = chain.run_bounded(
+                fresh,
+                source,
+                on_output=lambda line: print(line, file=sys.stderr, flush=True),  # noqa: T201
+                extra_environment=session.get_bootstrap_env_vars(),
+            )
+        return dg.MaterializeResult(metadata=metadata.end(end))
+
+    return bounded
+
+
+def _start(loaded: LoadedPipeline, name: str, before: dg.AssetKey) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=_key(loaded, f"{name}_start"),
+        deps=[before],
+        group_name=loaded.pipeline.name,
+        kinds={"kafka"},
+        description=f"The SourceFactory: from the end of history to start offsets of `{name}`.",
+    )
+    def start(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+        fresh = load_pipeline(loaded.path)
+        source = fresh.pipeline.source(name)
+        assert isinstance(source, KafkaSource)
+        with _failures():
+            position = chain.hand_over(fresh, source)
+        context.log.info(f"Start offsets of {position.topic}: {position.offsets()}")
+        return dg.MaterializeResult(metadata=metadata.start(position))
+
+    return start
+
+
+def _live(loaded: LoadedPipeline, name: str, before: dg.AssetKey) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=_key(loaded, name),
+        deps=[before],
+        group_name=loaded.pipeline.name,
+        kinds={"spark", "kafka", "deltalake"},
+        tags={"boundedness": "continuous_unbounded"},
+        description=(
+            f"Starts the unbounded run of `{name}` and returns when its first batch is in; "
+            "the run lives on."
+        ),
+    )
+    def live(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+        fresh = load_pipeline(loaded.path)
+        source = fresh.pipeline.source(name)
+        assert isinstance(source, KafkaSource)
+        with _failures():
+            beat = chain.go_live(fresh, source)
+        context.log.info(f"The run of `{name}` is live: driver {beat.pid}")
+        log = log_path(fresh.require_generation(), name)
+        target = fresh.locate(fresh.pipeline.sink.path)
+        return dg.MaterializeResult(metadata=metadata.live(beat, log, target))
+
+    return live
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    """Show the cause on the asset's page instead of a stack of ours."""
+    try:
+        yield
+    except HybridError as error:
+        kind = type(error).__name__
+        raise dg.Failure(
+            description=str(error),
+            metadata={"kind": kind, "cause": dg.MetadataValue.md(f"```\n{error}\n```")},
+        ) from error
+
+
+def find_pipelines(places: list[Path]) -> list[LoadedPipeline]:
+    """All pipelines declared in these folders (``*.yaml``) and files.
+
+    Raises:
+        InputError: One can't be read; names it.
+    """
+    files = [
+        file
+        for place in places
+        for file in (sorted(place.glob("*.yaml")) if place.is_dir() else [place])
+    ]
+    return [load_pipeline(file) for file in files]

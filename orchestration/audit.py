@@ -1,0 +1,150 @@
+"""The audit: proof of a pipeline's target from raw input, without Spark, plan or state.
+
+What the target must hold is computed anew by DuckDB from every file and every record there is,
+then compared row for row with what it does hold.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from sources.errors import InputError
+
+if TYPE_CHECKING:
+    from sources.document import LoadedPipeline
+
+EXAMPLES = 10
+# The live run may share the machine; DuckDB spills what does not fit to disk.
+MEMORY_LIMIT = "2GB"
+
+
+@dataclass(frozen=True)
+class AuditExample:
+    """One row, or one value of a row, that is not as it must be; values as JSON has them.
+
+    Attributes:
+        key: The row's key columns.
+        column: The column that differs; None where whole rows are missing or too many.
+        expected: The value computed; without a column, how many rows of this key there must be.
+        found: The value in the target; without a column, how many rows it holds.
+    """
+
+    key: dict[str, Any]
+    column: str | None
+    expected: Any
+    found: Any
+
+
+@dataclass(frozen=True)
+class InputRows:
+    """How many rows were read.
+
+    Attributes:
+        sources: By name of the source.
+        distinct: Of all of them together, each key once.
+    """
+
+    sources: dict[str, int]
+    distinct: int
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """What the comparison found; all counts are rows.
+
+    Attributes:
+        pipeline: Its name.
+        expected: Rows that the target must hold.
+        found: Rows that it holds.
+        missing: Expected rows that it does not hold.
+        duplicated: Copies too many of expected rows.
+        different: Rows held as often as expected in which another column differs.
+        unexpected: Rows whose key is not expected at all.
+        examples: Up to :data:`EXAMPLES` for each of these four words, in order of the key.
+        input_rows: What was read.
+        notes: What a reader of the numbers should know, in words.
+        seconds: How long it took.
+    """
+
+    pipeline: str
+    expected: int
+    found: int
+    missing: int
+    duplicated: int
+    different: int
+    unexpected: int
+    examples: dict[str, list[AuditExample]]
+    input_rows: InputRows
+    notes: list[str]
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether the target is proved; nothing expected of input that has rows proves nothing."""
+        wrong = self.missing + self.duplicated + self.different + self.unexpected
+        return wrong == 0 and (self.expected > 0 or self.input_rows.distinct == 0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON has it, ``ok`` included."""
+        return {**asdict(self), "ok": self.ok, "seconds": round(self.seconds, 3)}
+
+
+def audit(loaded: LoadedPipeline) -> AuditReport:
+    """Compute what a pipeline's target must hold and compare it with what it holds.
+
+    Topics are read up to the end offsets that stand when the audit starts, the target as it is
+    afterwards: rows that are produced meanwhile may show up as ``unexpected``, and rows that the
+    live run has not yet written as ``missing``.
+
+    Raises:
+        InputError: Input, query or target can't be read, or can't be compared.
+    """
+    started = time.monotonic()
+    # DuckDB, delta-rs and librdkafka take half a second to import.
+    from orchestration.audit_compare import compare  # noqa: PLC0415
+    from orchestration.audit_inputs import create_inputs  # noqa: PLC0415
+    from orchestration.audit_sides import create_sides  # noqa: PLC0415
+    from orchestration.audit_sql import open_database  # noqa: PLC0415
+
+    query = _expected_query(loaded)
+    with (
+        TemporaryDirectory(prefix="hybrid-audit-") as scratch,
+        open_database(Path(scratch), MEMORY_LIMIT) as connection,
+    ):
+        inputs = create_inputs(connection, loaded)
+        notes = create_sides(connection, loaded, query)
+        comparison = compare(connection, loaded.pipeline.sink.key, EXAMPLES)
+    return AuditReport(
+        pipeline=loaded.pipeline.name,
+        expected=comparison.expected,
+        found=comparison.found,
+        missing=comparison.counts["missing"],
+        duplicated=comparison.counts["duplicated"],
+        different=comparison.counts["different"],
+        unexpected=comparison.counts["unexpected"],
+        examples=comparison.examples,
+        input_rows=InputRows(inputs.rows, inputs.distinct),
+        notes=[*inputs.notes, *notes],
+        seconds=time.monotonic() - started,
+    )
+
+
+def _expected_query(loaded: LoadedPipeline) -> str | None:
+    """The text of ``audit.sql``; None where every input row is expected as it is."""
+    pipeline = loaded.pipeline
+    if pipeline.audit is None:
+        if pipeline.sink.mode == "append":
+            return None
+        message = f"Pipeline `{pipeline.name}` merges, and declares no `audit`."
+        hint = "Declare `audit: {sql: …}`: a DuckDB query that computes the target from `input`."
+        raise InputError(message, hint)
+    path = loaded.locate(pipeline.audit.sql)
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        message = f"`audit.sql: {pipeline.audit.sql}` can't be read: {error}."
+        raise InputError(message, "Correct the path; it starts at the pipeline's file.") from None

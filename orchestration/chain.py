@@ -1,0 +1,151 @@
+"""The steps of a pipeline's chain. Assets and command line call these and nothing else.
+
+Every step may be repeated: what was decided is read, what was done is not done again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from sources.document import LoadedPipeline
+from sources.errors import RunError
+from sources.hybrid import HybridSplitEnumerator
+from sources.kafka import KafkaTopic
+from sources.offsets import factory_for
+from sources.pipeline import FileSource, KafkaSource
+from sources.plan import Plan, make_plan
+from sources.positions import EndPosition, StartPosition
+from sources.state import Generation
+from spark_jobs import process
+from spark_jobs.heartbeat import Heartbeat
+from spark_jobs.java import require_java
+from spark_jobs.transform import load_transform
+
+_POLL_S = 0.3
+
+
+def validate(loaded: LoadedPipeline) -> None:
+    """Check what can be checked without looking at data or starting a process.
+
+    Raises:
+        InputError: Java is missing or too old, or the transform can't be imported.
+    """
+    require_java()
+    load_transform(loaded)
+
+
+def plan(loaded: LoadedPipeline) -> Plan:
+    """Make the plan, or read the one that was made (:func:`sources.plan.make_plan`)."""
+    validate(loaded)
+    return make_plan(loaded)
+
+
+def run_bounded(
+    loaded: LoadedPipeline,
+    source: FileSource,
+    on_beat: process.OnBeat = lambda _: None,
+    on_output: process.OnOutput = lambda _: None,
+    extra_environment: Mapping[str, str] | None = None,
+) -> EndPosition:
+    """Read a bounded source to its end; one that has ended is not read again.
+
+    Raises:
+        StateError: It is out of turn, or another run is active.
+        RunError: Spark failed, or ended without having read all of the plan.
+    """
+    generation, enumerator = _state(loaded)
+    enumerator.require_turn(source.name)
+    if (end := enumerator.end_of(source.name)) is not None:
+        return end
+    process.run_to_end(loaded, generation, source.name, on_beat, on_output, extra_environment)
+    if (end := enumerator.end_of(source.name)) is None:
+        message = f"The Spark run of `{source.name}` ended well but left no end position."
+        raise RunError(message, "Run it again.")
+    return end
+
+
+def hand_over(loaded: LoadedPipeline, source: KafkaSource) -> StartPosition:
+    """Decide where an unbounded source starts; decided once, kept for ever.
+
+    Raises:
+        StateError: A source before it has not ended.
+        SeamError: There is a hole, or the declared start is not in the log.
+    """
+    _, enumerator = _state(loaded)
+    enumerator.require_turn(source.name)
+    if (start := enumerator.start_of(source.name)) is not None:
+        return start
+    topic = KafkaTopic(source.bootstrap_servers, source.topic)
+    return enumerator.switch(source.name, factory_for(source, topic))
+
+
+def go_live(
+    loaded: LoadedPipeline, source: KafkaSource, on_beat: process.OnBeat = lambda _: None
+) -> Heartbeat:
+    """Start the unbounded run, or find it running; returns when its first batch is in.
+
+    Raises:
+        StateError: The hand-over was not made.
+        RunError: Spark failed before its first batch.
+    """
+    generation, enumerator = _state(loaded)
+    enumerator.require_turn(source.name)
+    enumerator.require_start(source.name)
+    return process.start_detached(loaded, generation, source.name, on_beat)
+
+
+def stop(loaded: LoadedPipeline) -> list[str]:
+    """End whatever run of the pipeline is alive; returns the names of the sources stopped."""
+    generation = loaded.open_generation(create=False)
+    if generation is None:
+        return []
+    names = [source.name for source in loaded.pipeline.sources]
+    return [name for name in names if process.stop(generation, name)]
+
+
+def is_live(loaded: LoadedPipeline) -> bool:
+    """Whether the unbounded run of a pipeline is alive."""
+    generation = loaded.open_generation(create=False)
+    last = loaded.pipeline.sources[-1].name
+    return generation is not None and process.find_running(generation, last) is not None
+
+
+def wait_until_caught_up(
+    loaded: LoadedPipeline, source: KafkaSource, on_lag: Callable[[int], None] = lambda _: None
+) -> None:
+    """Wait until the live run has committed everything that the topic holds.
+
+    Raises:
+        RunError: The run ended meanwhile.
+    """
+    generation, _ = _state(loaded)
+    topic = KafkaTopic(source.bootstrap_servers, source.topic)
+    while True:
+        beat = process.find_running(generation, source.name)
+        if beat is None:
+            message = f"The live run of `{source.name}` ended before it had caught up."
+            raise RunError(message, f"See {process.log_path(generation, source.name)}.")
+        behind = lag(beat, topic, loaded)
+        on_lag(behind)
+        if behind == 0:
+            return
+        time.sleep(_POLL_S)
+
+
+def lag(beat: Heartbeat | None, topic: KafkaTopic, loaded: LoadedPipeline) -> int:
+    """Records of the topic that the live run has not committed yet."""
+    _, enumerator = _state(loaded)
+    start = enumerator.start_of(next(s.name for s in reversed(loaded.pipeline.sources)))
+    reached = start.offsets() if start is not None else topic.log_start()
+    if beat is not None and beat.offsets is not None:
+        reached = {**reached, **beat.offsets}
+    starts = topic.log_start()
+    return sum(
+        max(end - reached.get(number, starts[number]), 0) for number, end in topic.log_end().items()
+    )
+
+
+def _state(loaded: LoadedPipeline) -> tuple[Generation, HybridSplitEnumerator]:
+    generation = loaded.require_generation()
+    return generation, HybridSplitEnumerator(loaded.pipeline.hybrid_source(), generation)

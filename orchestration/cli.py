@@ -1,0 +1,190 @@
+"""The command line: ``hybrid validate|plan|run|status|stop|audit PIPELINE.yaml``.
+
+Exit status 0: good; 1: the answer is bad; 2: bad input. With ``--json`` one JSON document goes
+to stdout, everything else to stderr.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from sources.document import LoadedPipeline
+
+app = typer.Typer(
+    help="Batch-then-stream backfill: files, then Kafka, as one Spark query.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+PipelineFile = Annotated[Path, typer.Argument(help="The pipeline's YAML file.", metavar="PIPELINE")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+
+
+class Until(StrEnum):
+    """When ``hybrid run`` returns."""
+
+    LIVE = "live"
+    CAUGHT_UP = "caught-up"
+
+
+def main() -> None:
+    """Entry point of the ``hybrid`` command."""
+    app()
+
+
+@app.command()
+def validate(pipeline: PipelineFile, as_json: AsJson = False) -> None:
+    """Check a pipeline's declaration; no data is looked at."""
+    with _answer(as_json) as show:
+        from orchestration import chain
+
+        loaded = _load(pipeline)
+        chain.validate(loaded)
+        names = [source.name for source in loaded.pipeline.sources]
+        show(
+            {"ok": True, "pipeline": loaded.pipeline.name, "sources": names},
+            f"{loaded.pipeline.name}: {' → '.join(names)} is a valid pipeline.",
+        )
+
+
+@app.command()
+def plan(pipeline: PipelineFile, as_json: AsJson = False) -> None:
+    """Look at all sources and show what will be read, in which order, from where."""
+    with _answer(as_json) as show:
+        from orchestration import chain, tables
+
+        made = chain.plan(_load(pipeline))
+        show({"ok": True, **made.model_dump(mode="json")}, tables.plan(made))
+
+
+@app.command()
+def run(
+    pipeline: PipelineFile,
+    until: Annotated[Until, typer.Option(help="When to return.")] = Until.LIVE,
+    as_json: AsJson = False,
+) -> None:
+    """Run the chain without Dagster; what was done before is not done again.
+
+    `--until live` leaves the stream running once its first batch is in; `--until caught-up`
+    waits until it has read everything there is, then stops it.
+    """
+    with _answer(as_json) as show:
+        from orchestration import console, tables
+        from orchestration.status import status as look
+
+        loaded = _load(pipeline)
+        console.run(loaded, stop_when_caught_up=until is Until.CAUGHT_UP)
+        found = look(loaded)
+        show({"ok": found.healthy, **found.model_dump(mode="json")}, tables.status(found))
+
+
+@app.command()
+def status(pipeline: PipelineFile, as_json: AsJson = False) -> None:
+    """Show where a pipeline stands; exit status 1 if a run failed or is dead."""
+    with _answer(as_json) as show:
+        from orchestration import tables
+        from orchestration.status import status as look
+
+        found = look(_load(pipeline))
+        show({"ok": found.healthy, **found.model_dump(mode="json")}, tables.status(found))
+
+
+@app.command()
+def stop(pipeline: PipelineFile, as_json: AsJson = False) -> None:
+    """End the pipeline's running Spark process; it can be resumed with `hybrid run`."""
+    with _answer(as_json) as show:
+        from orchestration import chain
+
+        loaded = _load(pipeline)
+        stopped = chain.stop(loaded)
+        text = f"Stopped {', '.join(stopped)}." if stopped else "Nothing was running."
+        show({"ok": True, "pipeline": loaded.pipeline.name, "stopped": stopped}, text)
+
+
+@app.command()
+def audit(pipeline: PipelineFile, as_json: AsJson = False) -> None:
+    """Compare the target with an independent computation over all input."""
+    with _answer(as_json) as show:
+        from orchestration import tables
+        from orchestration.audit import audit as compare
+
+        report = compare(_load(pipeline))
+        show(report.to_dict(), tables.audit(report))
+
+
+@app.command()
+def broker(
+    data: Annotated[Path | None, typer.Option(help="Folder that keeps the records.")] = None,
+) -> None:
+    """Run a local Kafka broker until Ctrl-C; `bootstrap_servers: local` finds it."""
+    with _answer(as_json=False):
+        from services.broker import LocalBroker
+        from sources.kafka import cache_folder, local_address_file
+
+        # SIGTERM ends it as Ctrl-C does.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        folder = data or cache_folder() / "broker"
+        with LocalBroker(folder, address_file=local_address_file()) as running:
+            typer.echo(f"Kafka listens at {running.bootstrap_servers}; Ctrl-C ends it.")
+            running.wait()
+
+
+@app.command()
+def jars(as_json: AsJson = False) -> None:
+    """Fetch the JVM parts into the cache, and tell where they lie."""
+    with _answer(as_json) as show:
+        from spark_jobs.jars import SETS, resolve
+
+        found = {
+            name: str(resolve(name, on_progress=lambda text: typer.echo(text, err=True))[0].parent)
+            for name in SETS
+        }
+        lines = "\n".join(f"{name}: {folder}" for name, folder in found.items())
+        show({"ok": True, **found}, lines)
+
+
+def _load(path: Path) -> LoadedPipeline:
+    from sources.document import load_pipeline
+
+    return load_pipeline(path)
+
+
+@contextmanager
+def _answer(as_json: bool) -> Iterator[Any]:
+    """Print one answer in the form asked for; turn errors into words and exit statuses."""
+    from sources.errors import HybridError, InputError, SeamError, StateError
+
+    good = True
+
+    def show(document: dict[str, Any], view: Any) -> None:
+        nonlocal good
+        good = bool(document["ok"])
+        if as_json:
+            sys.stdout.write(json.dumps(document) + "\n")
+        else:
+            from rich.console import Console
+
+            Console().print(view)
+
+    try:
+        yield show
+    except HybridError as error:
+        if as_json:
+            sys.stdout.write(json.dumps({"ok": False, "error": str(error)}) + "\n")
+        typer.secho(str(error), fg=typer.colors.RED, err=True)
+        bad_input = isinstance(error, InputError | SeamError | StateError)
+        raise typer.Exit(2 if bad_input else 1) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    if not good:
+        raise typer.Exit(1)

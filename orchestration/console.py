@@ -1,0 +1,58 @@
+"""The chain on a terminal: the same steps as the assets, with progress bars on stderr."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from orchestration import chain
+from sources.document import LoadedPipeline
+from sources.pipeline import FileSource, KafkaSource
+from spark_jobs.heartbeat import Heartbeat, describe
+
+
+def run(loaded: LoadedPipeline, *, stop_when_caught_up: bool) -> None:
+    """Run all steps in order; see :mod:`orchestration.chain` for what each raises."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bars:
+        bar = bars.add_task("plan", total=1)
+        chain.plan(loaded)
+        bars.update(bar, completed=1)
+        for source in loaded.pipeline.sources:
+            if isinstance(source, FileSource):
+                _bounded(bars, loaded, source)
+            else:
+                _live(bars, loaded, source, stop_when_caught_up=stop_when_caught_up)
+
+
+def _bounded(bars: Progress, loaded: LoadedPipeline, source: FileSource) -> None:
+    bar = bars.add_task(source.name, total=None)
+
+    def show(beat: Heartbeat) -> None:
+        text = describe(beat) if beat.batch_id is not None else f"{source.name}: {beat.state}"
+        bars.update(bar, description=text, total=beat.splits_total, completed=beat.splits_done or 0)
+
+    end = chain.run_bounded(loaded, source, on_beat=show)
+    bars.update(bar, description=source.name, total=end.splits, completed=end.splits)
+
+
+def _live(
+    bars: Progress, loaded: LoadedPipeline, source: KafkaSource, *, stop_when_caught_up: bool
+) -> None:
+    chain.hand_over(loaded, source)
+    bar = bars.add_task(f"{source.name}: starting", total=None)
+
+    def show_lag(behind: int) -> None:
+        bars.update(bar, description=f"{source.name}: {behind:,} records behind")
+
+    chain.go_live(loaded, source)
+    bars.update(bar, description=f"{source.name}: live")
+    if stop_when_caught_up:
+        chain.wait_until_caught_up(loaded, source, show_lag)
+        chain.stop(loaded)
+    bars.update(bar, total=1, completed=1)

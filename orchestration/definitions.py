@@ -1,0 +1,33 @@
+"""Dagster's entry point: every pipeline found becomes a group of assets and a job.
+
+``HYBRID_PIPELINES`` lists folders and files, separated as ``PATH`` is; the examples otherwise.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import dagster as dg
+
+from orchestration.assets import find_pipelines, pipeline_assets
+
+_EXAMPLES = Path(__file__).parent.parent / "examples"
+_PLACES = os.environ.get("HYBRID_PIPELINES") or str(_EXAMPLES)
+
+_found = find_pipelines([Path(place) for place in _PLACES.split(os.pathsep)])
+
+defs = dg.Definitions(
+    assets=[asset for loaded in _found for asset in pipeline_assets(loaded)],
+    # The chain of a pipeline is one job: one run, ordered steps.
+    jobs=[
+        dg.define_asset_job(
+            loaded.pipeline.name,
+            selection=dg.AssetSelection.groups(loaded.pipeline.name),
+            description="The whole chain; what was done before is not done again.",
+        )
+        for loaded in _found
+    ],
+    # The steps of a chain follow each other: a process for each would only cost its start.
+    executor=dg.in_process_executor,
+)

@@ -1,0 +1,78 @@
+"""Answers as people read them on a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Group
+from rich.table import Table
+
+from sources.positions import iso
+
+if TYPE_CHECKING:
+    from orchestration.audit import AuditReport
+    from orchestration.status import Status
+    from sources.plan import Plan
+
+
+def plan(made: Plan) -> Group:
+    """A plan: what is read, and where the topic is expected to start."""
+    files = Table("source", "splits", "bytes", "rows", "event time", "complete through", title="")
+    files.title = f"Plan of {made.pipeline}"
+    for part in made.files:
+        files.add_row(
+            part.source,
+            f"{part.splits:,}",
+            f"{part.bytes:,}",
+            "unknown" if part.rows is None else f"{part.rows:,}",
+            f"{iso(part.event_min_ms)} … {iso(part.end.event_time_ms)}",
+            iso(part.end.complete_through_ms),
+        )
+    parts: list[Table | str] = [files]
+    if made.topic is not None:
+        starts = Table("partition", "log start", "start", "log end", "why")
+        starts.title = f"{made.topic.source}: topic {made.topic.topic}, expected start"
+        for number, part_start in made.topic.expected_start.partitions.items():
+            starts.add_row(
+                str(number),
+                str(part_start.log_start),
+                str(part_start.start),
+                str(part_start.log_end),
+                part_start.reason,
+            )
+        parts.append(starts)
+    parts.extend(f"[yellow]Warning:[/] {text}" for text in made.warnings)
+    return Group(*parts)
+
+
+def status(found: Status) -> Table:
+    """Where a pipeline stands."""
+    table = Table("source", "state", "batch", "splits", "lag", "rows/s", "event time")
+    table.title = f"{found.pipeline}, generation {found.generation or 'none yet'}"
+    for source in found.sources:
+        beat = source.heartbeat
+        splits = f"{beat.splits_done}/{beat.splits_total}" if beat and beat.splits_total else ""
+        table.add_row(
+            source.source,
+            source.state,
+            "" if beat is None or beat.batch_id is None else str(beat.batch_id),
+            splits,
+            "" if source.lag is None else f"{source.lag:,}",
+            "" if beat is None or beat.rows_per_s is None else f"{beat.rows_per_s:,.0f}",
+            "" if beat is None or beat.event_time_ms is None else iso(beat.event_time_ms),
+        )
+        if beat is not None and beat.error:
+            table.caption = beat.error
+    return table
+
+
+def audit(report: AuditReport) -> Group:
+    """The audit's counts and examples."""
+    names = ("expected", "found", "missing", "duplicated", "different", "unexpected")
+    document = report.to_dict()
+    table = Table(*names, title=f"Audit of {report.pipeline}")
+    table.add_row(*(f"{document[name]:,}" for name in names))
+    shown = [
+        f"[red]{kind}[/]: {row}" for kind, rows in document["examples"].items() for row in rows
+    ]
+    return Group(table, *shown, *(f"[yellow]Note:[/] {text}" for text in report.notes))

@@ -1,0 +1,246 @@
+"""A real Kafka broker on this machine: one node, KRaft, gone with the process that started it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from services import kraft
+from services.process import HOST, end, free_ports, last_lines, spawn
+from sources.errors import RunError
+from spark_jobs.jars import resolve
+from spark_jobs.java import require_java
+
+START_TIMEOUT_S = 60.0
+_POLL_S = 0.05
+_PORT_TRIES = 5
+_ADMIN_TIMEOUT_S = 10.0
+# For a broker of this size the small compiler and collector start faster, use less of the other
+# processes' cores, and cost nothing that could be measured when producing and consuming.
+_JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=INFO")
+
+# librdkafka would print each refused connection to stderr.
+_QUIET = logging.getLogger("hybrid.librdkafka")
+_QUIET.addHandler(logging.NullHandler())
+_QUIET.propagate = False
+
+
+class LocalBroker:
+    """A one-node Kafka broker, as a context manager.
+
+    Args:
+        data_dir: Where topics, settings and the log are kept; they are found again at the next
+            start. Without one a temporary folder is used, and removed at the end.
+        config: More of Kafka's broker settings; they win over the ones made here.
+        address_file: Where to tell other processes the address, while the broker runs: JSON with
+            ``version`` (1), ``bootstrap_servers``, and the ``pid`` of a process that ends the
+            broker when it gets SIGTERM.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path | None = None,
+        config: Mapping[str, str] | None = None,
+        address_file: Path | None = None,
+    ) -> None:
+        self._data_dir = data_dir
+        self._config = dict(config or {})
+        self._address_file = address_file
+        self._folder: Path | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._port = 0
+
+    def __enter__(self) -> LocalBroker:
+        """Start it; see ``start``."""
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop it."""
+        self.stop()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``host:port``, for clients on this machine.
+
+        Raises:
+            RunError: It is not started.
+        """
+        if self._process is None:
+            message = "The Kafka broker is not running."
+            raise RunError(message)
+        return f"{HOST}:{self._port}"
+
+    @property
+    def log_file(self) -> Path:
+        """What Kafka has printed, of all starts on this folder.
+
+        Raises:
+            RunError: It is not started.
+        """
+        if self._folder is None:
+            message = "The Kafka broker is not running."
+            raise RunError(message)
+        return self._folder / "broker.log"
+
+    def start(self) -> None:
+        """Start the broker on free ports and wait until it answers; nothing if it runs.
+
+        Raises:
+            RunError: It ended, or did not answer in time; carries the last lines of its log.
+            InputError: There is no Java, or no Kafka to start.
+        """
+        if self._process is not None:
+            return
+        java = str(require_java())
+        launcher = [java, *_JVM, "-cp", str(resolve("broker")[0].parent / "*")]
+        if self._data_dir is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="hybrid-broker-"))
+        else:
+            self._folder = self._data_dir.absolute()
+            self._folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self._start(launcher, self._folder)
+            self._write_address()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End the broker, gently first, then by force; nothing if it is not running."""
+        if self._process is not None:
+            self._remove_address(self._process.pid)
+            end(self._process)
+            self._process = None
+        if self._data_dir is None and self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder = None
+
+    def wait(self) -> None:
+        """Return when the broker has ended by itself.
+
+        Raises:
+            RunError: It ended; carries the last lines of its log.
+        """
+        if self._process is not None:
+            status = self._process.wait()
+            message = f"The Kafka broker ended with status {status}."
+            raise RunError(f"{message}\n{last_lines(self.log_file.read_bytes())}")
+
+    def _start(self, launcher: list[str], folder: Path) -> None:
+        for remaining in reversed(range(_PORT_TRIES)):
+            self._port, controller_port = free_ports(2)
+            settings = kraft.settings(self._port, controller_port, folder / "data", self._config)
+            properties = folder / "server.properties"
+            data = Path(settings["log.dirs"].split(",")[0])
+            kraft.write_properties(properties, settings)
+            kraft.format_storage(launcher, properties, data, self.log_file)
+            self.log_file.touch()
+            begin = self.log_file.stat().st_size
+            self._process = spawn([*launcher, "kafka.Kafka", str(properties)], self.log_file)
+            if _wait_until_it_answers(self._process, self.bootstrap_servers, data):
+                return
+            printed = self.log_file.read_bytes()[begin:]
+            state = self._process.poll()
+            end(self._process)
+            self._process = None
+            if b"Address already in use" in printed and remaining:
+                # Between choosing a port and using it, another process took it.
+                continue
+            what = f"did not answer within {START_TIMEOUT_S:.0f} s"
+            if state is not None:
+                what = f"ended at start with status {state}"
+            message = f"The Kafka broker {what}. The end of its log:\n{last_lines(printed)}"
+            raise RunError(message)
+
+    def _write_address(self) -> None:
+        if self._address_file is None or self._process is None:
+            return
+        address = {
+            "version": 1,
+            "bootstrap_servers": self.bootstrap_servers,
+            "pid": self._process.pid,
+        }
+        self._address_file.parent.mkdir(parents=True, exist_ok=True)
+        draft = self._address_file.with_name(f"{self._address_file.name}.{os.getpid()}")
+        draft.write_text(json.dumps(address))
+        draft.replace(self._address_file)
+
+    def _remove_address(self, pid: int) -> None:
+        # Another broker may have written its own in the meantime.
+        with contextlib.suppress(OSError, ValueError):
+            if self._address_file and json.loads(self._address_file.read_text())["pid"] == pid:
+                self._address_file.unlink()
+
+
+def create_topic(
+    bootstrap_servers: str,
+    name: str,
+    partitions: int = 1,
+    config: Mapping[str, str] | None = None,
+) -> None:
+    """Create a topic without replicas.
+
+    Args:
+        bootstrap_servers: The broker.
+        name: The topic.
+        partitions: How many.
+        config: Topic settings, such as ``retention.ms``.
+
+    Raises:
+        RunError: The broker refused, or can't be reached.
+    """
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers}, logger=_QUIET)
+    deadline = time.monotonic() + _ADMIN_TIMEOUT_S
+    topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config or {})
+    try:
+        admin.create_topics([topic], operation_timeout=_ADMIN_TIMEOUT_S)[name].result()
+        # Made is not yet known to all that answer.
+        while len(_partitions(admin, name)) < partitions and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+    except KafkaException as error:
+        message = f"The topic `{name}` can't be created: {error.args[0].str().rstrip('.')}."
+        raise RunError(message) from None
+
+
+def _partitions(admin: AdminClient, topic: str) -> list[int]:
+    found = admin.list_topics(topic, timeout=_ADMIN_TIMEOUT_S).topics[topic]
+    return [number for number, partition in found.partitions.items() if partition.leader >= 0]
+
+
+def _wait_until_it_answers(process: subprocess.Popen[bytes], servers: str, data: Path) -> bool:
+    """Whether this very broker answers; False once it has ended, or when time is up."""
+    deadline = time.monotonic() + START_TIMEOUT_S
+    host, port = servers.split(":")
+    while process.poll() is None and time.monotonic() < deadline:
+        try:
+            socket.create_connection((host, int(port)), _POLL_S).close()
+        except OSError:
+            time.sleep(_POLL_S)
+            continue
+        admin = AdminClient({"bootstrap.servers": servers}, logger=_QUIET)
+        with contextlib.suppress(KafkaException):
+            found = admin.list_topics(timeout=min(_ADMIN_TIMEOUT_S, deadline - time.monotonic()))
+            # Where the race for the port is lost to another Kafka, that one answers.
+            if found.cluster_id and found.cluster_id in (data / "meta.properties").read_text():
+                return True
+        time.sleep(_POLL_S)
+    return False

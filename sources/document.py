@@ -1,0 +1,165 @@
+"""Reading a pipeline from YAML: environment variables, and errors that show the way out."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from sources.errors import InputError, StateError
+from sources.pipeline import FileSource, KafkaSource, Pipeline
+from sources.state import Generation, open_generation
+
+_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+
+
+@dataclass(frozen=True)
+class LoadedPipeline:
+    """A pipeline and where it was declared.
+
+    Attributes:
+        path: The YAML file, absolute; jobs read it again, so no value of it is handed around.
+        pipeline: The declaration, environment variables filled in.
+
+    """
+
+    path: Path
+    pipeline: Pipeline
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the file: relative paths and the transform's module start here."""
+        return self.path.parent
+
+    def locate(self, path: str) -> str:
+        """A path of the declaration, made absolute; one with a scheme is left as it is."""
+        if "://" in path:
+            return path
+        return os.path.normpath(self.folder / Path(path).expanduser())
+
+    def open_generation(self, *, create: bool) -> Generation | None:
+        """The current generation of this pipeline (:func:`sources.state.open_generation`)."""
+        pipeline = self.pipeline
+        sink = pipeline.sink.model_dump(mode="json")
+        contract: dict[str, object] = {
+            "sources": [source.name for source in pipeline.sources],
+            "event_time": pipeline.event_time,
+            "key": pipeline.key,
+            "allowed_lateness": pipeline.allowed_lateness.total_seconds(),
+            "seam_filter": pipeline.seam_filter,
+            "transform": pipeline.transform,
+            "sink": {**sink, "path": self.locate(pipeline.sink.path)},
+        }
+        for source in pipeline.sources:
+            where = source.topic if isinstance(source, KafkaSource) else source.patterns
+            contract[f"sources.{source.name}"] = [source.type, source.format, where, source.columns]
+        state = Path(self.locate(pipeline.state))
+        return open_generation(state, pipeline.name, contract, create=create)
+
+    def require_generation(self) -> Generation:
+        """The current generation.
+
+        Raises:
+            StateError: Nothing was planned yet.
+        """
+        generation = self.open_generation(create=False)
+        if generation is None:
+            message = f"Pipeline `{self.pipeline.name}` has no state in {self.pipeline.state}."
+            raise StateError(message, "Plan or run it first.")
+        return generation
+
+
+def load_pipeline(path: Path, environment: Mapping[str, str] = os.environ) -> LoadedPipeline:
+    """Read and check a pipeline.
+
+    Args:
+        path: A YAML file.
+        environment: Values for ``${NAME}`` and ``${NAME:-default}``.
+
+    Raises:
+        InputError: Names the field, the value and what is allowed.
+
+    """
+    path = path.absolute()
+    try:
+        document = yaml.safe_load(path.read_text())
+    except FileNotFoundError:
+        message = f"There is no file {path}."
+        raise InputError(message, "Name a pipeline's YAML file.") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        message = f"{path} can't be read as YAML: {error}"
+        raise InputError(message) from None
+    if not isinstance(document, dict):
+        message = f"{path} holds no mapping."
+        raise InputError(message, "A pipeline starts with `name:`.")
+    unset: set[str] = set()
+    filled = _fill(document, environment, unset)
+    if unset:
+        message = f"{path.name}: environment variable {', '.join(sorted(unset))} is not set."
+        raise InputError(message, "Set it, or give a default: `${NAME:-default}`.")
+    try:
+        return LoadedPipeline(path, Pipeline.model_validate(filled))
+    except ValidationError as error:
+        lines = [_explain(dict(item), Pipeline) for item in error.errors()]
+        message = "\n".join([f"{path.name} is not a valid pipeline:", *lines])
+        raise InputError(message) from None
+
+
+def _fill(value: Any, environment: Mapping[str, str], unset: set[str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _fill(item, environment, unset) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_fill(item, environment, unset) for item in value]
+    if not isinstance(value, str):
+        return value
+
+    def replacement(match: re.Match[str]) -> str:
+        name, default = match[1], match[2]
+        found = environment.get(name) or default
+        if found is None:
+            unset.add(name)
+            return ""
+        return found
+
+    return _VARIABLE.sub(replacement, value)
+
+
+def _explain(error: dict[str, Any], model: type[BaseModel]) -> str:
+    location = [part for part in error["loc"] if part not in ("files", "kafka")]
+    where = ".".join(str(part) for part in location) or "pipeline"
+    if error["type"] == "extra_forbidden":
+        allowed = _fields_at(error["loc"][:-1], model)
+        close = difflib.get_close_matches(str(location[-1]), allowed, 1, 0.5)
+        advice = f"did you mean `{close[0]}`?" if close else f"allowed: {', '.join(allowed)}"
+        return f"  {where}: unknown field; {advice}"
+    if error["type"] == "missing":
+        return f"  {where}: this field is needed"
+    text = error["msg"].removeprefix("Value error, ")
+    shown = error.get("input")
+    given = f" (given: {shown!r})" if isinstance(shown, str | int | float) else ""
+    return f"  {where}: {text}{given}"
+
+
+def _fields_at(location: tuple[int | str, ...], model: type[BaseModel]) -> list[str]:
+    """Names that a YAML mapping at this place may use."""
+    current: type[BaseModel] | None = model
+    for part in location:
+        if part in ("files", "kafka"):
+            current = FileSource if part == "files" else KafkaSource
+        elif isinstance(part, str) and current is not None and part in current.model_fields:
+            current = _model_in(current.model_fields[part].annotation)
+    fields = current.model_fields if current is not None else {}
+    return [info.alias or name for name, info in fields.items()]
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for arg in get_args(annotation) if (found := _model_in(arg))), None)

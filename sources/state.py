@@ -1,0 +1,171 @@
+"""The state of a pipeline: one folder per generation, the truth about what was decided and done."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+import uuid
+from pathlib import Path
+from typing import TypeVar
+
+from sources.errors import InputError, StateError
+from sources.positions import Record
+
+R = TypeVar("R", bound=Record)
+
+
+class GenerationInfo(Record):
+    """What a generation was made for.
+
+    Attributes:
+        generation: Name of its folder.
+        transaction_id: Delta transaction id of all its writes; never shared with another one.
+        created_ms: When.
+        contract: Digest of each part of the declaration that may not change under a checkpoint.
+
+    """
+
+    generation: str
+    transaction_id: str
+    created_ms: int
+    contract: dict[str, str]
+
+
+class CurrentGeneration(Record):
+    """Which generation of a pipeline is the current one."""
+
+    generation: str
+
+
+class Folder:
+    """Small documents in a local folder, written whole or not at all."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def path(self, name: str) -> Path:
+        """Where a document lies."""
+        return self.root / name
+
+    def read_bytes(self, name: str) -> bytes | None:
+        """A document, or None."""
+        try:
+            return self.path(name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def read(self, name: str, kind: type[R]) -> R | None:
+        """A versioned document, or None.
+
+        Raises:
+            StateError: It is of an unknown version or damaged.
+
+        """
+        text = self.read_bytes(name)
+        if text is None:
+            return None
+        return kind.parse(text)
+
+    def replace(self, name: str, document: Record) -> None:
+        """Write a document over the one that stands there; readers see one or the other."""
+        temporary = self._temporary(name, document)
+        temporary.replace(self.path(name))
+
+    def put_if_absent(self, name: str, document: R) -> R:
+        """Write a document unless one stands there; of two writers exactly one wins.
+
+        Returns:
+            The document that stands: the winner's, for both.
+
+        """
+        temporary = self._temporary(name, document)
+        try:
+            # A hard link is refused if the name exists, on every POSIX file system.
+            os.link(temporary, self.path(name))
+        except FileExistsError:
+            standing = self.read(name, type(document))
+            assert standing is not None
+            return standing
+        finally:
+            temporary.unlink()
+        return document
+
+    def _temporary(self, name: str, document: Record) -> Path:
+        target = self.path(name)
+        temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with temporary.open("wb") as out:
+                out.write(document.model_dump_json(indent=2).encode())
+                out.flush()
+                os.fsync(out.fileno())
+        except OSError as error:
+            message = f"The state folder {self.root} can't be written: {error}"
+            raise StateError(message, "Free space, or make it writable, and run again.") from error
+        return temporary
+
+
+class Generation(Folder):
+    """One generation of a pipeline: its own plan, positions, checkpoint and transaction id."""
+
+    def __init__(self, root: Path, info: GenerationInfo) -> None:
+        super().__init__(root)
+        self.info = info
+
+    @property
+    def checkpoint(self) -> Path:
+        """Spark's checkpoint, shared by all runs of this generation."""
+        return self.root / "checkpoint"
+
+
+def digests(contract: dict[str, object]) -> dict[str, str]:
+    """A short digest of each value, so that no value itself lands in the state."""
+    return {
+        key: hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+        for key, value in contract.items()
+    }
+
+
+def open_generation(
+    state: Path, pipeline: str, contract: dict[str, object], *, create: bool
+) -> Generation | None:
+    """The current generation of a pipeline; made if there is none and ``create`` is set.
+
+    Raises:
+        StateError: The declaration was changed in a way that the checkpoint can't follow.
+        InputError: The state folder is not local.
+
+    """
+    if ":/" in str(state):
+        message = f"The state folder `{state}` is not on a local file system."
+        raise InputError(message, "Name a local folder.")
+    home = Folder(state / pipeline)
+    wanted = digests(contract)
+    current = home.read("current.json", CurrentGeneration)
+    if current is None:
+        if not create:
+            return None
+        info = GenerationInfo(
+            generation="g1",
+            transaction_id=f"{pipeline}-{uuid.uuid4().hex}",
+            created_ms=time.time_ns() // 1_000_000,
+            contract=wanted,
+        )
+        info = Folder(home.root / info.generation).put_if_absent("generation.json", info)
+        current = home.put_if_absent("current.json", CurrentGeneration(generation=info.generation))
+    folder = Folder(home.root / current.generation)
+    found = folder.read("generation.json", GenerationInfo)
+    if found is None:
+        message = f"{folder.path('generation.json')} is missing."
+        raise StateError(message, "Restore it, or start over with an empty state folder.")
+    changed = sorted(key for key in wanted if found.contract.get(key) != wanted[key])
+    if changed:
+        message = (
+            f"`{', '.join(changed)}` of pipeline `{pipeline}` changed since generation "
+            f"{current.generation} began; its checkpoint can't follow."
+        )
+        hint = "Undo the change, or start over with another `state` folder and another sink path."
+        raise StateError(message, hint)
+    return Generation(folder.root, found)

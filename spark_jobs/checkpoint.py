@@ -1,0 +1,85 @@
+"""What Spark's checkpoint says was read and committed, source by source.
+
+Layout: ``offsets/N`` is written before micro-batch N runs, ``commits/N`` after it. An offset file
+holds a version, the batch's metadata and one line for each source in plan order; ``-`` stands for
+a source that never had an offset.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from sources.errors import StateError
+
+
+def _latest(folder: Path) -> int | None:
+    try:
+        numbers = [int(entry.name) for entry in folder.iterdir() if entry.name.isdigit()]
+    except FileNotFoundError:
+        return None
+    return max(numbers, default=None)
+
+
+def last_planned(checkpoint: Path) -> int | None:
+    """Number of the last micro-batch that was begun."""
+    return _latest(checkpoint / "offsets")
+
+
+def last_committed(checkpoint: Path) -> int | None:
+    """Number of the last micro-batch that was committed."""
+    return _latest(checkpoint / "commits")
+
+
+def offset_of(checkpoint: Path, batch_id: int, place: int) -> Any:
+    """The end offset of a source in a micro-batch.
+
+    Args:
+        checkpoint: The checkpoint's folder.
+        batch_id: Number of the micro-batch.
+        place: Place of the source in the union, from 0.
+
+    Returns:
+        Spark's offset, decoded from JSON; None if the source never had one.
+    """
+    lines = (checkpoint / "offsets" / str(batch_id)).read_text().splitlines()[2:]
+    return None if place >= len(lines) or lines[place] == "-" else json.loads(lines[place])
+
+
+def committed_offset(checkpoint: Path, place: int) -> Any:
+    """The end offset of a source in the last committed micro-batch, or None."""
+    batch_id = last_committed(checkpoint)
+    return None if batch_id is None else offset_of(checkpoint, batch_id, place)
+
+
+def is_drained(offset: Any) -> bool:
+    """Whether a planned source, read through its Delta log, has nothing more to read.
+
+    Delta's offset moves beyond version 0, the only one that a plan has, when the last file of
+    it has been taken in.
+    """
+    return offset is not None and offset["reservoirVersion"] > 0
+
+
+def position_in_plan(offset: Any, entries: int) -> int:
+    """How many entries of a plan's Delta log an offset covers."""
+    if offset is None:
+        return 0
+    return entries if is_drained(offset) else max(int(offset["index"]) + 1, 0)
+
+
+def initial_kafka_offsets(checkpoint: Path, place: int, topic: str) -> dict[int, int] | None:
+    """The start offsets that Spark fixed for a Kafka source at its first start, or None.
+
+    From then on Spark ignores other starting offsets silently.
+    """
+    path = checkpoint / "sources" / str(place) / "0"
+    if not path.exists():
+        return None
+    text = path.read_text()
+    found = json.loads(text[text.index("{") :])
+    if topic not in found:
+        message = f"The checkpoint {checkpoint} reads {', '.join(found)}, not topic `{topic}`."
+        raise StateError(message, "Use the state folder of this pipeline.")
+    return {int(number): offset for number, offset in found[topic].items()}

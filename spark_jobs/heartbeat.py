@@ -1,0 +1,79 @@
+"""What a running Spark job tells of itself: one small document, replaced as it goes on."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from sources.positions import Record, iso
+from sources.state import Folder
+
+Phase = Literal["bounded", "unbounded"]
+
+
+class Heartbeat(Record):
+    """The latest word of a job.
+
+    Attributes:
+        launch_id: Which launch it belongs to.
+        pid: Process id of the driver, on the machine that launched it.
+        source: Name of the source that this run reads.
+        state: ``starting`` until the query runs; the others say how it ended.
+        at_ms: When this was written.
+        batch_id: Last committed micro-batch, counted over the whole checkpoint.
+        batches: Micro-batches that this launch has committed.
+        idle: Whether the query waits for data.
+        rows_per_s: Input rows by second in the last micro-batch.
+        splits_done, splits_total: Bounded run: how much of the plan is read.
+        rows_done, rows_total: Rows of the plan; None where the format does not tell.
+        event_time_ms: Highest event time reached.
+        watermark_ms: Of the query, if it has one.
+        state_rows: Rows in the operators' state.
+        offsets: Unbounded run: first offset not yet read, by partition.
+        ui_url: Spark's own UI.
+        error: Why it failed.
+    """
+
+    launch_id: str
+    pid: int
+    source: str
+    phase: Phase
+    state: Literal["starting", "running", "finished", "stopped", "failed"]
+    at_ms: int
+    batch_id: int | None = None
+    batches: int = 0
+    idle: bool = False
+    rows_per_s: float | None = None
+    splits_done: int | None = None
+    splits_total: int | None = None
+    rows_done: int | None = None
+    rows_total: int | None = None
+    event_time_ms: int | None = None
+    watermark_ms: int | None = None
+    state_rows: int | None = None
+    offsets: dict[int, int] | None = None
+    ui_url: str | None = None
+    error: str | None = None
+
+
+def heartbeat_name(source: str) -> str:
+    """Where the heartbeat of a source's run lies in the generation's folder."""
+    return f"run/{source}-heartbeat.json"
+
+
+def read_heartbeat(generation: Folder, source: str) -> Heartbeat | None:
+    """The latest heartbeat of a source's run, or None if it never ran."""
+    return generation.read(heartbeat_name(source), Heartbeat)
+
+
+def describe(beat: Heartbeat) -> str:
+    """A heartbeat in one line, for logs and progress bars."""
+    parts = [f"{beat.source}: batch {beat.batch_id}"]
+    if beat.splits_total is not None:
+        parts.append(f"{beat.splits_done or 0:,} of {beat.splits_total:,} splits")
+    if beat.rows_done is not None and beat.rows_total is not None:
+        parts.append(f"{beat.rows_done:,} of {beat.rows_total:,} rows")
+    if beat.rows_per_s:
+        parts.append(f"{beat.rows_per_s:,.0f} rows/s")
+    if beat.event_time_ms is not None:
+        parts.append(f"event time {iso(beat.event_time_ms)}")
+    return ", ".join(parts)

@@ -1,0 +1,82 @@
+"""Which Java runs Spark and the local servers; nothing here starts Spark or imports it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from sources.errors import InputError
+
+# Spark 4 and Kafka 4 both refuse anything older.
+MINIMUM = 17
+_TIMEOUT_S = 60.0
+_WAY_OUT = "Install a JDK or JRE {minimum} or later, and set JAVA_HOME to its folder."
+# Up to Java 8 the first number was always 1: "1.8.0_392".
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+
+
+def require_java(minimum: int = MINIMUM) -> Path:
+    """The Java to start: ``JAVA_HOME/bin/java`` if JAVA_HOME is set, else the one on the PATH.
+
+    Args:
+        minimum: Oldest feature release that will do.
+
+    Raises:
+        InputError: There is no Java, it does not run, or it is too old.
+    """
+    way_out = _WAY_OUT.format(minimum=minimum)
+    path = _find(way_out)
+    version = java_version(path)
+    if version < minimum:
+        message = f"The Java at {path} is version {version}; version {minimum} is needed."
+        raise InputError(message, way_out)
+    return path
+
+
+def java_version(path: Path) -> int:
+    """Feature release of a ``java`` binary, such as 17.
+
+    Raises:
+        InputError: It can't be started, or does not say which version it is.
+    """
+    try:
+        run = subprocess.run(
+            [path, "-version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        message = f"The Java at {path} can't be started: {error}."
+        raise InputError(message, _WAY_OUT.format(minimum=MINIMUM)) from None
+    output = f"{run.stderr}\n{run.stdout}"
+    found = _VERSION.search(output)
+    if run.returncode != 0 or found is None:
+        # macOS has a /usr/bin/java that only says that there is none.
+        said = output.strip() or f"nothing, status {run.returncode}"
+        message = f"The Java at {path} does not tell its version; it said: {said}."
+        raise InputError(message, _WAY_OUT.format(minimum=MINIMUM))
+    return int(found.group(1))
+
+
+def _find(way_out: str) -> Path:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        path = Path(home) / "bin" / "java"
+        if not os.access(path, os.X_OK) or path.is_dir():
+            # Spark's scripts start exactly this file: falling back to the PATH would only
+            # move the failure to a place where it is harder to read.
+            message = f"JAVA_HOME is {home}, but there is no {path} to start."
+            raise InputError(message, way_out)
+        return path
+    on_path = shutil.which("java")
+    if on_path is None:
+        message = "No Java was found: JAVA_HOME is not set, and there is no `java` on the PATH."
+        raise InputError(message, way_out)
+    return Path(on_path)

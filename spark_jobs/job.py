@@ -1,0 +1,131 @@
+"""The Spark job: runs one source of a pipeline to its end, or for ever.
+
+Started by ``spark-submit``, by hand too::
+
+    spark-submit spark_jobs/job.py --pipeline pipeline.yaml --source history --launch-id by-hand
+
+Exit status 0: finished (bounded) or stopped (unbounded); 1: failed; 2: bad input or state;
+3: a bounded run was stopped before its end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import threading
+from contextlib import nullcontext
+from pathlib import Path
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from sources.document import LoadedPipeline, load_pipeline
+from sources.errors import HybridError, RunError
+from sources.hybrid import Boundedness
+from sources.pipeline import FileSource
+from sources.state import Generation
+from spark_jobs.lock import QueryLock
+from spark_jobs.progress import Reporter, open_pipes
+from spark_jobs.query import Query
+from spark_jobs.seam_filter import OLDER_ROW
+
+POLL_S = 1
+INCOMPLETE = 3
+
+
+def main(arguments: list[str]) -> int:
+    """Run the job; returns the exit status."""
+    parser = argparse.ArgumentParser(description="Run one source of a pipeline.")
+    parser.add_argument("--pipeline", type=Path, required=True)
+    parser.add_argument("--source", required=True)
+    parser.add_argument("--launch-id", required=True)
+    options = parser.parse_args(arguments)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        loaded = load_pipeline(options.pipeline)
+        generation = loaded.require_generation()
+        with QueryLock(generation):
+            return _run(loaded, generation, options.source, options.launch_id, stop)
+    except HybridError as error:
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        return 2
+
+
+def _run(
+    loaded: LoadedPipeline,
+    generation: Generation,
+    source: str,
+    launch_id: str,
+    stop: threading.Event,
+) -> int:
+    bounded = loaded.pipeline.source(source).boundedness is Boundedness.BOUNDED
+    with open_pipes() or nullcontext() as pipes:
+        reporter = Reporter(generation, source, launch_id, pipes, bounded=bounded)
+        try:
+            spark = SparkSession.builder.getOrCreate()
+            query = Query(spark, loaded, generation, source)
+            reporter.follow(query, spark.sparkContext.uiWebUrl)
+            _stream(query, reporter, stop)
+            return _conclude(query, reporter, stopped=stop.is_set())
+        except Exception as error:
+            reporter.failed(_cause(error))
+            raise
+
+
+def _stream(query: Query, reporter: Reporter, stop: threading.Event) -> None:
+    """Run the query until it ends by itself or is told to stop."""
+    while True:
+        running = query.writer().start()
+        try:
+            _watch(running, reporter, stop)
+        except StreamingQueryException as error:
+            # A row of the seam older than the kept keys: look it up once, then go on. A second
+            # time is impossible, as the filter then knows all of them.
+            if OLDER_ROW not in str(error):
+                raise
+            count = query.look_up_older()
+            reporter.log(f"{count} rows of the seam are older than the kept keys and in history")
+            continue
+        return
+
+
+def _watch(running: StreamingQuery, reporter: Reporter, stop: threading.Event) -> None:
+    while running.isActive and not stop.is_set():
+        running.awaitTermination(POLL_S)
+        reporter.progress(running)
+    if running.isActive:
+        running.stop()
+    running.awaitTermination()
+    reporter.progress(running)
+
+
+def _conclude(query: Query, reporter: Reporter, *, stopped: bool) -> int:
+    if not isinstance(query.source, FileSource):
+        reporter.ended("stopped")
+        return 0
+    if query.is_drained():
+        end = query.plan.files_of(query.source.name).end
+        query.enumerator.finish(end)
+        reporter.ended("finished")
+        return 0
+    if stopped:
+        reporter.ended("stopped")
+        return INCOMPLETE
+    message = f"Source `{query.source.name}`: the run ended with planned splits unread."
+    raise RunError(message, "Run it again: it goes on where it ended.")
+
+
+def _cause(error: Exception) -> str:
+    """The part of an error that people need: ours as it is, Spark's without its plans."""
+    text = str(error)
+    if isinstance(error, HybridError):
+        return text
+    return text.split("=== Streaming Query ===", maxsplit=1)[0]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

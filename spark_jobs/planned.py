@@ -1,0 +1,222 @@
+"""History is read from its plan: a Delta log of one version, read by Delta's stream source.
+
+For Parquet the log points at the files themselves (nothing is copied). For other formats it
+points at small tables of splits, which tasks open and parse. Either way Delta's source reads
+exactly what was planned, in the planned order, fails loudly when a file is gone, and stays
+drained for ever in the runs that follow.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.json as pa_json
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from sources.errors import InputError
+from sources.files import changed_splits
+from sources.pipeline import FileSource
+from sources.plan import FilePlan, read_splits
+from sources.schema import ddl, parse_schema
+from sources.state import Generation
+
+_BLOCK_BYTES = 16 << 20
+_ENTRY_COLUMNS = pa.schema([("rank", pa.int64()), ("path", pa.string()), ("size", pa.int64())])
+
+
+class PlannedSource:
+    """One planned file source, readable as a stream or as a batch.
+
+    Attributes:
+        entries: Number of entries in its Delta log; the unit of Delta's offsets.
+        cumulative: Splits, rows (None if unknown) and highest event time (ms) after each entry.
+    """
+
+    def __init__(
+        self, source: FileSource, plan: FilePlan, generation: Generation, event_time: str
+    ) -> None:
+        self._source = source
+        self._plan = plan
+        self._event_time = event_time
+        self._splits = read_splits(plan, generation)
+        self._log = generation.path(f"plan-log/{source.name}")
+        self._groups = self._admit()
+        self.entries = len(self._groups)
+        self.cumulative = self._accumulate()
+
+    def prepare(self) -> None:
+        """Write the Delta log, unless it is there.
+
+        Raises:
+            InputError: A planned file is gone or was rewritten; names up to five.
+        """
+        if changed := changed_splits(self._splits):
+            shown = "\n    ".join(changed[:5])
+            message = f"Source `{self._source.name}` changed since it was planned:\n    {shown}"
+            hint = "Put the files back, or start over with a new state folder."
+            raise InputError(message, hint)
+        commit = self._log / "_delta_log" / f"{0:020d}.json"
+        if commit.exists():
+            return
+        commit.parent.mkdir(parents=True, exist_ok=True)
+        actions = self._parquet_actions() if self._is_parquet else self._split_actions()
+        temporary = commit.with_name(f".{uuid.uuid4().hex}")
+        temporary.write_text("".join(json.dumps(action) + "\n" for action in actions))
+        temporary.replace(commit)
+
+    def stream(self, spark: SparkSession) -> DataFrame:
+        """The source as a stream, in planned order."""
+        batch = self._source.batch
+        reader = spark.readStream.format("delta")
+        if self._is_parquet:
+            reader = reader.option("maxFilesPerTrigger", batch.files)
+            reader = reader.option("maxBytesPerTrigger", f"{int(batch.bytes)}b")
+        else:
+            # Splits were grouped by the same limits when the log was written.
+            reader = reader.option("maxFilesPerTrigger", 1)
+        return self._rows(spark, reader.load(str(self._log)))
+
+    def batch(self, spark: SparkSession) -> DataFrame:
+        """The whole source as a batch."""
+        return self._rows(spark, spark.read.format("delta").load(str(self._log)))
+
+    @property
+    def _is_parquet(self) -> bool:
+        return self._plan.format == "parquet"
+
+    @property
+    def _columns(self) -> pa.Schema:
+        return parse_schema(self._plan.columns)
+
+    def _rows(self, spark: SparkSession, entries: DataFrame) -> DataFrame:
+        if self._is_parquet:
+            return entries
+        spread = entries.repartition(2 * spark.sparkContext.defaultParallelism, "rank")
+        return spread.mapInArrow(json_reader(self._columns), ddl(self._columns))
+
+    def _admit(self) -> list[tuple[int, int]]:
+        """Entries of the log as ranges of splits: single files, or groups within the limits."""
+        if self._is_parquet:
+            return [(at, at + 1) for at in range(len(self._splits))]
+        limit = self._source.batch
+        groups: list[tuple[int, int]] = []
+        first, size = 0, 0
+        for at, length in enumerate(self._splits["size"].to_pylist()):
+            if at > first and (at - first >= limit.files or size + length > limit.bytes):
+                groups.append((first, at))
+                first, size = at, 0
+            size += length
+        return [*groups, (first, len(self._splits))]
+
+    def _accumulate(self) -> list[tuple[int, int | None, int | None]]:
+        rows = self._splits["rows"].to_pylist()
+        highs = self._splits["event_max_us"].to_pylist()
+        total: int | None = 0
+        highest: int | None = None
+        result = []
+        for first, end in self._groups:
+            known = [count for count in rows[first:end] if count is not None]
+            total = total + sum(known) if total is not None and len(known) == end - first else None
+            dated = [high // 1000 for high in highs[first:end] if high is not None]
+            highest = max([*dated, highest] if highest is not None else dated, default=None)
+            result.append((end, total, highest))
+        return result
+
+    def _header(self, columns: pa.Schema) -> list[dict[str, Any]]:
+        return [
+            {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
+            {
+                "metaData": {
+                    "id": str(uuid.uuid4()),
+                    "format": {"provider": "parquet", "options": {}},
+                    "schemaString": from_arrow_schema(columns).json(),
+                    "partitionColumns": [],
+                    "configuration": {},
+                    "createdTime": 0,
+                }
+            },
+        ]
+
+    def _parquet_actions(self) -> Iterator[dict[str, Any]]:
+        yield from self._header(self._columns)
+        for rank, split in enumerate(self._splits.to_pylist()):
+            yield _add(Path(split["path"]).as_uri(), split["size"], rank, self._statistics(split))
+
+    def _statistics(self, split: dict[str, Any]) -> str:
+        if split["event_min_us"] is None:
+            return json.dumps({"numRecords": split["rows"]})
+        # Delta keeps milliseconds and allows for the rest of them when it skips files.
+        low, high = (_moment(split[name]) for name in ("event_min_us", "event_max_us"))
+        return json.dumps(
+            {
+                "numRecords": split["rows"],
+                "minValues": {self._event_time: low},
+                "maxValues": {self._event_time: high},
+            }
+        )
+
+    def _split_actions(self) -> Iterator[dict[str, Any]]:
+        yield from self._header(_ENTRY_COLUMNS)
+        for rank, (first, end) in enumerate(self._groups):
+            group = self._splits.slice(first, end - first)
+            table = pa.Table.from_arrays(
+                [pa.array(range(first, end), pa.int64()), group["path"], group["size"]],
+                schema=_ENTRY_COLUMNS,
+            )
+            path = self._log / f"splits-{rank:06d}.parquet"
+            pq.write_table(table, path)
+            yield _add(path.name, path.stat().st_size, rank, None)
+
+
+def _add(path: str, size: int, rank: int, statistics: str | None) -> dict[str, Any]:
+    # Delta's source reads the first version in the order of modification times.
+    action = {
+        "path": path,
+        "partitionValues": {},
+        "size": size,
+        "modificationTime": rank,
+        "dataChange": True,
+    }
+    return {"add": action if statistics is None else {**action, "stats": statistics}}
+
+
+def _moment(micros: int) -> str:
+    moment = datetime.fromtimestamp(micros // 1_000_000, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{micros // 1000 % 1000:03d}Z"
+
+
+def json_reader(
+    columns: pa.Schema,
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A function for ``mapInArrow`` that turns rows of splits into the rows of their files.
+
+    A line that is no JSON object, or a value that does not fit its column, fails the task with
+    the name of the file.
+    """
+    options = pa_json.ParseOptions(explicit_schema=columns, unexpected_field_behavior="ignore")
+    blocks = pa_json.ReadOptions(block_size=_BLOCK_BYTES)
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for path, size in zip(
+                batch["path"].to_pylist(), batch["size"].to_pylist(), strict=True
+            ):
+                if size == 0:
+                    continue
+                try:
+                    with pa.input_stream(path, compression="detect") as stream:
+                        for block in pa_json.open_json(stream, blocks, options):
+                            yield block.select(columns.names)
+                except (OSError, pa.ArrowException) as error:
+                    message = f"{path} can't be read as JSON lines: {error}"
+                    raise InputError(message, "Repair or remove it, then start over.") from None
+
+    return read

@@ -1,0 +1,157 @@
+"""Reports of a running job: the heartbeat in the state folder, and Dagster's log if it listens."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from dagster_pipes import DAGSTER_PIPES_CONTEXT_ENV_VAR, PipesContext, open_dagster_pipes
+from pyspark.sql.streaming.query import StreamingQuery
+
+from sources.state import Generation
+from spark_jobs import checkpoint
+from spark_jobs.heartbeat import Heartbeat, describe, heartbeat_name
+
+if TYPE_CHECKING:
+    from spark_jobs.query import Query
+
+BEAT_S = 1.0
+
+
+def open_pipes() -> PipesContext | None:
+    """The channel to the Dagster step that launched this job, or None outside Dagster."""
+    # Outside Dagster, Pipes would hand out a mock and warn.
+    if DAGSTER_PIPES_CONTEXT_ENV_VAR not in os.environ:
+        return None
+    return open_dagster_pipes()
+
+
+class Reporter:
+    """Keeps the heartbeat of one launch up to date.
+
+    Args:
+        generation: Where the heartbeat is kept.
+        source: Name of the source that the run reads.
+        bounded: Whether that source ends.
+        launch_id: Which launch this is.
+        pipes: Dagster's log, if it listens.
+    """
+
+    def __init__(
+        self,
+        generation: Generation,
+        source: str,
+        launch_id: str,
+        pipes: PipesContext | None,
+        *,
+        bounded: bool,
+    ) -> None:
+        self._generation = generation
+        self._pipes = pipes
+        self._query: Query | None = None
+        self._seen: tuple[str, int] | None = None
+        self._beat_at = 0.0
+        self._latest = Heartbeat(
+            launch_id=launch_id,
+            pid=os.getpid(),
+            source=source,
+            phase="bounded" if bounded else "unbounded",
+            state="starting",
+            at_ms=_now_ms(),
+        )
+        self._write()
+
+    def follow(self, query: Query, ui_url: str | None) -> None:
+        """The session is up and the query is known."""
+        self._query = query
+        totals: dict[str, Any] = {}
+        if query.source.name in query.planned:
+            part = query.plan.files_of(query.source.name)
+            totals = {"splits_total": part.splits, "rows_total": part.rows}
+        self._update(state="running", ui_url=ui_url, **totals)
+
+    def progress(self, running: StreamingQuery) -> None:
+        """Take in what the query says; a beat a second, or a new micro-batch, is written."""
+        status = running.status
+        idle = not status["isDataAvailable"] and not status["isTriggerActive"]
+        latest = running.lastProgress
+        if latest is not None and (str(latest.runId), latest.batchId) != self._seen:
+            self._take(latest, idle=idle)
+        elif idle != self._latest.idle or time.monotonic() - self._beat_at >= BEAT_S:
+            self._update(idle=idle)
+
+    def ended(self, state: str) -> None:
+        """The run ended in good order."""
+        self._update(state=state)
+        self.log(f"{self._latest.source}: {state}")
+
+    def failed(self, cause: str) -> None:
+        """The run failed; the cause is what people will read."""
+        self._update(state="failed", error=cause)
+
+    def log(self, text: str) -> None:
+        """Write a line into the log of the Dagster run, if there is one."""
+        if self._pipes is not None:
+            self._pipes.log.info(text)
+
+    def _take(self, latest: Any, *, idle: bool) -> None:
+        assert self._query is not None
+        self._seen = (str(latest.runId), latest.batchId)
+        committed = checkpoint.last_committed(self._query.generation.checkpoint)
+        if committed is None or committed < latest.batchId:
+            # An idle report of a batch that has not been made.
+            self._update(idle=idle)
+            return
+        changes: dict[str, Any] = {
+            "batch_id": committed,
+            "idle": idle,
+            "batches": self._latest.batches + 1,
+            "rows_per_s": _finite(latest.processedRowsPerSecond),
+            "watermark_ms": _event_ms(latest.eventTime.get("watermark")),
+            "state_rows": sum(op.numRowsTotal for op in latest.stateOperators) or None,
+        }
+        offset = checkpoint.offset_of(
+            self._query.generation.checkpoint, committed, self._query.place
+        )
+        name = self._query.source.name
+        if name in self._query.planned:
+            changes.update(self._position_in_plan(offset))
+        elif offset is not None:
+            (partitions,) = offset.values()
+            changes["offsets"] = {int(number): at for number, at in partitions.items()}
+            if (highest := _event_ms(latest.eventTime.get("max"))) is not None:
+                changes["event_time_ms"] = highest
+        self._update(**changes)
+        self.log(describe(self._latest))
+
+    def _position_in_plan(self, offset: Any) -> dict[str, Any]:
+        assert self._query is not None
+        planned = self._query.planned[self._query.source.name]
+        entries = checkpoint.position_in_plan(offset, planned.entries)
+        splits, rows, highest = planned.cumulative[entries - 1] if entries else (0, 0, None)
+        return {"splits_done": splits, "rows_done": rows, "event_time_ms": highest}
+
+    def _update(self, **changes: Any) -> None:
+        self._latest = self._latest.model_copy(update={"at_ms": _now_ms(), **changes})
+        self._write()
+
+    def _write(self) -> None:
+        self._beat_at = time.monotonic()
+        self._generation.replace(heartbeat_name(self._latest.source), self._latest)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _event_ms(text: str | None) -> int | None:
+    if text is None:
+        return None
+    return int(datetime.fromisoformat(text).timestamp() * 1000)

@@ -1,0 +1,97 @@
+"""The target Delta table: made once for a generation, every write with a transaction id."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from deltalake import DeltaTable
+from deltalake import Schema as DeltaSchema
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from sources.errors import InputError, StateError
+from sources.pipeline import Sink
+from sources.state import Generation
+
+_PROPERTY = "hybrid.generation"
+
+
+def prepare_table(sink: Sink, path: str, rows: DataFrame, generation: Generation) -> None:
+    """Make the target if it is not there, and refuse one that belongs to something else.
+
+    Args:
+        sink: The declaration.
+        path: The table's folder, absolute.
+        rows: What will be written; tells the columns.
+        generation: Whose table it is.
+
+    Raises:
+        InputError: A key or partition column is not among the columns.
+        StateError: The table was made by another generation or by somebody else.
+    """
+    for field in ("key", "partition_by"):
+        for name in getattr(sink, field):
+            if name not in rows.columns:
+                message = f"`sink.{field}`: the transform returns no column `{name}`."
+                raise InputError(message, f"It returns {', '.join(rows.columns)}.")
+    # Delta's Rust library does in milliseconds what costs a cold JVM seconds.
+    table = DeltaTable.create(
+        path,
+        DeltaSchema.from_json(rows.schema.json()),
+        mode="ignore",
+        partition_by=sink.partition_by or None,
+        configuration={_PROPERTY: generation.info.transaction_id},
+        raise_if_key_not_exists=False,
+    )
+    if table.metadata().configuration.get(_PROPERTY) != generation.info.transaction_id:
+        message = f"The table {path} was not made by this generation ({generation.root})."
+        hint = "Name another `sink.path`, or remove the table together with its old state folder."
+        raise StateError(message, hint)
+
+
+def write_stream(
+    rows: DataFrame, sink: Sink, path: str, generation: Generation
+) -> DataStreamWriter:
+    """A writer for the one query; checkpoint and trigger are the caller's.
+
+    ``append`` is Delta's own streaming sink: its transaction is (query id, batch id).
+    """
+    writer = rows.writeStream.queryName(generation.info.transaction_id)
+    if sink.mode == "append":
+        return writer.format("delta").outputMode("append").option("path", path)
+    return writer.outputMode("update").foreachBatch(
+        lambda batch, batch_id: merge(batch, batch_id, path, sink.key, generation)
+    )
+
+
+def merge(
+    batch: DataFrame, batch_id: int, path: str, key: Sequence[str], generation: Generation
+) -> None:
+    """Update the target by key with one micro-batch; a batch written before is skipped.
+
+    Raises:
+        InputError: Two rows of the batch have the same key.
+    """
+    # Settings on the outer session have no effect, and no error, in a streaming batch.
+    spark = batch.sparkSession
+    batch = batch.persist()
+    try:
+        # Evaluates the batch even if Delta will skip the MERGE: else Spark finds the state of
+        # the operators above uncommitted and fails.
+        total, distinct = batch.agg(
+            F.count(F.lit(1)), F.count_distinct(F.struct(*key))
+        ).first() or (0, 0)  # fmt: skip
+        if total != distinct:
+            message = f"Batch {batch_id} holds {total} rows for {distinct} keys ({', '.join(key)})."
+            raise InputError(message, "`sink.key` must identify a row that the transform returns.")
+        spark.conf.set("spark.databricks.delta.write.txnAppId", generation.info.transaction_id)
+        spark.conf.set("spark.databricks.delta.write.txnVersion", str(batch_id))
+        same = " AND ".join(f"t.`{name}` <=> s.`{name}`" for name in key)
+        spark.sql(
+            f"MERGE INTO delta.`{path}` t USING {{source}} s ON {same} "
+            "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
+            source=batch,
+        )
+    finally:
+        batch.unpersist()

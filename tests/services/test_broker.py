@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from services import broker as broker_module
+from services.broker import LocalBroker, create_topic
+from services.process import free_ports
+from sources.errors import RunError
+from tests.services.processes import child_of, runs, wait_for
+
+ROOT = Path(broker_module.__file__).parents[1]
+
+HOLDER = """
+import sys
+from pathlib import Path
+from services.broker import LocalBroker
+with LocalBroker(Path(sys.argv[1])) as broker:
+    print(broker._process.pid, broker.bootstrap_servers, flush=True)
+    sys.stdin.read()
+"""
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def produce(servers: str, topic: str, *values: bytes) -> None:
+    failures: list[object] = []
+    producer = Producer({"bootstrap.servers": servers})
+    for value in values:
+        producer.produce(
+            topic, value, on_delivery=lambda error, _: error and failures.append(error)
+        )
+    assert producer.flush(30) == 0
+    assert failures == []
+
+
+def consume(servers: str, topic: str, count: int) -> list[bytes | None]:
+    settings = {"bootstrap.servers": servers, "group.id": "t", "auto.offset.reset": "earliest"}
+    consumer = Consumer({**settings, "enable.auto.commit": False})
+    consumer.subscribe([topic])
+    values: list[bytes | None] = []
+    deadline = time.monotonic() + 30
+    while len(values) < count and time.monotonic() < deadline:
+        message = consumer.poll(0.2)
+        if message is not None and message.error() is None:
+            values.append(message.value())
+    consumer.close()
+    return values
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[LocalBroker]:
+    with LocalBroker() as one:
+        yield one
+
+
+@pytest.mark.kafka
+def test_a_record_that_is_produced_can_be_consumed_by_a_group(running: LocalBroker) -> None:
+    create_topic(running.bootstrap_servers, "events", partitions=2)
+    produce(running.bootstrap_servers, "events", b"one", b"two")
+    assert sorted(consume(running.bootstrap_servers, "events", 2)) == [b"one", b"two"]
+
+
+@pytest.mark.kafka
+def test_a_topic_is_made_with_its_partitions_and_only_once(running: LocalBroker) -> None:
+    create_topic(running.bootstrap_servers, "wide", partitions=3, config={"retention.ms": "-1"})
+    admin = broker_module.AdminClient({"bootstrap.servers": running.bootstrap_servers})
+    assert sorted(admin.list_topics("wide").topics["wide"].partitions) == [0, 1, 2]
+    with pytest.raises(RunError, match=r"`wide` can't be created: .*already exists\.$"):
+        create_topic(running.bootstrap_servers, "wide")
+
+
+@pytest.mark.kafka
+def test_a_topic_does_not_appear_by_being_asked_for(running: LocalBroker) -> None:
+    admin = broker_module.AdminClient({"bootstrap.servers": running.bootstrap_servers})
+    assert admin.list_topics("nobody-made-this").topics["nobody-made-this"].error is not None
+    assert "nobody-made-this" not in admin.list_topics().topics
+
+
+@pytest.mark.kafka
+def test_a_port_that_another_kafka_took_first_is_given_up(
+    running: LocalBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = int(running.bootstrap_servers.split(":")[1])
+    choices = iter([[taken, *free_ports(1)], free_ports(2)])
+    monkeypatch.setattr(broker_module, "free_ports", lambda _: next(choices))
+    with LocalBroker() as second:
+        assert second.bootstrap_servers != running.bootstrap_servers
+        create_topic(second.bootstrap_servers, "only-in-the-second")
+        admin = broker_module.AdminClient({"bootstrap.servers": running.bootstrap_servers})
+        assert "only-in-the-second" not in admin.list_topics().topics
+
+
+@pytest.mark.kafka
+def test_records_survive_a_restart_on_the_same_folder_with_other_ports(tmp_path: Path) -> None:
+    with LocalBroker(tmp_path / "data of mine") as first:
+        create_topic(first.bootstrap_servers, "kept")
+        produce(first.bootstrap_servers, "kept", b"still here")
+        before = first.bootstrap_servers
+    with LocalBroker(tmp_path / "data of mine") as second:
+        assert second.bootstrap_servers != before
+        assert consume(second.bootstrap_servers, "kept", 1) == [b"still here"]
+
+
+@pytest.mark.kafka
+def test_stop_leaves_neither_process_nor_port_nor_temporary_folder_nor_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temp"))
+    (tmp_path / "temp").mkdir()
+    address_file = tmp_path / "new" / "broker.json"
+    broker = LocalBroker(address_file=address_file)
+    broker.start()
+    address = json.loads(address_file.read_text())
+    java = child_of(address["pid"])
+    port = int(broker.bootstrap_servers.split(":")[1])
+    assert address == {
+        "version": 1,
+        "bootstrap_servers": broker.bootstrap_servers,
+        "pid": address["pid"],
+    }
+    assert len(list((tmp_path / "temp").iterdir())) == 1
+    assert runs(java)
+    broker.stop()
+    assert not runs(address["pid"])
+    assert not runs(java)
+    assert is_free(port)
+    assert list((tmp_path / "temp").iterdir()) == []
+    assert not address_file.exists()
+    broker.stop()
+
+
+@pytest.mark.kafka
+@pytest.mark.crash
+@pytest.mark.parametrize("victim", ["the parent", "the guard"])
+def test_a_kill_leaves_no_java_and_frees_the_port(tmp_path: Path, victim: str) -> None:
+    if victim == "the guard" and not sys.platform.startswith("linux"):
+        pytest.skip("needs Linux")
+    parent = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        # Whatever the test leaves is in this group.
+        start_new_session=True,
+    )
+    try:
+        assert parent.stdout is not None
+        pid, servers = parent.stdout.readline().split()
+        java = child_of(int(pid))
+        port = int(servers.split(":")[1])
+        assert runs(java)
+        os.kill(parent.pid if victim == "the parent" else int(pid), signal.SIGKILL)
+        wait_for(lambda: not runs(java), "the end of java")
+        wait_for(lambda: not runs(int(pid)), "the end of the guard")
+        wait_for(lambda: is_free(port), "a free port")
+    finally:
+        parent.kill()
+        parent.communicate()
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ({"num.io.threads": "many"}, "Invalid value many for configuration num.io.threads"),
+        # Only found out by the broker itself, after its storage was prepared.
+        ({"authorizer.class.name": "no.such.Authorizer"}, "no.such.Authorizer"),
+    ],
+)
+def test_a_bad_setting_fails_the_start_with_kafkas_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: dict[str, str], reason: str
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    broker = LocalBroker(config=config)
+    with pytest.raises(RunError) as caught:
+        broker.start()
+    assert reason in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(RunError, match="not running"):
+        _ = broker.bootstrap_servers

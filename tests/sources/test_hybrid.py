@@ -1,0 +1,135 @@
+"""The chain and its hand-overs, held to what Flink's HybridSource promises."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from sources.errors import InputError, SeamError, StateError
+from sources.hybrid import Boundedness, HybridSource, HybridSplitEnumerator, SourceSwitchContext
+from sources.positions import EndPosition, PartitionStart, StartPosition
+from sources.state import Generation, open_generation
+
+
+@dataclass(frozen=True)
+class Stub:
+    name: str
+    boundedness: Boundedness
+
+
+def bounded(name: str) -> Stub:
+    return Stub(name, Boundedness.BOUNDED)
+
+
+LIVE = Stub("live", Boundedness.CONTINUOUS_UNBOUNDED)
+
+
+def end(source: str, time_ms: int = 10) -> EndPosition:
+    return EndPosition(
+        source=source,
+        event_time_ms=time_ms,
+        complete_through_ms=time_ms,
+        evidence="exact",
+        splits=1,
+        rows=1,
+    )
+
+
+def start(offset: int, source: str = "live") -> StartPosition:
+    part = PartitionStart(start=offset, log_start=0, log_end=100, reason="test")
+    return StartPosition(source=source, topic="t", time_ms=None, partitions={0: part})
+
+
+def generation(folder: Path) -> Generation:
+    made = open_generation(folder, "p", {}, create=True)
+    assert made is not None
+    return made
+
+
+def test_boundedness_is_that_of_the_last_source() -> None:
+    assert HybridSource.of([bounded("a"), bounded("b")]).boundedness is Boundedness.BOUNDED
+    chain = HybridSource.of([bounded("a"), LIVE])
+    assert chain.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
+
+
+def test_an_empty_chain_is_refused() -> None:
+    with pytest.raises(InputError, match="no sources"):
+        HybridSource.of([])
+
+
+def test_an_unbounded_source_before_the_last_is_refused() -> None:
+    with pytest.raises(InputError, match="`live` has no end but is not the last"):
+        HybridSource.of([LIVE, bounded("a")])
+
+
+def test_two_sources_of_one_name_are_refused() -> None:
+    with pytest.raises(InputError, match="Two sources are named `a`"):
+        HybridSource.of([bounded("a"), bounded("a")])
+
+
+def test_sources_take_their_turns_strictly_in_order(tmp_path: Path) -> None:
+    chain = HybridSource.of([bounded("a"), bounded("b"), LIVE])
+    enumerator = HybridSplitEnumerator(chain, generation(tmp_path))
+    with pytest.raises(StateError, match="`b` can't start: `a` before it has not finished"):
+        enumerator.finish(end("b"))
+    enumerator.finish(end("a"))
+    with pytest.raises(StateError, match="`live` can't start: `b`"):
+        enumerator.switch("live", lambda _: start(1))
+    enumerator.finish(end("b"))
+    assert enumerator.switch("live", lambda _: start(1)) == start(1)
+
+
+def test_the_factory_is_given_the_end_of_the_source_before(tmp_path: Path) -> None:
+    chain = HybridSource.of([bounded("a"), bounded("b"), LIVE])
+    enumerator = HybridSplitEnumerator(chain, generation(tmp_path))
+    enumerator.finish(end("a", 1))
+    enumerator.finish(end("b", 2))
+    seen: list[SourceSwitchContext] = []
+
+    def factory(context: SourceSwitchContext) -> StartPosition:
+        seen.append(context)
+        return start(7)
+
+    enumerator.switch("live", factory)
+    assert [context.previous for context in seen] == [end("b", 2)]
+
+
+def test_the_factory_runs_once_even_after_a_restart(tmp_path: Path) -> None:
+    chain = HybridSource.of([bounded("a"), LIVE])
+    first = HybridSplitEnumerator(chain, generation(tmp_path))
+    first.finish(end("a"))
+    first.switch("live", lambda _: start(1))
+    restored = HybridSplitEnumerator(chain, generation(tmp_path))
+
+    def never(_: SourceSwitchContext) -> StartPosition:
+        pytest.fail("the factory ran a second time")
+
+    assert restored.switch("live", never) == start(1)
+
+
+def test_an_end_position_is_written_once(tmp_path: Path) -> None:
+    chain = HybridSource.of([bounded("a")])
+    enumerator = HybridSplitEnumerator(chain, generation(tmp_path))
+    enumerator.finish(end("a", 1))
+    assert enumerator.finish(end("a", 2)) == end("a", 1)
+    assert enumerator.end_of("a") == end("a", 1)
+
+
+def test_a_factory_that_returns_nonsense_is_refused_and_nothing_is_kept(tmp_path: Path) -> None:
+    chain = HybridSource.of([bounded("a"), LIVE])
+    enumerator = HybridSplitEnumerator(chain, generation(tmp_path))
+    enumerator.finish(end("a"))
+    with pytest.raises(SeamError, match="The factory of `live` returned 17"):
+        enumerator.switch("live", lambda _: 17)  # type: ignore[arg-type,return-value]
+    with pytest.raises(SeamError, match="returned StartPosition"):
+        enumerator.switch("live", lambda _: start(1, "other"))
+    assert enumerator.start_of("live") is None
+
+
+def test_a_source_without_a_hand_over_can_not_start(tmp_path: Path) -> None:
+    chain = HybridSource.of([bounded("a"), LIVE])
+    enumerator = HybridSplitEnumerator(chain, generation(tmp_path))
+    with pytest.raises(StateError, match="Nobody decided where `live` starts"):
+        enumerator.require_start("live")

@@ -151,12 +151,15 @@ def _run(
     with stages(f"the feed goes on: {len(rest):,} records at {PLAY_RATE:,} records/s"):
         source = _live_source(loaded[0])
         flight_data.produce(rest, source.bootstrap_servers, source.topic, rate=PLAY_RATE)
-    with stages("streams caught up and stopped"):
-        for one in loaded:
-            chain.wait_until_caught_up(one, _live_source(one))
-            chain.stop(one)
+    with stages("streams caught up and stopped"), ThreadPoolExecutor(len(loaded)) as pool:
+        list(pool.map(_finish, loaded))
     with stages("audit: DuckDB over all raw input"):
         return [audit(one) for one in loaded]
+
+
+def _finish(loaded: LoadedPipeline) -> None:
+    chain.wait_until_caught_up(loaded, _live_source(loaded))
+    chain.stop(loaded)
 
 
 def _launch_job(name: str, folder: Path) -> None:

@@ -142,8 +142,9 @@ class LocalBroker:
         """
         if self._process is not None:
             status = self._process.wait()
-            message = f"The Kafka broker ended with status {status}."
-            raise RunError(f"{message}\n{last_lines(self.log_file.read_bytes())}")
+            tail = last_lines(self.log_file.read_bytes())
+            message = f"The Kafka broker ended with status {status}:\n{tail}"
+            raise RunError(message)
 
     def _start(self, launcher: list[str], folder: Path) -> None:
         for remaining in reversed(range(_PORT_TRIES)):

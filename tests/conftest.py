@@ -1,0 +1,23 @@
+"""What tests of all rooms share: one real broker for the session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from services.broker import LocalBroker
+
+
+@pytest.fixture(scope="session")
+def servers() -> Iterator[str]:
+    """Address of a real Kafka broker."""
+    with LocalBroker() as broker:
+        yield broker.bootstrap_servers
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever starts Spark is slow; `-m "not slow"` must answer quickly."""
+    for item in items:
+        if item.get_closest_marker("spark") is not None:
+            item.add_marker(pytest.mark.slow)

@@ -1,0 +1,192 @@
+"""A small pipeline over made-up events: history 0…999 in files, 500…1999 in a topic."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+from confluent_kafka import Producer
+
+from orchestration import chain
+from orchestration.audit import AuditReport, audit
+from services.broker import create_topic
+from sources.document import LoadedPipeline, load_pipeline
+from sources.pipeline import FileSource, KafkaSource
+
+BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
+HISTORY = range(1000)
+TOPIC = range(500, 2000)
+TRANSFORMS = """
+from pyspark.sql import functions as F
+
+def identity(rows):
+    return rows
+
+def hourly(rows):
+    window = F.window("at", "3 hours", "1 hour")
+    return (
+        rows.withWatermark("at", "1 hour").groupBy(window)
+        .agg(F.count("*").alias("n"), F.sum("v").alias("total"))
+        .select(F.col("window.start").alias("start"), "n", "total")
+    )
+
+def number(rows):
+    return 17
+"""
+HOURLY_SQL = """
+SELECT to_timestamp(mark * 3600) AS start, count(*) AS n, sum(v) AS total
+FROM (SELECT v, unnest([0, 1, 2]) AS back, floor(epoch("at") / 3600) AS hour FROM input)
+CROSS JOIN LATERAL (SELECT hour - back AS mark)
+GROUP BY ALL
+"""
+
+
+def moment(number: int) -> datetime:
+    """Event time of an event."""
+    return BEGIN + timedelta(minutes=number)
+
+
+class Case:
+    """One pipeline in a folder of its own, with a topic of its own."""
+
+    def __init__(self, folder: Path, servers: str, partitions: int = 1) -> None:
+        self.folder = folder
+        self.servers = servers
+        self.partitions = partitions
+        self.topic = f"events-{uuid.uuid4().hex[:8]}"
+        create_topic(servers, self.topic, partitions, {"retention.ms": "-1"})
+        (folder / "transforms.py").write_text(TRANSFORMS)
+        (folder / "hourly.sql").write_text(HOURLY_SQL)
+
+    def write_history(self, numbers: Iterable[int] = HISTORY, files: int = 4) -> None:
+        """Parquet files in event-time order."""
+        every = list(numbers)
+        (self.folder / "in").mkdir(exist_ok=True)
+        for at in range(files):
+            part = every[at * len(every) // files : (at + 1) * len(every) // files]
+            table = pa.table(
+                {
+                    "id": pa.array(part, pa.int64()),
+                    "at": pa.array([moment(n) for n in part], pa.timestamp("us", "UTC")),
+                    "v": pa.array([n / 2 for n in part], pa.float64()),
+                }
+            )
+            pq.write_table(table, self.folder / "in" / f"{at}.parquet")
+
+    def write_json_history(self, numbers: Iterable[int] = HISTORY) -> None:
+        """The same as JSON lines, two files."""
+        (self.folder / "in").mkdir(exist_ok=True)
+        every = list(numbers)
+        for at in range(2):
+            lines = [_json(n) for n in every[at::2]]
+            (self.folder / "in" / f"{at}.json").write_text("\n".join(lines) + "\n")
+
+    def produce(self, numbers: Iterable[int] = TOPIC) -> None:
+        """Records whose timestamp is the event time; event n goes to partition n mod p."""
+        failed: list[Any] = []
+        producer = Producer({"bootstrap.servers": self.servers})
+        for n in numbers:
+            producer.produce(
+                self.topic,
+                _json(n).encode(),
+                partition=n % self.partitions,
+                timestamp=int(moment(n).timestamp() * 1000),
+                on_delivery=lambda error, _: failed.append(error) if error else None,
+            )
+        assert producer.flush(30) == 0
+        assert failed == []
+
+    def pipeline(self, edit: Callable[[dict[str, Any]], None] = lambda _: None) -> LoadedPipeline:
+        """The declaration, after ``edit``."""
+        document: dict[str, Any] = {
+            "name": "events",
+            "event_time": "at",
+            "key": ["id"],
+            "allowed_lateness": "100 min",
+            "sources": [
+                {
+                    "name": "history",
+                    "type": "files",
+                    "path": "in/*.parquet",
+                    "format": "parquet",
+                    "batch": {"files": 2},
+                },
+                {
+                    "name": "live",
+                    "type": "kafka",
+                    "topic": self.topic,
+                    "bootstrap_servers": self.servers,
+                    "trigger_interval": "200 ms",
+                },
+            ],
+            "transform": "transforms:identity",
+            "sink": {"path": "out", "mode": "append", "key": ["id"]},
+            "state": "state",
+            "spark": {
+                "conf": {
+                    "spark.sql.shuffle.partitions": "1",
+                    "spark.ui.enabled": "false",
+                    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+                }
+            },
+        }
+        edit(document)
+        path = self.folder / "events.yaml"
+        path.write_text(yaml.safe_dump(document))
+        return load_pipeline(path)
+
+
+def windows(document: dict[str, Any]) -> None:
+    """Turn the pipeline into windows over the seam, updated by key."""
+    document["transform"] = "transforms:hourly"
+    document["sink"] = {"path": "out", "mode": "merge", "key": ["start"]}
+    document["audit"] = {"sql": "hourly.sql"}
+
+
+def history_of(loaded: LoadedPipeline) -> FileSource:
+    """The first source."""
+    source = loaded.pipeline.sources[0]
+    assert isinstance(source, FileSource)
+    return source
+
+
+def live_of(loaded: LoadedPipeline) -> KafkaSource:
+    """The last source."""
+    source = loaded.pipeline.sources[-1]
+    assert isinstance(source, KafkaSource)
+    return source
+
+
+def start_live(loaded: LoadedPipeline) -> None:
+    """All steps of the chain; the stream is left running."""
+    chain.plan(loaded)
+    chain.run_bounded(loaded, history_of(loaded))
+    chain.hand_over(loaded, live_of(loaded))
+    chain.go_live(loaded, live_of(loaded))
+
+
+def run_and_audit(loaded: LoadedPipeline) -> AuditReport:
+    """The whole chain until nothing is left to read, then the comparison."""
+    try:
+        start_live(loaded)
+        chain.wait_until_caught_up(loaded, live_of(loaded))
+    finally:
+        chain.stop(loaded)
+    return audit(loaded)
+
+
+def wrong(report: AuditReport) -> dict[str, int]:
+    """The counts that must be zero, without those that are."""
+    names = ("missing", "duplicated", "different", "unexpected")
+    return {name: count for name in names if (count := getattr(report, name))}
+
+
+def _json(n: int) -> str:
+    return json.dumps({"id": n, "at": f"{moment(n):%Y-%m-%dT%H:%M:%SZ}", "v": n / 2})

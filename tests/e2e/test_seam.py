@@ -1,0 +1,123 @@
+"""The seam, end to end: real files, a real broker, Spark, and a comparison without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestration import chain
+from sources.errors import SeamError
+from sources.hybrid import HybridSplitEnumerator
+from tests.e2e.case import TOPIC, Case, history_of, live_of, run_and_audit, windows, wrong
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
+
+
+def test_an_overlap_of_files_and_topic_arrives_once(tmp_path: Path, servers: str) -> None:
+    case = Case(tmp_path, servers, partitions=2)
+    case.write_history()
+    # Slightly out of order, as real feeds are.
+    case.produce(sorted(TOPIC, key=lambda n: n + (n * 7919) % 40))
+    loaded = case.pipeline()
+    report = run_and_audit(loaded)
+    assert report.expected == 2000
+    assert wrong(report) == {}
+    enumerator = HybridSplitEnumerator(loaded.pipeline.hybrid_source(), loaded.require_generation())
+    # The start really lies before the end of history, so the filter had work to do.
+    started = sum(enumerator.require_start("live").offsets().values())
+    assert started < 1000 - 500
+
+
+def test_windows_over_the_seam_equal_one_computation_over_all_input(
+    tmp_path: Path, servers: str
+) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history()
+    case.produce()
+    report = run_and_audit(case.pipeline(windows))
+    assert report.expected > 30
+    assert wrong(report) == {}
+
+
+@pytest.mark.parametrize(
+    ("shift", "seam_filter", "expected"),
+    [
+        pytest.param(0, "off", {}, id="exactly at the seam"),
+        pytest.param(1, "off", {"missing": 1}, id="one too far"),
+        pytest.param(-1, "off", {"duplicated": 1}, id="one too early, filter off"),
+        pytest.param(-1, "key", {}, id="one too early, filter on"),
+    ],
+)
+def test_the_audit_reports_exactly_the_row_that_a_moved_start_loses_or_doubles(
+    tmp_path: Path, servers: str, shift: int, seam_filter: str, expected: dict[str, int]
+) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history()
+    case.produce()
+
+    def moved(document: dict[str, Any]) -> None:
+        document["seam_filter"] = seam_filter
+        # Event n lies at offset n - 500.
+        document["sources"][1]["start"] = {"offsets": {0: 500 + shift}}
+
+    report = run_and_audit(case.pipeline(moved))
+    assert wrong(report) == expected
+    named = {kind: [row.key["id"] for row in report.examples[kind]] for kind in expected}
+    assert named == {kind: [1000 if shift > 0 else 999] for kind in expected}
+
+
+def test_old_rows_that_arrive_in_the_seam_are_looked_up_in_history(
+    tmp_path: Path, servers: str
+) -> None:
+    case = Case(tmp_path, servers)
+    archived, never_archived = 3, 400
+    case.write_history(n for n in range(1000) if n != never_archived)
+    # Both come long after their time, behind the first record that is read.
+    case.produce([*range(500, 1100), archived, never_archived, *range(1100, 1200)])
+    report = run_and_audit(case.pipeline())
+    assert report.expected == 1200
+    assert wrong(report) == {}
+
+
+def test_json_lines_serve_as_history(tmp_path: Path, servers: str) -> None:
+    case = Case(tmp_path, servers)
+    case.write_json_history()
+    case.produce()
+
+    def as_json(document: dict[str, Any]) -> None:
+        columns = {"id": "bigint", "at": "timestamp", "v": "double"}
+        document["sources"][0].update(format="json", path="in/*.json", schema=columns)
+
+    report = run_and_audit(case.pipeline(as_json))
+    assert report.expected == 2000
+    assert wrong(report) == {}
+
+
+def test_a_start_that_the_topic_does_not_hold_is_refused(tmp_path: Path, servers: str) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history()
+    case.produce()
+
+    def beyond(document: dict[str, Any]) -> None:
+        document["sources"][1]["start"] = {"offsets": {0: 5000}}
+
+    with pytest.raises(SeamError, match="start offset 5000 is beyond the log end 1500"):
+        chain.plan(case.pipeline(beyond))
+    assert not (tmp_path / "state").exists()
+
+
+def test_history_that_is_done_is_not_read_again(tmp_path: Path, servers: str) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history()
+    case.produce()
+    loaded = case.pipeline()
+    chain.plan(loaded)
+    end = chain.run_bounded(loaded, history_of(loaded))
+    # A file that lands later is not in the plan; were it read, Spark would have to start.
+    case.write_history(range(3000, 3010), files=1)
+    assert chain.run_bounded(loaded, history_of(loaded)) == end
+    start = chain.hand_over(loaded, live_of(loaded))
+    case.produce(range(2000, 2100))
+    assert chain.hand_over(loaded, live_of(loaded)) == start

@@ -1,0 +1,1 @@
+"""Measured against plain Spark, in turn, in the same session."""

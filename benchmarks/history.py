@@ -1,0 +1,145 @@
+"""History to Delta: the project's planned reader against plain Spark, in turn, in one session.
+
+    python -m benchmarks.history --rows 5000000 --rounds 5
+
+Prints rows/s of each round and the ratio of the medians; writes them to ``build/``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from sources.files import list_splits
+from sources.pipeline import FileSource, Pipeline
+from sources.plan import FilePlan, plan_files
+from sources.state import Generation, open_generation
+from spark_jobs.jars import resolve
+from spark_jobs.planned import PlannedSource
+
+FILES = 32
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=5_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="hybrid-bench-") as name:
+        folder = Path(name)
+        _generate(folder / "in", options.rows)
+        spark = _session(folder)
+        contenders: dict[str, Callable[[int], DataFrame]] = {
+            "project": lambda round_: _planned(spark, folder, round_),
+            "plain": lambda _: (
+                spark.readStream.schema(spark.read.parquet(f"{folder}/in").schema)
+                .option("maxFilesPerTrigger", 1000)
+                .parquet(f"{folder}/in")
+            ),
+        }
+        speeds: dict[str, list[float]] = {name: [] for name in contenders}
+        for round_ in range(options.rounds + 1):  # the first one warms up
+            for contender, read in contenders.items():
+                speed = options.rows / _write(read(round_), folder / f"{contender}-{round_}")
+                if round_:
+                    speeds[contender].append(speed)
+        spark.stop()
+    medians = {name: statistics.median(values) for name, values in speeds.items()}
+    ratio = medians["project"] / medians["plain"]
+    result = {"rows": options.rows, "cores": os.cpu_count(), "rows_per_s": speeds, "ratio": ratio}
+    build = Path("build")
+    build.mkdir(exist_ok=True)
+    (build / "history.json").write_text(json.dumps(result, indent=2))
+    for contender, values in speeds.items():
+        shown = " ".join(f"{value:,.0f}" for value in values)
+        sys.stdout.write(f"{contender}: {shown} rows/s\n")
+    sys.stdout.write(f"ratio of medians, project ÷ plain Spark: {ratio:.3f}\n")
+
+
+def _generate(folder: Path, rows: int) -> None:
+    folder.mkdir()
+    each = rows // FILES
+    for at in range(FILES):
+        ids = pa.array(range(at * each, (at + 1) * each), pa.int64())
+        micros = pa.array([n * 1_000_000 for n in range(at * each, (at + 1) * each)], pa.int64())
+        columns = {
+            "id": ids,
+            "at": micros.cast(pa.timestamp("us", "UTC")),
+            "user": pa.array([f"user{n % 1000}" for n in range(each)]),
+            "value": pa.array([n * 0.5 for n in range(each)]),
+        }
+        pq.write_table(pa.table(columns), folder / f"{at:03}.parquet")
+
+
+def _session(folder: Path) -> SparkSession:
+    jars = ",".join(str(jar) for jar in resolve("spark"))
+    return (
+        SparkSession.builder.master("local[*]")
+        .config("spark.jars", jars)
+        .config("spark.driver.memory", "4g")
+        .config("spark.local.dir", str(folder))
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+        .config(
+            "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+        )
+        .config("spark.databricks.delta.snapshotPartitions", "2")
+        .getOrCreate()
+    )
+
+
+def _planned(spark: SparkSession, folder: Path, round_: int) -> DataFrame:
+    source = FileSource(type="files", name="history", path="in/*.parquet", format="parquet")
+    pipeline = Pipeline.model_validate(
+        {
+            "name": "bench",
+            "event_time": "at",
+            "sources": [source.model_dump(by_alias=True)],
+            "transform": "none:none",
+            "sink": {"path": "out", "mode": "append", "key": ["id"]},
+            "state": "state",
+        }
+    )
+    generation = open_generation(folder / f"state-{round_}", "bench", {}, create=True)
+    assert generation is not None
+    plan = _plan(source, pipeline, folder, generation)
+    planned = PlannedSource(source, plan, generation, "at")
+    planned.prepare()
+    return planned.stream(spark)
+
+
+def _plan(source: FileSource, pipeline: Pipeline, folder: Path, generation: Generation) -> FilePlan:
+    listing = list_splits(source, folder, pipeline.event_time)
+    plan = plan_files(source.name, listing, pipeline)
+    path = generation.path(plan.splits_file)
+    path.parent.mkdir(parents=True)
+    pq.write_table(listing.splits, path)
+    return plan
+
+
+def _write(rows: DataFrame, target: Path) -> float:
+    started = time.monotonic()
+    query = (
+        rows.writeStream.format("delta")
+        .option("checkpointLocation", f"{target}-checkpoint")
+        .trigger(availableNow=True)
+        .start(str(target))
+    )
+    query.awaitTermination()
+    return time.monotonic() - started
+
+
+if __name__ == "__main__":
+    main()

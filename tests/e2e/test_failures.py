@@ -1,0 +1,221 @@
+"""What goes wrong is told by name, and nothing is lost by it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from orchestration import chain
+from orchestration.assets import pipeline_assets
+from orchestration.audit import audit
+from sources.errors import RunError, StateError
+from spark_jobs import process
+from spark_jobs.heartbeat import Heartbeat
+from spark_jobs.lock import QueryLock
+from tests.e2e.case import Case, history_of, live_of, start_live, windows, wrong
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
+DEADLINE_S = 60
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain: {what}"
+        time.sleep(0.1)
+
+
+def test_a_transform_that_returns_no_dataframe_fails_the_asset_with_the_cause(
+    tmp_path: Path, servers: str
+) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history()
+    case.produce()
+    loaded = case.pipeline(lambda document: document.update(transform="transforms:number"))
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = dg.materialize(pipeline_assets(loaded), instance=instance, raise_on_error=False)
+        failures = {event.step_key: event for event in result.get_step_failure_events()}
+    assert list(failures) == ["events__history"]
+    error = failures["events__history"].step_failure_data.user_failure_data
+    assert error is not None
+    assert "returned a int, not a DataFrame" in (error.description or "")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_chain_runs_as_dagster_assets_and_the_stream_outlives_the_run(
+    tmp_path: Path, servers: str
+) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history()
+    case.produce(range(500, 1200))
+    loaded = case.pipeline()
+    try:
+        with dg.DagsterInstance.ephemeral() as instance:
+            result = dg.materialize(pipeline_assets(loaded), instance=instance)
+            logged = [event.message for event in instance.all_logs(result.run_id)]
+        assert [event.asset_key.path[-1] for event in result.get_asset_materialization_events()
+                if event.asset_key] == ["plan", "history", "live_start", "live"]  # fmt: skip
+        assert any("4 of 4 splits, 1,000 of 1,000 rows" in message for message in logged)
+        assert chain.is_live(loaded)
+        case.produce(range(1200, 1300))
+        chain.wait_until_caught_up(loaded, live_of(loaded))
+        # Materializing again finds the run, and does not start a second one.
+        beat = chain.go_live(loaded, live_of(loaded))
+        again = chain.go_live(loaded, live_of(loaded))
+        assert beat.launch_id == again.launch_id
+    finally:
+        stopped = chain.stop(loaded)
+    assert stopped == ["live"]
+    assert not chain.is_live(loaded)
+    report = audit(loaded)
+    assert (report.expected, wrong(report)) == (1300, {})
+
+
+def test_a_bad_record_stops_the_stream_with_topic_partition_and_offset(
+    tmp_path: Path, servers: str
+) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history()
+    case.produce(range(500, 1100))
+    loaded = case.pipeline()
+    from confluent_kafka import Producer  # noqa: PLC0415
+
+    producer = Producer({"bootstrap.servers": servers})
+    producer.produce(case.topic, b'{"id": "x"', partition=0, timestamp=1704200000000)
+    assert producer.flush(30) == 0
+    with pytest.raises(RunError, match=rf"topic `{case.topic}`, partition 0, offset 600"):
+        start_live(loaded)
+    assert not chain.is_live(loaded)
+
+
+def test_planned_files_that_vanish_or_change_stop_the_run_before_it_reads(
+    tmp_path: Path, servers: str
+) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history()
+    case.produce()
+    loaded = case.pipeline()
+    chain.plan(loaded)
+    (tmp_path / "in" / "2.parquet").unlink()
+    with pytest.raises(RunError, match=r"changed since it was planned:\n.*2\.parquet is gone"):
+        chain.run_bounded(loaded, history_of(loaded))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_table_of_somebody_else_is_not_touched(tmp_path: Path, servers: str) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history()
+    case.produce()
+    loaded = case.pipeline()
+    write_deltalake(str(tmp_path / "out"), pa.table({"id": [1]}))
+    chain.plan(loaded)
+    with pytest.raises(RunError, match="was not made by this generation"):
+        chain.run_bounded(loaded, history_of(loaded))
+
+
+def test_a_run_is_refused_while_another_one_is_active(tmp_path: Path, servers: str) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history()
+    case.produce()
+    loaded = case.pipeline()
+    chain.plan(loaded)
+    with (
+        QueryLock(loaded.require_generation()),
+        pytest.raises(StateError, match="Another run of pipeline `events` is active"),
+    ):
+        chain.run_bounded(loaded, history_of(loaded))
+
+
+def test_a_live_run_can_not_start_before_history_is_done(tmp_path: Path, servers: str) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history()
+    case.produce()
+    loaded = case.pipeline()
+    chain.plan(loaded)
+    with pytest.raises(StateError, match="`history` before it has not finished"):
+        chain.hand_over(loaded, live_of(loaded))
+    with pytest.raises(StateError, match="`history` before it has not finished"):
+        chain.go_live(loaded, live_of(loaded))
+
+
+def test_interrupting_a_bounded_run_ends_spark_and_the_next_run_goes_on(
+    tmp_path: Path, servers: str
+) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history()
+    case.produce()
+
+    def small_batches(document: dict[str, Any]) -> None:
+        document["sources"][0]["batch"] = {"files": 1}
+
+    loaded = case.pipeline(small_batches)
+    chain.plan(loaded)
+    seen: list[int] = []
+
+    def interrupt(beat: Heartbeat) -> None:
+        seen.append(beat.pid)
+        if beat.batch_id is not None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        chain.run_bounded(loaded, history_of(loaded), on_beat=interrupt)
+    with pytest.raises(ProcessLookupError):
+        os.kill(seen[-1], 0)
+    assert chain.run_bounded(loaded, history_of(loaded)).rows == 1000
+    assert audit_rows(loaded) == 1000
+
+
+def audit_rows(loaded: Any) -> int:
+    return audit(loaded).found
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("shape", ["append", "windows"])
+def test_a_killed_stream_is_seen_as_dead_and_resumed_exactly(
+    tmp_path: Path, servers: str, shape: str
+) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history()
+    case.produce(range(500, 1500))
+    loaded = case.pipeline(windows if shape == "windows" else lambda _: None)
+    try:
+        start_live(loaded)
+        generation = loaded.require_generation()
+        beat = process.find_running(generation, "live")
+        assert beat is not None
+        case.produce(range(1500, 2000))
+        os.killpg(os.getpgid(beat.pid), signal.SIGKILL)
+        until(lambda: not chain.is_live(loaded), "the lock of the dead driver")
+        assert status_of_live(tmp_path) == "dead"
+        chain.go_live(loaded, live_of(loaded))
+        chain.wait_until_caught_up(loaded, live_of(loaded))
+    finally:
+        chain.stop(loaded)
+    report = audit(loaded)
+    assert report.expected > 30
+    assert wrong(report) == {}
+
+
+def status_of_live(folder: Path) -> str:
+    """As the command line says it, which must end with status 1."""
+    done = subprocess.run(
+        [str(Path(sys.prefix) / "bin" / "hybrid"), "status", str(folder / "events.yaml"), "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    import json  # noqa: PLC0415
+
+    return str(json.loads(done.stdout)["sources"][-1]["state"])

@@ -1,0 +1,72 @@
+"""Reading Spark's checkpoint, as Spark 4.2 with Delta 4.4 writes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sources.errors import StateError
+from spark_jobs import checkpoint
+
+_OFFSET = '{"sourceVersion":1,"reservoirId":"x","reservoirVersion":%d,"index":%d}'
+READING = _OFFSET % (0, 3)
+DRAINED = _OFFSET % (1, -1)
+
+
+def batch(folder: Path, number: int, *lines: str, committed: bool) -> None:
+    for name in ("offsets", "commits"):
+        (folder / name).mkdir(exist_ok=True)
+    text = "\n".join(["v1", '{"batchWatermarkMs":0}', *lines])
+    (folder / "offsets" / str(number)).write_text(text)
+    if committed:
+        (folder / "commits" / str(number)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+
+
+def test_a_checkpoint_that_is_not_there_has_committed_nothing(tmp_path: Path) -> None:
+    assert checkpoint.last_committed(tmp_path / "none") is None
+    assert checkpoint.committed_offset(tmp_path / "none", 0) is None
+
+
+def test_only_a_committed_batch_counts(tmp_path: Path) -> None:
+    batch(tmp_path, 0, READING, "-", committed=True)
+    batch(tmp_path, 1, DRAINED, "-", committed=False)
+    assert checkpoint.last_committed(tmp_path) == 0
+    assert not checkpoint.is_drained(checkpoint.committed_offset(tmp_path, 0))
+
+
+def test_batches_are_counted_as_numbers_not_as_names(tmp_path: Path) -> None:
+    for number in range(11):
+        batch(tmp_path, number, READING, committed=True)
+    assert checkpoint.last_committed(tmp_path) == 10
+
+
+def test_a_planned_source_is_drained_beyond_its_only_version(tmp_path: Path) -> None:
+    batch(tmp_path, 0, DRAINED, '{"t":{"0":17,"1":4}}', committed=True)
+    assert checkpoint.is_drained(checkpoint.committed_offset(tmp_path, 0))
+    assert checkpoint.committed_offset(tmp_path, 1) == {"t": {"0": 17, "1": 4}}
+
+
+def test_a_source_that_never_had_its_turn_has_no_offset(tmp_path: Path) -> None:
+    batch(tmp_path, 0, READING, "-", committed=True)
+    assert checkpoint.committed_offset(tmp_path, 1) is None
+    assert checkpoint.committed_offset(tmp_path, 2) is None
+    assert not checkpoint.is_drained(None)
+
+
+@pytest.mark.parametrize(("offset", "done"), [(None, 0), (READING, 4), (DRAINED, 6)])
+def test_progress_is_the_position_in_the_plan(
+    tmp_path: Path, offset: str | None, done: int
+) -> None:
+    batch(tmp_path, 0, offset or "-", committed=True)
+    found = checkpoint.committed_offset(tmp_path, 0)
+    assert checkpoint.position_in_plan(found, 6) == done
+
+
+def test_the_start_that_spark_fixed_is_read_back(tmp_path: Path) -> None:
+    assert checkpoint.initial_kafka_offsets(tmp_path, 1, "t") is None
+    (tmp_path / "sources" / "1").mkdir(parents=True)
+    (tmp_path / "sources" / "1" / "0").write_text('v1\n{"t":{"0":500,"1":7}}')
+    assert checkpoint.initial_kafka_offsets(tmp_path, 1, "t") == {0: 500, 1: 7}
+    with pytest.raises(StateError, match="reads t, not topic `other`"):
+        checkpoint.initial_kafka_offsets(tmp_path, 1, "other")

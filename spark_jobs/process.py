@@ -119,9 +119,12 @@ def stop(generation: Generation, source: str, grace_s: float = GRACE_S) -> bool:
     beat = find_running(generation, source)
     if beat is None:
         return False
-    group = os.getpgid(beat.pid)
-    with contextlib.suppress(ProcessLookupError):
+    try:
+        group = os.getpgid(beat.pid)
         os.kill(beat.pid, signal.SIGTERM)
+    except ProcessLookupError:
+        # It ended by itself between the look and the signal.
+        return False
     deadline = time.monotonic() + grace_s
     while is_held(generation) and time.monotonic() < deadline:
         time.sleep(_POLL_S / 2)

@@ -1,0 +1,63 @@
+"""Cancelling a Dagster run ends Spark, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from orchestration import chain
+from spark_jobs.heartbeat import Heartbeat, read_heartbeat
+from spark_jobs.lock import is_held
+from spark_jobs.submit import scratch_folder
+from tests.e2e.case import Case
+
+RUN = """
+import sys
+from pathlib import Path
+import dagster as dg
+from orchestration.assets import pipeline_assets
+from sources.document import load_pipeline
+
+if __name__ == "__main__":
+    assets = pipeline_assets(load_pipeline(Path(sys.argv[1])))
+    dg.materialize(assets, instance=dg.DagsterInstance.ephemeral())
+"""
+
+
+@pytest.mark.e2e
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_cancelling_the_run_ends_spark(tmp_path: Path, servers: str) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history()
+    case.produce()
+    loaded = case.pipeline()
+    chain.plan(loaded)
+    generation = loaded.require_generation()
+    run = subprocess.Popen(
+        [sys.executable, "-c", RUN, str(loaded.path)], cwd=Path(__file__).parents[2]
+    )
+    try:
+        beat: Heartbeat | None = None
+        deadline = time.monotonic() + 120
+        while beat is None or beat.state != "running":
+            assert run.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+            beat = read_heartbeat(generation, "history")
+        group = os.getpgid(beat.pid)
+        run.send_signal(signal.SIGINT)
+        assert run.wait(60) != 0
+    finally:
+        run.kill()
+        run.wait()
+    with pytest.raises(ProcessLookupError):
+        os.killpg(group, 0)
+    assert not is_held(generation)
+    assert not scratch_folder(generation).exists()

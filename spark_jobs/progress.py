@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from spark_jobs.query import Query
 
 BEAT_S = 1.0
+_IDLE = "Waiting for data to arrive"  # MicroBatchExecution's words after a trigger without data
 
 
 def open_pipes() -> PipesContext | None:
@@ -76,7 +77,8 @@ class Reporter:
     def progress(self, running: StreamingQuery) -> None:
         """Take in what the query says; a beat a second, or a new micro-batch, is written."""
         status = running.status
-        idle = not status["isDataAvailable"] and not status["isTriggerActive"]
+        # Before the first trigger no data is available either: only this message means idle.
+        idle = not status["isTriggerActive"] and status["message"] == _IDLE
         latest = running.lastProgress
         if latest is not None and (str(latest.runId), latest.batchId) != self._seen:
             self._take(latest, idle=idle)

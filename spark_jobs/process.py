@@ -118,6 +118,9 @@ def stop(generation: Generation, source: str, grace_s: float = GRACE_S) -> bool:
     """
     beat = find_running(generation, source)
     if beat is None:
+        if not is_held(generation):
+            # What a run that died alone has left.
+            shutil.rmtree(submit.scratch_folder(generation), ignore_errors=True)
         return False
     try:
         group = os.getpgid(beat.pid)

@@ -8,6 +8,7 @@ computation. With ``--ui`` (``make ui``) it prepares the same and opens Dagster'
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
 import signal
@@ -40,6 +41,7 @@ PIPELINES = ("flight_events", "flight_delays")
 # What is in the topic when the pipelines start; the rest is played while they run.
 PLAYED_FROM = datetime(2013, 12, 1, tzinfo=UTC)
 PLAY_RATE = 6_000  # records/s
+_UI_GRACE_S = 10.0
 
 console = Console()
 
@@ -190,13 +192,16 @@ def _open_ui(loaded: list[LoadedPipeline], rest: list[flight_data.FeedRecord]) -
     port = os.environ.get("DAGSTER_PORT", "3000")
     console.print(f"Dagster opens at http://127.0.0.1:{port}: choose a job, then Materialize all.")
     command = [str(Path(sys.prefix) / "bin" / "dg"), "dev", "-w", "workspace.yaml", "-p", port]
-    with subprocess.Popen(command, cwd=ROOT) as server:
+    # A group of its own, so that all of its processes can be ended, also by force.
+    with subprocess.Popen(command, cwd=ROOT, start_new_session=True) as server:
         try:
             return server.wait()
-        except KeyboardInterrupt:
-            server.send_signal(signal.SIGINT)
-            server.wait()
-            raise
+        finally:
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(server.pid, number)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    server.wait(_UI_GRACE_S)
 
 
 def _play_when_live(

@@ -97,6 +97,7 @@ def test_a_topic_does_not_appear_by_being_asked_for(running: LocalBroker) -> Non
 
 
 @pytest.mark.kafka
+@pytest.mark.slow
 def test_a_port_that_another_kafka_took_first_is_given_up(
     running: LocalBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,6 +112,7 @@ def test_a_port_that_another_kafka_took_first_is_given_up(
 
 
 @pytest.mark.kafka
+@pytest.mark.slow
 def test_records_survive_a_restart_on_the_same_folder_with_other_ports(tmp_path: Path) -> None:
     with LocalBroker(tmp_path / "data of mine") as first:
         create_topic(first.bootstrap_servers, "kept")

@@ -21,12 +21,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from sources.files import list_splits
+from sources.document import LoadedPipeline
 from sources.pipeline import FileSource, Pipeline
-from sources.plan import FilePlan, plan_files
-from sources.state import Generation, open_generation
+from sources.plan import make_plan
 from spark_jobs.jars import resolve
 from spark_jobs.planned import PlannedSource
+from spark_jobs.submit import spark_conf
 
 FILES = 32
 
@@ -84,49 +84,38 @@ def _generate(folder: Path, rows: int) -> None:
 
 
 def _session(folder: Path) -> SparkSession:
-    jars = ",".join(str(jar) for jar in resolve("spark"))
-    return (
-        SparkSession.builder.master("local[*]")
-        .config("spark.jars", jars)
-        .config("spark.driver.memory", "4g")
-        .config("spark.local.dir", str(folder))
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
-        .config(
-            "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-        )
-        .config("spark.databricks.delta.snapshotPartitions", "2")
-        .getOrCreate()
-    )
+    builder = SparkSession.builder.config("spark.jars", ",".join(map(str, resolve("spark"))))
+    for name, value in spark_conf(_pipeline(folder, 0), folder).items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
 
 
-def _planned(spark: SparkSession, folder: Path, round_: int) -> DataFrame:
-    source = FileSource(type="files", name="history", path="in/*.parquet", format="parquet")
+def _pipeline(folder: Path, round_: int) -> LoadedPipeline:
+    """History alone, with a state of its own for each round."""
     pipeline = Pipeline.model_validate(
         {
             "name": "bench",
             "event_time": "at",
-            "sources": [source.model_dump(by_alias=True)],
+            "sources": [
+                {"type": "files", "name": "history", "path": "in/*.parquet", "format": "parquet"}
+            ],
             "transform": "none:none",
             "sink": {"path": "out", "mode": "append", "key": ["id"]},
-            "state": "state",
+            "state": f"state-{round_}",
+            "spark": {"driver_memory": "4g", "conf": {"spark.ui.enabled": "false"}},
         }
     )
-    generation = open_generation(folder / f"state-{round_}", "bench", {}, create=True)
-    assert generation is not None
-    plan = _plan(source, pipeline, folder, generation)
-    planned = PlannedSource(source, plan, generation, "at")
+    return LoadedPipeline(folder / "bench.yaml", pipeline)
+
+
+def _planned(spark: SparkSession, folder: Path, round_: int) -> DataFrame:
+    loaded = _pipeline(folder, round_)
+    (source,) = loaded.pipeline.sources
+    assert isinstance(source, FileSource)
+    plan = make_plan(loaded).files_of(source.name)
+    planned = PlannedSource(source, plan, loaded.require_generation(), loaded.pipeline.event_time)
     planned.prepare()
     return planned.stream(spark)
-
-
-def _plan(source: FileSource, pipeline: Pipeline, folder: Path, generation: Generation) -> FilePlan:
-    listing = list_splits(source, folder, pipeline.event_time)
-    plan = plan_files(source.name, listing, pipeline)
-    path = generation.path(plan.splits_file)
-    path.parent.mkdir(parents=True)
-    pq.write_table(listing.splits, path)
-    return plan
 
 
 def _write(rows: DataFrame, target: Path) -> float:

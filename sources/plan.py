@@ -146,7 +146,7 @@ def draft_plan(loaded: LoadedPipeline) -> tuple[Plan, dict[str, FileListing]]:
         for source in pipeline.sources
         if isinstance(source, FileSource)
     }
-    files = [plan_files(name, listing, pipeline) for name, listing in listings.items()]
+    files = [_file_plan(name, listing, pipeline) for name, listing in listings.items()]
     _check_columns(pipeline, {part.source: listings[part.source].columns for part in files})
     topic_plan = None
     if topic is not None and isinstance(live, KafkaSource):
@@ -161,12 +161,7 @@ def draft_plan(loaded: LoadedPipeline) -> tuple[Plan, dict[str, FileListing]]:
     return plan, listings
 
 
-def plan_files(name: str, listing: FileListing, pipeline: Pipeline) -> FilePlan:
-    """The plan of one file source, from its splits.
-
-    Raises:
-        InputError: No file holds a row with an event time: there is no end to hand over from.
-    """
+def _file_plan(name: str, listing: FileListing, pipeline: Pipeline) -> FilePlan:
     splits = listing.splits
     if splits["event_max_us"].null_count == len(splits):
         message = f"Source `{name}`: its {len(splits)} files hold no rows with a time."

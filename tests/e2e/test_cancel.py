@@ -16,6 +16,7 @@ from spark_jobs.heartbeat import Heartbeat, read_heartbeat
 from spark_jobs.lock import is_held
 from spark_jobs.submit import scratch_folder
 from tests.e2e.case import Case
+from tests.services.processes import wait_for
 
 RUN = """
 import sys
@@ -66,8 +67,6 @@ def test_cancelling_the_run_ends_spark(tmp_path: Path, servers: str) -> None:
         run.kill()
         run.wait()
     # Killed processes answer to signals until init has reaped them.
-    while group_is_there(group):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_for(lambda: not group_is_there(group), "the end of Spark's processes", 60)
     assert not is_held(generation)
     assert not scratch_folder(generation).exists()

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pyarrow as pa
 import pytest
+from confluent_kafka import Producer
 from deltalake import write_deltalake
 
 from orchestration import chain
@@ -24,16 +24,10 @@ from spark_jobs import process
 from spark_jobs.heartbeat import Heartbeat
 from spark_jobs.lock import QueryLock
 from tests.e2e.case import Case, history_of, live_of, start_live, windows, wrong
+from tests.services.processes import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 DEADLINE_S = 60
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain: {what}"
-        time.sleep(0.1)
 
 
 def test_a_transform_that_returns_no_dataframe_fails_the_asset_with_the_cause(
@@ -89,8 +83,6 @@ def test_a_bad_record_stops_the_stream_with_topic_partition_and_offset(
     case.write_history()
     case.produce(range(500, 1100))
     loaded = case.pipeline()
-    from confluent_kafka import Producer  # noqa: PLC0415
-
     producer = Producer({"bootstrap.servers": servers})
     producer.produce(case.topic, b'{"id": "x"', partition=0, timestamp=1704200000000)
     assert producer.flush(30) == 0
@@ -196,7 +188,7 @@ def test_a_killed_stream_is_seen_as_dead_and_resumed_exactly(
         assert beat is not None
         case.produce(range(1500, 2000))
         os.killpg(os.getpgid(beat.pid), signal.SIGKILL)
-        until(lambda: not chain.is_live(loaded), "the lock of the dead driver")
+        wait_for(lambda: not chain.is_live(loaded), "the lock of the dead driver", DEADLINE_S)
         assert status_of_live(tmp_path) == "dead"
         chain.go_live(loaded, live_of(loaded))
         chain.wait_until_caught_up(loaded, live_of(loaded))
@@ -216,6 +208,4 @@ def status_of_live(folder: Path) -> str:
         check=False,
     )
     assert done.returncode == 1
-    import json  # noqa: PLC0415
-
     return str(json.loads(done.stdout)["sources"][-1]["state"])

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from examples.flight_data import FeedRecord, create_feed_topic, feed_records, main, produce
-from services.broker import LocalBroker
 from sources.errors import InputError, RunError
 from sources.kafka import KafkaTopic
 
 pytestmark = pytest.mark.kafka
-
-
-@pytest.fixture(scope="module")
-def servers() -> Iterator[str]:
-    with LocalBroker() as broker:
-        yield broker.bootstrap_servers
 
 
 def test_the_topic_keeps_all_records_with_their_own_time(servers: str) -> None:

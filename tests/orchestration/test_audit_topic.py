@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,18 +12,12 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from services.broker import LocalBroker, create_topic
+from services.broker import create_topic
 from sources.errors import InputError
 from tests.orchestration.audit_case import COLUMNS, Case, Row, row, wrong
 
 pytestmark = pytest.mark.kafka
 ROWS = [row(number) for number in range(40)]
-
-
-@pytest.fixture(scope="module")
-def servers() -> Iterator[str]:
-    with LocalBroker() as broker:
-        yield broker.bootstrap_servers
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from sources.document import LoadedPipeline
-from sources.pipeline import FileSource, Pipeline
+from sources.file_source import FileSource
+from sources.pipeline import Pipeline
 from sources.plan import make_plan
 from spark_jobs.jars import resolve
 from spark_jobs.planned import PlannedSource
@@ -113,7 +114,7 @@ def _planned(spark: SparkSession, folder: Path, round_: int) -> DataFrame:
     (source,) = loaded.pipeline.sources
     assert isinstance(source, FileSource)
     plan = make_plan(loaded).files_of(source.name)
-    planned = PlannedSource(source, plan, loaded.require_generation(), loaded.pipeline.event_time)
+    planned = PlannedSource(source, [plan], loaded.require_generation(), loaded.pipeline.event_time)
     planned.prepare()
     return planned.stream(spark)
 

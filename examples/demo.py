@@ -33,7 +33,7 @@ from services.broker import LocalBroker
 from sources.document import LoadedPipeline, load_pipeline
 from sources.errors import HybridError, RunError
 from sources.kafka import LOCAL
-from sources.pipeline import KafkaSource
+from sources.kafka_source import KafkaSource
 from spark_jobs.jars import SETS, resolve
 
 ROOT = Path(__file__).parent.parent

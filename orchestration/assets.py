@@ -4,13 +4,18 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 
 from orchestration import chain, metadata
 from sources.document import LoadedPipeline, load_pipeline
 from sources.errors import HybridError
-from sources.pipeline import FileSource, KafkaSource
+from sources.file_source import FileSource
+from sources.hand_over import CHECKS, check_hand_over, hand_over
+from sources.kafka_source import KafkaSource
+from sources.ledger import read_ledger
+from sources.offsets import GapError
 from spark_jobs.process import log_path
 
 
@@ -92,15 +97,29 @@ def _start(loaded: LoadedPipeline, name: str, before: dg.AssetKey) -> dg.AssetsD
         group_name=loaded.pipeline.name,
         kinds={"kafka"},
         description=f"The SourceFactory: from the end of history to start offsets of `{name}`.",
+        check_specs=[
+            dg.AssetCheckSpec(
+                check, asset=_key(loaded, f"{name}_start"), description=text, blocking=True
+            )
+            for check, text in CHECKS.items()
+        ],
     )
-    def start(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+    def start(context: dg.AssetExecutionContext) -> Iterator[Any]:
         fresh = load_pipeline(loaded.path)
         source = fresh.pipeline.source(name)
         assert isinstance(source, KafkaSource)
         with _failures():
-            position = chain.hand_over(fresh, source)
-        context.log.info(f"Start offsets of {position.topic}: {position.offsets()}")
-        return dg.MaterializeResult(metadata=metadata.start(position))
+            try:
+                ledger = hand_over(fresh, source)
+            except GapError as error:
+                yield metadata.gaps(error)
+                raise
+            _, count = read_ledger(fresh.require_generation(), name)
+            yield dg.MaterializeResult(metadata=metadata.ledger(ledger, count))
+            for check in check_hand_over(fresh, source):
+                if not check.passed:
+                    context.log.warning(f"{check.name}: {check.text}")
+                yield metadata.check(check)
 
     return start
 

@@ -1,7 +1,8 @@
 """The audit: proof of a pipeline's target from raw input, without Spark, plan or state.
 
 What the target must hold is computed anew by DuckDB from every file and every record there is,
-then compared row for row with what it does hold.
+then compared row for row with what it does hold. The ledger of the hand-over is counted anew too;
+that alone takes the decided offsets from the state.
 """
 
 from __future__ import annotations
@@ -40,6 +41,33 @@ class AuditExample:
 
 
 @dataclass(frozen=True)
+class LedgerLine:
+    """One partition of the hand-over, as files and topic show it now.
+
+    Attributes:
+        topic, partition: Which.
+        start: First offset read, as decided.
+        first_offset: Of the first record from ``start`` on that the topic holds now.
+        seam_rows: Rows that the topic holds in the seam.
+        delivered: Those of them that history holds, and that were therefore to be removed.
+        removed: What the run counted; None while the seam is not passed, or is not filtered.
+        before_start: Rows that the topic holds before ``start`` and history does not: they are in
+            neither. None where no key tells.
+        agrees: Whether nothing is in neither, and the run counted the same.
+    """
+
+    topic: str
+    partition: int
+    start: int
+    first_offset: int | None
+    seam_rows: int
+    delivered: int | None
+    removed: int | None
+    before_start: int | None
+    agrees: bool
+
+
+@dataclass(frozen=True)
 class InputRows:
     """How many rows were read.
 
@@ -66,6 +94,7 @@ class AuditReport:
         unexpected: Rows whose key is not expected at all.
         examples: Up to :data:`EXAMPLES` for each of these four words, in order of the key.
         input_rows: What was read.
+        ledger: The hand-over, one line a partition, counted anew from files and topic.
         notes: What a reader of the numbers should know, in words.
         seconds: How long it took.
     """
@@ -79,6 +108,7 @@ class AuditReport:
     unexpected: int
     examples: dict[str, list[AuditExample]]
     input_rows: InputRows
+    ledger: list[LedgerLine]
     notes: list[str]
     seconds: float
 
@@ -86,6 +116,7 @@ class AuditReport:
     def ok(self) -> bool:
         """Whether the target is proved; nothing expected of input that has rows proves nothing."""
         wrong = self.missing + self.duplicated + self.different + self.unexpected
+        wrong += sum(not line.agrees for line in self.ledger)
         return wrong == 0 and (self.expected > 0 or self.input_rows.distinct == 0)
 
     def to_dict(self) -> dict[str, Any]:
@@ -107,6 +138,7 @@ def audit(loaded: LoadedPipeline) -> AuditReport:
     # DuckDB, delta-rs and librdkafka take half a second to import.
     from orchestration.audit_compare import compare  # noqa: PLC0415
     from orchestration.audit_inputs import create_inputs  # noqa: PLC0415
+    from orchestration.audit_ledger import recount  # noqa: PLC0415
     from orchestration.audit_sides import create_sides  # noqa: PLC0415
     from orchestration.audit_sql import open_database  # noqa: PLC0415
 
@@ -118,6 +150,7 @@ def audit(loaded: LoadedPipeline) -> AuditReport:
         inputs = create_inputs(connection, loaded)
         notes = create_sides(connection, loaded, query)
         comparison = compare(connection, loaded.pipeline.sink.key, EXAMPLES)
+        ledger, remarks = recount(connection, loaded)
     return AuditReport(
         pipeline=loaded.pipeline.name,
         expected=comparison.expected,
@@ -128,7 +161,8 @@ def audit(loaded: LoadedPipeline) -> AuditReport:
         unexpected=comparison.counts["unexpected"],
         examples=comparison.examples,
         input_rows=InputRows(inputs.rows, inputs.distinct),
-        notes=[*inputs.notes, *notes],
+        ledger=ledger,
+        notes=[*inputs.notes, *notes, *remarks],
         seconds=time.monotonic() - started,
     )
 

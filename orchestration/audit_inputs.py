@@ -26,7 +26,9 @@ from orchestration.audit_sql import (
 from orchestration.audit_topic import TopicReading, create_topic_view
 from sources.document import LoadedPipeline
 from sources.errors import InputError
-from sources.pipeline import FileSource, KafkaSource, Pipeline
+from sources.file_source import FileSource
+from sources.kafka_source import KafkaSource
+from sources.pipeline import Pipeline
 
 _MAGIC = re.compile(r"[*?\[]")
 

@@ -1,6 +1,7 @@
-"""The steps of a pipeline's chain. Assets and command line call these and nothing else.
+"""The steps of a pipeline's chain that run Spark, for assets and command line alike.
 
-Every step may be repeated: what was decided is read, what was done is not done again.
+(The hand-over between them needs no Spark: :mod:`sources.hand_over`.) Every step may be
+repeated: what was decided is read, what was done is not done again.
 """
 
 from __future__ import annotations
@@ -10,17 +11,18 @@ from collections.abc import Callable, Mapping
 
 from sources.document import LoadedPipeline
 from sources.errors import RunError
+from sources.file_source import FileSource
+from sources.functions import load_function, load_transform
+from sources.hand_over import require_sound
 from sources.hybrid import HybridSplitEnumerator
-from sources.kafka import KafkaTopic
-from sources.offsets import factory_for
-from sources.pipeline import FileSource, KafkaSource
+from sources.kafka import KafkaLog
+from sources.kafka_source import KafkaSource, StartByFactory
 from sources.plan import Plan, make_plan
-from sources.positions import EndPosition, StartPosition
+from sources.positions import EndPosition
 from sources.state import Generation
 from spark_jobs import process
-from spark_jobs.heartbeat import Heartbeat
+from spark_jobs.heartbeat import Heartbeat, read_heartbeat
 from spark_jobs.java import require_java
-from spark_jobs.transform import load_transform
 
 _POLL_S = 0.3
 
@@ -29,10 +31,13 @@ def validate(loaded: LoadedPipeline) -> None:
     """Check what can be checked without looking at data or starting a process.
 
     Raises:
-        InputError: Java is missing or too old, or the transform can't be imported.
+        InputError: Java is missing or too old, or a function of the user can't be imported.
     """
     require_java()
     load_transform(loaded)
+    for source in loaded.pipeline.sources:
+        if isinstance(source, KafkaSource) and isinstance(source.start, StartByFactory):
+            load_function(loaded, "start.factory", source.start.factory)
 
 
 def plan(loaded: LoadedPipeline) -> Plan:
@@ -65,21 +70,6 @@ def run_bounded(
     return end
 
 
-def hand_over(loaded: LoadedPipeline, source: KafkaSource) -> StartPosition:
-    """Decide where an unbounded source starts; decided once, kept for ever.
-
-    Raises:
-        StateError: A source before it has not ended.
-        SeamError: There is a hole, or the declared start is not in the log.
-    """
-    _, enumerator = _state(loaded)
-    enumerator.require_turn(source.name)
-    if (start := enumerator.start_of(source.name)) is not None:
-        return start
-    topic = KafkaTopic(source.bootstrap_servers, source.topic)
-    return enumerator.switch(source.name, factory_for(source, topic))
-
-
 def go_live(
     loaded: LoadedPipeline, source: KafkaSource, on_beat: process.OnBeat = lambda _: None
 ) -> Heartbeat:
@@ -87,11 +77,14 @@ def go_live(
 
     Raises:
         StateError: The hand-over was not made.
+        SeamError: It does not pass its checks; asked before the first launch only.
         RunError: Spark failed before its first batch.
     """
     generation, enumerator = _state(loaded)
     enumerator.require_turn(source.name)
     enumerator.require_start(source.name)
+    if read_heartbeat(generation, source.name) is None:
+        require_sound(loaded, source)
     return process.start_detached(loaded, generation, source.name, on_beat)
 
 
@@ -120,30 +113,28 @@ def wait_until_caught_up(
         RunError: The run ended meanwhile.
     """
     generation, _ = _state(loaded)
-    topic = KafkaTopic(source.bootstrap_servers, source.topic)
+    log = KafkaLog(source)
     while True:
         beat = process.find_running(generation, source.name)
         if beat is None:
             message = f"The live run of `{source.name}` ended before it had caught up."
             raise RunError(message, f"See {process.log_path(generation, source.name)}.")
-        behind = lag(beat, topic, loaded)
+        behind = lag(beat, log, loaded)
         on_lag(behind)
         if behind == 0:
             return
         time.sleep(_POLL_S)
 
 
-def lag(beat: Heartbeat | None, topic: KafkaTopic, loaded: LoadedPipeline) -> int:
-    """Records of the topic that the live run has not committed yet."""
+def lag(beat: Heartbeat | None, log: KafkaLog, loaded: LoadedPipeline) -> int:
+    """Offsets of the topics that the live run has not committed yet."""
     _, enumerator = _state(loaded)
-    start = enumerator.start_of(next(s.name for s in reversed(loaded.pipeline.sources)))
-    reached = start.offsets() if start is not None else topic.log_start()
+    start = enumerator.start_of(loaded.pipeline.sources[-1].name)
+    starts = log.log_start()
+    reached = {**starts, **(start.offsets() if start is not None else {})}
     if beat is not None and beat.offsets is not None:
-        reached = {**reached, **beat.offsets}
-    starts = topic.log_start()
-    return sum(
-        max(end - reached.get(number, starts[number]), 0) for number, end in topic.log_end().items()
-    )
+        reached.update(beat.offsets)
+    return sum(max(end - reached[at], 0) for at, end in log.log_end().items())
 
 
 def _state(loaded: LoadedPipeline) -> tuple[Generation, HybridSplitEnumerator]:

@@ -7,7 +7,9 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from orchestration import chain
 from sources.document import LoadedPipeline
-from sources.pipeline import FileSource, KafkaSource
+from sources.file_source import FileSource
+from sources.hand_over import hand_over
+from sources.kafka_source import KafkaSource
 from spark_jobs.heartbeat import Heartbeat, describe
 
 
@@ -44,7 +46,7 @@ def _bounded(bars: Progress, loaded: LoadedPipeline, source: FileSource) -> None
 def _live(
     bars: Progress, loaded: LoadedPipeline, source: KafkaSource, *, stop_when_caught_up: bool
 ) -> None:
-    chain.hand_over(loaded, source)
+    hand_over(loaded, source)
     bar = bars.add_task(f"{source.name}: starting", total=None)
 
     def show_lag(behind: int) -> None:

@@ -8,8 +8,11 @@ from typing import Any
 
 import dagster as dg
 
+from sources.hand_over import Check
+from sources.ledger import Ledger, LedgerEntry, SeamCount
+from sources.offsets import GapError
 from sources.plan import Plan
-from sources.positions import EndPosition, StartPosition, iso
+from sources.positions import EndPosition, StartPosition, TopicPartition, iso, nest
 from spark_jobs.heartbeat import Heartbeat
 
 Metadata = dict[str, Any]
@@ -32,7 +35,8 @@ def plan(made: Plan) -> Metadata:
                     "from": iso(part.event_min_ms),
                     "to": iso(part.end.event_time_ms),
                     "complete through": iso(part.end.complete_through_ms),
-                    "end known": part.end.evidence,
+                    "event times": part.end.event_times,
+                    "evidence": part.end.evidence,
                 }
                 for part in made.files
             ]
@@ -48,11 +52,20 @@ def plan(made: Plan) -> Metadata:
     if len(rows) == len(made.files):
         shown["rows"] = sum(rows)
     if made.topic is not None:
-        shown["topic"] = made.topic.topic
-        shown["timestamp type"] = made.topic.timestamp_type
-        kept = made.topic.retention_ms
-        shown["retention"] = "for ever" if kept is None else f"{kept / 3_600_000:,.1f} h"
+        shown["topics"] = _table(
+            [
+                {
+                    "topic": name,
+                    "timestamp type": made.topic.timestamp_type[name],
+                    "retention": "for ever" if kept is None else f"{kept / 3_600_000:,.1f} h",
+                }
+                for name, kept in made.topic.retention_ms.items()
+            ]
+        )
+        shown["rows in both"] = made.topic.seam_rule
         shown["expected start"] = _starts(made.topic.expected_start)
+        if made.topic.headroom:
+            shown["retention headroom (s)"] = made.topic.headroom[0].left_ms / 1000
     return shown
 
 
@@ -62,20 +75,95 @@ def end(position: EndPosition) -> Metadata:
         "end": iso(position.event_time_ms),
         "end_ms": position.event_time_ms,
         "complete through": iso(position.complete_through_ms),
-        "end known": position.evidence,
+        "event times": position.event_times,
+        "evidence": position.evidence,
         "splits": position.splits,
     }
     if position.rows is not None:
         shown["dagster/row_count"] = position.rows
+    if position.sequence is not None:
+        shown["sequence"] = position.sequence
+    if position.offsets is not None:
+        shown["offsets held"] = _table(
+            [
+                {
+                    "topic": at.topic,
+                    "partition": at.partition,
+                    "up to": following - 1,
+                    "holes": len(position.offsets.holes.get(at, [])),
+                }
+                for at, following in sorted(position.offsets.next.items())
+            ]
+        )
     return shown
 
 
-def start(position: StartPosition) -> Metadata:
-    """The start position of the topic, with the evidence for each partition."""
-    shown: Metadata = {"topic": position.topic, "start offsets": _starts(position)}
-    if position.time_ms is not None:
-        shown["record time looked up"] = iso(position.time_ms)
+def ledger(made: Ledger, count: SeamCount | None) -> Metadata:
+    """The ledger of a hand-over, one row a partition."""
+    shown: Metadata = {
+        "evidence": made.evidence,
+        "rows in both": made.rule,
+        "ledger": _table([_entry(entry, count) for entry in made.entries]),
+    }
+    if made.previous is not None:
+        shown["history complete through"] = iso(made.previous.complete_through_ms)
     return shown
+
+
+def _entry(entry: LedgerEntry, count: SeamCount | None) -> dict[str, str | int]:
+    at = TopicPartition(entry.topic, entry.partition)
+    counts = {} if count is None else {"rows": count.rows, "removed": count.removed}
+    return {
+        "topic": entry.topic,
+        "partition": entry.partition,
+        "start": entry.start,
+        "why": entry.why,
+        "log start": entry.log_start,
+        "first record": "none yet" if entry.first_offset is None else entry.first_offset,
+        "its time": "" if entry.first_ms is None else iso(entry.first_ms),
+        "seam end": entry.seam_end,
+        "overlap (offsets)": entry.overlap,
+        "gap": entry.gap or "none",
+        **{f"{name} in the seam": by.get(at, 0) for name, by in counts.items()},
+    }
+
+
+def check(found: Check) -> dg.AssetCheckResult:
+    """One check of a hand-over; one that the pipeline accepts does not hold up the launch."""
+    severity = dg.AssetCheckSeverity.WARN if found.accepted else dg.AssetCheckSeverity.ERROR
+    return dg.AssetCheckResult(
+        check_name=found.name,
+        passed=found.passed,
+        severity=severity,
+        description=found.text,
+        metadata=dict(found.numbers),
+    )
+
+
+def gaps(error: GapError) -> dg.AssetCheckResult:
+    """The check that a refused hand-over fails."""
+    rows: list[dict[str, str | int]] = [
+        {
+            "topic": gap.topic,
+            "partition": gap.partition,
+            "from": _known(gap.from_ms, gap.from_offset),
+            "to": _known(gap.to_ms, gap.to_offset),
+            "why": gap.why,
+        }
+        for gap in error.gaps
+    ]
+    return dg.AssetCheckResult(
+        check_name="no_gap",
+        passed=False,
+        severity=dg.AssetCheckSeverity.ERROR,
+        description=str(error),
+        metadata={"gaps": _table(rows)},
+    )
+
+
+def _known(time_ms: int | None, offset: int | None) -> str:
+    parts = ["" if offset is None else f"offset {offset}", "" if time_ms is None else iso(time_ms)]
+    return ", ".join(filter(None, parts))
 
 
 def live(beat: Heartbeat, log: Path, target: str) -> Metadata:
@@ -87,9 +175,7 @@ def live(beat: Heartbeat, log: Path, target: str) -> Metadata:
         "dagster/uri": target,
     }
     if beat.offsets is not None:
-        shown["read up to"] = dg.MetadataValue.json(
-            {str(number): at for number, at in beat.offsets.items()}
-        )
+        shown["read up to"] = dg.MetadataValue.json(nest(beat.offsets))
     if beat.ui_url is not None:
         shown["Spark UI"] = dg.MetadataValue.url(beat.ui_url)
     return shown
@@ -104,13 +190,14 @@ def _starts(position: StartPosition) -> dg.TableMetadataValue:
     return _table(
         [
             {
-                "partition": number,
+                "topic": at.topic,
+                "partition": at.partition,
                 "log start": part.log_start,
                 "start": part.start,
                 "log end": part.log_end,
                 "why": part.reason,
             }
-            for number, part in sorted(position.partitions.items())
+            for at, part in sorted(position.partitions.items())
         ]
     )
 

@@ -10,8 +10,8 @@ from orchestration import chain
 from sources.document import LoadedPipeline
 from sources.errors import InputError
 from sources.hybrid import HybridSplitEnumerator
-from sources.kafka import KafkaTopic
-from sources.pipeline import KafkaSource
+from sources.kafka import KafkaLog
+from sources.kafka_source import KafkaSource
 from sources.plan import Plan
 from sources.state import Generation
 from spark_jobs import process
@@ -75,8 +75,7 @@ def _source_status(
     lag = None
     if isinstance(source, KafkaSource) and beat is not None:
         try:
-            topic = KafkaTopic(source.bootstrap_servers, source.topic)
-            lag = chain.lag(beat, topic, loaded)
+            lag = chain.lag(beat, KafkaLog(source), loaded)
         except InputError:
             lag = None
     state = _state(loaded, generation, name, beat)

@@ -10,7 +10,7 @@ from rich.table import Table
 from sources.positions import iso
 
 if TYPE_CHECKING:
-    from orchestration.audit import AuditReport
+    from orchestration.audit import AuditReport, LedgerLine
     from orchestration.status import Status
     from sources.plan import Plan
 
@@ -30,11 +30,12 @@ def plan(made: Plan) -> Group:
         )
     parts: list[Table | str] = [files]
     if made.topic is not None:
-        starts = Table("partition", "log start", "start", "log end", "why")
-        starts.title = f"{made.topic.source}: topic {made.topic.topic}, expected start"
-        for number, part_start in made.topic.expected_start.partitions.items():
+        starts = Table("topic", "partition", "log start", "start", "log end", "why")
+        starts.title = f"{made.topic.source}: expected start"
+        for at, part_start in sorted(made.topic.expected_start.partitions.items()):
             starts.add_row(
-                str(number),
+                at.topic,
+                str(at.partition),
                 str(part_start.log_start),
                 str(part_start.start),
                 str(part_start.log_end),
@@ -75,4 +76,27 @@ def audit(report: AuditReport) -> Group:
     shown = [
         f"[red]{kind}[/]: {row}" for kind, rows in document["examples"].items() for row in rows
     ]
-    return Group(table, *shown, *(f"[yellow]Note:[/] {text}" for text in report.notes))
+    parts: list[Table | str] = [table, *shown]
+    if report.ledger:
+        parts.append(_seam(report.ledger))
+    parts.extend(f"[yellow]Note:[/] {text}" for text in report.notes)
+    return Group(*parts)
+
+
+def _seam(lines: list[LedgerLine]) -> Table:
+    names = ("topic", "partition", "start", "first record", "rows in the seam", "in history")
+    table = Table(*names, "removed", "in neither", title="The seam, counted anew")
+    for line in lines:
+        values = (
+            line.topic,
+            line.partition,
+            line.start,
+            line.first_offset,
+            line.seam_rows,
+            line.delivered,
+            line.removed,
+            line.before_start,
+        )
+        cells = ("" if value is None else str(value) for value in values)
+        table.add_row(*cells, style=None if line.agrees else "red")
+    return table

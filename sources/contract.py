@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from sources.errors import InputError
-from sources.kafka import KafkaRecord
+from sources.log import LogRecord
 from sources.schema import differences, type_name
 
 
@@ -36,15 +36,12 @@ def compare_declared(left: str, columns: pa.Schema, right: str, others: pa.Schem
         raise InputError(_side_by_side(f"source `{left}`", f"source `{right}`", rows))
 
 
-def compare_sample(
-    left: str, columns: pa.Schema, topic: str, records: Sequence[KafkaRecord]
-) -> None:
+def compare_sample(left: str, columns: pa.Schema, records: Sequence[LogRecord]) -> None:
     """Refuse a topic whose JSON records do not fit the columns they are to be read with.
 
     Args:
         left: Name of the source that the columns come from.
         columns: What is expected.
-        topic: Name of the topic.
         records: A sample of it; an empty one proves nothing and passes.
 
     Raises:
@@ -54,7 +51,7 @@ def compare_sample(
     seen: set[str] = set()
     rows: dict[str, tuple[str, str, str]] = {}
     for record in records:
-        value = _decode(topic, record)
+        value = _decode(record)
         seen.update(value)
         for field in columns:
             found = value.get(field.name)
@@ -67,12 +64,13 @@ def compare_sample(
                 rows[field.name] = (field.name, type_name(field.type), "(missing)")
     if rows:
         extra = [(name, "(missing)", "present") for name in sorted(seen - set(columns.names))]
-        text = _side_by_side(f"source `{left}`", f"topic `{topic}`", [*rows.values(), *extra])
+        topics = ", ".join(sorted({record.at.topic for record in records}))
+        text = _side_by_side(f"source `{left}`", f"topic `{topics}`", [*rows.values(), *extra])
         raise InputError(text)
 
 
-def _decode(topic: str, record: KafkaRecord) -> dict[str, Any]:
-    where = f"Topic `{topic}`, partition {record.partition}, offset {record.offset}"
+def _decode(record: LogRecord) -> dict[str, Any]:
+    where = f"Topic `{record.at.topic}`, partition {record.at.partition}, offset {record.offset}"
     try:
         value = json.loads(record.value) if record.value is not None else None
     except ValueError as error:

@@ -14,7 +14,9 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from sources.errors import InputError, StateError
-from sources.pipeline import FileSource, KafkaSource, Pipeline
+from sources.file_source import FileSource
+from sources.kafka_source import KafkaSource
+from sources.pipeline import Pipeline
 from sources.state import Generation, open_generation
 
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
@@ -54,11 +56,14 @@ class LoadedPipeline:
             "key": pipeline.key,
             "allowed_lateness": pipeline.allowed_lateness.total_seconds(),
             "seam_filter": pipeline.seam_filter,
+            "sequence": pipeline.sequence,
             "transform": pipeline.transform,
             "sink": {**sink, "path": self.locate(pipeline.sink.path)},
         }
         for source in pipeline.sources:
-            where = source.topic if isinstance(source, KafkaSource) else source.patterns
+            where: object = source.patterns if isinstance(source, FileSource) else None
+            if isinstance(source, KafkaSource):
+                where = [source.topics, source.topic_pattern, source.isolation]
             contract[f"sources.{source.name}"] = [source.type, source.format, where, source.columns]
         state = Path(self.locate(pipeline.state))
         return open_generation(state, pipeline.name, contract, create=create)

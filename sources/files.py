@@ -6,6 +6,7 @@ A plan is made from these once and never from a listing again (FLIP-27: the spli
 from __future__ import annotations
 
 import glob
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,7 +19,7 @@ import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
 from sources.errors import InputError
-from sources.pipeline import FileSource
+from sources.file_source import FileSource
 from sources.schema import TIMESTAMP, differences, normalize_schema, parse_schema, type_name
 
 # Columns of the table of splits, one row a split, in reading order.
@@ -51,19 +52,18 @@ class FileListing:
     exact: bool
 
 
-def list_splits(source: FileSource, folder: Path, event_time: str) -> FileListing:
-    """List a source's files and read their statistics.
+def list_splits(source: FileSource, event_time: str, paths: Sequence[str]) -> FileListing:
+    """Read the statistics of a source's files.
 
     Args:
         source: The declaration.
-        folder: Where relative globs start.
         event_time: The event-time column.
+        paths: The files, as :func:`find_files` has them.
 
     Raises:
-        InputError: No file matches, one can't be read (which), columns differ between files
-            (both shown), or the event-time column is missing or no timestamp.
+        InputError: One can't be read (which), columns differ between files (both shown), or the
+            event-time column is missing or no timestamp.
     """
-    paths = find_files(source, folder)
     declared = parse_schema(source.columns) if source.columns else None
     if declared is not None:
         check_event_time(declared, event_time, f"the schema of source `{source.name}`")

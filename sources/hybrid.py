@@ -5,12 +5,13 @@ https://cwiki.apache.org/confluence/display/FLINK/FLIP-150%3A+Introduce+Hybrid+S
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, Protocol, TypeVar
 
 from sources.errors import InputError, SeamError, StateError
+from sources.log import Log
 from sources.positions import EndPosition, StartPosition
 from sources.state import Generation
 
@@ -35,37 +36,54 @@ class Source(Protocol):
 
 
 S_co = TypeVar("S_co", bound=Source, covariant=True)
+S = TypeVar("S", bound=Source)
+
+
+class HybridSourceBuilder(Generic[S]):
+    """Builds a chain and refuses what Flink's builder refuses, as each source is added."""
+
+    def __init__(self) -> None:
+        self._sources: list[S] = []
+
+    def add_source(self, source: S) -> HybridSourceBuilder[S]:
+        """Append a source.
+
+        Raises:
+            InputError: Another source has its name, or the source before it has no end.
+
+        """
+        if any(source.name == other.name for other in self._sources):
+            message = f"Two sources are named `{source.name}`."
+            raise InputError(message, "State is kept by name: give each its own.")
+        if self._sources and self._sources[-1].boundedness is not Boundedness.BOUNDED:
+            message = f"Source `{self._sources[-1].name}` has no end but is not the last."
+            raise InputError(message, "All sources except the final one need to be bounded.")
+        self._sources.append(source)
+        return self
+
+    def build(self) -> HybridSource[S]:
+        """The chain.
+
+        Raises:
+            InputError: It is empty.
+
+        """
+        if not self._sources:
+            message = "The chain has no sources."
+            raise InputError(message, "List at least one under `sources`.")
+        return HybridSource(tuple(self._sources))
 
 
 @dataclass(frozen=True)
 class HybridSource(Generic[S_co]):
-    """Sources that act as one, read in order; build with :meth:`of`."""
+    """Sources that act as one, read in order; made by :meth:`builder`."""
 
     sources: tuple[S_co, ...]
 
-    @classmethod
-    def of(cls, sources: Sequence[S_co]) -> HybridSource[S_co]:
-        """Check a chain the way Flink's builder does.
-
-        Raises:
-            InputError: The chain is empty, two sources share a name, or a source that is not
-                the last has no end.
-
-        """
-        if not sources:
-            message = "The chain has no sources."
-            raise InputError(message, "List at least one under `sources`.")
-        seen: set[str] = set()
-        for source in sources:
-            if source.name in seen:
-                message = f"Two sources are named `{source.name}`."
-                raise InputError(message, "State is kept by name: give each its own.")
-            seen.add(source.name)
-        for source in sources[:-1]:
-            if source.boundedness is not Boundedness.BOUNDED:
-                message = f"Source `{source.name}` has no end but is not the last."
-                raise InputError(message, "All sources except the final one need to be bounded.")
-        return cls(tuple(sources))
+    @staticmethod
+    def builder() -> HybridSourceBuilder[S]:
+        """Start an empty chain."""
+        return HybridSourceBuilder()
 
     @property
     def boundedness(self) -> Boundedness:
@@ -82,11 +100,14 @@ class SourceSwitchContext:
     """What a factory may know when it decides where the next source starts.
 
     Attributes:
-        previous: End position of the source before; None if there is no source before.
+        previous: End position of the source before; None if there is no source before. (Flink
+            hands over None after a failure, too: FLINK-38345. Here it comes from the state.)
+        log: Look-ups on the topics of the source to be started.
 
     """
 
     previous: EndPosition | None
+    log: Log
 
 
 SourceFactory = Callable[[SourceSwitchContext], StartPosition]
@@ -140,7 +161,7 @@ class HybridSplitEnumerator:
         self.require_turn(end.source)
         return self._generation.put_if_absent(f"positions/{end.source}-end.json", end)
 
-    def switch(self, name: str, factory: SourceFactory) -> StartPosition:
+    def switch(self, name: str, factory: SourceFactory, log: Log) -> StartPosition:
         """Hand over to a source: run its factory, unless that was done before.
 
         The position is written before anyone can use it. (Flink runs the factory again after a
@@ -148,7 +169,8 @@ class HybridSplitEnumerator:
 
         Raises:
             StateError: A source before it has not finished.
-            SeamError: The factory returned something that is not a start of this source.
+            SeamError: The factory refused, or returned something that is not a start of this
+                source.
 
         """
         self.require_turn(name)
@@ -156,7 +178,7 @@ class HybridSplitEnumerator:
             return decided
         place = self._chain.index(name)
         previous = self.end_of(self._chain.sources[place - 1].name) if place else None
-        start = factory(SourceSwitchContext(previous))
+        start = factory(SourceSwitchContext(previous, log))
         if not isinstance(start, StartPosition) or start.source != name:
             message = f"The factory of `{name}` returned {start!r}."
             raise SeamError(message, f"It must return a StartPosition of source `{name}`.")

@@ -1,4 +1,4 @@
-"""What a Kafka topic says of itself: partitions, log start and end, offsets for a time, samples.
+"""What Kafka topics say of themselves: partitions, log start and end, offsets for a time, samples.
 
 All look-ups are bulk calls over all partitions (Kafka protocol, ListOffsets).
 """
@@ -8,23 +8,27 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import (
-    Consumer,
-    KafkaException,
-    TopicPartition,
-)
+import confluent_kafka
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from sources.errors import InputError
+from sources.kafka_source import KafkaSource
+from sources.log import LogRecord
+from sources.positions import Offsets, TopicPartition
+from sources.security import client_settings
 
 LOCAL = "local"
 TIMEOUT_S = 10.0
+# A broker that sends nothing for so long is given up.
+SILENCE_S = 30.0
 
 # librdkafka would print each refused connection to stderr.
 _QUIET = logging.getLogger("hybrid.librdkafka")
@@ -58,111 +62,234 @@ def resolve_bootstrap(servers: str) -> str:
         raise InputError(message, hint) from None
 
 
-@dataclass(frozen=True)
-class KafkaRecord:
-    """One record as it lies in the log; ``timestamp_ms`` is the record timestamp."""
-
-    partition: int
-    offset: int
-    timestamp_ms: int
-    value: bytes | None
-
-
-class KafkaTopic:
-    """Look-ups on one topic.
+class KafkaLog:
+    """Look-ups on the topics of one source (:class:`sources.log.Log`).
 
     Args:
-        bootstrap_servers: ``host:port`` list, or ``local``.
-        topic: Name of the topic.
+        source: Its declaration.
 
     Raises:
-        InputError: The broker can't be reached, or has no such topic.
+        InputError: The broker can't be reached or refuses the login, or has no such topic.
     """
 
-    def __init__(self, bootstrap_servers: str, topic: str) -> None:
-        self.topic = topic
-        self.servers = resolve_bootstrap(bootstrap_servers)
-        self._admin = AdminClient({"bootstrap.servers": self.servers}, logger=_QUIET)
+    def __init__(self, source: KafkaSource) -> None:
+        self._source = source
+        self.servers = resolve_bootstrap(source.bootstrap_servers)
+        self._refusal: KafkaError | None = None
+        settings = client_settings(source.security)
+        self._client = {**settings, "bootstrap.servers": self.servers, "error_cb": self._on_error}
+        self._admin = AdminClient(self._client, logger=_QUIET)
         try:
             metadata = self._admin.list_topics(timeout=TIMEOUT_S)
         except KafkaException as error:
-            message = f"The Kafka broker {self.servers} can't be reached: {error.args[0].str()}."
-            raise InputError(message, "Start it, or correct `bootstrap_servers`.") from None
-        if topic not in metadata.topics:
-            message = f"There is no topic `{topic}` on {self.servers}."
-            raise InputError(message, "Create it, or correct `topic`.")
-        self.partitions = sorted(metadata.topics[topic].partitions)
+            raise self._unreachable(error) from None
+        topics = self._find(list(metadata.topics))
+        self.partitions: list[TopicPartition] = sorted(
+            TopicPartition(topic, number)
+            for topic in topics
+            for number in metadata.topics[topic].partitions
+        )
 
-    def log_start(self) -> dict[int, int]:
-        """First offset that is still there, by partition."""
+    @property
+    def topics(self) -> list[str]:
+        """Names of the topics."""
+        return sorted({at.topic for at in self.partitions})
+
+    def log_start(self) -> Offsets:
+        """Log start offset: the first that is still there."""
         return self._offsets(OffsetSpec.earliest())
 
-    def log_end(self) -> dict[int, int]:
-        """Offset after the last record, by partition."""
+    def log_end(self) -> Offsets:
+        """Offset after the last record that a reader of the declared isolation gets to see."""
         return self._offsets(OffsetSpec.latest())
 
-    def offsets_for_time(self, time_ms: int) -> dict[int, int | None]:
+    def high_watermark(self) -> Offsets:
+        """Offset after the last record, open transactions included."""
+        return self._offsets(OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+
+    def offsets_for_time(self, time_ms: int) -> dict[TopicPartition, int | None]:
         """First offset whose record timestamp is at or after a time; None where there is none."""
         found = self._offsets(OffsetSpec.for_timestamp(time_ms))
-        return {number: offset if offset >= 0 else None for number, offset in found.items()}
+        return {at: offset if offset >= 0 else None for at, offset in found.items()}
 
-    def settings(self) -> dict[str, str]:
-        """The topic's configuration (``message.timestamp.type``, ``retention.ms`` …)."""
-        resource = ConfigResource(ResourceType.TOPIC, self.topic)
-        entries = self._admin.describe_configs([resource])[resource].result(TIMEOUT_S)
-        return {name: entry.value for name, entry in entries.items()}
+    def newest_ms(self) -> int | None:
+        """The highest record timestamp there is, or None if there are no records."""
+        answers = self._ask(OffsetSpec.max_timestamp())
+        newest = max((answer.timestamp for answer in answers.values()), default=-1)
+        return newest if newest >= 0 else None
+
+    def settings(self) -> dict[str, dict[str, str]]:
+        """Configuration of each topic (``message.timestamp.type``, ``retention.ms`` …)."""
+        asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in self.topics]
+        found = {}
+        try:
+            for resource, answer in self._admin.describe_configs(asked).items():
+                entries = answer.result(TIMEOUT_S)
+                found[resource.name] = {name: entry.value for name, entry in entries.items()}
+        except KafkaException as error:
+            message = f"`{self._source.subscription}` does not tell its settings: {_text(error)}."
+            raise InputError(message, "Check the permissions (DescribeConfigs).") from None
+        return found
 
     def read(
-        self, start: Mapping[int, int], limit_per_partition: int, end: Mapping[int, int]
-    ) -> list[KafkaRecord]:
-        """A few records of each partition, from ``start`` on and below ``end``.
+        self, start: Mapping[TopicPartition, int], limit: int, end: Mapping[TopicPartition, int]
+    ) -> list[LogRecord]:
+        """The first ``limit`` records of each partition from ``start`` on and below ``end``."""
+        records: list[LogRecord] = []
+        taken = dict.fromkeys(start, 0)
 
-        Meant for samples; returns what came within the time limit.
-        """
-        wanted = {number: limit_per_partition for number in start if start[number] < end[number]}
-        if not wanted:
-            return []
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.servers,
-                "group.id": "hybrid-look-up",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",
-                "enable.partition.eof": True,
-            },
-            logger=_QUIET,
-        )
-        records: list[KafkaRecord] = []
-        try:
-            consumer.assign([TopicPartition(self.topic, part, start[part]) for part in wanted])
-            deadline = time.monotonic() + TIMEOUT_S
-            while wanted and time.monotonic() < deadline:
-                for message in consumer.consume(1000, timeout=0.2):
-                    self._take(message, wanted, end, records)
-        finally:
-            consumer.close()
+        def take(at: TopicPartition, message: Any) -> bool:
+            record = LogRecord(at, message.offset(), message.timestamp()[1], message.value())
+            records.append(record)
+            taken[at] += 1
+            return taken[at] < limit
+
+        self.scan(start, end, take)
         return records
 
-    @staticmethod
-    def _take(
-        message: Any, wanted: dict[int, int], end: Mapping[int, int], records: list[KafkaRecord]
-    ) -> None:
-        part, offset = message.partition(), message.offset()
-        if part not in wanted:
-            return
-        if message.error() is not None or offset >= end[part]:
-            del wanted[part]
-            return
-        records.append(KafkaRecord(part, offset, message.timestamp()[1], message.value()))
-        wanted[part] -= 1
-        if wanted[part] == 0 or offset == end[part] - 1:
-            del wanted[part]
+    def first_within(
+        self, ranges: Mapping[TopicPartition, Sequence[tuple[int, int]]]
+    ) -> dict[TopicPartition, int]:
+        """Offset of the first record that lies in one of the half-open ranges, by partition.
 
-    def _offsets(self, spec: Any) -> dict[int, int]:
-        asked = {TopicPartition(self.topic, number): spec for number in self.partitions}
-        answers = self._admin.list_offsets(asked, request_timeout=TIMEOUT_S)
+        Reads the log from the first range to the last one.
+        """
+        found: Offsets = {}
+        firsts = {at: [first for first, _ in parts] for at, parts in ranges.items()}
+
+        def look(at: TopicPartition, message: Any) -> bool:
+            place = bisect_right(firsts[at], message.offset()) - 1
+            if message.offset() < ranges[at][place][1]:
+                found[at] = message.offset()
+            return at not in found
+
+        ends = {at: parts[-1][1] for at, parts in ranges.items()}
+        self.scan({at: parts[0] for at, parts in firsts.items()}, ends, look)
+        return found
+
+    def scan(
+        self,
+        start: Mapping[TopicPartition, int],
+        end: Mapping[TopicPartition, int],
+        take: Callable[[TopicPartition, Any], bool],
+    ) -> None:
+        """Hand the records of each partition from ``start`` on and below ``end`` to a function.
+
+        Finished by position, never by count: control records and compaction take up offsets.
+
+        Args:
+            start: First offset.
+            end: Offset after the last one.
+            take: Gets partition and message (``confluent_kafka.Message``); False ends this
+                partition.
+
+        Raises:
+            InputError: The broker stopped answering, or no longer has the records.
+        """
+        wanted = {at for at in start if start[at] < end[at]}
+        if not wanted:
+            return
+        consumer = Consumer(self._consumer_settings(), logger=_QUIET)
         try:
-            return {part.partition: answer.result().offset for part, answer in answers.items()}
+            consumer.assign([confluent_kafka.TopicPartition(*at, start[at]) for at in wanted])
+            heard = time.monotonic()
+            while wanted:
+                messages = consumer.consume(10_000, timeout=0.2)
+                if messages:
+                    heard = time.monotonic()
+                elif time.monotonic() - heard > SILENCE_S:
+                    message = f"`{self._source.subscription}`: no answer for {SILENCE_S:.0f} s."
+                    raise InputError(message, "Check the broker.")
+                done = [at for message in messages if (at := _step(message, wanted, end, take))]
+                if done and wanted:
+                    gone = [confluent_kafka.TopicPartition(*at) for at in done]
+                    consumer.incremental_unassign(gone)
         except KafkaException as error:
-            message = f"Topic `{self.topic}` does not tell its offsets: {error.args[0].str()}."
+            message = f"`{self._source.subscription}` can't be read: {_text(error)}."
+            raise InputError(message, "Check the broker.") from None
+        finally:
+            consumer.close()
+
+    def _consumer_settings(self) -> dict[str, Any]:
+        return {
+            **self._client,
+            "group.id": "hybrid-look-up",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "enable.partition.eof": True,
+            "isolation.level": self._source.isolation,
+            # Many partitions share few records: don't wait for more of them.
+            "fetch.wait.max.ms": 50,
+        }
+
+    def _find(self, known: list[str]) -> list[str]:
+        if self._source.topic_pattern is not None:
+            pattern = re.compile(self._source.topic_pattern)
+            # Kafka's own topics (`__consumer_offsets`) never belong to a pattern.
+            found = [name for name in known if pattern.fullmatch(name) and name[:2] != "__"]
+            if not found:
+                message = f"No topic on {self.servers} matches `{self._source.topic_pattern}`."
+                raise InputError(message, "Create one, or correct `topic_pattern`.")
+            return found
+        for topic in self._source.topics:
+            if topic not in known:
+                message = f"There is no topic `{topic}` on {self.servers}."
+                raise InputError(message, "Create it, or correct `topic`.")
+        return self._source.topics
+
+    def _offsets(self, spec: Any, isolation: IsolationLevel | None = None) -> Offsets:
+        return {at: answer.offset for at, answer in self._ask(spec, isolation).items()}
+
+    def _ask(self, spec: Any, isolation: IsolationLevel | None = None) -> dict[TopicPartition, Any]:
+        asked = {confluent_kafka.TopicPartition(*at): spec for at in self.partitions}
+        declared = IsolationLevel[self._source.isolation.upper()]
+        answers = self._admin.list_offsets(
+            asked, isolation_level=isolation or declared, request_timeout=TIMEOUT_S
+        )
+        try:
+            return {
+                TopicPartition(part.topic, part.partition): answer.result()
+                for part, answer in answers.items()
+            }
+        except KafkaException as error:
+            message = f"`{self._source.subscription}` does not tell its offsets: {_text(error)}."
             raise InputError(message, "Check the broker and the permissions.") from None
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+            self._refusal = error
+
+    def _unreachable(self, error: KafkaException) -> InputError:
+        if self._refusal is not None:
+            message = f"The Kafka broker {self.servers} refuses the login: {self._refusal.str()}."
+            return InputError(message, "Correct `security`.")
+        message = f"The Kafka broker {self.servers} can't be reached: {_text(error)}."
+        return InputError(message, "Start it, or correct `bootstrap_servers`.")
+
+
+def _step(
+    message: Any,
+    wanted: set[TopicPartition],
+    end: Mapping[TopicPartition, int],
+    take: Callable[[TopicPartition, Any], bool],
+) -> TopicPartition | None:
+    """Take in a message; returns the partition if it is done with it."""
+    at = TopicPartition(message.topic(), message.partition())
+    if at not in wanted:
+        return None
+    error = message.error()
+    if error is not None and error.code() != KafkaError._PARTITION_EOF:
+        raise KafkaException(error)
+    offset = message.offset()
+    goes_on = True
+    if error is None and offset < end[at]:
+        goes_on = take(at, message)
+    # At the end of a partition the offset is that of the record that will come next.
+    if goes_on and offset + (error is None) < end[at]:
+        return None
+    wanted.discard(at)
+    return at
+
+
+def _text(error: KafkaException) -> str:
+    return str(error.args[0].str()).rstrip(".")

@@ -1,146 +1,306 @@
-"""From a time, or a declaration, to Kafka start offsets; and everything about gaps in the log."""
+"""From the end of history to Kafka start offsets; and everything about gaps in the log."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
 
-from sources.errors import SeamError
+from sources.errors import InputError, SeamError
 from sources.hybrid import SourceFactory, SourceSwitchContext
-from sources.kafka import KafkaTopic
-from sources.pipeline import KafkaSource, StartAtOffsets, StartAtTimestamp
-from sources.positions import PartitionStart, StartPosition, iso
+from sources.kafka_source import (
+    KafkaSource,
+    StartAgo,
+    StartAtOffsets,
+    StartAtTimestamp,
+    StartByFactory,
+)
+from sources.log import Log
+from sources.positions import (
+    EndPosition,
+    Gap,
+    HeldOffsets,
+    Offsets,
+    PartitionStart,
+    StartPosition,
+    TopicPartition,
+    flatten,
+    iso,
+)
 
+UserFactory = Callable[[SourceSwitchContext], Any]
 _WAY_OUT = (
-    "Extend history beyond the hole, or write the start offsets under `start: {offsets: …}` to "
-    "accept it."
+    "Let history cover it (`on_gap: extend` reads files that arrived meanwhile), or write "
+    "`on_gap: accept` to go on without these records."
 )
 
 
-def factory_for(source: KafkaSource, topic: KafkaTopic) -> SourceFactory:
-    """The hand-over that a source declares under ``start``."""
+class GapError(SeamError):
+    """Records may be in neither history nor the log.
+
+    Attributes:
+        gaps: Where, one for each partition at least.
+    """
+
+    def __init__(self, gaps: Sequence[Gap]) -> None:
+        first = gaps[0]
+        more = f" (and {len(gaps) - 1} more of this kind)" if len(gaps) > 1 else ""
+        super().__init__(f"Topic `{first.topic}`, partition {first.partition}: {first.why}{more}.",
+                         _WAY_OUT)  # fmt: skip
+        self.gaps = list(gaps)
+
+
+def factory_for(
+    source: KafkaSource,
+    lateness_ms: int,
+    load: Callable[[str], UserFactory],
+    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+) -> SourceFactory:
+    """The hand-over that a source declares under ``start``.
+
+    Args:
+        source: The declaration.
+        lateness_ms: How far behind the newest record one may still be appended.
+        load: Imports the user's factory, ``module:function``.
+        now_ms: The clock.
+
+    The factory raises:
+        GapError: There is a gap, and the source does not accept it.
+        SeamError: The time lies in the future, an offset is not in the log, or the user's
+            factory returned nonsense.
+    """
+
+    def decide(context: SourceSwitchContext) -> StartPosition:
+        position = _decide(source, context, lateness_ms, load, now_ms)
+        if position.gaps and source.on_gap != "accept":
+            raise GapError(position.gaps)
+        return position
+
+    return decide
+
+
+def _decide(
+    source: KafkaSource,
+    context: SourceSwitchContext,
+    lateness_ms: int,
+    load: Callable[[str], UserFactory],
+    now_ms: Callable[[], int],
+) -> StartPosition:
+    look = _LookUp(source, context.log, context.previous, lateness_ms, now_ms())
     start = source.start
     if isinstance(start, StartAtOffsets):
-        return lambda _: at_offsets(source.name, topic, start.offsets)
+        return look.at_offsets(start.offsets, "fixed")
     if isinstance(start, StartAtTimestamp):
-        fixed_ms = int(start.timestamp.timestamp() * 1000)
-        return lambda _: at_time(source.name, topic, fixed_ms)
+        return look.at_time(int(start.timestamp.timestamp() * 1000), "fixed")
+    if isinstance(start, StartAgo):
+        return look.at_time(look.now_ms - int(start.ago.total_seconds() * 1000), "fixed")
+    if isinstance(start, StartByFactory):
+        return _from_user(look, start.factory, load(start.factory)(context))
     if start == "earliest":
-        return lambda _: at_log_start(source.name, topic)
+        return look.at_log_start()
+    previous = context.previous
+    assert previous is not None  # the declaration refuses it for a first source
+    if previous.offsets is not None:
+        return look.after_offsets(previous.offsets)
+    return look.at_time(previous.complete_through_ms, previous.evidence)
 
-    def after_previous(context: SourceSwitchContext) -> StartPosition:
-        assert context.previous is not None  # the declaration refuses it for a first source
-        return at_time(source.name, topic, context.previous.complete_through_ms)
 
-    return after_previous
+class _LookUp:
+    """One decision: the log is asked in an order in which nothing can slip through."""
 
+    def __init__(
+        self,
+        source: KafkaSource,
+        log: Log,
+        previous: EndPosition | None,
+        lateness_ms: int,
+        now_ms: int,
+    ) -> None:
+        self._source = source
+        self._log = log
+        self._previous = previous
+        self._lateness_ms = lateness_ms
+        self.now_ms = now_ms
 
-def at_time(
-    source: str,
-    topic: KafkaTopic,
-    time_ms: int,
-    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-) -> StartPosition:
-    """Start each partition at its first record at or after a time.
+    def at_time(self, time_ms: int, evidence: Any) -> StartPosition:
+        """Start each partition at its first record at or after a time.
 
-    End offsets are asked for before the time, and a partition without a match starts there, so
-    that a record appended in between is not skipped (as Flink's TimestampOffsetsInitializer).
-
-    Raises:
-        SeamError: The time lies in the future, or the log no longer reaches back to it.
-    """
-    if time_ms > now_ms():
-        message = f"History of the source before `{source}` reaches {iso(time_ms)}, in the future."
-        hint = "One row with a bad clock is enough: mend it, or write a fixed `start`."
-        raise SeamError(message, hint)
-    ends = topic.log_end()
-    found = topic.offsets_for_time(time_ms)
-    starts = topic.log_start()
-    _refuse_holes(topic, time_ms, found, starts, ends)
-    partitions = {}
-    for number, offset in found.items():
-        if offset is None:
-            reason = f"no record at or after {iso(time_ms)}: end offset read before the look-up"
-        else:
+        End offsets are asked for before the time, and a partition without a match starts there,
+        so that a record appended in between is not skipped (as Flink's
+        TimestampOffsetsInitializer).
+        """
+        if time_ms > self.now_ms:
+            message = f"Source `{self._source.name}` would start at {iso(time_ms)}, in the future."
+            hint = "One row with a bad clock is enough: mend it, or write a fixed `start`."
+            raise SeamError(message, hint)
+        ends = self._log.log_end()
+        found = self._log.offsets_for_time(time_ms)
+        starts = self._log.log_start()
+        partitions = {}
+        for at, offset in found.items():
             reason = f"first record at or after {iso(time_ms)}"
-        partitions[number] = PartitionStart(
-            start=ends[number] if offset is None else offset,
-            log_start=starts[number],
-            log_end=ends[number],
-            reason=reason,
-        )
-    return StartPosition(source=source, topic=topic.topic, time_ms=time_ms, partitions=partitions)
-
-
-def _refuse_holes(
-    topic: KafkaTopic,
-    time_ms: int,
-    found: dict[int, int | None],
-    starts: dict[int, int],
-    ends: dict[int, int],
-) -> None:
-    """A time older than the log is answered with the log's start: tell that from a match."""
-    deleted = {number: at for number, at in starts.items() if at > 0}
-    emptied = [number for number in deleted if starts[number] == ends[number]]
-    if emptied:
-        message = (
-            f"Topic `{topic.topic}`, partition {emptied[0]}: all its {starts[emptied[0]]} records "
-            f"are deleted, so none at or after {iso(time_ms)} can be proved to be in history."
-        )
-        raise SeamError(message, _WAY_OUT)
-    suspects = {number: at for number, at in deleted.items() if found[number] == at}
-    for record in topic.read(suspects, 1, ends):
-        if record.timestamp_ms > time_ms:
-            length_s = (record.timestamp_ms - time_ms) / 1000
-            message = (
-                f"Topic `{topic.topic}`, partition {record.partition}: the log starts at offset "
-                f"{record.offset}, {iso(record.timestamp_ms)}; history is complete through "
-                f"{iso(time_ms)}. The {length_s:,.0f} s between are in neither."
+            if offset is None:
+                reason = f"no record at or after {iso(time_ms)}: end offset read before the look-up"
+            # Retention may have passed the offset since it was found.
+            start = max(ends[at] if offset is None else offset, starts[at])
+            partitions[at] = PartitionStart(
+                start=start, log_start=starts[at], log_end=max(ends[at], start), reason=reason
             )
-            raise SeamError(message, _WAY_OUT)
+        gaps = self._deleted(time_ms, starts, ends)
+        return self._position(partitions, evidence, time_ms, [*gaps, *self._skipped(partitions)])
 
-
-def at_log_start(source: str, topic: KafkaTopic) -> StartPosition:
-    """Start each partition at the first record that is still there."""
-    ends, starts = topic.log_end(), topic.log_start()
-    partitions = {
-        number: PartitionStart(start=at, log_start=at, log_end=ends[number], reason="log start")
-        for number, at in starts.items()
-    }
-    return StartPosition(source=source, topic=topic.topic, time_ms=None, partitions=partitions)
-
-
-def at_offsets(source: str, topic: KafkaTopic, offsets: dict[int, int]) -> StartPosition:
-    """Start at declared offsets.
-
-    Raises:
-        SeamError: They do not name exactly the topic's partitions, or lie outside the log.
-    """
-    if set(offsets) != set(topic.partitions):
-        message = (
-            f"`start` of source `{source}` names partitions {sorted(offsets)}; "
-            f"topic `{topic.topic}` has {topic.partitions}."
-        )
-        raise SeamError(message, "Name an offset for each.")
-    ends, starts = topic.log_end(), topic.log_start()
-    position = StartPosition(
-        source=source,
-        topic=topic.topic,
-        time_ms=None,
-        partitions={
-            number: PartitionStart(
-                start=at, log_start=starts[number], log_end=ends[number], reason="declared"
+    def after_offsets(self, held: HeldOffsets) -> StartPosition:
+        """Start each partition after the last record that history says it holds."""
+        ends, starts = self._log.log_end(), self._log.log_start()
+        known = set(self._log.partitions)
+        partitions, gaps = {}, []
+        for at in self._log.partitions:
+            wanted = held.next.get(at)
+            reason = "history holds none of its records: log start"
+            if wanted is not None:
+                least = "" if held.exact else " at least"
+                reason = f"history holds its records up to offset {wanted - 1}{least}"
+            if (wanted or 0) < starts[at]:
+                why = f"{reason}; the log starts at offset {starts[at]}"
+                gaps.append(_gap(at, why, from_offset=wanted or 0, to_offset=starts[at]))
+            partitions[at] = PartitionStart(
+                start=max(wanted or 0, starts[at]),
+                log_start=starts[at],
+                log_end=ends[at],
+                reason=reason,
             )
-            for number, at in offsets.items()
-        },
-    )
-    check_in_log(position, starts, ends)
-    return position
+        inside = {
+            at: [(max(first, starts[at]), min(end, ends[at])) for first, end in ranges
+                 if end > starts[at] and first < ends[at]]
+            for at, ranges in held.holes.items() if at in known
+        }  # fmt: skip
+        found = self._log.first_within({at: parts for at, parts in inside.items() if parts})
+        for at, offset in found.items():
+            why = f"history holds records before and after offset {offset}, but not that one"
+            gaps.append(_gap(at, why, from_offset=offset, to_offset=offset + 1))
+        position = self._position(partitions, "offsets", None, gaps)
+        check_in_log(position, starts, ends)
+        return position
+
+    def at_log_start(self) -> StartPosition:
+        """Start each partition at the first record that is still there."""
+        ends, starts = self._log.log_end(), self._log.log_start()
+        partitions = {
+            at: PartitionStart(start=first, log_start=first, log_end=ends[at], reason="log start")
+            for at, first in starts.items()
+        }
+        gaps = [] if self._previous is None else self._deleted(0, starts, ends)
+        return self._position(partitions, "fixed", None, gaps)
+
+    def at_offsets(self, declared: Mapping[str, Mapping[int, int]], evidence: Any) -> StartPosition:
+        """Start at offsets that somebody wrote; they must name exactly the partitions there are."""
+        topics = {at.topic for at in self._log.partitions}
+        only = next(iter(topics))
+        offsets = flatten({topic or only: parts for topic, parts in declared.items()})
+        if set(offsets) != set(self._log.partitions):
+            missing = sorted(set(self._log.partitions) - set(offsets))
+            unknown = sorted(set(offsets) - set(self._log.partitions))
+            said = [f"{missing[0]} has no offset"] * bool(missing)
+            said += [f"there is no {unknown[0]}"] * bool(unknown)
+            message = f"The start offsets of source `{self._source.name}`: {'; '.join(said)}."
+            raise SeamError(message, "Name an offset for each partition.")
+        ends, starts = self._log.log_end(), self._log.log_start()
+        partitions = {
+            at: PartitionStart(
+                start=offset, log_start=starts[at], log_end=ends[at], reason="declared"
+            )
+            for at, offset in offsets.items()
+        }
+        position = self._position(partitions, evidence, None, [])
+        check_in_log(position, starts, ends)
+        return position
+
+    def _deleted(self, time_ms: int, starts: Offsets, ends: Offsets) -> list[Gap]:
+        """Where the log no longer reaches back to what history covers.
+
+        A time older than the log is answered with the log's start: tell that from a match. What
+        was deleted may be newer than the first record that is left by as much as records come
+        out of order, so the log has to reach back that much further.
+        """
+        previous = self._previous
+        needed_ms = time_ms if previous is None else previous.complete_through_ms
+        reach_ms = needed_ms - self._lateness_ms
+        reached = self._log.offsets_for_time(reach_ms)
+        suspects = {
+            at: first for at, first in starts.items()
+            if first > 0 and ((found := reached[at]) is None or found <= first)
+        }  # fmt: skip
+        firsts = {record.at: record for record in self._log.read(suspects, 1, ends)}
+        gaps = []
+        for at, first in suspects.items():
+            covered = f"history is complete through {iso(needed_ms)}"
+            if previous is None:
+                covered = f"the first record asked for is at {iso(needed_ms)}"
+            if at not in firsts:
+                why = f"all its records before offset {first} are deleted, and {covered}"
+                gaps.append(_gap(at, why, from_ms=needed_ms, to_offset=first))
+            elif (left_ms := firsts[at].timestamp_ms) > reach_ms:
+                length_s = max(left_ms - needed_ms, 0) / 1000
+                lost = f"the {length_s:,.0f} s between are in neither"
+                if left_ms <= needed_ms:
+                    lost = f"records come up to {self._lateness_ms / 1000:,.0f} s out of order"
+                why = (
+                    f"the log starts at offset {firsts[at].offset}, {iso(left_ms)}; {covered}; "
+                    f"{lost}"
+                )
+                gaps.append(_gap(at, why, from_ms=needed_ms, to_ms=left_ms, to_offset=first))
+        return gaps
+
+    def _skipped(self, partitions: Mapping[TopicPartition, PartitionStart]) -> list[Gap]:
+        """Where a time that somebody chose leaves out records that history may not hold."""
+        if self._previous is None:
+            return []
+        needed_ms = self._previous.complete_through_ms
+        gaps = []
+        for at, offset in self._log.offsets_for_time(needed_ms).items():
+            if offset is not None and offset < partitions[at].start:
+                why = (
+                    f"history is complete through {iso(needed_ms)}, which is offset {offset}; "
+                    f"the start would be offset {partitions[at].start}"
+                )
+                to = partitions[at].start
+                gaps.append(_gap(at, why, from_ms=needed_ms, from_offset=offset, to_offset=to))
+        return gaps
+
+    def _position(
+        self,
+        partitions: dict[TopicPartition, PartitionStart],
+        evidence: Any,
+        time_ms: int | None,
+        gaps: list[Gap],
+    ) -> StartPosition:
+        return StartPosition(
+            source=self._source.name,
+            evidence=evidence,
+            time_ms=time_ms,
+            partitions=partitions,
+            gaps=gaps,
+        )
 
 
-def check_in_log(
-    position: StartPosition, log_start: dict[int, int], log_end: dict[int, int]
-) -> None:
+def _from_user(look: _LookUp, name: str, answer: Any) -> StartPosition:
+    """What the user's factory returned, held to what a declaration may say."""
+    if isinstance(answer, datetime) and answer.tzinfo is not None:
+        return look.at_time(int(answer.timestamp() * 1000), "factory")
+    try:
+        if isinstance(answer, Mapping):
+            offsets = StartAtOffsets.model_validate({"offsets": dict(answer)})
+            return look.at_offsets(offsets.offsets, "factory")
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+    message = f"`start.factory: {name}` returned {answer!r}."
+    hint = "Return a datetime with a zone, or an offset for each partition: {0: 17, 1: 4}."
+    raise SeamError(message, hint)
+
+
+def check_in_log(position: StartPosition, log_start: Offsets, log_end: Offsets) -> None:
     """Refuse a start that the log does not hold; asked again just before each first launch.
 
     A start beyond the log's end would poison Spark's checkpoint for good, one before its start
@@ -149,15 +309,20 @@ def check_in_log(
     Raises:
         SeamError: Names topic, partition, offsets and what was lost.
     """
-    for number, part in position.partitions.items():
-        where = f"Topic `{position.topic}`, partition {number}: start offset {part.start}"
-        if number not in log_end:
+    for at, part in position.partitions.items():
+        where = f"Topic `{at.topic}`, partition {at.partition}: start offset {part.start}"
+        if at not in log_end:
             message = f"{where} was decided, but the partition is gone."
             raise SeamError(message, "The topic was made anew: start over with a new state folder.")
-        if part.start < log_start[number]:
-            lost = log_start[number] - part.start
-            message = f"{where} is before the log start {log_start[number]}: {lost} offsets lost."
-            raise SeamError(message, _WAY_OUT)
-        if part.start > log_end[number]:
-            message = f"{where} is beyond the log end {log_end[number]}."
-            raise SeamError(message, "The topic was made anew, or the offset is wrong.")
+        if part.start < log_start[at]:
+            lost = log_start[at] - part.start
+            message = f"{where} is before the log start {log_start[at]}: {lost} offsets lost."
+            raise SeamError(message, "Kafka deleted them: start over with a new state folder.")
+        if part.start > log_end[at]:
+            message = f"{where} is beyond the log end {log_end[at]}."
+            hint = "The topic was made anew, a transaction is open, or the offset is wrong."
+            raise SeamError(message, hint)
+
+
+def _gap(at: TopicPartition, why: str, **known: int) -> Gap:
+    return Gap(topic=at.topic, partition=at.partition, why=why, **known)

@@ -6,12 +6,52 @@ All times are Unix milliseconds in UTC, as Kafka's record timestamps are.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, model_validator
 
 from sources.errors import StateError
+
+V = TypeVar("V")
+
+
+class TopicPartition(NamedTuple):
+    """One partition of a topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"topic `{self.topic}`, partition {self.partition}"
+
+
+def nest(flat: Mapping[TopicPartition, V]) -> dict[str, dict[int, V]]:
+    """Values by partition as JSON documents, Spark's among them, hold them: by topic first."""
+    nested: dict[str, dict[int, V]] = {}
+    for at, value in sorted(flat.items(), key=lambda item: item[0]):
+        nested.setdefault(at.topic, {})[at.partition] = value
+    return nested
+
+
+def flatten(nested: Mapping[str, Mapping[Any, V]]) -> dict[TopicPartition, V]:
+    """The reverse of :func:`nest`; partition numbers may be strings, as JSON's keys are."""
+    return {
+        TopicPartition(topic, int(number)): value
+        for topic, parts in nested.items()
+        for number, value in parts.items()
+    }
+
+
+def _flat(value: Any) -> Any:
+    is_nested = isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
+    return flatten(value) if is_nested else value
+
+
+_ByTopic = (BeforeValidator(_flat), PlainSerializer(nest))
+Offsets = Annotated[dict[TopicPartition, int], *_ByTopic]
+"""Offsets by partition; in JSON ``{topic: {partition: offset}}``, as Spark writes them."""
 
 
 def iso(time_ms: int) -> str:
@@ -21,12 +61,29 @@ def iso(time_ms: int) -> str:
     return moment.isoformat(timespec=spec).replace("+00:00", "Z")
 
 
-class Record(BaseModel):
-    """A small versioned document of the state folder; an unknown version is refused."""
+class Part(BaseModel):
+    """A part of a document."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    version: Literal[1] = 1
+
+class Record(Part):
+    """A small versioned document of the state folder; an unknown version is refused."""
+
+    VERSION: ClassVar[int] = 1
+
+    version: int = 0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_this_version(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        found = values.get("version", cls.VERSION)
+        if found != cls.VERSION:
+            message = f"it has version {found}, this project reads version {cls.VERSION}"
+            raise ValueError(message)
+        return {**values, "version": found}
 
     @classmethod
     def parse(cls, text: bytes) -> Self:
@@ -45,28 +102,58 @@ class Record(BaseModel):
             ) from None
 
 
+class HeldOffsets(Part):
+    """Which records of a log history holds, where history says so itself.
+
+    Attributes:
+        next: Offset after the last one held, by partition.
+        exact: False if ``next`` may lie below the true value, as Kafka Connect's names without an
+            end offset only tell how many records at least a file covers.
+        holes: Offsets between the first and the last one held that history does not hold, as
+            half-open ranges. Control records and compaction leave some; so does a missing file.
+    """
+
+    next: Offsets
+    exact: bool
+    holes: Annotated[dict[TopicPartition, list[tuple[int, int]]], *_ByTopic]
+
+
 class EndPosition(Record):
     """What a finished bounded source knows about its end.
 
     Attributes:
         source: Its name in the chain.
         event_time_ms: Highest event time delivered.
-        complete_through_ms: History is complete up to this time: its end minus allowed lateness.
-        evidence: ``exact`` (file statistics) or ``sampled`` (never above the true end).
+        complete_through_ms: History is complete up to this time: its end minus allowed lateness,
+            or declared.
+        event_times: ``exact`` (statistics) or ``sampled`` (never above the true highest one).
+        offsets: The records of the log that it holds, where it says so itself.
+        sequence: Log position of the snapshot that it is, such as a PostgreSQL LSN.
         splits: Number of splits read.
         rows: Number of rows read, where the format's statistics tell.
 
     """
 
+    VERSION: ClassVar[int] = 2
+
     source: str
     event_time_ms: int
     complete_through_ms: int
-    evidence: Literal["exact", "sampled"]
+    event_times: Literal["exact", "sampled"]
+    offsets: HeldOffsets | None = None
+    sequence: int | None = None
     splits: int
     rows: int | None
 
+    @property
+    def evidence(self) -> Literal["offsets", "sequence", "timestamp"]:
+        """The best evidence there is for where the next source starts."""
+        if self.offsets is not None:
+            return "offsets"
+        return "sequence" if self.sequence is not None else "timestamp"
 
-class PartitionStart(BaseModel):
+
+class PartitionStart(Part):
     """Start of one partition, with the evidence for it.
 
     Attributes:
@@ -77,12 +164,30 @@ class PartitionStart(BaseModel):
 
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     start: int
     log_start: int
     log_end: int
     reason: str
+
+
+class Gap(Part):
+    """Records that may be in neither history nor what is left of the log.
+
+    Attributes:
+        topic, partition: Where.
+        from_ms, to_ms: Record times between which they lie, exclusive; None if not known.
+        from_offset, to_offset: Offsets among which they lie, half-open; None if not known.
+        why: What happened, in words.
+
+    """
+
+    topic: str
+    partition: int
+    from_ms: int | None = None
+    to_ms: int | None = None
+    from_offset: int | None = None
+    to_offset: int | None = None
+    why: str
 
 
 class StartPosition(Record):
@@ -90,33 +195,21 @@ class StartPosition(Record):
 
     Attributes:
         source: Its name in the chain.
-        topic: The Kafka topic.
+        evidence: What it was made from: ``factory`` for one that the user wrote.
         time_ms: The record time that was looked up, if it was a time.
-        partitions: Start by partition number.
+        partitions: Start by partition.
+        gaps: Holes that the user chose to accept.
 
     """
+
+    VERSION: ClassVar[int] = 2
 
     source: str
-    topic: str
+    evidence: Literal["offsets", "sequence", "timestamp", "fixed", "factory"]
     time_ms: int | None
-    partitions: dict[int, PartitionStart]
+    partitions: Annotated[dict[TopicPartition, PartitionStart], *_ByTopic]
+    gaps: list[Gap] = []
 
-    def offsets(self) -> dict[int, int]:
+    def offsets(self) -> Offsets:
         """Start offset by partition."""
-        return {number: part.start for number, part in self.partitions.items()}
-
-
-class Seam(BaseModel):
-    """The offsets in which history and topic may hold the same rows.
-
-    It reaches from the start offsets to the end offsets read right after history was listed:
-    nothing appended later can be in the files.
-
-    Attributes:
-        end_offsets: First offset beyond the seam, by partition.
-
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    end_offsets: dict[int, int]
+        return {at: part.start for at, part in self.partitions.items()}

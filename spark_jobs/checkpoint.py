@@ -8,10 +8,11 @@ a source that never had an offset.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sources.errors import StateError
+from sources.positions import Offsets, flatten
 
 
 def _latest(folder: Path) -> int | None:
@@ -53,23 +54,39 @@ def committed_offset(checkpoint: Path, place: int) -> Any:
     return None if batch_id is None else offset_of(checkpoint, batch_id, place)
 
 
-def is_drained(offset: Any) -> bool:
+def kafka_offsets(offset: Any) -> Offsets:
+    """A Kafka source's offset: first offset not yet read, by partition; empty if None."""
+    return {} if offset is None else flatten(offset)
+
+
+def is_drained(offset: Any, versions: int) -> bool:
     """Whether a planned source, read through its Delta log, has nothing more to read.
 
-    Delta's offset moves beyond version 0, the only one that a plan has, when the last file of
-    it has been taken in.
+    Delta's offset moves beyond a version when the last file of it has been taken in.
+
+    Args:
+        offset: The source's offset, or None.
+        versions: How many versions its log has: the plan, and one for each round.
     """
-    return offset is not None and offset["reservoirVersion"] > 0
+    return offset is not None and offset["reservoirVersion"] >= versions
 
 
-def position_in_plan(offset: Any, entries: int) -> int:
-    """How many entries of a plan's Delta log an offset covers."""
+def position_in_plan(offset: Any, entries: Sequence[int]) -> int:
+    """How many entries of a plan's Delta log an offset covers.
+
+    Args:
+        offset: The source's offset, or None.
+        entries: How many entries each version of the log has.
+    """
     if offset is None:
         return 0
-    return entries if is_drained(offset) else max(int(offset["index"]) + 1, 0)
+    version = int(offset["reservoirVersion"])
+    if version >= len(entries):
+        return sum(entries)
+    return sum(entries[:version]) + max(int(offset["index"]) + 1, 0)
 
 
-def initial_kafka_offsets(checkpoint: Path, place: int, topic: str) -> dict[int, int] | None:
+def initial_kafka_offsets(checkpoint: Path, place: int) -> Offsets | None:
     """The start offsets that Spark fixed for a Kafka source at its first start, or None.
 
     From then on Spark ignores other starting offsets silently.
@@ -78,8 +95,4 @@ def initial_kafka_offsets(checkpoint: Path, place: int, topic: str) -> dict[int,
     if not path.exists():
         return None
     text = path.read_text()
-    found = json.loads(text[text.index("{") :])
-    if topic not in found:
-        message = f"The checkpoint {checkpoint} reads {', '.join(found)}, not topic `{topic}`."
-        raise StateError(message, "Use the state folder of this pipeline.")
-    return {int(number): offset for number, offset in found[topic].items()}
+    return flatten(json.loads(text[text.index("{") :]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from sources.positions import Record, iso
+from sources.positions import Offsets, Record, iso
 from sources.state import Folder
 
 Phase = Literal["bounded", "unbounded"]
@@ -29,9 +29,13 @@ class Heartbeat(Record):
         watermark_ms: Of the query, if it has one.
         state_rows: Rows in the operators' state.
         offsets: Unbounded run: first offset not yet read, by partition.
+        filtering: Unbounded run: whether the seam filter is in the query.
+        retention: Bounded run: how long the records to be read afterwards are safe, in words.
         ui_url: Spark's own UI.
         error: Why it failed.
     """
+
+    VERSION = 2
 
     launch_id: str
     pid: int
@@ -50,7 +54,9 @@ class Heartbeat(Record):
     event_time_ms: int | None = None
     watermark_ms: int | None = None
     state_rows: int | None = None
-    offsets: dict[int, int] | None = None
+    offsets: Offsets | None = None
+    filtering: bool = False
+    retention: str | None = None
     ui_url: str | None = None
     error: str | None = None
 

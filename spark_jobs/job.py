@@ -14,6 +14,7 @@ import argparse
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -23,12 +24,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from sources.document import LoadedPipeline, load_pipeline
 from sources.errors import HybridError, RunError
+from sources.file_source import FileSource
 from sources.hybrid import Boundedness
-from sources.pipeline import FileSource
+from sources.rounds import next_round
 from sources.state import Generation
 from spark_jobs.lock import QueryLock
 from spark_jobs.progress import Reporter, open_pipes
 from spark_jobs.query import Query
+from spark_jobs.retention_guard import RetentionGuard
 from spark_jobs.seam_filter import OLDER_ROW
 
 POLL_S = 1
@@ -67,21 +70,58 @@ def _run(
         reporter = Reporter(generation, source, launch_id, pipes, bounded=bounded)
         try:
             spark = SparkSession.builder.getOrCreate()
-            query = Query(spark, loaded, generation, source)
-            reporter.follow(query, spark.sparkContext.uiWebUrl)
-            _stream(query, reporter, stop)
-            return _conclude(query, reporter, stopped=stop.is_set())
+            run = run_bounded if bounded else run_unbounded
+            return run(spark, loaded, generation, source, reporter, stop)
         except Exception as error:
             reporter.failed(_cause(error))
             raise
 
 
-def _stream(query: Query, reporter: Reporter, stop: threading.Event) -> None:
-    """Run the query until it ends by itself or is told to stop."""
+def run_bounded(
+    spark: SparkSession,
+    loaded: LoadedPipeline,
+    generation: Generation,
+    source: str,
+    reporter: Reporter,
+    stop: threading.Event,
+) -> int:
+    """Read a bounded source to its end, rounds included, and record its end position."""
+    declared = loaded.pipeline.source(source)
+    assert isinstance(declared, FileSource)
     while True:
+        query = Query(spark, loaded, generation, source)
+        reporter.follow(query)
+        guard = RetentionGuard(loaded, query.plan, reporter)
+        _watch(query.writer().start(), reporter, stop, guard.look)
+        if not query.is_drained():
+            if stop.is_set():
+                reporter.ended("stopped")
+                return INCOMPLETE
+            message = f"Source `{source}`: the run ended with planned splits unread."
+            raise RunError(message, "Run it again: it goes on where it ended.")
+        made = next_round(loaded, generation, query.plan, declared)
+        if made is None:
+            query.enumerator.finish(query.histories[source].end)
+            reporter.ended("finished")
+            return 0
+        reporter.log(f"{source}: round {made.number}, {made.files.splits} files more: {made.why}")
+
+
+def run_unbounded(
+    spark: SparkSession,
+    loaded: LoadedPipeline,
+    generation: Generation,
+    source: str,
+    reporter: Reporter,
+    stop: threading.Event,
+) -> int:
+    """Follow the topic until told to stop; the seam filter leaves the query once it is passed."""
+    while not stop.is_set():
+        query = Query(spark, loaded, generation, source)
+        reporter.follow(query)
         running = query.writer().start()
         try:
-            _watch(running, reporter, stop)
+            _watch(running, reporter, stop, query.has_passed_seam)
         except StreamingQueryException as error:
             # A row of the seam older than the kept keys: look it up once, then go on. A second
             # time is impossible, as the filter then knows all of them.
@@ -90,33 +130,30 @@ def _stream(query: Query, reporter: Reporter, stop: threading.Event) -> None:
             count = query.look_up_older()
             reporter.log(f"{count} rows of the seam are older than the kept keys and in history")
             continue
-        return
+        if query.has_passed_seam():
+            counted = query.count_seam()
+            read, removed = sum(counted.rows.values()), sum(counted.removed.values())
+            reporter.log(f"{source}: past the seam; {removed:,} of its {read:,} rows were removed")
+    reporter.ended("stopped")
+    return 0
 
 
-def _watch(running: StreamingQuery, reporter: Reporter, stop: threading.Event) -> None:
-    while running.isActive and not stop.is_set():
-        running.awaitTermination(POLL_S)
-        reporter.progress(running)
-    if running.isActive:
-        running.stop()
+def _watch(
+    running: StreamingQuery,
+    reporter: Reporter,
+    stop: threading.Event,
+    is_over: Callable[[], bool],
+) -> None:
+    """Report until the query ends or has to; raises what made it fail."""
+    try:
+        while running.isActive and not stop.is_set() and not is_over():
+            running.awaitTermination(POLL_S)
+            reporter.progress(running)
+    finally:
+        if running.isActive:
+            running.stop()
     running.awaitTermination()
     reporter.progress(running)
-
-
-def _conclude(query: Query, reporter: Reporter, *, stopped: bool) -> int:
-    if not isinstance(query.source, FileSource):
-        reporter.ended("stopped")
-        return 0
-    if query.is_drained():
-        end = query.plan.files_of(query.source.name).end
-        query.enumerator.finish(end)
-        reporter.ended("finished")
-        return 0
-    if stopped:
-        reporter.ended("stopped")
-        return INCOMPLETE
-    message = f"Source `{query.source.name}`: the run ended with planned splits unread."
-    raise RunError(message, "Run it again: it goes on where it ended.")
 
 
 def _cause(error: Exception) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -11,53 +11,68 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from sources.kafka import resolve_bootstrap
-from sources.pipeline import KafkaSource
+from sources.kafka_source import KafkaSource
+from sources.positions import Offsets, TopicPartition, nest
 from sources.schema import ddl
+from sources.security import spark_settings
 
 # Columns of the log that travel with a parsed row until the seam is passed.
-PARTITION, OFFSET = "__partition", "__offset"
+TOPIC, PARTITION, OFFSET = LOG_COLUMNS = ("__topic", "__partition", "__offset")
 _CORRUPT = "__corrupt"
 _EARLIEST = -2
 
 
-def stream_topic(spark: SparkSession, source: KafkaSource, starts: Mapping[int, int]) -> DataFrame:
-    """The topic as a stream of raw records.
+def stream_topics(spark: SparkSession, source: KafkaSource, starts: Offsets) -> DataFrame:
+    """The topics as a stream of raw records.
 
     Args:
         spark: The session.
         source: The declaration.
-        starts: Start offset of each partition of the topic; -2 for its log start. Spark heeds
-            them only when the checkpoint has never read this topic.
+        starts: Start offset of each partition there is; -2 for its log start. Spark heeds them
+            only when the checkpoint has never read these topics.
     """
+    subscription = ("subscribe", ",".join(source.topics))
+    if source.topic_pattern is not None:
+        subscription = ("subscribePattern", source.topic_pattern)
     return (
         spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", resolve_bootstrap(source.bootstrap_servers))
-        .option("subscribe", source.topic)
-        .option("startingOffsets", _offsets_json(source.topic, starts))
-        .option("failOnDataLoss", "true")
+        .options(**_client(source))
+        .option(*subscription)
+        .option("startingOffsets", _offsets_json(starts))
         .option("maxOffsetsPerTrigger", source.max_offsets_per_batch)
         .load()
     )
 
 
-def read_topic(
-    spark: SparkSession, source: KafkaSource, starts: Mapping[int, int], ends: Mapping[int, int]
-) -> DataFrame:
-    """A range of the topic as a batch of raw records; partitions without a range are left out."""
-    wanted = sorted(number for number in starts if starts[number] < ends[number])
+def read_topics(
+    spark: SparkSession, source: KafkaSource, starts: Offsets, ends: Offsets
+) -> DataFrame | None:
+    """A range of the topics as a batch of raw records; None if there is nothing in it."""
+    wanted = sorted(at for at in starts if starts[at] < ends.get(at, 0))
+    if not wanted:
+        return None
+    assigned = {topic: sorted(parts) for topic, parts in nest(dict.fromkeys(wanted, 0)).items()}
     return (
         spark.read.format("kafka")
-        .option("kafka.bootstrap.servers", resolve_bootstrap(source.bootstrap_servers))
-        .option("assign", json.dumps({source.topic: wanted}))
-        .option("startingOffsets", _offsets_json(source.topic, {n: starts[n] for n in wanted}))
-        .option("endingOffsets", _offsets_json(source.topic, {n: ends[n] for n in wanted}))
-        .option("failOnDataLoss", "true")
+        .options(**_client(source))
+        .option("assign", json.dumps(assigned))
+        .option("startingOffsets", _offsets_json({at: starts[at] for at in wanted}))
+        .option("endingOffsets", _offsets_json({at: ends[at] for at in wanted}))
         .load()
     )
 
 
+def _client(source: KafkaSource) -> dict[str, str]:
+    return {
+        **spark_settings(source.security),
+        "kafka.bootstrap.servers": resolve_bootstrap(source.bootstrap_servers),
+        "kafka.isolation.level": source.isolation,
+        "failOnDataLoss": "true",
+    }
+
+
 def parse_values(raw: DataFrame, columns: pa.Schema) -> DataFrame:
-    """The columns of each record's JSON value, with :data:`PARTITION` and :data:`OFFSET`.
+    """The columns of each record's JSON value, with :data:`LOG_COLUMNS`.
 
     A value that is no JSON object, or does not fit its columns, fails the query with topic,
     partition and offset: Spark itself would turn it into nulls.
@@ -65,7 +80,7 @@ def parse_values(raw: DataFrame, columns: pa.Schema) -> DataFrame:
     schema = f"{ddl(columns)}, `{_CORRUPT}` string"
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     parsed = raw.select(
-        F.col("topic"),
+        F.col("topic").alias(TOPIC),
         F.col("partition").alias(PARTITION),
         F.col("offset").alias(OFFSET),
         F.from_json(F.col("value").cast("string"), schema, options).alias("row"),
@@ -74,16 +89,14 @@ def parse_values(raw: DataFrame, columns: pa.Schema) -> DataFrame:
     good = F.struct(*(F.col("row")[name].alias(name) for name in columns.names))
     is_bad = F.col("row").isNull() | F.col("row")[_CORRUPT].isNotNull()
     refused = F.raise_error(_bad_record()).cast(row_type)
-    checked = parsed.select(
-        F.col(PARTITION), F.col(OFFSET), F.when(is_bad, refused).otherwise(good).alias("row")
-    )
-    return checked.select(PARTITION, OFFSET, "row.*")
+    checked = parsed.select(*LOG_COLUMNS, F.when(is_bad, refused).otherwise(good).alias("row"))
+    return checked.select(*LOG_COLUMNS, "row.*")
 
 
 def _bad_record() -> Column:
     return F.concat(
         F.lit("BAD_RECORD: topic `"),
-        F.col("topic"),
+        F.col(TOPIC),
         F.lit("`, partition "),
         F.col(PARTITION),
         F.lit(", offset "),
@@ -92,10 +105,12 @@ def _bad_record() -> Column:
     )
 
 
-def with_new_partitions(starts: Mapping[int, int], partitions: list[int]) -> dict[int, int]:
+def with_new_partitions(
+    starts: Mapping[TopicPartition, int], partitions: Sequence[TopicPartition]
+) -> Offsets:
     """Start offsets for all partitions: one that appeared meanwhile starts at its beginning."""
     return {**dict.fromkeys(partitions, _EARLIEST), **starts}
 
 
-def _offsets_json(topic: str, offsets: Mapping[int, int]) -> str:
-    return json.dumps({topic: {str(number): at for number, at in offsets.items()}})
+def _offsets_json(offsets: Offsets) -> str:
+    return json.dumps(nest(offsets))

@@ -1,16 +1,16 @@
-"""History is read from its plan: a Delta log of one version, read by Delta's stream source.
+"""History is read from its plan: a Delta log, read by Delta's stream source.
 
 For Parquet the log points at the files themselves (nothing is copied). For other formats it
 points at small tables of splits, which tasks open and parse. Either way Delta's source reads
 exactly what was planned, in the planned order, fails loudly when a file is gone, and stays
-drained for ever in the runs that follow.
+drained for ever in the runs that follow. The plan is version 0, each round after it one more.
 """
 
 from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from sources.errors import InputError
+from sources.file_source import FileBatch, FileSource
 from sources.files import changed_splits
-from sources.pipeline import FileSource
 from sources.plan import FilePlan, read_splits
 from sources.schema import ddl, parse_schema
 from sources.state import Generation
@@ -36,41 +36,50 @@ class PlannedSource:
     """One planned file source, readable as a stream or as a batch.
 
     Attributes:
-        entries: Number of entries in its Delta log; the unit of Delta's offsets.
+        entries: Number of entries in each version of its Delta log; the unit of Delta's offsets.
         cumulative: Splits, rows (None if unknown) and highest event time (ms) after each entry.
     """
 
     def __init__(
-        self, source: FileSource, plan: FilePlan, generation: Generation, event_time: str
+        self,
+        source: FileSource,
+        parts: Sequence[FilePlan],
+        generation: Generation,
+        event_time: str,
     ) -> None:
         self._source = source
-        self._plan = plan
+        self._plan = parts[0]
         self._event_time = event_time
-        self._splits = read_splits(plan, generation)
+        self._versions = [
+            _Version(read_splits(part, generation), source, part.format) for part in parts
+        ]
         self._log = generation.path(f"plan-log/{source.name}")
-        self._groups = self._admit()
-        self.entries = len(self._groups)
-        self.cumulative = self._accumulate()
+        self.entries = [len(version.groups) for version in self._versions]
+        self.cumulative = _accumulate(self._versions)
 
     def prepare(self) -> None:
-        """Write the Delta log, unless it is there.
+        """Write those versions of the Delta log that are not there.
 
         Raises:
             InputError: A planned file is gone or was rewritten; names up to five.
         """
-        if changed := changed_splits(self._splits):
+        changed = [text for version in self._versions for text in changed_splits(version.splits)]
+        if changed:
             shown = "\n    ".join(changed[:5])
             message = f"Source `{self._source.name}` changed since it was planned:\n    {shown}"
             hint = "Put the files back, or start over with a new state folder."
             raise InputError(message, hint)
-        commit = self._log / "_delta_log" / f"{0:020d}.json"
-        if commit.exists():
-            return
-        commit.parent.mkdir(parents=True, exist_ok=True)
-        actions = self._parquet_actions() if self._is_parquet else self._split_actions()
-        temporary = commit.with_name(f".{uuid.uuid4().hex}")
-        temporary.write_text("".join(json.dumps(action) + "\n" for action in actions))
-        temporary.replace(commit)
+        for number, version in enumerate(self._versions):
+            commit = self._log / "_delta_log" / f"{number:020d}.json"
+            if commit.exists():
+                continue
+            commit.parent.mkdir(parents=True, exist_ok=True)
+            header = [] if number else self._header()
+            entries = self._parquet_adds if self._is_parquet else self._split_adds
+            actions = [*header, *entries(number, version)]
+            temporary = commit.with_name(f".{uuid.uuid4().hex}")
+            temporary.write_text("".join(json.dumps(action) + "\n" for action in actions))
+            temporary.replace(commit)
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """The source as a stream, in planned order."""
@@ -102,35 +111,8 @@ class PlannedSource:
         spread = entries.repartition(2 * spark.sparkContext.defaultParallelism, "rank")
         return spread.mapInArrow(json_reader(self._columns), ddl(self._columns))
 
-    def _admit(self) -> list[tuple[int, int]]:
-        """Entries of the log as ranges of splits: single files, or groups within the limits."""
-        if self._is_parquet:
-            return [(at, at + 1) for at in range(len(self._splits))]
-        limit = self._source.batch
-        groups: list[tuple[int, int]] = []
-        first, size = 0, 0
-        for at, length in enumerate(self._splits["size"].to_pylist()):
-            if at > first and (at - first >= limit.files or size + length > limit.bytes):
-                groups.append((first, at))
-                first, size = at, 0
-            size += length
-        return [*groups, (first, len(self._splits))]
-
-    def _accumulate(self) -> list[tuple[int, int | None, int | None]]:
-        rows = self._splits["rows"].to_pylist()
-        highs = self._splits["event_max_us"].to_pylist()
-        total: int | None = 0
-        highest: int | None = None
-        result = []
-        for first, end in self._groups:
-            known = [count for count in rows[first:end] if count is not None]
-            total = total + sum(known) if total is not None and len(known) == end - first else None
-            dated = [high // 1000 for high in highs[first:end] if high is not None]
-            highest = max([*dated, highest] if highest is not None else dated, default=None)
-            result.append((end, total, highest))
-        return result
-
-    def _header(self, columns: pa.Schema) -> list[dict[str, Any]]:
+    def _header(self) -> list[dict[str, Any]]:
+        columns = self._columns if self._is_parquet else _ENTRY_COLUMNS
         return [
             {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
             {
@@ -145,9 +127,8 @@ class PlannedSource:
             },
         ]
 
-    def _parquet_actions(self) -> Iterator[dict[str, Any]]:
-        yield from self._header(self._columns)
-        for rank, split in enumerate(self._splits.to_pylist()):
+    def _parquet_adds(self, _: int, version: _Version) -> Iterator[dict[str, Any]]:
+        for rank, split in enumerate(version.splits.to_pylist()):
             yield _add(Path(split["path"]).as_uri(), split["size"], rank, self._statistics(split))
 
     def _statistics(self, split: dict[str, Any]) -> str:
@@ -163,17 +144,59 @@ class PlannedSource:
             }
         )
 
-    def _split_actions(self) -> Iterator[dict[str, Any]]:
-        yield from self._header(_ENTRY_COLUMNS)
-        for rank, (first, end) in enumerate(self._groups):
-            group = self._splits.slice(first, end - first)
+    def _split_adds(self, number: int, version: _Version) -> Iterator[dict[str, Any]]:
+        for rank, (first, end) in enumerate(version.groups):
+            group = version.splits.slice(first, end - first)
             table = pa.Table.from_arrays(
                 [pa.array(range(first, end), pa.int64()), group["path"], group["size"]],
                 schema=_ENTRY_COLUMNS,
             )
-            path = self._log / f"splits-{rank:06d}.parquet"
+            path = self._log / f"splits-{number:04d}-{rank:06d}.parquet"
             pq.write_table(table, path)
             yield _add(path.name, path.stat().st_size, rank, None)
+
+
+class _Version:
+    """The splits of one version of the log, and its entries as ranges of them."""
+
+    def __init__(self, splits: pa.Table, source: FileSource, file_format: str) -> None:
+        self.splits = splits
+        sizes = splits["size"].to_pylist()
+        # Delta itself admits single files; groups of others are made within the same limits.
+        self.groups = (
+            [(at, at + 1) for at in range(len(sizes))]
+            if file_format == "parquet"
+            else _grouped(sizes, source.batch)
+        )
+
+
+def _grouped(sizes: list[int], limit: FileBatch) -> list[tuple[int, int]]:
+    groups: list[tuple[int, int]] = []
+    first, size = 0, 0
+    for at, length in enumerate(sizes):
+        if at > first and (at - first >= limit.files or size + length > limit.bytes):
+            groups.append((first, at))
+            first, size = at, 0
+        size += length
+    return [*groups, (first, len(sizes))]
+
+
+def _accumulate(versions: list[_Version]) -> list[tuple[int, int | None, int | None]]:
+    splits = 0
+    total: int | None = 0
+    highest: int | None = None
+    result = []
+    for version in versions:
+        rows = version.splits["rows"].to_pylist()
+        highs = version.splits["event_max_us"].to_pylist()
+        for first, end in version.groups:
+            splits += end - first
+            known = [count for count in rows[first:end] if count is not None]
+            total = total + sum(known) if total is not None and len(known) == end - first else None
+            dated = [high // 1000 for high in highs[first:end] if high is not None]
+            highest = max([*dated, highest] if highest is not None else dated, default=None)
+            result.append((splits, total, highest))
+    return result
 
 
 def _add(path: str, size: int, rank: int, statistics: str | None) -> dict[str, Any]:

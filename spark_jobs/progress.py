@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import time
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -55,6 +56,7 @@ class Reporter:
         self._query: Query | None = None
         self._seen: tuple[str, int] | None = None
         self._beat_at = 0.0
+        self._paced: list[tuple[float, int]] = []
         self._latest = Heartbeat(
             launch_id=launch_id,
             pid=os.getpid(),
@@ -65,13 +67,15 @@ class Reporter:
         )
         self._write()
 
-    def follow(self, query: Query, ui_url: str | None) -> None:
+    def follow(self, query: Query) -> None:
         """The session is up and the query is known."""
         self._query = query
         totals: dict[str, Any] = {}
-        if query.source.name in query.planned:
-            part = query.plan.files_of(query.source.name)
-            totals = {"splits_total": part.splits, "rows_total": part.rows}
+        name = query.source.name
+        if name in query.histories:
+            end = query.histories[name].end
+            totals = {"splits_total": end.splits, "rows_total": end.rows}
+        ui_url = query.spark.sparkContext.uiWebUrl
         self._update(state="running", ui_url=ui_url, **totals)
 
     def progress(self, running: StreamingQuery) -> None:
@@ -93,6 +97,30 @@ class Reporter:
     def failed(self, cause: str) -> None:
         """The run failed; the cause is what people will read."""
         self._update(state="failed", error=cause)
+
+    def position(self) -> str:
+        """How far the run is, in words."""
+        return describe(self._latest)
+
+    def eta_s(self) -> float | None:
+        """Seconds that a bounded run still needs at the pace of this launch, once it has one."""
+        beat = self._latest
+        if not beat.splits_total or not self._paced:
+            return None
+        (then, done_then), (now, done_now) = self._paced[0], self._paced[-1]
+        if done_now == done_then:
+            return None
+        return (beat.splits_total - done_now) * (now - then) / (done_now - done_then)
+
+    def retention(self, text: str | None) -> None:
+        """How long the records to be read afterwards are safe."""
+        self._update(retention=text)
+
+    def warn(self, text: str) -> None:
+        """Tell people about something that may end badly."""
+        sys.stderr.write(f"WARNING: {text}\n")
+        if self._pipes is not None:
+            self._pipes.log.warning(text)
 
     def log(self, text: str) -> None:
         """Write a line into the log of the Dagster run, if there is one."""
@@ -121,9 +149,9 @@ class Reporter:
         name = self._query.source.name
         if name in self._query.planned:
             changes.update(self._position_in_plan(offset))
+            self._paced = [*self._paced[:1], (time.monotonic(), changes["splits_done"])]
         elif offset is not None:
-            (partitions,) = offset.values()
-            changes["offsets"] = {int(number): at for number, at in partitions.items()}
+            changes["offsets"] = checkpoint.kafka_offsets(offset)
             if (highest := _event_ms(latest.eventTime.get("max"))) is not None:
                 changes["event_time_ms"] = highest
         self._update(**changes)
@@ -137,7 +165,9 @@ class Reporter:
         return {"splits_done": splits, "rows_done": rows, "event_time_ms": highest}
 
     def _update(self, **changes: Any) -> None:
-        self._latest = self._latest.model_copy(update={"at_ms": _now_ms(), **changes})
+        filtering = self._query is not None and self._query.filtering
+        update = {"at_ms": _now_ms(), "filtering": filtering, **changes}
+        self._latest = self._latest.model_copy(update=update)
         self._write()
 
     def _write(self) -> None:

@@ -7,8 +7,8 @@ the same checkpoint with the next source in its place, goes on with all its stat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import reduce
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -16,18 +16,22 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from sources.document import LoadedPipeline
 from sources.errors import InputError, StateError
+from sources.file_source import FileSource
+from sources.functions import load_transform
 from sources.hybrid import HybridSplitEnumerator
-from sources.kafka import KafkaTopic
+from sources.kafka import KafkaLog
+from sources.kafka_source import KafkaSource
+from sources.ledger import SeamCount
 from sources.offsets import check_in_log
-from sources.pipeline import FileSource, KafkaSource
-from sources.plan import Plan
+from sources.plan import require_plan
+from sources.positions import Offsets, StartPosition
+from sources.rounds import history_of
 from sources.schema import ddl, parse_schema
 from sources.state import Generation
 from spark_jobs import checkpoint, sink
-from spark_jobs.kafka_place import parse_values, stream_topic, with_new_partitions
+from spark_jobs.kafka_place import parse_values, stream_topics, with_new_partitions
 from spark_jobs.planned import PlannedSource
-from spark_jobs.seam_filter import SeamFilter
-from spark_jobs.transform import load_transform
+from spark_jobs.seam import Seam
 
 
 class Query:
@@ -38,6 +42,9 @@ class Query:
         loaded: The pipeline.
         generation: Its state.
         source: Name of the source that this run reads.
+
+    Attributes:
+        filtering: Whether the seam filter is in the query, once :meth:`writer` was called.
     """
 
     def __init__(
@@ -45,20 +52,20 @@ class Query:
     ) -> None:
         self.spark = spark
         self.generation = generation
+        self.filtering = False
         self._loaded = loaded
         self._pipeline = loaded.pipeline
         chain = self._pipeline.hybrid_source()
         self.place = chain.index(source)
         self.source = chain.sources[self.place]
         self.enumerator = HybridSplitEnumerator(chain, generation)
-        plan = generation.read("plan.json", Plan)
-        if plan is None:
-            message = f"Pipeline `{self._pipeline.name}` has no plan."
-            raise StateError(message, "Make the plan first.")
-        self.plan = plan
+        self.plan = require_plan(generation)
+        self.histories = {
+            part.source: history_of(generation, self.plan, part.source) for part in self.plan.files
+        }
         self.planned = {
             part.name: PlannedSource(
-                part, plan.files_of(part.name), generation, self._pipeline.event_time
+                part, self.histories[part.name].parts, generation, self._pipeline.event_time
             )
             for part in chain.sources
             if isinstance(part, FileSource)
@@ -86,8 +93,16 @@ class Query:
 
     def is_drained(self) -> bool:
         """Whether every planned split of this run's source was read and committed."""
-        offset = checkpoint.committed_offset(self.generation.checkpoint, self.place)
-        return checkpoint.is_drained(offset)
+        versions = len(self.histories[self.source.name].parts)
+        return checkpoint.is_drained(self._committed(), versions)
+
+    def has_passed_seam(self) -> bool:
+        """Whether the filter that is in the query has nothing left to do."""
+        return self.filtering and self._seam().is_passed(self._reached())
+
+    def count_seam(self) -> SeamCount:
+        """Count what was in the seam that the stream has passed."""
+        return self._seam().count(self.spark, self._history(), self._topic_columns())
 
     def look_up_older(self) -> int:
         """Resolve rows of the seam that are older than the keys kept of history.
@@ -95,11 +110,7 @@ class Query:
         Returns:
             How many of them history holds.
         """
-        assert isinstance(self.source, KafkaSource)
-        assert self.plan.topic is not None
-        seam = self._seam_filter()
-        starts = self._decided_starts()
-        return seam.look_up_older(self.spark, self.source, self.plan.topic.columns, starts)
+        return self._seam().look_up_older(self.spark, self._history(), self._topic_columns())
 
     def _union(self) -> DataFrame:
         columns = self.plan.columns
@@ -126,54 +137,55 @@ class Query:
         return self.spark.readStream.schema(ddl(columns)).parquet(nowhere)
 
     def _live(self, source: KafkaSource, place: int) -> DataFrame:
-        assert self.plan.topic is not None
-        starts = self._decided_starts()
-        topic = KafkaTopic(source.bootstrap_servers, source.topic)
-        self._check_start(topic, place, starts)
-        raw = stream_topic(self.spark, source, with_new_partitions(starts, topic.partitions))
-        rows = parse_values(raw, parse_schema(self.plan.topic.columns))
-        if place == 0 or self._pipeline.seam_filter == "off":
-            return rows
-        seam = self._seam_filter()
-        committed = checkpoint.committed_offset(self.generation.checkpoint, place)
-        reached = _partition_offsets(committed, source.topic) if committed else starts
-        return rows if seam.is_passed(reached) else seam.apply(rows)
+        start = self.enumerator.require_start(source.name)
+        log = KafkaLog(source)
+        self._check_start(log, place, start)
+        partitions = with_new_partitions(start.offsets(), log.partitions)
+        rows = parse_values(stream_topics(self.spark, source, partitions), self._topic_columns())
+        seam = self._seam()
+        self.filtering = not seam.is_passed(self._reached())
+        return seam.filter(self._history()).apply(rows) if self.filtering else rows
 
-    def _decided_starts(self) -> dict[int, int]:
-        return self.enumerator.require_start(self.source.name).offsets()
-
-    def _check_start(self, topic: KafkaTopic, place: int, starts: dict[int, int]) -> None:
-        fixed = checkpoint.initial_kafka_offsets(self.generation.checkpoint, place, topic.topic)
+    def _check_start(self, log: KafkaLog, place: int, start: StartPosition) -> None:
+        fixed = checkpoint.initial_kafka_offsets(self.generation.checkpoint, place)
         if fixed is None:
-            start = self.enumerator.require_start(self.source.name)
-            check_in_log(start, topic.log_start(), topic.log_end())
+            check_in_log(start, log.log_start(), log.log_end())
             return
-        moved = {number: at for number, at in starts.items() if fixed.get(number) != at}
-        if moved:
-            number, at = next(iter(moved.items()))
-            message = (
-                f"Partition {number} was decided to start at {at}, but the checkpoint "
-                f"started it at {fixed.get(number)}."
-            )
-            hint = "Decision and checkpoint are of different generations: start over."
-            raise StateError(message, hint)
+        for at, offset in start.offsets().items():
+            if fixed.get(at) != offset:
+                message = (
+                    f"Topic `{at.topic}`, partition {at.partition} was decided to start at "
+                    f"{offset}, but the checkpoint started it at {fixed.get(at)}."
+                )
+                hint = "Decision and checkpoint are of different generations: start over."
+                raise StateError(message, hint)
 
-    def _seam_filter(self) -> SeamFilter:
-        assert self.plan.topic is not None
-        ends = [self.enumerator.end_of(part.source) for part in self.plan.files]
-        start = self.enumerator.require_start(self.source.name)
-        times = [end.complete_through_ms for end in ends if end is not None]
-        if start.time_ms is not None:
-            times.append(start.time_ms)
-        lateness_ms = int(self._pipeline.allowed_lateness.total_seconds() * 1000)
-        batches = [source.batch(self.spark) for source in self.planned.values()]
-        return SeamFilter(
-            self.generation.path(f"seam/{self.source.name}"),
-            reduce(DataFrame.unionByName, batches),
+    def _seam(self) -> Seam:
+        assert isinstance(self.source, KafkaSource)
+        found = [self.enumerator.end_of(part.source) for part in self.plan.files]
+        last = self.histories[self.plan.files[-1].source] if self.plan.files else None
+        return Seam(
             self._pipeline,
-            min(times) - lateness_ms,
-            self.plan.topic.seam_end,
+            self.source,
+            self.generation,
+            ends=[end for end in found if end is not None],
+            start=self.enumerator.require_start(self.source.name),
+            seam_end=last.seam_end if last is not None else {},
         )
+
+    def _history(self) -> DataFrame:
+        batches = [source.batch(self.spark) for source in self.planned.values()]
+        return reduce(DataFrame.unionByName, batches)
+
+    def _topic_columns(self) -> pa.Schema:
+        assert self.plan.topic is not None
+        return parse_schema(self.plan.topic.columns)
+
+    def _committed(self) -> Any:
+        return checkpoint.committed_offset(self.generation.checkpoint, self.place)
+
+    def _reached(self) -> Offsets:
+        return checkpoint.kafka_offsets(self._committed())
 
     def _check_result(self, rows: object) -> None:
         name = self._pipeline.transform
@@ -183,7 +195,3 @@ class Query:
         if not rows.isStreaming:
             message = f"`transform: {name}` returned a DataFrame that does not come from its input."
             raise InputError(message, "It must return the rows of its argument, transformed.")
-
-
-def _partition_offsets(offset: Mapping[str, Mapping[str, int]], topic: str) -> dict[int, int]:
-    return {int(number): at for number, at in offset[topic].items()}

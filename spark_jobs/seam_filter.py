@@ -1,109 +1,167 @@
-"""Removes live rows that history has delivered.
+"""Removes live rows that history has delivered, upstream of the transform.
 
 The seam is an interval of offsets, from the start offsets to the log ends read when history was
-listed. Inside it a live row is dropped if history holds its key. The keys compared are those of
-history's last stretch, kept beside the checkpoint; a row of the seam that is older than these is
-rare, and is looked up in the whole of history once somebody has met it.
+last listed. Inside it a live row is dropped if history holds its key; or, without a key, if it is
+not later than history's end. The keys compared are those of history's last stretch, kept beside
+the checkpoint; a row of the seam that is older than these is rare, and is looked up in the whole
+of history once somebody has met it.
 """
 
 from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Callable, Mapping
 from functools import reduce
 from pathlib import Path
+from typing import Protocol
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
-from sources.pipeline import KafkaSource, Pipeline
-from sources.positions import iso
-from sources.schema import parse_schema
-from spark_jobs.kafka_place import OFFSET, PARTITION, parse_values, read_topic
+from sources.positions import Offsets, iso
+from spark_jobs.kafka_place import LOG_COLUMNS, OFFSET, PARTITION, TOPIC
 
 OLDER_ROW = "OLDER_THAN_SEAM_KEYS"
+_IN_SEAM = "__in_seam"
 
 
-class SeamFilter:
-    """The filter of one hand-over.
+class SeamFilter(Protocol):
+    """What the query asks of a filter."""
+
+    def apply(self, live: DataFrame) -> DataFrame:
+        """The live rows that history did not deliver.
+
+        Args:
+            live: Parsed rows with :data:`LOG_COLUMNS`.
+        """
+
+
+def mark_seam(live: DataFrame, ends: Offsets) -> DataFrame:
+    """Add a column that tells whether a row lies in the seam."""
+    rows = [(at.topic, at.partition, end) for at, end in ends.items()]
+    table = live.sparkSession.createDataFrame(rows, "__t string, __p int, __end bigint")
+    same = (live[TOPIC] == table["__t"]) & (live[PARTITION] == table["__p"])
+    is_before = F.coalesce(F.col(OFFSET) < F.col("__end"), F.lit(False)).alias(_IN_SEAM)
+    # A join, as Spark looks up literal maps entry by entry, and there may be 10,000 partitions.
+    return live.join(F.broadcast(table), same, "left").select(live["*"], is_before)
+
+
+class SequenceFilter:
+    """Drops changes that the snapshot contains: at or before its log position.
+
+    It stays: a connector that lags may append such a change at any time, and one comparison costs
+    nothing.
+
+    Args:
+        column: Holds a row's log position; rows without one are kept.
+        sequence: That of the snapshot.
+    """
+
+    def __init__(self, column: str, sequence: int) -> None:
+        self._column = column
+        self._sequence = sequence
+
+    def apply(self, live: DataFrame) -> DataFrame:
+        """The live rows after the snapshot."""
+        is_held = F.col(self._column) <= F.lit(self._sequence)
+        return live.where(~F.coalesce(is_held, F.lit(False)))
+
+
+class EventTimeFilter:
+    """Drops live rows of the seam that are not later than history's end.
+
+    Args:
+        column: The event-time column; rows without a time are kept.
+        end_ms: Highest event time of history.
+        ends: First offset beyond the seam.
+    """
+
+    def __init__(self, column: str, end_ms: int, ends: Offsets) -> None:
+        self._column = column
+        # Event times have microseconds, the end was cut to the millisecond.
+        self._after = F.timestamp_millis(F.lit(end_ms + 1))
+        self._ends = ends
+
+    def apply(self, live: DataFrame) -> DataFrame:
+        """The live rows beyond the seam, and those of it that are later."""
+        marked = mark_seam(live, self._ends)
+        is_held = F.col(_IN_SEAM) & (F.col(self._column) < self._after)
+        return marked.where(~F.coalesce(is_held, F.lit(False))).drop(_IN_SEAM)
+
+
+class KeyFilter:
+    """Drops live rows of the seam whose key history holds.
 
     Args:
         folder: Where the keys are kept, beside the checkpoint.
         history: All bounded sources before the topic, as one batch.
-        pipeline: Tells the key and the event-time column.
+        key: Columns that identify a row.
+        event_time: The event-time column.
         keys_from_ms: Keys of rows before this event time are not kept.
-        ends: First offset beyond the seam, by partition.
+        ends: First offset beyond the seam.
     """
 
     def __init__(
         self,
         folder: Path,
         history: DataFrame,
-        pipeline: Pipeline,
+        key: list[str],
+        event_time: str,
+        *,
         keys_from_ms: int,
-        ends: Mapping[int, int],
+        ends: Offsets,
     ) -> None:
         self._folder = folder
         self._history = history
-        self._key = pipeline.key
-        self._event_time = pipeline.event_time
+        self._key = key
+        self._event_time = event_time
         self._keys_from = F.timestamp_millis(F.lit(keys_from_ms))
         self._keys_from_ms = keys_from_ms
-        self._ends = dict(ends)
+        self._ends = ends
 
     def apply(self, live: DataFrame) -> DataFrame:
-        """Drop the live rows of the seam that history holds.
-
-        Args:
-            live: Parsed rows with :data:`PARTITION` and :data:`OFFSET`.
-        """
+        """The live rows beyond the seam, and those of it that history does not hold."""
         spark = live.sparkSession
         keys = self._kept_keys(spark)
-        matches = [live[name].eqNullSafe(keys[f"__{name}"]) for name in self._key]
-        delivered = reduce(lambda left, right: left & right, matches) & self._in_seam(live)
-        remaining = live.join(F.broadcast(keys), delivered, "left_anti")
+        marked = mark_seam(live, self._ends)
+        matches = [marked[name].eqNullSafe(keys[f"__{name}"]) for name in self._key]
+        delivered = reduce(lambda left, right: left & right, matches) & marked[_IN_SEAM]
+        remaining = marked.join(F.broadcast(keys), delivered, "left_anti")
         older = self._older_folder()
         if not older.exists():
-            return self._refuse_older(remaining)
-        known = spark.read.parquet(str(older)).select(
-            F.col(PARTITION).alias("__p"), F.col(OFFSET).alias("__o")
-        )
-        same = (remaining[PARTITION] == known["__p"]) & (remaining[OFFSET] == known["__o"])
-        return remaining.join(F.broadcast(known), same, "left_anti")
+            return self._refuse_older(remaining).drop(_IN_SEAM)
+        known = spark.read.parquet(str(older))
+        known = known.select(*(F.col(name).alias(f"{name}_known") for name in LOG_COLUMNS))
+        same = [remaining[name] == known[f"{name}_known"] for name in LOG_COLUMNS]
+        return remaining.join(
+            F.broadcast(known), reduce(lambda left, right: left & right, same), "left_anti"
+        ).drop(_IN_SEAM)
 
-    def look_up_older(
-        self, spark: SparkSession, source: KafkaSource, columns: Mapping[str, str],
-        starts: Mapping[int, int],
-    ) -> int:  # fmt: skip
+    def look_up_older(self, seam: DataFrame) -> int:
         """Find the rows of the seam that are older than the kept keys and that history holds.
 
-        Reads the seam of the topic and the whole of history once; the offsets found are kept.
+        Reads the whole of history once; the offsets found are kept.
+
+        Args:
+            seam: All rows of the seam, parsed, with :data:`LOG_COLUMNS`.
 
         Returns:
             How many there are.
         """
-        raw = read_topic(spark, source, starts, self._ends)
-        rows = parse_values(raw, parse_schema(columns)).where(self._is_older(F.col))
-        found = rows.join(
+        matches = [F.col(name).eqNullSafe(F.col(f"__{name}")) for name in self._key]
+        found = seam.where(self._is_older()).join(
             self._history.select(*(F.col(name).alias(f"__{name}") for name in self._key)),
-            reduce(
-                lambda left, right: left & right,
-                [F.col(name).eqNullSafe(F.col(f"__{name}")) for name in self._key],
-            ),
+            reduce(lambda left, right: left & right, matches),
             "left_semi",
-        ).select(PARTITION, OFFSET)
-        self._keep(found, self._older_folder())
-        return spark.read.parquet(str(self._older_folder())).count()
-
-    def is_passed(self, offsets: Mapping[int, int]) -> bool:
-        """Whether a stream that has read up to these offsets has left the seam behind."""
-        return all(offsets.get(number, 0) >= end for number, end in self._ends.items())
+        )
+        self._keep(found.select(*LOG_COLUMNS), self._older_folder())
+        return seam.sparkSession.read.parquet(str(self._older_folder())).count()
 
     def _kept_keys(self, spark: SparkSession) -> DataFrame:
         folder = self._folder / "keys"
         if not folder.exists():
-            recent = self._history.where(F.col(self._event_time) >= self._keys_from)
+            # Rows without a time are nobody's last stretch, but they may be in the seam.
+            recent = self._history.where(~F.coalesce(self._is_older(), F.lit(False)))
             renamed = [F.col(name).alias(f"__{name}") for name in self._key]
             self._keep(recent.select(*renamed).distinct(), folder)
         return spark.read.parquet(str(folder))
@@ -122,24 +180,21 @@ class SeamFilter:
             if not folder.exists():
                 raise
 
-    def _in_seam(self, live: DataFrame) -> Column:
-        pairs = [F.lit(part) for item in self._ends.items() for part in item]
-        end = F.element_at(F.create_map(*pairs), live[PARTITION])
-        return F.coalesce(live[OFFSET] < end, F.lit(False))
-
-    def _is_older(self, column: Callable[[str], Column]) -> Column:
-        return column(self._event_time) < self._keys_from
+    def _is_older(self) -> Column:
+        return F.col(self._event_time) < self._keys_from
 
     def _refuse_older(self, live: DataFrame) -> DataFrame:
         """Stop at the first row that the kept keys say nothing of."""
         message = F.concat(
-            F.lit(f"{OLDER_ROW}: partition "),
-            live[PARTITION],
+            F.lit(f"{OLDER_ROW}: topic "),
+            F.col(TOPIC),
+            F.lit(", partition "),
+            F.col(PARTITION),
             F.lit(", offset "),
-            live[OFFSET],
+            F.col(OFFSET),
             F.lit(f" is before {iso(self._keys_from_ms)}"),
         )
-        is_older = self._in_seam(live) & self._is_older(lambda name: live[name])
+        is_older = F.col(_IN_SEAM) & self._is_older()
         # A comparison with the error keeps Spark from dropping the branch as unused.
         checked = F.when(is_older, F.raise_error(message).cast("boolean")).otherwise(F.lit(True))
         return live.where(checked)

@@ -12,7 +12,9 @@ from services.broker import LocalBroker
 @pytest.fixture(scope="session")
 def servers() -> Iterator[str]:
     """Address of a real Kafka broker."""
-    with LocalBroker() as broker:
+    # Retention looks every few minutes otherwise.
+    config = {"log.retention.check.interval.ms": "300", "log.initial.task.delay.ms": "300"}
+    with LocalBroker(config=config) as broker:
         yield broker.bootstrap_servers
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,9 @@ from orchestration import chain
 from orchestration.audit import AuditReport, audit
 from services.broker import create_topic
 from sources.document import LoadedPipeline, load_pipeline
-from sources.pipeline import FileSource, KafkaSource
+from sources.file_source import FileSource
+from sources.hand_over import hand_over
+from sources.kafka_source import KafkaSource
 
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
 HISTORY = range(1000)
@@ -56,17 +58,28 @@ def moment(number: int) -> datetime:
 class Case:
     """One pipeline in a folder of its own, with a topic of its own."""
 
-    def __init__(self, folder: Path, servers: str, partitions: int = 1) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        servers: str,
+        partitions: int = 1,
+        config: Mapping[str, str] | None = None,
+    ) -> None:
         self.folder = folder
         self.servers = servers
         self.partitions = partitions
         self.topic = f"events-{uuid.uuid4().hex[:8]}"
-        create_topic(servers, self.topic, partitions, {"retention.ms": "-1"})
+        create_topic(servers, self.topic, partitions, {"retention.ms": "-1", **(config or {})})
         (folder / "transforms.py").write_text(TRANSFORMS)
         (folder / "hourly.sql").write_text(HOURLY_SQL)
 
-    def write_history(self, numbers: Iterable[int] = HISTORY, files: int = 4) -> None:
-        """Parquet files in event-time order."""
+    def write_history(
+        self,
+        numbers: Iterable[int] = HISTORY,
+        files: int = 4,
+        name: Callable[[int, list[int]], str] = lambda at, _: f"{at}.parquet",
+    ) -> None:
+        """Parquet files in event-time order; ``name`` gets a file's rank and its events."""
         every = list(numbers)
         (self.folder / "in").mkdir(exist_ok=True)
         for at in range(files):
@@ -78,24 +91,24 @@ class Case:
                     "v": pa.array([n / 2 for n in part], pa.float64()),
                 }
             )
-            pq.write_table(table, self.folder / "in" / f"{at}.parquet")
+            pq.write_table(table, self.folder / "in" / name(at, part))
 
     def write_json_history(self, numbers: Iterable[int] = HISTORY) -> None:
         """The same as JSON lines, two files."""
         (self.folder / "in").mkdir(exist_ok=True)
         every = list(numbers)
         for at in range(2):
-            lines = [_json(n) for n in every[at::2]]
+            lines = [as_json(n) for n in every[at::2]]
             (self.folder / "in" / f"{at}.json").write_text("\n".join(lines) + "\n")
 
-    def produce(self, numbers: Iterable[int] = TOPIC) -> None:
+    def produce(self, numbers: Iterable[int] = TOPIC, topic: str | None = None) -> None:
         """Records whose timestamp is the event time; event n goes to partition n mod p."""
         failed: list[Any] = []
         producer = Producer({"bootstrap.servers": self.servers})
         for n in numbers:
             producer.produce(
-                self.topic,
-                _json(n).encode(),
+                topic or self.topic,
+                as_json(n).encode(),
                 partition=n % self.partitions,
                 timestamp=int(moment(n).timestamp() * 1000),
                 on_delivery=lambda error, _: failed.append(error) if error else None,
@@ -168,7 +181,7 @@ def start_live(loaded: LoadedPipeline) -> None:
     """All steps of the chain; the stream is left running."""
     chain.plan(loaded)
     chain.run_bounded(loaded, history_of(loaded))
-    chain.hand_over(loaded, live_of(loaded))
+    hand_over(loaded, live_of(loaded))
     chain.go_live(loaded, live_of(loaded))
 
 
@@ -188,5 +201,6 @@ def wrong(report: AuditReport) -> dict[str, int]:
     return {name: count for name in names if (count := getattr(report, name))}
 
 
-def _json(n: int) -> str:
+def as_json(n: int) -> str:
+    """An event as a record's value."""
     return json.dumps({"id": n, "at": f"{moment(n):%Y-%m-%dT%H:%M:%SZ}", "v": n / 2})

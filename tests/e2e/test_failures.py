@@ -20,6 +20,7 @@ from orchestration import chain
 from orchestration.assets import pipeline_assets
 from orchestration.audit import audit
 from sources.errors import RunError, StateError
+from sources.hand_over import hand_over
 from spark_jobs import process
 from spark_jobs.heartbeat import Heartbeat
 from spark_jobs.lock import QueryLock
@@ -136,7 +137,7 @@ def test_a_live_run_can_not_start_before_history_is_done(tmp_path: Path, servers
     loaded = case.pipeline()
     chain.plan(loaded)
     with pytest.raises(StateError, match="`history` before it has not finished"):
-        chain.hand_over(loaded, live_of(loaded))
+        hand_over(loaded, live_of(loaded))
     with pytest.raises(StateError, match="`history` before it has not finished"):
         chain.go_live(loaded, live_of(loaded))
 

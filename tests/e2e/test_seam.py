@@ -9,6 +9,7 @@ import pytest
 
 from orchestration import chain
 from sources.errors import SeamError
+from sources.hand_over import hand_over
 from sources.hybrid import HybridSplitEnumerator
 from tests.e2e.case import TOPIC, Case, history_of, live_of, run_and_audit, windows, wrong
 
@@ -118,6 +119,6 @@ def test_history_that_is_done_is_not_read_again(tmp_path: Path, servers: str) ->
     # A file that lands later is not in the plan; were it read, Spark would have to start.
     case.write_history(range(3000, 3010), files=1)
     assert chain.run_bounded(loaded, history_of(loaded)) == end
-    start = chain.hand_over(loaded, live_of(loaded))
+    start = hand_over(loaded, live_of(loaded))
     case.produce(range(2000, 2100))
-    assert chain.hand_over(loaded, live_of(loaded)) == start
+    assert hand_over(loaded, live_of(loaded)) == start

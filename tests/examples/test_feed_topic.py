@@ -10,17 +10,23 @@ import pytest
 
 from examples.flight_data import FeedRecord, create_feed_topic, feed_records, main, produce
 from sources.errors import InputError, RunError
-from sources.kafka import KafkaTopic
+from sources.kafka import KafkaLog
+from sources.kafka_source import KafkaSource
+from sources.positions import TopicPartition
 
 pytestmark = pytest.mark.kafka
+
+
+def log_of(servers: str, topic: str) -> KafkaLog:
+    return KafkaLog(KafkaSource(type="kafka", name="live", topic=topic, bootstrap_servers=servers))
 
 
 def test_the_topic_keeps_all_records_with_their_own_time(servers: str) -> None:
     create_feed_topic(servers)
     records = feed_records()
     assert produce(records, servers) == len(records)
-    topic = KafkaTopic(servers, "flights")
-    settings = topic.settings()
+    topic = log_of(servers, "flights")
+    settings = topic.settings()["flights"]
     assert settings["retention.ms"] == "-1"
     assert settings["message.timestamp.type"] == "CreateTime"
     ends = topic.log_end()
@@ -45,7 +51,7 @@ def test_a_feed_is_played_at_the_rate_asked_for(servers: str) -> None:
     started = time.monotonic()
     assert produce(feed_records()[:50], servers, "played", rate=100) == 50
     assert time.monotonic() - started > 0.48
-    assert KafkaTopic(servers, "played").log_end() == {0: 50}
+    assert log_of(servers, "played").log_end() == {TopicPartition("played", 0): 50}
 
 
 def test_the_command_writes_both(
@@ -54,4 +60,4 @@ def test_the_command_writes_both(
     main(["--out", str(tmp_path), "--bootstrap-servers", servers, "--topic", "written"])
     assert capsys.readouterr().out == "273 files, and 99243 records in topic `written`\n"
     assert len(list(tmp_path.glob("history/day=*/part-0.parquet"))) == 273
-    assert sum(KafkaTopic(servers, "written").log_end().values()) == 99_243
+    assert sum(log_of(servers, "written").log_end().values()) == 99_243

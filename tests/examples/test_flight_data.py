@@ -30,7 +30,7 @@ from examples.flight_data import (
     write_history,
 )
 from sources.document import load_pipeline
-from sources.pipeline import FileSource
+from sources.file_source import FileSource
 
 EXAMPLES = Path(examples.__file__).parent
 Row = dict[str, Any]

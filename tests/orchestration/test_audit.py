@@ -12,8 +12,8 @@ import pytest
 
 from orchestration.audit import AuditExample
 from orchestration.audit_inputs import find_raw_files
+from sources.file_source import FileSource
 from sources.files import find_files
-from sources.pipeline import FileSource
 from tests.orchestration.audit_case import SCHEMA, Case, row, wrong
 
 ROWS = [row(number) for number in range(20)]

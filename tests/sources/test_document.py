@@ -11,7 +11,8 @@ import yaml
 
 from sources.document import load_pipeline
 from sources.errors import InputError
-from sources.pipeline import FileSource, KafkaSource
+from sources.file_source import FileSource
+from sources.kafka_source import KafkaSource
 
 GOOD: dict[str, Any] = {
     "name": "orders",
@@ -120,7 +121,7 @@ def test_an_unbounded_source_that_is_not_last_is_refused(tmp_path: Path) -> None
 
 
 def test_a_seam_filter_needs_a_key(tmp_path: Path) -> None:
-    assert "`key` is needed" in refusal(tmp_path, key=[])
+    assert "`key` is needed" in refusal(tmp_path, key=[], seam_filter="key")
 
 
 def test_an_unknown_column_type_is_named_with_the_known_ones(tmp_path: Path) -> None:

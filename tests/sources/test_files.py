@@ -15,13 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sources.errors import InputError
-from sources.files import changed_splits, list_splits
-from sources.pipeline import FileSource
+from sources.file_source import FileSource
+from sources.files import FileListing, changed_splits, find_files, list_splits
 from sources.schema import TIMESTAMP, names_and_types
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 NOON_US = int(NOON.timestamp() * 1_000_000)
 COLUMNS = {"id": "bigint", "at": "timestamp"}
+
+
+def listing(declared: FileSource, folder: Path) -> FileListing:
+    return list_splits(declared, "at", find_files(declared, folder))
 
 
 def source(path: str = "*.parquet", **changes: Any) -> FileSource:
@@ -44,14 +48,14 @@ def rows(*minutes: int, unit: str = "us", zone: str | None = "UTC") -> pa.Table:
 
 def refusal(folder: Path, spec: FileSource) -> str:
     with pytest.raises(InputError) as caught:
-        list_splits(spec, folder, "at")
+        listing(spec, folder)
     return str(caught.value)
 
 
 def test_splits_come_in_the_order_of_their_event_time(tmp_path: Path) -> None:
     for name, minutes in (("a", (30, 40)), ("b", (0, 10)), ("c", (15, 20))):
         pq.write_table(rows(*minutes), tmp_path / f"{name}.parquet")
-    found = list_splits(source(), tmp_path, "at")
+    found = listing(source(), tmp_path)
     assert [Path(path).stem for path in found.splits["path"].to_pylist()] == ["b", "c", "a"]
     assert found.splits["event_max_us"].to_pylist()[-1] == NOON_US + 40 * 60_000_000
     assert found.splits["rows"].to_pylist() == [2, 2, 2]
@@ -78,7 +82,7 @@ def test_event_times_are_those_of_the_rows_however_they_are_stored(
     ) as writer:
         for minutes in groups:
             writer.write_table(rows(*minutes, unit=unit, zone=zone))
-    split = list_splits(source(), folder, "at").splits.to_pylist()[0]
+    split = listing(source(), folder).splits.to_pylist()[0]
     every = [minute for minutes in groups for minute in minutes]
     assert split["event_min_us"] == NOON_US + min(every) * 60_000_000
     assert split["event_max_us"] == NOON_US + max(every) * 60_000_000
@@ -86,7 +90,7 @@ def test_event_times_are_those_of_the_rows_however_they_are_stored(
 
 def test_sparks_own_int96_timestamps_are_understood(tmp_path: Path) -> None:
     pq.write_table(rows(5, 1), tmp_path / "x.parquet", use_deprecated_int96_timestamps=True)
-    found = list_splits(source(), tmp_path, "at")
+    found = listing(source(), tmp_path)
     assert found.columns.field("at").type == TIMESTAMP
     assert found.splits["event_max_us"].to_pylist() == [NOON_US + 5 * 60_000_000]
 
@@ -94,7 +98,7 @@ def test_sparks_own_int96_timestamps_are_understood(tmp_path: Path) -> None:
 def test_an_empty_parquet_file_is_a_split_without_a_time(tmp_path: Path) -> None:
     pq.write_table(rows(), tmp_path / "a.parquet")
     pq.write_table(rows(1), tmp_path / "b.parquet")
-    found = list_splits(source(), tmp_path, "at").splits
+    found = listing(source(), tmp_path).splits
     assert found["rows"].to_pylist() == [1, 0]
     assert found["event_min_us"].to_pylist()[1] is None
 
@@ -103,21 +107,21 @@ def test_hidden_files_and_those_of_other_writers_are_left_out(tmp_path: Path) ->
     for name in ("day=1/a.parquet", "day=1/_b.parquet", "_temporary/c.parquet", ".d.parquet"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         pq.write_table(rows(1), tmp_path / name)
-    found = list_splits(source("**/*.parquet"), tmp_path, "at").splits
+    found = listing(source("**/*.parquet"), tmp_path).splits
     assert [Path(path).name for path in found["path"].to_pylist()] == ["a.parquet"]
 
 
 def test_a_folder_stands_for_all_files_below_it(tmp_path: Path) -> None:
     (tmp_path / "in" / "deep").mkdir(parents=True)
     pq.write_table(rows(1), tmp_path / "in" / "deep" / "a.parquet")
-    assert len(list_splits(source("in"), tmp_path, "at").splits) == 1
+    assert len(listing(source("in"), tmp_path).splits) == 1
 
 
 def test_a_folder_with_glob_characters_in_its_name_is_found(tmp_path: Path) -> None:
     folder = tmp_path / "a[1]"
     folder.mkdir()
     pq.write_table(rows(1), folder / "x.parquet")
-    assert len(list_splits(source(), folder, "at").splits) == 1
+    assert len(listing(source(), folder).splits) == 1
 
 
 def test_no_match_is_told_with_the_glob_and_the_folder(tmp_path: Path) -> None:
@@ -151,7 +155,7 @@ def test_files_of_different_columns_are_shown_side_by_side(tmp_path: Path) -> No
 def test_only_declared_columns_count(tmp_path: Path) -> None:
     pq.write_table(rows(1).append_column("extra", pa.array([1])), tmp_path / "a.parquet")
     pq.write_table(rows(2), tmp_path / "b.parquet")
-    found = list_splits(source(schema=COLUMNS), tmp_path, "at")
+    found = listing(source(schema=COLUMNS), tmp_path)
     assert names_and_types(found.columns) == COLUMNS
 
 
@@ -182,7 +186,7 @@ def test_json_lines_are_sampled_at_both_ends_and_never_above_the_true_end(tmp_pa
     (tmp_path / "a.json").write_text(json_lines(*range(60_000)))
     assert (tmp_path / "a.json").stat().st_size > 2 << 20
     (tmp_path / "b.json").write_text(json_lines(3, 1, 2))
-    found = list_splits(json_source(), tmp_path, "at")
+    found = listing(json_source(), tmp_path)
     by_name = {Path(split["path"]).name: split for split in found.splits.to_pylist()}
     assert by_name["a.json"]["event_min_us"] == NOON_US
     assert by_name["a.json"]["event_max_us"] == NOON_US + 59_999 * 60_000_000
@@ -192,7 +196,7 @@ def test_json_lines_are_sampled_at_both_ends_and_never_above_the_true_end(tmp_pa
 
 def test_compressed_json_lines_are_read(tmp_path: Path) -> None:
     (tmp_path / "a.json.gz").write_bytes(gzip.compress(json_lines(4, 9).encode()))
-    split = list_splits(json_source("*.gz"), tmp_path, "at").splits.to_pylist()[0]
+    split = listing(json_source("*.gz"), tmp_path).splits.to_pylist()[0]
     assert split["event_max_us"] == NOON_US + 9 * 60_000_000
 
 
@@ -206,7 +210,7 @@ def test_json_that_does_not_fit_is_named(tmp_path: Path, bad: str) -> None:
 def test_files_that_changed_since_the_plan_are_named(tmp_path: Path) -> None:
     for name in "abc":
         pq.write_table(rows(1), tmp_path / f"{name}.parquet")
-    splits = list_splits(source(), tmp_path, "at").splits
+    splits = listing(source(), tmp_path).splits
     assert changed_splits(splits) == []
     (tmp_path / "a.parquet").unlink()
     os.utime(tmp_path / "b.parquet", ns=(1, 1))

@@ -8,9 +8,16 @@ from pathlib import Path
 import pytest
 
 from sources.errors import InputError, SeamError, StateError
-from sources.hybrid import Boundedness, HybridSource, HybridSplitEnumerator, SourceSwitchContext
-from sources.positions import EndPosition, PartitionStart, StartPosition
+from sources.hybrid import (
+    Boundedness,
+    HybridSource,
+    HybridSourceBuilder,
+    HybridSplitEnumerator,
+    SourceSwitchContext,
+)
+from sources.positions import EndPosition, PartitionStart, StartPosition, TopicPartition
 from sources.state import Generation, open_generation
+from tests.sources.model_log import ModelLog
 
 
 @dataclass(frozen=True)
@@ -23,6 +30,7 @@ def bounded(name: str) -> Stub:
     return Stub(name, Boundedness.BOUNDED)
 
 
+LOG = ModelLog({TopicPartition("t", 0): []})
 LIVE = Stub("live", Boundedness.CONTINUOUS_UNBOUNDED)
 
 
@@ -31,7 +39,7 @@ def end(source: str, time_ms: int = 10) -> EndPosition:
         source=source,
         event_time_ms=time_ms,
         complete_through_ms=time_ms,
-        evidence="exact",
+        event_times="exact",
         splits=1,
         rows=1,
     )
@@ -39,7 +47,15 @@ def end(source: str, time_ms: int = 10) -> EndPosition:
 
 def start(offset: int, source: str = "live") -> StartPosition:
     part = PartitionStart(start=offset, log_start=0, log_end=100, reason="test")
-    return StartPosition(source=source, topic="t", time_ms=None, partitions={0: part})
+    partitions = {TopicPartition("t", 0): part}
+    return StartPosition(source=source, evidence="fixed", time_ms=None, partitions=partitions)
+
+
+def chain_of(*sources: Stub) -> HybridSource[Stub]:
+    builder: HybridSourceBuilder[Stub] = HybridSource.builder()
+    for source in sources:
+        builder.add_source(source)
+    return builder.build()
 
 
 def generation(folder: Path) -> Generation:
@@ -49,40 +65,40 @@ def generation(folder: Path) -> Generation:
 
 
 def test_boundedness_is_that_of_the_last_source() -> None:
-    assert HybridSource.of([bounded("a"), bounded("b")]).boundedness is Boundedness.BOUNDED
-    chain = HybridSource.of([bounded("a"), LIVE])
+    assert chain_of(bounded("a"), bounded("b")).boundedness is Boundedness.BOUNDED
+    chain = chain_of(bounded("a"), LIVE)
     assert chain.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
 
 
 def test_an_empty_chain_is_refused() -> None:
     with pytest.raises(InputError, match="no sources"):
-        HybridSource.of([])
+        chain_of()
 
 
 def test_an_unbounded_source_before_the_last_is_refused() -> None:
     with pytest.raises(InputError, match="`live` has no end but is not the last"):
-        HybridSource.of([LIVE, bounded("a")])
+        chain_of(LIVE, bounded("a"))
 
 
 def test_two_sources_of_one_name_are_refused() -> None:
     with pytest.raises(InputError, match="Two sources are named `a`"):
-        HybridSource.of([bounded("a"), bounded("a")])
+        chain_of(bounded("a"), bounded("a"))
 
 
 def test_sources_take_their_turns_strictly_in_order(tmp_path: Path) -> None:
-    chain = HybridSource.of([bounded("a"), bounded("b"), LIVE])
+    chain = chain_of(bounded("a"), bounded("b"), LIVE)
     enumerator = HybridSplitEnumerator(chain, generation(tmp_path))
     with pytest.raises(StateError, match="`b` can't start: `a` before it has not finished"):
         enumerator.finish(end("b"))
     enumerator.finish(end("a"))
     with pytest.raises(StateError, match="`live` can't start: `b`"):
-        enumerator.switch("live", lambda _: start(1))
+        enumerator.switch("live", lambda _: start(1), LOG)
     enumerator.finish(end("b"))
-    assert enumerator.switch("live", lambda _: start(1)) == start(1)
+    assert enumerator.switch("live", lambda _: start(1), LOG) == start(1)
 
 
 def test_the_factory_is_given_the_end_of_the_source_before(tmp_path: Path) -> None:
-    chain = HybridSource.of([bounded("a"), bounded("b"), LIVE])
+    chain = chain_of(bounded("a"), bounded("b"), LIVE)
     enumerator = HybridSplitEnumerator(chain, generation(tmp_path))
     enumerator.finish(end("a", 1))
     enumerator.finish(end("b", 2))
@@ -92,25 +108,25 @@ def test_the_factory_is_given_the_end_of_the_source_before(tmp_path: Path) -> No
         seen.append(context)
         return start(7)
 
-    enumerator.switch("live", factory)
+    enumerator.switch("live", factory, LOG)
     assert [context.previous for context in seen] == [end("b", 2)]
 
 
 def test_the_factory_runs_once_even_after_a_restart(tmp_path: Path) -> None:
-    chain = HybridSource.of([bounded("a"), LIVE])
+    chain = chain_of(bounded("a"), LIVE)
     first = HybridSplitEnumerator(chain, generation(tmp_path))
     first.finish(end("a"))
-    first.switch("live", lambda _: start(1))
+    first.switch("live", lambda _: start(1), LOG)
     restored = HybridSplitEnumerator(chain, generation(tmp_path))
 
     def never(_: SourceSwitchContext) -> StartPosition:
         pytest.fail("the factory ran a second time")
 
-    assert restored.switch("live", never) == start(1)
+    assert restored.switch("live", never, LOG) == start(1)
 
 
 def test_an_end_position_is_written_once(tmp_path: Path) -> None:
-    chain = HybridSource.of([bounded("a")])
+    chain = chain_of(bounded("a"))
     enumerator = HybridSplitEnumerator(chain, generation(tmp_path))
     enumerator.finish(end("a", 1))
     assert enumerator.finish(end("a", 2)) == end("a", 1)
@@ -118,18 +134,18 @@ def test_an_end_position_is_written_once(tmp_path: Path) -> None:
 
 
 def test_a_factory_that_returns_nonsense_is_refused_and_nothing_is_kept(tmp_path: Path) -> None:
-    chain = HybridSource.of([bounded("a"), LIVE])
+    chain = chain_of(bounded("a"), LIVE)
     enumerator = HybridSplitEnumerator(chain, generation(tmp_path))
     enumerator.finish(end("a"))
     with pytest.raises(SeamError, match="The factory of `live` returned 17"):
-        enumerator.switch("live", lambda _: 17)  # type: ignore[arg-type,return-value]
+        enumerator.switch("live", lambda _: 17, LOG)  # type: ignore[arg-type,return-value]
     with pytest.raises(SeamError, match="returned StartPosition"):
-        enumerator.switch("live", lambda _: start(1, "other"))
+        enumerator.switch("live", lambda _: start(1, "other"), LOG)
     assert enumerator.start_of("live") is None
 
 
 def test_a_source_without_a_hand_over_can_not_start(tmp_path: Path) -> None:
-    chain = HybridSource.of([bounded("a"), LIVE])
+    chain = chain_of(bounded("a"), LIVE)
     enumerator = HybridSplitEnumerator(chain, generation(tmp_path))
     with pytest.raises(StateError, match="Nobody decided where `live` starts"):
         enumerator.require_start("live")

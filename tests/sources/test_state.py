@@ -19,7 +19,7 @@ def end(rows: int) -> EndPosition:
         source="history",
         event_time_ms=1,
         complete_through_ms=1,
-        evidence="exact",
+        event_times="exact",
         splits=1,
         rows=rows,
     )
@@ -43,7 +43,7 @@ def test_of_two_writers_one_wins_and_both_are_told_so(tmp_path: Path) -> None:
 
 def test_an_unknown_version_is_refused(tmp_path: Path) -> None:
     document = json.loads(end(1).model_dump_json())
-    (tmp_path / "end.json").write_text(json.dumps({**document, "version": 2}))
+    (tmp_path / "end.json").write_text(json.dumps({**document, "version": 99}))
     with pytest.raises(StateError, match="EndPosition can't be read"):
         Folder(tmp_path).read("end.json", EndPosition)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sources.errors import StateError
+from sources.positions import TopicPartition
 from spark_jobs import checkpoint
 
 _OFFSET = '{"sourceVersion":1,"reservoirId":"x","reservoirVersion":%d,"index":%d}'
@@ -32,7 +32,7 @@ def test_only_a_committed_batch_counts(tmp_path: Path) -> None:
     batch(tmp_path, 0, READING, "-", committed=True)
     batch(tmp_path, 1, DRAINED, "-", committed=False)
     assert checkpoint.last_committed(tmp_path) == 0
-    assert not checkpoint.is_drained(checkpoint.committed_offset(tmp_path, 0))
+    assert not checkpoint.is_drained(checkpoint.committed_offset(tmp_path, 0), 1)
 
 
 def test_batches_are_counted_as_numbers_not_as_names(tmp_path: Path) -> None:
@@ -41,17 +41,18 @@ def test_batches_are_counted_as_numbers_not_as_names(tmp_path: Path) -> None:
     assert checkpoint.last_committed(tmp_path) == 10
 
 
-def test_a_planned_source_is_drained_beyond_its_only_version(tmp_path: Path) -> None:
+def test_a_planned_source_is_drained_beyond_its_last_version(tmp_path: Path) -> None:
     batch(tmp_path, 0, DRAINED, '{"t":{"0":17,"1":4}}', committed=True)
-    assert checkpoint.is_drained(checkpoint.committed_offset(tmp_path, 0))
-    assert checkpoint.committed_offset(tmp_path, 1) == {"t": {"0": 17, "1": 4}}
+    assert checkpoint.is_drained(checkpoint.committed_offset(tmp_path, 0), 1)
+    found = checkpoint.kafka_offsets(checkpoint.committed_offset(tmp_path, 1))
+    assert found == {TopicPartition("t", 0): 17, TopicPartition("t", 1): 4}
 
 
 def test_a_source_that_never_had_its_turn_has_no_offset(tmp_path: Path) -> None:
     batch(tmp_path, 0, READING, "-", committed=True)
     assert checkpoint.committed_offset(tmp_path, 1) is None
     assert checkpoint.committed_offset(tmp_path, 2) is None
-    assert not checkpoint.is_drained(None)
+    assert not checkpoint.is_drained(None, 1)
 
 
 @pytest.mark.parametrize(("offset", "done"), [(None, 0), (READING, 4), (DRAINED, 6)])
@@ -60,13 +61,21 @@ def test_progress_is_the_position_in_the_plan(
 ) -> None:
     batch(tmp_path, 0, offset or "-", committed=True)
     found = checkpoint.committed_offset(tmp_path, 0)
-    assert checkpoint.position_in_plan(found, 6) == done
+    assert checkpoint.position_in_plan(found, [6]) == done
+
+
+def test_progress_goes_on_over_the_rounds_after_the_plan() -> None:
+    rounds = [6, 2, 3]
+    assert not checkpoint.is_drained({"reservoirVersion": 2, "index": -100}, 3)
+    assert checkpoint.position_in_plan({"reservoirVersion": 2, "index": -100}, rounds) == 8
+    assert checkpoint.position_in_plan({"reservoirVersion": 2, "index": 1}, rounds) == 10
+    assert checkpoint.position_in_plan({"reservoirVersion": 3, "index": -100}, rounds) == 11
+    assert checkpoint.is_drained({"reservoirVersion": 3, "index": -100}, 3)
 
 
 def test_the_start_that_spark_fixed_is_read_back(tmp_path: Path) -> None:
-    assert checkpoint.initial_kafka_offsets(tmp_path, 1, "t") is None
+    assert checkpoint.initial_kafka_offsets(tmp_path, 1) is None
     (tmp_path / "sources" / "1").mkdir(parents=True)
     (tmp_path / "sources" / "1" / "0").write_text('v1\n{"t":{"0":500,"1":7}}')
-    assert checkpoint.initial_kafka_offsets(tmp_path, 1, "t") == {0: 500, 1: 7}
-    with pytest.raises(StateError, match="reads t, not topic `other`"):
-        checkpoint.initial_kafka_offsets(tmp_path, 1, "other")
+    found = checkpoint.initial_kafka_offsets(tmp_path, 1)
+    assert found == {TopicPartition("t", 0): 500, TopicPartition("t", 1): 7}

@@ -1,4 +1,4 @@
-"""The user's transform: found by name, applied once to the union of all sources."""
+"""The user's functions, found by name: the transform, and a factory of start positions."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ from sources.document import LoadedPipeline
 from sources.errors import InputError
 
 
-def load_transform(loaded: LoadedPipeline) -> Callable[[Any], Any]:
-    """Import ``module:function``; modules beside the pipeline's file come first.
+def load_function(loaded: LoadedPipeline, field: str, name: str) -> Callable[[Any], Any]:
+    """Import a function; modules beside the pipeline's file come first.
+
+    Args:
+        loaded: The pipeline.
+        field: Where it is declared, for the error.
+        name: ``module:function``.
 
     Raises:
         InputError: The module or the function can't be imported, or is not callable.
     """
-    name = loaded.pipeline.transform
     module_name, function_name = name.split(":")
     folder = str(loaded.folder)
     if folder not in sys.path:
@@ -26,10 +30,15 @@ def load_transform(loaded: LoadedPipeline) -> Callable[[Any], Any]:
         function = getattr(importlib.import_module(module_name), function_name)
     # Importing runs the user's code: whatever it raises is the answer.
     except Exception as error:
-        message = f"`transform: {name}` can't be imported: {type(error).__name__}: {error}."
+        message = f"`{field}: {name}` can't be imported: {type(error).__name__}: {error}."
         hint = f"It is looked up as `module:function`, first in {folder}."
         raise InputError(message, hint) from error
     if not callable(function):
-        message = f"`transform: {name}` is a {type(function).__name__}, not a function."
-        raise InputError(message, "Name a function from DataFrame to DataFrame.")
+        message = f"`{field}: {name}` is a {type(function).__name__}, not a function."
+        raise InputError(message, "Name a function.")
     return function  # type: ignore[no-any-return]
+
+
+def load_transform(loaded: LoadedPipeline) -> Callable[[Any], Any]:
+    """The pipeline's transform, from DataFrame to DataFrame (:func:`load_function`)."""
+    return load_function(loaded, "transform", loaded.pipeline.transform)

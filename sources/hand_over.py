@@ -1,0 +1,151 @@
+"""A hand-over, made and checked: start position and ledger first, then what must hold of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sources.contract import compare_sample
+from sources.document import LoadedPipeline
+from sources.errors import InputError, SeamError
+from sources.hybrid import HybridSplitEnumerator
+from sources.kafka import KafkaLog
+from sources.kafka_source import KafkaSource
+from sources.ledger import Ledger, ledger_name, make_ledger
+from sources.plan import SAMPLE_RECORDS, Plan, require_plan, start_factory
+from sources.positions import Offsets
+from sources.retention import RetentionWatch
+from sources.rounds import history_of
+from sources.schema import parse_schema
+from sources.seam import seam_rule
+
+CHECKS = {
+    "no_gap": "Every record after what history holds is read.",
+    "no_overlap": "What files and topic both hold arrives once.",
+    "retention": "The log holds every record from the start offsets on.",
+    "schema": "The records fit the columns of history.",
+}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check of a hand-over.
+
+    Attributes:
+        name: One of :data:`CHECKS`.
+        passed: Whether it holds.
+        accepted: It does not hold, but the pipeline says so: the launch goes on.
+        text: What was found, in words.
+        numbers: The figures behind it.
+    """
+
+    name: str
+    passed: bool
+    text: str
+    numbers: Mapping[str, int]
+    accepted: bool = False
+
+
+def hand_over(loaded: LoadedPipeline, source: KafkaSource) -> Ledger:
+    """Decide where a source starts, once, and write the ledger.
+
+    Raises:
+        StateError: A source before it has not finished.
+        GapError: Records are in neither history nor log.
+        SeamError: The start can't be decided, or is not in the log.
+    """
+    generation = loaded.require_generation()
+    enumerator = HybridSplitEnumerator(loaded.pipeline.hybrid_source(), generation)
+    enumerator.require_turn(source.name)
+    if (known := generation.read(ledger_name(source.name), Ledger)) is not None:
+        return known
+    log = KafkaLog(source)
+    start = enumerator.switch(source.name, start_factory(loaded, source), log)
+    plan = require_plan(generation)
+    previous = enumerator.end_of(plan.files[-1].source) if plan.files else None
+    seam_end = history_of(generation, plan, previous.source).seam_end if previous else {}
+    rule = seam_rule(loaded.pipeline, previous, start)
+    ledger = make_ledger(start, previous, rule, seam_end, log)
+    return generation.put_if_absent(ledger_name(source.name), ledger)
+
+
+def check_hand_over(loaded: LoadedPipeline, source: KafkaSource) -> list[Check]:
+    """Check a hand-over that was made, as the log stands now.
+
+    Raises:
+        StateError: It was not made.
+    """
+    generation = loaded.require_generation()
+    enumerator = HybridSplitEnumerator(loaded.pipeline.hybrid_source(), generation)
+    start = enumerator.require_start(source.name)
+    ledger = hand_over(loaded, source)
+    log = KafkaLog(source)
+    return [
+        _no_gap(ledger),
+        _no_overlap(ledger),
+        _retention(source, log, start.offsets()),
+        _schema(require_plan(generation), log, start.offsets()),
+    ]
+
+
+def require_sound(loaded: LoadedPipeline, source: KafkaSource) -> None:
+    """Refuse a launch whose hand-over does not pass its checks.
+
+    Raises:
+        SeamError: Names the check and what it found.
+    """
+    for check in check_hand_over(loaded, source):
+        if not check.passed and not check.accepted:
+            message = f"Check `{check.name}` of source `{source.name}` fails: {check.text}"
+            raise SeamError(message, "Nothing was started.")
+
+
+def _no_gap(ledger: Ledger) -> Check:
+    gaps = [entry for entry in ledger.entries if entry.gap is not None]
+    text = f"{len(ledger.entries)} partitions start where history ends."
+    if gaps:
+        text = f"topic `{gaps[0].topic}`, partition {gaps[0].partition}: {gaps[0].gap}"
+    numbers = {"partitions": len(ledger.entries), "gaps": len(gaps)}
+    # A gap that was not accepted never gets as far as a ledger.
+    return Check("no_gap", not gaps, text, numbers, accepted=True)
+
+
+def _no_overlap(ledger: Ledger) -> Check:
+    overlap = sum(entry.overlap for entry in ledger.entries)
+    told = {
+        "none": "history tells its offsets, or there is none",
+        "sequence": "changes up to the snapshot's log position are dropped",
+        "key": "rows whose key history holds are dropped",
+        "event_time": "rows that are not later than history are dropped",
+        "off": "`seam_filter: off`: rows in both come twice",
+    }[ledger.rule]
+    passed = ledger.rule != "off" or overlap == 0
+    text = f"{overlap:,} offsets in the seam; {told}."
+    return Check("no_overlap", passed, text, {"offsets in the seam": overlap}, accepted=True)
+
+
+def _retention(source: KafkaSource, log: KafkaLog, starts: Offsets) -> Check:
+    begun = log.log_start()
+    lost = {at: begun[at] - offset for at, offset in starts.items() if begun[at] > offset}
+    rooms = RetentionWatch(source, log, starts).look()
+    numbers = {"offsets lost": sum(lost.values())}
+    if rooms:
+        numbers["headroom (s)"] = rooms[0].left_ms // 1000
+    if lost:
+        at, count = next(iter(lost.items()))
+        text = f"{at}: Kafka deleted {count:,} offsets from the start on."
+        return Check("retention", passed=False, text=text, numbers=numbers)
+    text = f"{rooms[0]}." if rooms else "Kafka keeps the records."
+    return Check("retention", passed=True, text=text, numbers=numbers)
+
+
+def _schema(plan: Plan, log: KafkaLog, starts: Offsets) -> Check:
+    assert plan.topic is not None
+    sample = log.read(starts, SAMPLE_RECORDS, log.log_end())
+    before = plan.files[-1].source if plan.files else plan.topic.source
+    numbers = {"records looked at": len(sample)}
+    try:
+        compare_sample(before, parse_schema(plan.topic.columns), sample)
+    except InputError as error:
+        return Check("schema", passed=False, text=error.message, numbers=numbers)
+    return Check("schema", passed=True, text="The records fit.", numbers=numbers)

@@ -1,0 +1,136 @@
+"""Declaration of an unbounded source: Kafka topics."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PositiveInt, model_validator
+
+from sources.declared import Columns, Declared, Duration, Instant, Name, Reference
+from sources.hybrid import Boundedness
+from sources.security import Security
+
+
+def _by_topic(value: Any) -> Any:
+    """Offsets of a single topic may be written without its name."""
+    if isinstance(value, dict) and not any(isinstance(part, dict) for part in value.values()):
+        return {"": value}
+    return value
+
+
+class StartAtOffsets(Declared):
+    """A fixed hand-over: the first offset to read, for every partition.
+
+    Attributes:
+        offsets: ``{partition: offset}``, or ``{topic: {partition: offset}}`` for several topics.
+
+    """
+
+    offsets: Annotated[dict[str, dict[int, int]], BeforeValidator(_by_topic)] = Field(min_length=1)
+
+
+class StartAtTimestamp(Declared):
+    """A fixed hand-over: the first record whose timestamp is at or after this time."""
+
+    timestamp: Instant
+
+
+class StartAgo(Declared):
+    """A fixed hand-over: "now minus X", where now is the time of the hand-over (FLIP-150)."""
+
+    ago: Duration
+
+
+class StartByFactory(Declared):
+    """A dynamic hand-over that the user wrote.
+
+    Attributes:
+        factory: A function from :class:`sources.hybrid.SourceSwitchContext` to a time with a
+            zone, or to offsets as ``start: {offsets: …}`` takes them.
+
+    """
+
+    factory: Reference
+
+
+class KafkaSource(Declared):
+    """An unbounded source: Kafka topics.
+
+    Attributes:
+        topic: Its name, or several.
+        topic_pattern: Instead of ``topic``: a regular expression that whole names match.
+        bootstrap_servers: ``host:port`` list, or ``local`` for the broker of this machine.
+        security: How to log in and whom to trust; plain text otherwise.
+        isolation: ``read_committed`` leaves out records of aborted transactions.
+        format: How a record's value is written.
+        columns: Column names and Spark SQL types; those of the source before, if left out.
+        start: ``previous`` (from the end of the source before), ``earliest``, or fixed.
+        on_gap: What to do if the log no longer reaches back to where history ends: ``fail``,
+            ``extend`` (read files that arrived meanwhile, then try again), or ``accept`` (go on;
+            the ledger records the gap).
+        headroom: A bounded run fails while the first record to be read afterwards has still this
+            long until Kafka may delete it.
+        max_offsets_per_batch: Offsets that one micro-batch takes in at most, all partitions.
+        trigger_interval: Time between the starts of two micro-batches.
+
+    """
+
+    type: Literal["kafka"]
+    name: Name
+    topic: str | list[str] | None = None
+    topic_pattern: str | None = None
+    bootstrap_servers: str = "local"
+    security: Security | None = None
+    isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
+    format: Literal["json"] = "json"
+    columns: Columns | None = Field(default=None, alias="schema")
+    start: (
+        Literal["previous", "earliest"]
+        | StartAtOffsets
+        | StartAtTimestamp
+        | StartAgo
+        | StartByFactory
+    ) = "previous"
+    on_gap: Literal["fail", "extend", "accept"] = "fail"
+    headroom: Duration = timedelta(minutes=10)
+    max_offsets_per_batch: PositiveInt = 1_000_000
+    trigger_interval: Duration = timedelta(seconds=1)
+
+    @property
+    def boundedness(self) -> Boundedness:
+        """A topic has no end."""
+        return Boundedness.CONTINUOUS_UNBOUNDED
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics named; empty where a pattern finds them."""
+        if self.topic is None:
+            return []
+        return [self.topic] if isinstance(self.topic, str) else self.topic
+
+    @property
+    def subscription(self) -> str:
+        """What is read, in words."""
+        return ", ".join(self.topics) or f"/{self.topic_pattern}/"
+
+    @model_validator(mode="after")
+    def _names_topics_once(self) -> KafkaSource:
+        if bool(self.topics) == bool(self.topic_pattern):
+            message = "name either `topic` or `topic_pattern`"
+            raise ValueError(message)
+        if self.topic_pattern is not None:
+            try:
+                re.compile(self.topic_pattern)
+            except re.error as error:
+                message = f"`topic_pattern` is no regular expression: {error}"
+                raise ValueError(message) from None
+        if len(set(self.topics)) < len(self.topics):
+            message = f"`topic` names one twice: {', '.join(self.topics)}"
+            raise ValueError(message)
+        unnamed = isinstance(self.start, StartAtOffsets) and "" in self.start.offsets
+        if unnamed and len(self.topics) != 1:
+            message = "with several topics, `start.offsets` is {topic: {partition: offset}}"
+            raise ValueError(message)
+        return self

@@ -1,0 +1,155 @@
+"""History that grows while it is read: bounded rounds after the plan, until the gap is small.
+
+A round is a plan of the files that arrived since. It is written down before it is read, as a
+plan is; the source ends when no further round is due.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from sources.document import LoadedPipeline
+from sources.errors import InputError
+from sources.file_source import FileSource
+from sources.files import FileListing, find_files, list_splits
+from sources.hybrid import SourceSwitchContext
+from sources.kafka import KafkaLog
+from sources.kafka_source import KafkaSource
+from sources.offsets import GapError
+from sources.plan import FilePlan, Plan, keep_splits, plan_files, read_splits, start_factory
+from sources.positions import EndPosition, Offsets, Record
+from sources.schema import differences, parse_schema
+from sources.state import Generation
+
+EXTEND_ROUNDS = 20
+
+
+class Round(Record):
+    """One round of a source.
+
+    Attributes:
+        number: From 1.
+        files: Its plan.
+        seam_end: As in the plan of the topic, read right after this listing.
+        why: What made it due, in words.
+    """
+
+    number: int
+    files: FilePlan
+    seam_end: Offsets
+    why: str
+
+
+@dataclass(frozen=True)
+class History:
+    """All that is planned of one bounded source.
+
+    Attributes:
+        parts: The plan, and one more for each round.
+        seam_end: Of the last listing; empty if no topic follows.
+    """
+
+    parts: list[FilePlan]
+    seam_end: Offsets
+
+    @property
+    def end(self) -> EndPosition:
+        """The end position, once all parts are read."""
+        ends = [part.end for part in self.parts]
+        rows = [end.rows for end in ends if end.rows is not None]
+        sampled = any(end.event_times == "sampled" for end in ends)
+        return EndPosition(
+            source=ends[0].source,
+            event_time_ms=max(end.event_time_ms for end in ends),
+            complete_through_ms=max(end.complete_through_ms for end in ends),
+            event_times="sampled" if sampled else "exact",
+            # Of all files together, as the last listing saw them.
+            offsets=ends[-1].offsets,
+            sequence=ends[-1].sequence,
+            splits=sum(end.splits for end in ends),
+            rows=sum(rows) if len(rows) == len(ends) else None,
+        )
+
+
+def history_of(generation: Generation, plan: Plan, source: str) -> History:
+    """Everything that is planned of a source so far."""
+    parts = [plan.files_of(source)]
+    seam_end = plan.topic.seam_end if plan.topic is not None else {}
+    while (found := generation.read(_name(source, len(parts)), Round)) is not None:
+        parts.append(found.files)
+        seam_end = found.seam_end
+    return History(parts, seam_end)
+
+
+def next_round(
+    loaded: LoadedPipeline, generation: Generation, plan: Plan, source: FileSource
+) -> Round | None:
+    """Plan another round of a source that has been read to the end of its plan, if one is due.
+
+    It is due if files have arrived and the topic is further ahead than the source allows
+    (``converge``), or a gap could be closed by them (``on_gap: extend``).
+
+    Raises:
+        InputError: A new file can't be read, or has other columns.
+    """
+    live = loaded.pipeline.sources[-1]
+    chain = loaded.pipeline.hybrid_source()
+    if not isinstance(live, KafkaSource) or chain.index(source.name) != len(chain.sources) - 2:
+        return None
+    history = history_of(generation, plan, source.name)
+    log = KafkaLog(live)
+    why = _due(loaded, source, live, history, log)
+    if why is None:
+        return None
+    earlier = pa.concat_tables([read_splits(part, generation) for part in history.parts])
+    listing = _arrived(loaded, source, earlier)
+    if listing is None:
+        return None
+    if rows := differences(parse_schema(history.parts[0].columns), listing.columns):
+        name, planned, found = rows[0]
+        message = (
+            f"Source `{source.name}`: column `{name}` of the files that arrived is {found}, "
+            f"planned was {planned}."
+        )
+        raise InputError(message, "Repair or remove them, then run again.")
+    part, _ = plan_files(loaded, source.name, listing, earlier)
+    keep_splits(part, listing, generation)
+    number = len(history.parts)
+    made = Round(number=number, files=part, seam_end=log.high_watermark(), why=why)
+    return generation.put_if_absent(_name(source.name, number), made)
+
+
+def _due(
+    loaded: LoadedPipeline,
+    source: FileSource,
+    live: KafkaSource,
+    history: History,
+    log: KafkaLog,
+) -> str | None:
+    done = len(history.parts) - 1
+    if source.converge is not None and done < source.converge.rounds:
+        newest_ms = log.newest_ms()
+        limit_ms = source.converge.gap.total_seconds() * 1000
+        if newest_ms is not None and newest_ms - history.end.event_time_ms > limit_ms:
+            ahead_s = (newest_ms - history.end.event_time_ms) / 1000
+            return f"the topic is {ahead_s:,.0f} s ahead"
+    if live.on_gap == "extend" and done < EXTEND_ROUNDS:
+        try:
+            start_factory(loaded, live)(SourceSwitchContext(history.end, log))
+        except GapError as error:
+            return error.message
+    return None
+
+
+def _arrived(loaded: LoadedPipeline, source: FileSource, earlier: pa.Table) -> FileListing | None:
+    known = set(earlier["path"].to_pylist())
+    arrived = [path for path in find_files(source, loaded.folder) if path not in known]
+    if not arrived:
+        return None
+    return list_splits(source, loaded.pipeline.event_time, arrived)
+
+
+def _name(source: str, number: int) -> str:
+    return f"rounds/{source}-{number}.json"

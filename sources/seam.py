@@ -1,0 +1,107 @@
+"""What may be in history and topic both, how it is told, and what that can't see."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Literal
+
+from sources.errors import SeamError
+from sources.kafka_source import KafkaSource
+from sources.log import LogRecord
+from sources.pipeline import Pipeline
+from sources.positions import EndPosition, StartPosition, iso
+
+SeamRule = Literal["none", "sequence", "key", "event_time", "off"]
+
+
+def seam_rule(pipeline: Pipeline, previous: EndPosition | None, start: StartPosition) -> SeamRule:
+    """How live rows that history has delivered are told.
+
+    ``none`` where there are none: no history, or offsets that are exact. ``sequence`` where
+    history is a snapshot with a log position. Otherwise as declared.
+    """
+    if previous is None:
+        return "none"
+    if pipeline.seam_filter is None:
+        held = previous.offsets
+        if start.evidence == "offsets" and held is not None and held.exact:
+            return "none"
+        if previous.sequence is not None:
+            return "sequence"
+    return pipeline.seam_rule
+
+
+def check_compaction(
+    pipeline: Pipeline, source: KafkaSource, settings: Mapping[str, Mapping[str, str]]
+) -> None:
+    """Refuse a compacted topic below a sink that keeps every row.
+
+    Raises:
+        SeamError: Names the topic.
+    """
+    for topic, of in settings.items():
+        compacted = "compact" in of["cleanup.policy"]
+        if compacted and pipeline.sink.mode == "append" and source.on_gap != "accept":
+            message = (
+                f"Topic `{topic}` is compacted: Kafka keeps the last record of a key only, so rows "
+                "between history and that record may be gone."
+            )
+            hint = "Use `sink.mode: merge`, or write `on_gap: accept`."
+            raise SeamError(message, hint)
+
+
+def seam_warnings(
+    pipeline: Pipeline,
+    rule: SeamRule,
+    previous: EndPosition | None,
+    start: StartPosition,
+    sample: Sequence[LogRecord],
+) -> list[str]:
+    """What people should know before the hand-over."""
+    said = [
+        f"Gap as of now: topic `{gap.topic}`, partition {gap.partition}: {gap.why}."
+        for gap in start.gaps
+    ]
+    if previous is not None:
+        end = iso(previous.event_time_ms)
+        if rule == "event_time":
+            said.append(
+                f"No `key` is declared: live rows of the seam at or before {end} are taken for "
+                "delivered. One of them that reached the topic but not the files is lost; one "
+                "that is later but in the files comes twice."
+            )
+        if rule == "off":
+            said.append("`seam_filter: off`: rows that both files and topic hold come twice.")
+        if start.time_ms is not None and not _is_matched(start):
+            said.append(
+                f"No record is at or after {iso(start.time_ms)}: is there a row with a bad clock "
+                f"in history, which ends at {end}?"
+            )
+    lateness_ms = int(pipeline.allowed_lateness.total_seconds() * 1000)
+    ahead_ms = _ahead_ms(pipeline.event_time, sample)
+    if start.time_ms is not None and ahead_ms > lateness_ms:
+        said.append(
+            f"Records carry timestamps up to {ahead_ms / 1000:,.0f} s before their event time, more"
+            " than `allowed_lateness`: a look-up by time may start too late."
+        )
+    return said
+
+
+def _is_matched(start: StartPosition) -> bool:
+    parts = start.partitions.values()
+    return any(part.start < part.log_end or part.log_end == 0 for part in parts)
+
+
+def _ahead_ms(event_time: str, sample: Sequence[LogRecord]) -> int:
+    """How far event times run ahead of record timestamps in a sample."""
+    worst = 0
+    for record in sample:
+        try:
+            moment = datetime.fromisoformat(json.loads(record.value or b"")[event_time])
+        except (ValueError, KeyError, TypeError):
+            continue
+        aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        worst = max(worst, int(aware.timestamp() * 1000) - record.timestamp_ms)
+    return worst

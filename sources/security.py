@@ -1,0 +1,289 @@
+"""How a secured Kafka broker is spoken to: declared once, told to librdkafka and to Spark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, SecretStr, model_validator
+
+from sources.errors import InputError
+
+_LOGIN_MODULE = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+_SIGN_IN = ("mechanism", "username", "password")
+_FILES = ("ca", "certificate", "key")
+_BLANKS = (" ", "\t", "\n", "\v", "\f", "\r")
+# In Java's StreamTokenizer a backslash escapes, and a line's end is a string's end.
+_JAAS_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\r": r"\r"})
+
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.S)
+# PKCS#8 and no other: the Java client reads the older forms as damaged.
+_KEY = re.compile(
+    r"-----BEGIN (ENCRYPTED )?PRIVATE KEY-----.+?-----END (?:ENCRYPTED )?PRIVATE KEY-----", re.S
+)
+_ANY_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
+
+_SECRETS = {"password", "key_password"}
+_REFERENCE = re.compile(r"\$\{\w+(?::-([^}]*))?\}")
+# Below these, keys are names of columns.
+_COLUMNS = {"schema", "columns"}
+
+
+class Security(BaseModel):
+    """How the broker proves itself, and how this client does.
+
+    Attributes:
+        protocol: Kafka's security protocol: TLS where it has SSL, a password where it has SASL.
+        mechanism: How the password is proved.
+        username: Who signs in.
+        password: Of that user.
+        ca: PEM file of the authorities to trust; the system's otherwise. Relative to the
+            pipeline's file, as are the other two.
+        certificate: PEM file of this client's certificate, and those between it and its authority.
+        key: PEM file of the certificate's key, in PKCS#8. Java 17 can't decrypt PBES2, OpenSSL's
+            default (JDK-8231581): write it with ``openssl pkcs8 -topk8 -v1 PBE-SHA1-3DES``, run a
+            newer Java, or protect the file instead.
+        key_password: What the key is encrypted with.
+
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, populate_by_name=True, hide_input_in_errors=True
+    )
+
+    protocol: Literal["SASL_PLAINTEXT", "SASL_SSL", "SSL"]
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    username: str | None = None
+    password: SecretStr | None = None
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    key_password: SecretStr | None = None
+
+    @model_validator(mode="after")
+    def _signs_in_as_the_protocol_asks(self) -> Security:
+        given = [name for name in _SIGN_IN if getattr(self, name)]
+        if self.protocol == "SSL" and given:
+            message = (
+                f"`protocol: SSL` knows no user: remove {_listed(given)}, or write "
+                "`protocol: SASL_SSL`"
+            )
+            raise ValueError(message)
+        if self.protocol != "SSL" and len(given) < len(_SIGN_IN):
+            missing = [name for name in _SIGN_IN if name not in given]
+            message = f"`protocol: {self.protocol}` needs {_listed(missing)}"
+            raise ValueError(message)
+        if self.mechanism not in {None, "PLAIN"} and not (self.username or "").isascii():
+            # Brokers parse it so (Kafka's ScramMessages), and answer with invalid credentials.
+            message = f"`mechanism: {self.mechanism}` takes no `username` beyond ASCII"
+            raise ValueError(message)
+        return self
+
+    # Not a validator of the fields: their errors carry the value.
+    @model_validator(mode="after")
+    def _texts_survive_both_clients(self) -> Security:
+        texts = {
+            "username": self.username or "",
+            "password": _clear(self.password),
+            "key_password": _clear(self.key_password),
+        }
+        for name, text in texts.items():
+            if text.startswith(_BLANKS):
+                message = f"`{name}` starts with a blank, which librdkafka would drop"
+                raise ValueError(message)
+            if "\0" in text:
+                message = f"`{name}` has a character 0, where librdkafka would end it"
+                raise ValueError(message)
+        return self
+
+    @model_validator(mode="after")
+    def _files_suit_the_protocol(self) -> Security:
+        given = [name for name in (*_FILES, "key_password") if getattr(self, name)]
+        if self.protocol == "SASL_PLAINTEXT" and given:
+            message = (
+                f"`protocol: SASL_PLAINTEXT` has no TLS: remove {_listed(given)}, or write "
+                "`protocol: SASL_SSL`"
+            )
+            raise ValueError(message)
+        if ("certificate" in given) != ("key" in given):
+            missing = "key" if "certificate" in given else "certificate"
+            message = f"`certificate` and `key` go together: `{missing}` is missing"
+            raise ValueError(message)
+        if "key_password" in given and "key" not in given:
+            message = "`key_password` has no meaning without `key`"
+            raise ValueError(message)
+        return self
+
+    def located(self, locate: Callable[[str], str]) -> Security:
+        """The same with its files' paths made absolute.
+
+        Args:
+            locate: Makes a path of the declaration absolute.
+        """
+        paths = {name: getattr(self, name) for name in _FILES}
+        return self.model_copy(update={name: locate(at) for name, at in paths.items() if at})
+
+
+def client_settings(security: Security | None) -> dict[str, str]:
+    """Settings of a confluent-kafka client, secrets in the clear; none for a plain broker.
+
+    The names are those of librdkafka's ``CONFIGURATION.md``.
+
+    Raises:
+        InputError: A file is missing, can't be read, or is not what its field asks for.
+    """
+    if security is None:
+        return {}
+    _read_files(security)
+    settings = {
+        "security.protocol": security.protocol,
+        "sasl.mechanism": security.mechanism,
+        "sasl.username": security.username,
+        "sasl.password": _clear(security.password),
+        "ssl.ca.location": security.ca,
+        "ssl.certificate.location": security.certificate,
+        "ssl.key.location": security.key,
+        "ssl.key.password": _clear(security.key_password),
+    }
+    return {name: value for name, value in settings.items() if value}
+
+
+def spark_settings(security: Security | None) -> dict[str, str]:
+    """Options of Spark's Kafka source, secrets in the clear; none for a plain broker.
+
+    The names are those of Kafka's Java client behind ``kafka.``. Certificate and key travel as
+    text (KIP-651), since a keystore file would have to hold both.
+
+    Raises:
+        InputError: A file is missing, can't be read, or is not what its field asks for.
+    """
+    if security is None:
+        return {}
+    texts = _read_files(security)
+    settings: dict[str, str] = {"security.protocol": security.protocol}
+    if security.mechanism and security.username:
+        module = _LOGIN_MODULE[security.mechanism]
+        user = {"username": security.username, "password": _clear(security.password)}
+        settings["sasl.mechanism"] = security.mechanism
+        settings["sasl.jaas.config"] = jaas_entry(module, user)
+    if security.ca:
+        settings["ssl.truststore.type"] = "PEM"
+        settings["ssl.truststore.location"] = security.ca
+    if security.certificate:
+        settings["ssl.keystore.type"] = "PEM"
+        settings["ssl.keystore.certificate.chain"] = texts["certificate"]
+        # Plans show options; Spark hides those whose name or value speaks of a secret, by its
+        # `spark.redaction.regex`. Before the block, Kafka skips any text.
+        settings["ssl.keystore.key"] = f"secret\n{texts['key']}"
+    if security.key_password:
+        settings["ssl.key.password"] = _clear(security.key_password)
+    return {f"kafka.{name}": value for name, value in settings.items()}
+
+
+def jaas_entry(module: str, options: Mapping[str, str]) -> str:
+    """A value for Kafka's ``sasl.jaas.config``, as Kafka's ``JaasConfig`` parses it.
+
+    Args:
+        module: Class of the login module.
+        options: Its options; any text is allowed in names and values.
+    """
+    written = (f"{_quoted(name)}={_quoted(value)}" for name, value in options.items())
+    return f"{' '.join([module, 'required', *written])};"
+
+
+def check_secrets_come_from_environment(raw_document: object) -> None:
+    """Refuse passwords that are written out in a pipeline's file.
+
+    Args:
+        raw_document: The YAML document, before ``${NAME}`` is replaced.
+
+    Raises:
+        InputError: A ``password`` or ``key_password`` has a value without ``${NAME}``, or a
+            default other than the empty one. Names the field, not the value.
+    """
+    _check_secrets(raw_document, "")
+
+
+def _check_secrets(value: object, where: str) -> None:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if key in _COLUMNS:
+                continue
+            place = f"{where}.{key}" if where else str(key)
+            if key in _SECRETS and item is not None and _is_written_out(item):
+                message = f"`{place}` is written in the file."
+                variable = f"${{KAFKA_{str(key).upper()}}}"
+                raise InputError(message, f"Write `{variable}` and set it in the environment.")
+            _check_secrets(item, place)
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            _check_secrets(item, f"{where}[{number}]")
+
+
+def _is_written_out(value: object) -> bool:
+    if not isinstance(value, str):
+        return True
+    references = list(_REFERENCE.finditer(value))
+    return not references or any(found[1] for found in references)
+
+
+def _read_files(security: Security) -> dict[str, str]:
+    """The PEM blocks of the declared files, by field; whatever else is in them is left out."""
+    texts: dict[str, str] = {}
+    for field in ("ca", "certificate"):
+        path = getattr(security, field)
+        if path:
+            blocks = [found[0] for found in _CERTIFICATE.finditer(_read(field, path))]
+            if not blocks:
+                message = f"`security.{field}` names {path}, which holds no certificate in PEM."
+                raise InputError(message, "PEM starts with `-----BEGIN CERTIFICATE-----`.")
+            texts[field] = "\n".join(blocks)
+    if security.key:
+        texts["key"] = _key(security.key, bool(security.key_password))
+    return texts
+
+
+def _key(path: str, has_password: bool) -> str:
+    text = _read("key", path)
+    found = _KEY.search(text)
+    if found is None:
+        held = "its key not in PKCS#8" if _ANY_KEY.search(text) else "no private key in PEM"
+        message = f"`security.key` names {path}, which holds {held}."
+        raise InputError(message, f"Convert it: `openssl pkcs8 -topk8 -in {path} -out new.pem`.")
+    if found[1] and not has_password:
+        message = f"`security.key` names {path}, which is encrypted."
+        raise InputError(message, "Write `key_password: ${KAFKA_KEY_PASSWORD}` below it.")
+    if has_password and not found[1]:
+        # The Java client would fail to decrypt it.
+        message = f"`security.key` names {path}, which is not encrypted."
+        raise InputError(message, "Remove `key_password`.")
+    return found[0]
+
+
+def _read(field: str, path: str) -> str:
+    try:
+        # Text around the blocks is in any encoding.
+        return Path(path).read_text(encoding="ascii", errors="replace")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is no path"
+        message = f"`security.{field}` names {path}, which can't be read: {reason}."
+        hint = "Correct the path (a relative one starts at the pipeline's file) or its permissions."
+        raise InputError(message, hint) from None
+
+
+def _clear(secret: SecretStr | None) -> str:
+    return secret.get_secret_value() if secret else ""
+
+
+def _quoted(text: str) -> str:
+    return f'"{text.translate(_JAAS_ESCAPES)}"'
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)

@@ -1,0 +1,127 @@
+"""The seam of a live run: which filter it needs, when it is passed, and what was in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from sources.kafka_source import KafkaSource
+from sources.ledger import SeamCount, count_name
+from sources.pipeline import Pipeline
+from sources.positions import EndPosition, Offsets, StartPosition, TopicPartition
+from sources.seam import seam_rule
+from sources.state import Generation
+from spark_jobs.kafka_place import PARTITION, TOPIC, parse_values, read_topics
+from spark_jobs.seam_filter import EventTimeFilter, KeyFilter, SeamFilter, SequenceFilter
+
+
+class Seam:
+    """The seam between history and one topic source.
+
+    Args:
+        pipeline: The declaration.
+        source: The topic's source.
+        generation: Where keys and counts are kept.
+        ends: End positions of all sources before it, in order.
+        start: Where the topic starts.
+        seam_end: First offset beyond the seam.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        source: KafkaSource,
+        generation: Generation,
+        *,
+        ends: Sequence[EndPosition],
+        start: StartPosition,
+        seam_end: Offsets,
+    ) -> None:
+        self._pipeline = pipeline
+        self._source = source
+        self._generation = generation
+        self._ends = ends
+        self._start = start
+        self._seam_end = seam_end
+        self.rule = seam_rule(pipeline, ends[-1] if ends else None, start)
+
+    def is_passed(self, reached: Mapping[TopicPartition, int]) -> bool:
+        """Whether a stream that has read up to these offsets needs its filter no more."""
+        if self.rule == "sequence":
+            return False
+        if self.rule in ("none", "off"):
+            return True
+        # A partition that appeared after the hand-over has nothing that history could hold.
+        starts = self._start.offsets()
+        return all(
+            reached.get(at, starts[at]) >= end
+            for at, end in self._seam_end.items()
+            if at in starts and starts[at] < end
+        )
+
+    def filter(self, history: DataFrame) -> SeamFilter:
+        """The filter that the rule asks for.
+
+        Args:
+            history: All bounded sources, as one batch.
+        """
+        pipeline = self._pipeline
+        end = self._ends[-1]
+        if self.rule == "sequence":
+            assert pipeline.sequence is not None  # the declaration refuses it
+            assert end.sequence is not None
+            return SequenceFilter(pipeline.sequence, end.sequence)
+        if self.rule == "event_time":
+            end_ms = max(each.event_time_ms for each in self._ends)
+            return EventTimeFilter(pipeline.event_time, end_ms, self._seam_end)
+        return self._key_filter(history)
+
+    def look_up_older(self, spark: SparkSession, history: DataFrame, columns: pa.Schema) -> int:
+        """Resolve rows of the seam that are older than the keys kept of history.
+
+        Returns:
+            How many of them history holds.
+        """
+        rows = self._rows(spark, columns)
+        return 0 if rows is None else self._key_filter(history).look_up_older(rows)
+
+    def count(self, spark: SparkSession, history: DataFrame, columns: pa.Schema) -> SeamCount:
+        """Count what was in the seam and what of it was removed; written down, counted once."""
+        name = count_name(self._source.name)
+        if (known := self._generation.read(name, SeamCount)) is not None:
+            return known
+        rows = self._rows(spark, columns)
+        read = {} if rows is None else _by_partition(rows)
+        kept = {} if rows is None else _by_partition(self.filter(history).apply(rows))
+        found = SeamCount(
+            source=self._source.name,
+            rows=read,
+            removed={at: rows - kept.get(at, 0) for at, rows in read.items()},
+        )
+        return self._generation.put_if_absent(name, found)
+
+    def _rows(self, spark: SparkSession, columns: pa.Schema) -> DataFrame | None:
+        raw = read_topics(spark, self._source, self._start.offsets(), self._seam_end)
+        return None if raw is None else parse_values(raw, columns)
+
+    def _key_filter(self, history: DataFrame) -> KeyFilter:
+        pipeline = self._pipeline
+        times = [end.complete_through_ms for end in self._ends]
+        if self._start.time_ms is not None:
+            times.append(self._start.time_ms)
+        lateness_ms = int(pipeline.allowed_lateness.total_seconds() * 1000)
+        return KeyFilter(
+            self._generation.path(f"seam/{self._source.name}"),
+            history,
+            pipeline.key,
+            pipeline.event_time,
+            keys_from_ms=min(times) - lateness_ms,
+            ends=self._seam_end,
+        )
+
+
+def _by_partition(rows: DataFrame) -> Offsets:
+    counted = rows.groupBy(TOPIC, PARTITION).count().collect()
+    return {TopicPartition(row[0], row[1]): row[2] for row in counted}

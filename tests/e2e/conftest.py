@@ -1,0 +1,46 @@
+"""One Spark session for the tests that run the job's code in this process."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.jars import resolve
+from spark_jobs.java import require_java
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session with Spark's Kafka connector and Delta."""
+    scratch = tmp_path_factory.mktemp("spark")
+    os.environ.setdefault("JAVA_HOME", str(require_java().resolve().parent.parent))
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    log4j = (Path(__file__).parents[2] / "spark_jobs" / "log4j2.properties").as_uri()
+    conf = {
+        "spark.master": "local[2]",
+        "spark.jars": ",".join(str(jar) for jar in resolve("spark")),
+        "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j}",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "2g",
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.ui.enabled": "false",
+    }
+    builder = SparkSession.builder.appName("tests")
+    for name, value in conf.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    yield session
+    session.stop()

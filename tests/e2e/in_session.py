@@ -1,0 +1,102 @@
+"""The whole chain in one Spark session: the job's own code, without its process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from pyspark.sql import SparkSession
+
+from orchestration import chain
+from sources.document import LoadedPipeline
+from sources.file_source import FileSource
+from sources.hand_over import hand_over, require_sound
+from sources.kafka import KafkaLog
+from sources.ledger import Ledger
+from sources.plan import make_plan
+from spark_jobs import job
+from spark_jobs.heartbeat import Heartbeat, read_heartbeat
+from spark_jobs.progress import Reporter
+from tests.e2e.case import live_of
+from tests.services.processes import wait_for
+
+DEADLINE_S = 90
+
+
+def run_history(spark: SparkSession, loaded: LoadedPipeline) -> None:
+    """Plan, and read all bounded sources."""
+    make_plan(loaded)
+    generation = loaded.require_generation()
+    for source in loaded.pipeline.sources:
+        if isinstance(source, FileSource):
+            reporter = Reporter(generation, source.name, "test", None, bounded=True)
+            never = threading.Event()
+            done = job.run_bounded(spark, loaded, generation, source.name, reporter, never)
+            assert done == 0
+
+
+def run_live(
+    spark: SparkSession,
+    loaded: LoadedPipeline,
+    is_done: Callable[[Heartbeat], bool] = lambda _: True,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> Heartbeat:
+    """Follow the topic until it is read to its end and ``is_done``, then stop.
+
+    Args:
+        spark: The session.
+        loaded: The pipeline.
+        is_done: Asked with the heartbeat once nothing is left to read.
+        meanwhile: Called when everything was read for the first time.
+
+    Returns:
+        The heartbeat when it was done.
+    """
+    source = live_of(loaded)
+    generation = loaded.require_generation()
+    reporter = Reporter(generation, source.name, "test", None, bounded=False)
+    stop = threading.Event()
+    failures: list[BaseException] = []
+
+    def follow() -> None:
+        try:
+            job.run_unbounded(spark, loaded, generation, source.name, reporter, stop)
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+    seen: list[Heartbeat] = []
+
+    def has_read_all() -> bool:
+        if failures:
+            raise failures[0]
+        beat = read_heartbeat(generation, source.name)
+        if beat is None or beat.offsets is None or chain.lag(beat, KafkaLog(source), loaded):
+            return False
+        seen.append(beat)
+        return True
+
+    try:
+        wait_for(has_read_all, "the stream to read everything", DEADLINE_S)
+        meanwhile()
+        wait_for(lambda: has_read_all() and is_done(seen[-1]), "the stream", DEADLINE_S)
+    finally:
+        stop.set()
+        thread.join()
+    if failures:
+        raise failures[0]
+    return seen[-1]
+
+
+def run_chain(
+    spark: SparkSession,
+    loaded: LoadedPipeline,
+    is_done: Callable[[Heartbeat], bool] = lambda _: True,
+) -> Ledger:
+    """All of it; returns the ledger of the hand-over."""
+    run_history(spark, loaded)
+    ledger = hand_over(loaded, live_of(loaded))
+    require_sound(loaded, live_of(loaded))
+    run_live(spark, loaded, is_done)
+    return ledger

@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from services import kraft
 from services.process import HOST, end, free_ports, last_lines, spawn
+from services.secured import SecuredListeners
 from sources.errors import RunError
 from spark_jobs.jars import resolve
 from spark_jobs.java import require_java
@@ -48,6 +49,7 @@ class LocalBroker:
         address_file: Where to tell other processes the address, while the broker runs: JSON with
             ``version`` (1), ``bootstrap_servers``, and the ``pid`` of a process that ends the
             broker when it gets SIGTERM.
+        secured: Listeners to open beside the plain one, and their users.
     """
 
     def __init__(
@@ -55,13 +57,15 @@ class LocalBroker:
         data_dir: Path | None = None,
         config: Mapping[str, str] | None = None,
         address_file: Path | None = None,
+        secured: SecuredListeners | None = None,
     ) -> None:
         self._data_dir = data_dir
         self._config = dict(config or {})
         self._address_file = address_file
         self._folder: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._port = 0
+        self._secured = secured or SecuredListeners(())
+        self._ports: dict[str, int] = {}
 
     def __enter__(self) -> LocalBroker:
         """Start it; see ``start``."""
@@ -79,15 +83,26 @@ class LocalBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port``, for clients on this machine.
+        """``host:port`` of the plain listener, for clients on this machine.
 
         Raises:
             RunError: It is not started.
         """
+        return self.address("PLAINTEXT")
+
+    def address(self, protocol: str) -> str:
+        """``host:port`` of the listener with this security protocol.
+
+        Raises:
+            RunError: It is not started, or has no such listener.
+        """
         if self._process is None:
             message = "The Kafka broker is not running."
             raise RunError(message)
-        return f"{HOST}:{self._port}"
+        if protocol not in self._ports:
+            message = f"The Kafka broker has no listener for {protocol}."
+            raise RunError(message, f"It has {', '.join(self._ports)}.")
+        return f"{HOST}:{self._ports[protocol]}"
 
     @property
     def log_file(self) -> Path:
@@ -106,7 +121,7 @@ class LocalBroker:
 
         Raises:
             RunError: It ended, or did not answer in time; carries the last lines of its log.
-            InputError: There is no Java, or no Kafka to start.
+            InputError: There is no Java, or no Kafka to start; or a secured listener lacks a file.
         """
         if self._process is not None:
             return
@@ -147,9 +162,12 @@ class LocalBroker:
             raise RunError(message)
 
     def _start(self, launcher: list[str], folder: Path) -> None:
+        protocols = ["PLAINTEXT", *self._secured.protocols]
+        config = {**self._secured.settings(), **self._config}
         for remaining in reversed(range(_PORT_TRIES)):
-            self._port, controller_port = free_ports(2)
-            settings = kraft.settings(self._port, controller_port, folder / "data", self._config)
+            *ports, controller_port = free_ports(len(protocols) + 1)
+            self._ports = dict(zip(protocols, ports, strict=True))
+            settings = kraft.settings(self._ports, controller_port, folder / "data", config)
             properties = folder / "server.properties"
             data = Path(settings["log.dirs"].split(",")[0])
             kraft.write_properties(properties, settings)
@@ -158,6 +176,8 @@ class LocalBroker:
             begin = self.log_file.stat().st_size
             self._process = spawn([*launcher, "kafka.Kafka", str(properties)], self.log_file)
             if _wait_until_it_answers(self._process, self.bootstrap_servers, data):
+                admin = AdminClient({"bootstrap.servers": self.bootstrap_servers}, logger=_QUIET)
+                self._secured.create_users(admin)
                 return
             printed = self.log_file.read_bytes()[begin:]
             state = self._process.poll()

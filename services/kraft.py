@@ -13,16 +13,26 @@ from sources.errors import RunError
 
 
 def settings(
-    port: int, controller_port: int, data: Path, more: Mapping[str, str]
+    ports: Mapping[str, int], controller_port: int, data: Path, more: Mapping[str, str]
 ) -> dict[str, str]:
-    """Kafka's broker settings for one node; those in ``more`` win."""
+    """Kafka's broker settings for one node.
+
+    Args:
+        ports: Port of each listener, by its security protocol; ``PLAINTEXT`` is among them.
+        controller_port: Port of the controller.
+        data: Where topics are kept.
+        more: Other settings; they win.
+    """
+    listeners = [f"{protocol}://{HOST}:{port}" for protocol, port in ports.items()]
     return {
         "process.roles": "broker,controller",
         "node.id": "1",
-        "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
-        "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
+        "listeners": ",".join([*listeners, f"CONTROLLER://{HOST}:{controller_port}"]),
+        "advertised.listeners": ",".join(listeners),
         "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listener.security.protocol.map": ",".join(
+            ["CONTROLLER:PLAINTEXT", *(f"{protocol}:{protocol}" for protocol in ports)]
+        ),
         # Of the two ways to name the quorum, the one that leaves no port in the storage: the next
         # start has other ports.
         "controller.quorum.voters": f"1@{HOST}:{controller_port}",
@@ -44,9 +54,19 @@ def settings(
 
 
 def write_properties(path: Path, values: Mapping[str, str]) -> None:
-    """Write settings in Java's format, where a backslash starts an escape."""
-    escaped = ((key, value.replace("\\", "\\\\")) for key, value in values.items())
-    path.write_text("".join(f"{key}={value}\n" for key, value in escaped), encoding="utf-8")
+    """Write settings in Java's format, for nobody else to read: passwords may be among them."""
+    path.touch(mode=0o600)
+    path.chmod(0o600)
+    lines = (f"{key}={_escaped(value)}\n" for key, value in values.items())
+    path.write_text("".join(lines), encoding="ascii")
+
+
+def _escaped(value: str) -> str:
+    """A value as ``java.util.Properties`` reads it: Latin-1, with escapes for all the rest."""
+    text = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    units = text.encode("utf-16-be", "surrogatepass")
+    codes = (int.from_bytes(units[at : at + 2]) for at in range(0, len(units), 2))
+    return "".join(chr(code) if code < 0x80 else f"\\u{code:04x}" for code in codes)
 
 
 def format_storage(launcher: list[str], properties: Path, data: Path, log: Path) -> None:

@@ -69,4 +69,7 @@ Columns = Annotated[dict[str, str], AfterValidator(_columns)]
 class Declared(BaseModel):
     """Base of all declarations: unknown fields are refused, values don't change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    # Pydantic's own message would print the input, passwords included.
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, populate_by_name=True, hide_input_in_errors=True
+    )

@@ -17,6 +17,7 @@ from sources.errors import InputError, StateError
 from sources.file_source import FileSource
 from sources.kafka_source import KafkaSource
 from sources.pipeline import Pipeline
+from sources.security import check_secrets_come_from_environment
 from sources.state import Generation, open_generation
 
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
@@ -104,13 +105,15 @@ def load_pipeline(path: Path, environment: Mapping[str, str] = os.environ) -> Lo
     if not isinstance(document, dict):
         message = f"{path} holds no mapping."
         raise InputError(message, "A pipeline starts with `name:`.")
+    check_secrets_come_from_environment(document)
     unset: set[str] = set()
     filled = _fill(document, environment, unset)
     if unset:
         message = f"{path.name}: environment variable {', '.join(sorted(unset))} is not set."
         raise InputError(message, "Set it, or give a default: `${NAME:-default}`.")
     try:
-        return LoadedPipeline(path, Pipeline.model_validate(filled))
+        loaded = LoadedPipeline(path, Pipeline.model_validate(filled))
+        return LoadedPipeline(path, loaded.pipeline.located(loaded.locate))
     except ValidationError as error:
         lines = [_explain(dict(item), Pipeline) for item in error.errors()]
         message = "\n".join([f"{path.name} is not a valid pipeline:", *lines])

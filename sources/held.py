@@ -51,9 +51,8 @@ class FileOffsets:
 class _Merged(NamedTuple):
     """Ranges of one partition laid over each other: what they cover, and what they share.
 
-    ``overlaps`` has a row for each range that begins before all earlier ones have ended: first
-    offset shared, and the one after the last. ``pair`` are the positions of the two ranges of its
-    first row. The lengths of ``runs`` and ``overlaps`` add up to those of the ranges.
+    ``overlaps`` has the part shared for each range that begins before all earlier ones have ended;
+    ``pair`` are the positions of the two ranges of its first row. Lengths add up to the ranges'.
     """
 
     runs: Ints
@@ -99,7 +98,7 @@ def held_by_names(
             files.setdefault(at, []).append(path)
         else:
             at_least[at] = max(at_least.get(at, 0), start + (count or 1))
-    merged = {at: _merge(np.array(ranges, np.int64)) for at, ranges in sorted(known.items())}
+    merged = {at: _merge([np.array(ranges, np.int64)]) for at, ranges in sorted(known.items())}
     # One warning a partition: a history copied twice has as many overlaps as files.
     warnings = [
         f"Files {' and '.join(files[at][index] for index in pair)} both hold offsets {first} to"
@@ -152,8 +151,9 @@ def _parse_name(path: str) -> tuple[TopicPartition, int, int | None]:
     return TopicPartition(found[1], int(found[2])), start, end + 1 if found[4] else None
 
 
-def _merge(ranges: Ints) -> _Merged:
+def _merge(parts: Sequence[Ints]) -> _Merged:
     """Lay ranges of one partition, at least one, over each other; in any order."""
+    ranges = np.concatenate(parts)
     order = np.argsort(ranges[:, 0], kind="stable")
     starts, stops = ranges[order].T
     reach = np.maximum.accumulate(stops)
@@ -181,10 +181,7 @@ def _merge_files(files: Sequence[FileOffsets]) -> tuple[HeldOffsets, list[str]]:
     for file in files:
         for at, runs in file.runs.items():
             found.setdefault(at, []).append((file.path, runs))
-    merged = {
-        at: _merge(np.concatenate([runs for _, runs in parts]))
-        for at, parts in sorted(found.items())
-    }
+    merged = {at: _merge([runs for _, runs in some]) for at, some in sorted(found.items())}
     held = _held(merged, {}, exact=True)
     doubles = [(at, part) for at, part in merged.items() if len(part.overlaps)]
     if not doubles:
@@ -194,8 +191,8 @@ def _merge_files(files: Sequence[FileOffsets]) -> tuple[HeldOffsets, list[str]]:
     ends = np.cumsum([len(runs) for _, runs in found[at]])
     paths = {found[at][index][0] for index in np.searchsorted(ends, pair, side="right")}
     return held, [
-        f"Rows of history that are double: {surplus}, such as the one with offset {overlaps[0, 0]} of {at}"
-        f" in {' and '.join(sorted(paths))}."
+        f"Rows of history that are double: {surplus}, such as the one with offset {overlaps[0, 0]}"
+        f" of {at} in {' and '.join(sorted(paths))}."
     ]
 
 
@@ -206,10 +203,9 @@ def _read_file(path: str, topic: str, columns: tuple[str, str]) -> FileOffsets:
         present, firsts = np.unique(numbers[order], return_index=True)
         parts = np.split(offsets[order], firsts[1:])
         for number, part in zip(present.tolist(), parts, strict=True):
-            merged = _merge(np.column_stack([part, part + 1]))
+            merged = _merge([np.column_stack([part, part + 1])])
             found.setdefault(TopicPartition(topic, number), []).append(merged.everything())
-    runs = {at: _merge(np.concatenate(some)).everything() for at, some in found.items()}
-    return FileOffsets(path, runs)
+    return FileOffsets(path, {at: _merge(some).everything() for at, some in found.items()})
 
 
 def _read_batches(path: str, columns: tuple[str, str]) -> Iterator[list[Ints]]:

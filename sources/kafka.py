@@ -27,6 +27,7 @@ from sources.security import client_settings
 
 LOCAL = "local"
 TIMEOUT_S = 10.0
+_TURN_S = 1.0
 # A broker that sends nothing for so long is given up.
 SILENCE_S = 30.0
 
@@ -75,14 +76,15 @@ class KafkaLog:
     def __init__(self, source: KafkaSource) -> None:
         self._source = source
         self.servers = resolve_bootstrap(source.bootstrap_servers)
-        self._refusal: KafkaError | None = None
+        self._refusal: str | None = None
         settings = client_settings(source.security)
         self._client = {**settings, "bootstrap.servers": self.servers, "error_cb": self._on_error}
-        self._admin = AdminClient(self._client, logger=_QUIET)
         try:
-            metadata = self._admin.list_topics(timeout=TIMEOUT_S)
+            self._admin = AdminClient(self._client, logger=_QUIET)
+            metadata = self._metadata()
         except KafkaException as error:
-            raise self._unreachable(error) from None
+            message = f"The Kafka broker {self.servers} can't be reached: {_text(error)}."
+            raise InputError(message, "Start it, or correct `bootstrap_servers`.") from None
         topics = self._find(list(metadata.topics))
         self.partitions: list[TopicPartition] = sorted(
             TopicPartition(topic, number)
@@ -255,16 +257,32 @@ class KafkaLog:
             message = f"`{self._source.subscription}` does not tell its offsets: {_text(error)}."
             raise InputError(message, "Check the broker and the permissions.") from None
 
-    def _on_error(self, error: KafkaError) -> None:
-        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
-            self._refusal = error
+    def _metadata(self) -> Any:
+        """All topics; asked for in short turns, as only between them librdkafka says what is wrong.
 
-    def _unreachable(self, error: KafkaException) -> InputError:
-        if self._refusal is not None:
-            message = f"The Kafka broker {self.servers} refuses the login: {self._refusal.str()}."
-            return InputError(message, "Correct `security`.")
-        message = f"The Kafka broker {self.servers} can't be reached: {_text(error)}."
-        return InputError(message, "Start it, or correct `bootstrap_servers`.")
+        Raises:
+            InputError: The broker refuses the login.
+            KafkaException: It can't be reached.
+        """
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            try:
+                return self._admin.list_topics(timeout=_TURN_S)
+            except KafkaException:
+                self._admin.poll(0)
+                if self._refusal is not None:
+                    message = f"The Kafka broker {self.servers} refuses the login: {self._refusal}."
+                    raise InputError(message, "Correct `security`.") from None
+                if time.monotonic() > deadline:
+                    raise
+
+    def _on_error(self, error: KafkaError) -> None:
+        text = str(error.str())
+        # TLS refusals arrive as lost connections, told by their text only.
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) or any(
+            words in text for words in ("alert bad certificate", "PLAINTEXT broker listener")
+        ):
+            self._refusal = text.rstrip(".")
 
 
 def _step(

@@ -244,7 +244,8 @@ class _LookUp:
                 length_s = max(left_ms - needed_ms, 0) / 1000
                 lost = f"the {length_s:,.0f} s between are in neither"
                 if left_ms <= needed_ms:
-                    lost = f"records come up to {self._lateness_ms / 1000:,.0f} s out of order"
+                    lateness_s = self._lateness_ms / 1000
+                    lost = f"as records come up to {lateness_s:,.0f} s late, newer ones may be gone"
                 why = (
                     f"the log starts at offset {firsts[at].offset}, {iso(left_ms)}; {covered}; "
                     f"{lost}"
@@ -282,6 +283,21 @@ class _LookUp:
             partitions=partitions,
             gaps=gaps,
         )
+
+
+def needed_offsets(
+    log: Log, start: StartPosition, previous: EndPosition | None, lateness_ms: int
+) -> Offsets:
+    """First offset that has to be in the log when a hand-over like this one is made.
+
+    That is the start, or as much before it as records come out of order.
+    """
+    starts = start.offsets()
+    if start.time_ms is None:
+        return starts
+    needed_ms = start.time_ms if previous is None else previous.complete_through_ms
+    reached = log.offsets_for_time(needed_ms - lateness_ms)
+    return {at: min(offset, reached.get(at) or offset) for at, offset in starts.items()}
 
 
 def _from_user(look: _LookUp, name: str, answer: Any) -> StartPosition:

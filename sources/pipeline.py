@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Annotated, Literal
 
@@ -131,6 +132,16 @@ class Pipeline(Declared):
     def seam_rule(self) -> Literal["key", "event_time", "off"]:
         """How live rows that history has delivered are told, unless better evidence is at hand."""
         return self.seam_filter or ("key" if self.key else "event_time")
+
+    def located(self, locate: Callable[[str], str]) -> Pipeline:
+        """The same with the files of ``security`` made absolute."""
+        sources = [
+            source.model_copy(update={"security": source.security.located(locate)})
+            if isinstance(source, KafkaSource) and source.security is not None
+            else source
+            for source in self.sources
+        ]
+        return self.model_copy(update={"sources": sources})
 
     def hybrid_source(self) -> HybridSource[FileSource | KafkaSource]:
         """The chain."""

@@ -23,7 +23,7 @@ from sources.held import held_by_columns, held_by_names
 from sources.hybrid import SourceFactory, SourceSwitchContext
 from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource
-from sources.offsets import factory_for
+from sources.offsets import factory_for, needed_offsets
 from sources.pipeline import Pipeline
 from sources.positions import EndPosition, HeldOffsets, Offsets, Part, Record, StartPosition
 from sources.retention import Headroom, RetentionWatch, retention_ms
@@ -67,6 +67,7 @@ class TopicPlan(Part):
             read right after history was listed.
         log_start: Log start of each partition.
         expected_start: Where it would start by today's look-up.
+        needed: First offset that has to be in the log when the hand-over is made.
         seam_rule: How rows that history has delivered will be told.
         timestamp_type: ``CreateTime`` or ``LogAppendTime``, by topic.
         retention_ms: By topic; None if it keeps records for ever.
@@ -80,6 +81,7 @@ class TopicPlan(Part):
     seam_end: Offsets
     log_start: Offsets
     expected_start: StartPosition
+    needed: Offsets
     seam_rule: SeamRule
     timestamp_type: dict[str, str]
     retention_ms: dict[str, int | None]
@@ -319,7 +321,9 @@ def _topic_plan(
     judged = source.model_copy(update={"on_gap": "accept"}) if may_close else source
     start = start_factory(loaded, judged)(SourceSwitchContext(previous, log))
     rule = seam_rule(loaded.pipeline, previous, start)
-    headroom = RetentionWatch(source, log, start.offsets()).look()
+    lateness_ms = int(loaded.pipeline.allowed_lateness.total_seconds() * 1000)
+    needed = needed_offsets(log, start, previous, lateness_ms)
+    headroom = RetentionWatch(source, log, needed).look()
     plan = TopicPlan(
         source=source.name,
         topics=log.topics,
@@ -327,6 +331,7 @@ def _topic_plan(
         seam_end=seam_end,
         log_start=log_start,
         expected_start=start,
+        needed=needed,
         seam_rule=rule,
         timestamp_type={name: of["message.timestamp.type"] for name, of in settings.items()},
         retention_ms={name: retention_ms(of) for name, of in settings.items()},

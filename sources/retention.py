@@ -19,7 +19,7 @@ _SHOWN = 10
 
 
 class Headroom(Part):
-    """How long the first record to be read of one partition is safe.
+    """How long the first record that is needed of one partition is safe.
 
     Attributes:
         topic, partition, offset: The record.
@@ -34,7 +34,7 @@ class Headroom(Part):
     def __str__(self) -> str:
         return (
             f"topic `{self.topic}`, partition {self.partition}: Kafka may delete offset "
-            f"{self.offset}, the first to be read, in {self.left_ms / 1000:,.0f} s"
+            f"{self.offset}, the first that is needed, in {self.left_ms / 1000:,.0f} s"
         )
 
 
@@ -50,7 +50,7 @@ class RetentionWatch:
     Args:
         source: The topic's source.
         log: Its look-ups.
-        needed: First offset to be read of each partition, once history is done.
+        needed: First offset of each partition that has to be there once history is done.
         now_ms: The clock.
     """
 

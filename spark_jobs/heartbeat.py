@@ -73,7 +73,8 @@ def read_heartbeat(generation: Folder, source: str) -> Heartbeat | None:
 
 def describe(beat: Heartbeat) -> str:
     """A heartbeat in one line, for logs and progress bars."""
-    parts = [f"{beat.source}: batch {beat.batch_id}"]
+    batch = "no batch yet" if beat.batch_id is None else f"batch {beat.batch_id}"
+    parts = [f"{beat.source}: {batch}"]
     if beat.splits_total is not None:
         parts.append(f"{beat.splits_done or 0:,} of {beat.splits_total:,} splits")
     if beat.rows_done is not None and beat.rows_total is not None:

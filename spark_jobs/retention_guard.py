@@ -22,7 +22,7 @@ class RetentionGuard:
 
     Args:
         loaded: The pipeline.
-        plan: Tells where the topic is expected to start.
+        plan: Tells what has to be in the log when history is done.
         reporter: Gets the warnings, and tells how far the run is.
     """
 
@@ -54,8 +54,7 @@ class RetentionGuard:
     def _look(self, source: KafkaSource) -> None:
         if self._watch is None:
             assert self._plan.topic is not None
-            needed = self._plan.topic.expected_start.offsets()
-            self._watch = RetentionWatch(source, KafkaLog(source), needed)
+            self._watch = RetentionWatch(source, KafkaLog(source), self._plan.topic.needed)
         room = self._watch.require(self._reporter.position())
         self._reporter.retention(None if room is None else str(room))
         if room is None or self._warned:

@@ -35,6 +35,8 @@ def spark_conf(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.ui.showConsoleProgress": "false",
+        # Streaming plans print the options of their sources, logins included.
+        "spark.sql.redaction.options.regex": "(?i)url|kafka[.](ssl|sasl)",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         # Files without a zone, and dates, mean UTC everywhere in the project.

@@ -12,8 +12,12 @@ from services.broker import LocalBroker
 @pytest.fixture(scope="session")
 def servers() -> Iterator[str]:
     """Address of a real Kafka broker."""
-    # Retention looks every few minutes otherwise.
-    config = {"log.retention.check.interval.ms": "300", "log.initial.task.delay.ms": "300"}
+    # Retention looks every few minutes otherwise, compaction every 15 s.
+    config = {
+        "log.retention.check.interval.ms": "300",
+        "log.initial.task.delay.ms": "300",
+        "log.cleaner.backoff.ms": "300",
+    }
     with LocalBroker(config=config) as broker:
         yield broker.bootstrap_servers
 

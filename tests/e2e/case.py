@@ -101,7 +101,12 @@ class Case:
             lines = [as_json(n) for n in every[at::2]]
             (self.folder / "in" / f"{at}.json").write_text("\n".join(lines) + "\n")
 
-    def produce(self, numbers: Iterable[int] = TOPIC, topic: str | None = None) -> None:
+    def produce(
+        self,
+        numbers: Iterable[int] = TOPIC,
+        topic: str | None = None,
+        key: Callable[[int], str | None] = lambda _: None,
+    ) -> None:
         """Records whose timestamp is the event time; event n goes to partition n mod p."""
         failed: list[Any] = []
         producer = Producer({"bootstrap.servers": self.servers})
@@ -109,6 +114,7 @@ class Case:
             producer.produce(
                 topic or self.topic,
                 as_json(n).encode(),
+                key(n),
                 partition=n % self.partitions,
                 timestamp=int(moment(n).timestamp() * 1000),
                 on_delivery=lambda error, _: failed.append(error) if error else None,

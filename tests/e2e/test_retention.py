@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from orchestration.assets import pipeline_assets
 from orchestration.audit import audit
+from sources.document import LoadedPipeline
 from sources.errors import SeamError
 from sources.hand_over import hand_over
 from sources.kafka import KafkaLog
@@ -104,26 +106,37 @@ def test_history_stops_before_the_records_after_it_are_deleted_and_goes_on_later
     tmp_path: Path, servers: str, spark: SparkSession
 ) -> None:
     case = with_segments(tmp_path, servers)
-    case.write_history(range(800), files=40)
+    case.write_history(range(800), files=80)
 
-    def slow(document: dict[str, Any]) -> None:
+    def one_by_one(document: dict[str, Any]) -> None:
         document["sources"][0]["batch"] = {"files": 1}
-        document["sources"][1]["headroom"] = "25 s"
 
-    loaded = case.pipeline(slow)
-    # The first record to be read is that of event 699; it may go in half a minute.
-    retain(case, now_ms() - event_ms(699) + 30_000)
-    make_plan(loaded)
-    with pytest.raises(SeamError, match=r"Stopped before records are lost, history: batch \d+"):
-        run_history(spark, loaded)
-    beat = read_heartbeat(loaded.require_generation(), "history")
-    assert beat is not None
-    assert "Kafka may delete offset 199" in (beat.retention or "")
-    assert 0 < (beat.splits_done or 0) < 40
+    loaded = case.pipeline(one_by_one)
+    # Complete through event 699; the log has to reach back 100 minutes more, to event 599.
+    retain(case, now_ms() - event_ms(599) + HOUR_MS)
+    assert any("in 3,5" in text for text in make_plan(loaded).warnings if "Retention" in text)
+
+    def cut_when_it_runs() -> None:
+        wait_for(lambda: (done_splits(loaded) or 0) > 0, "the first batch", 90)
+        retain(case, now_ms() - event_ms(599) + 60_000)
+
+    with ThreadPoolExecutor() as pool:
+        cut = pool.submit(cut_when_it_runs)
+        with pytest.raises(SeamError) as caught:
+            run_history(spark, loaded)
+        cut.result()
+    assert "Stopped before records are lost, history: batch" in str(caught.value)
+    assert f"topic `{case.topic}`, partition 0: Kafka may delete offset 99" in str(caught.value)
+    assert 0 < (done_splits(loaded) or 0) < 80
     retain(case, -1)
     run_chain(spark, loaded)
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (1500, {})
+
+
+def done_splits(loaded: LoadedPipeline) -> int | None:
+    beat = read_heartbeat(loaded.require_generation(), "history")
+    return None if beat is None else beat.splits_done
 
 
 def test_rounds_follow_files_that_keep_arriving_until_the_gap_is_small(

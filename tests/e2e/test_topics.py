@@ -104,17 +104,31 @@ def test_an_open_transaction_is_waited_for(
 def test_a_compacted_topic_is_refused_below_a_sink_that_keeps_every_row(
     tmp_path: Path, servers: str
 ) -> None:
-    case = Case(tmp_path, servers)
-    compacted = f"{case.topic}-compacted"
-    create_topic(servers, compacted, 1, {"cleanup.policy": "compact"})
+    case = Case(tmp_path, servers, config={"cleanup.policy": "compact"})
     case.write_history()
-    case.produce(topic=compacted)
+    with pytest.raises(SeamError, match=f"Topic `{case.topic}` is compacted"):
+        make_plan(case.pipeline())
 
-    def edit(document: dict[str, Any]) -> None:
-        document["sources"][1]["topic"] = compacted
 
-    with pytest.raises(SeamError, match=f"Topic `{compacted}` is compacted"):
-        make_plan(case.pipeline(edit))
+def test_a_compacted_topic_that_is_accepted_is_read_over_the_offsets_that_are_gone(
+    tmp_path: Path, servers: str, spark: SparkSession
+) -> None:
+    config = {
+        "cleanup.policy": "compact",
+        "segment.ms": "600000",
+        "min.cleanable.dirty.ratio": "0.01",
+    }
+    case = Case(tmp_path, servers, config=config)
+    case.write_history()
+    for first in range(900, 1500, 50):
+        case.produce(range(first, first + 50), key=lambda n: str(n % 100))
+    loaded = case.pipeline(lambda document: document["sources"][1].update(on_gap="accept"))
+    log = KafkaLog(live_of(loaded))
+    wait_for(lambda: len(log.read(log.log_start(), 1000, log.log_end())) < 300, "compaction", 60)
+    run_chain(spark, loaded)
+    report = audit(loaded)
+    assert report.expected < 1300
+    assert wrong(report) == {}
 
 
 def test_partitions_that_appear_later_are_read_from_their_beginning(

@@ -1,0 +1,92 @@
+"""How long it takes, and how much memory, to decide where many partitions start.
+
+``python -m benchmarks.partitions``: a local broker with topics of growing size, a few records in
+each; writes ``build/partitions.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+
+from confluent_kafka import Producer
+
+from services.broker import LocalBroker, create_topic
+from sources.hybrid import SourceSwitchContext
+from sources.kafka import KafkaLog
+from sources.kafka_source import KafkaSource
+from sources.offsets import factory_for
+from sources.positions import EndPosition
+
+BEGIN_MS = 1_700_000_000_000
+RECORDS = 3
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--partitions", type=int, nargs="+", default=[10, 100, 1_000, 10_000])
+    options = parser.parse_args()
+    results = []
+    with LocalBroker() as broker:
+        for partitions in options.partitions:
+            topic = f"wide-{partitions}"
+            create_topic(broker.bootstrap_servers, topic, partitions, {"retention.ms": "-1"})
+            _fill(broker.bootstrap_servers, topic, partitions)
+            result = _measure(broker.bootstrap_servers, topic, partitions)
+            results.append(result)
+            sys.stdout.write(f"{json.dumps(result)}\n")
+            sys.stdout.flush()
+    build = Path("build")
+    build.mkdir(exist_ok=True)
+    (build / "partitions.json").write_text(json.dumps(results, indent=2))
+
+
+def _fill(servers: str, topic: str, partitions: int) -> None:
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 100})
+    for record in range(RECORDS):
+        for partition in range(partitions):
+            at = BEGIN_MS + record * 60_000
+            producer.produce(topic, b"{}", partition=partition, timestamp=at)
+            producer.poll(0)
+    if left := producer.flush(300):
+        message = f"{left} records were not delivered"
+        raise RuntimeError(message)
+
+
+def _measure(servers: str, topic: str, partitions: int) -> dict[str, float]:
+    source = KafkaSource(type="kafka", name="live", topic=topic, bootstrap_servers=servers)
+    end = EndPosition(
+        source="history",
+        event_time_ms=BEGIN_MS + 60_000,
+        complete_through_ms=BEGIN_MS + 60_000,
+        event_times="exact",
+        splits=1,
+        rows=1,
+    )
+    before_mib = _peak_mib()
+    started = time.monotonic()
+    log = KafkaLog(source)
+    opened = time.monotonic()
+    start = factory_for(source, 0, lambda _: lambda _: None)(SourceSwitchContext(end, log))
+    decided = time.monotonic()
+    assert set(start.offsets().values()) == {1}
+    return {
+        "partitions": partitions,
+        "open_s": round(opened - started, 3),
+        "decide_s": round(decided - opened, 3),
+        "document_bytes": len(start.model_dump_json()),
+        "peak_mib_more": round(_peak_mib() - before_mib, 1),
+    }
+
+
+def _peak_mib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""Secured listeners of a local broker: which there are, who may sign in, and with what."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from sources.errors import InputError, RunError
+from sources.security import jaas_entry
+
+Protocol = Literal["SASL_PLAINTEXT", "SASL_SSL", "SSL"]
+
+_PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+_SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+_SCRAM = {
+    "SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256,
+    "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512,
+}
+# The least that Kafka takes.
+_ITERATIONS = 4096
+_TIMEOUT_S = 10.0
+_POLL_S = 0.02
+
+
+@dataclass(frozen=True)
+class SecuredListeners:
+    """What a local broker opens beside its plain listener.
+
+    Args:
+        protocols: Kafka's security protocols; one listener each.
+        users: Password of each user, for PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 alike.
+        certificate: PEM file of the broker's certificate; it must name 127.0.0.1.
+        key: PEM file of the certificate's key, in PKCS#8 and not encrypted.
+        ca: PEM file of the authorities whose client certificates are taken.
+        client_certificate: What is asked of the clients of ``SSL``; those of ``SASL_SSL`` have
+            their password.
+    """
+
+    protocols: tuple[Protocol, ...]
+    users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    certificate: Path | None = None
+    key: Path | None = None
+    ca: Path | None = None
+    client_certificate: Literal["required", "requested", "none"] = "none"
+
+    def settings(self) -> dict[str, str]:
+        """Kafka's broker settings for these listeners, those of their ports aside.
+
+        Raises:
+            InputError: A file is needed and not named, or can't be read.
+        """
+        settings: dict[str, str] = {}
+        for protocol in self.protocols:
+            own: dict[str, str] = {}
+            if protocol.startswith("SASL"):
+                own |= self._sign_in()
+            if protocol.endswith("SSL"):
+                own |= self._tls("none" if protocol == "SASL_SSL" else self.client_certificate)
+            prefix = f"listener.name.{protocol.lower()}"
+            settings |= {f"{prefix}.{name}": value for name, value in own.items()}
+        return settings
+
+    def create_users(self, admin: AdminClient) -> None:
+        """Make the users known to SCRAM, whose passwords Kafka keeps in its own log (KIP-554).
+
+        Args:
+            admin: Client of the plain listener.
+
+        Raises:
+            RunError: Kafka refused.
+        """
+        if not self.users or not any(one.startswith("SASL") for one in self.protocols):
+            return
+        try:
+            # Kafka refuses a request that has a user twice.
+            for mechanism in _SCRAM.values():
+                info = ScramCredentialInfo(mechanism, _ITERATIONS)
+                changes = [
+                    UserScramCredentialUpsertion(name, info, password.encode())
+                    for name, password in self.users.items()
+                ]
+                for answer in admin.alter_user_scram_credentials(changes).values():
+                    answer.result(_TIMEOUT_S)
+            self._wait_until_known(admin)
+        except KafkaException as error:
+            message = f"The users can't be created: {error.args[0].str().rstrip('.')}."
+            raise RunError(message) from None
+
+    def _wait_until_known(self, admin: AdminClient) -> None:
+        # The answer comes when the change is in the log, shortly before the broker heeds it.
+        deadline = time.monotonic() + _TIMEOUT_S
+        while time.monotonic() < deadline:
+            found = admin.describe_user_scram_credentials().result(_TIMEOUT_S)
+            known = {name: one.scram_credential_infos for name, one in found.items()}
+            if all(len(known.get(name, ())) == len(_SCRAM) for name in self.users):
+                return
+            time.sleep(_POLL_S)
+
+    def _sign_in(self) -> dict[str, str]:
+        passwords = {f"user_{name}": password for name, password in self.users.items()}
+        return {
+            "sasl.enabled.mechanisms": ",".join(["PLAIN", *_SCRAM]),
+            "plain.sasl.jaas.config": jaas_entry(_PLAIN_MODULE, passwords),
+            **{
+                f"{mechanism.lower()}.sasl.jaas.config": jaas_entry(_SCRAM_MODULE, {})
+                for mechanism in _SCRAM
+            },
+        }
+
+    def _tls(self, client_certificate: str) -> dict[str, str]:
+        settings = {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.certificate.chain": _read("certificate", self.certificate),
+            "ssl.keystore.key": _read("key", self.key),
+            "ssl.client.auth": client_certificate,
+        }
+        if client_certificate != "none":
+            settings["ssl.truststore.type"] = "PEM"
+            settings["ssl.truststore.certificates"] = _read("ca", self.ca)
+        return settings
+
+
+def _read(field_name: str, path: Path | None) -> str:
+    if path is None:
+        message = f"The secured listeners need `{field_name}`."
+        raise InputError(message, "Name a PEM file.")
+    try:
+        return path.read_text(encoding="ascii", errors="replace")
+    except OSError as error:
+        message = f"`{field_name}` names {path}, which can't be read: {error.strerror}."
+        raise InputError(message, "Name a PEM file.") from None

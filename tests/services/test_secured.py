@@ -1,0 +1,106 @@
+"""A real broker with secured listeners: who is let in, who is not, and what is left in the open."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from services.broker import LocalBroker
+from services.secured import SecuredListeners
+from sources.errors import InputError, RunError
+from sources.security import Security
+from tests.services.secured_case import PASSWORD, RECORDS, TOPIC, WAYS, SecuredCase, secured_broker
+
+QUIET = logging.getLogger("hybrid.librdkafka")
+WAYS_WITH_PASSWORD = [way for way in WAYS if way.startswith("SASL")]
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCase]:
+    with secured_broker(tmp_path_factory.mktemp("certificates")) as one:
+        yield one
+
+
+def read(settings: dict[str, str], count: int) -> list[bytes | None]:
+    consumer = Consumer({**settings, "group.id": "t", "enable.auto.commit": False}, logger=QUIET)
+    try:
+        consumer.assign([TopicPartition(TOPIC, 0, 0)])
+        return [message.value() for message in consumer.consume(count, timeout=20)]
+    finally:
+        consumer.close()
+
+
+def refusal(settings: dict[str, str], reason: str) -> str:
+    """Name of the error that gives this reason, once it has come."""
+    errors: list[KafkaError] = []
+    admin = AdminClient({**settings, "error_cb": errors.append}, logger=QUIET)
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline and not any(reason in error.str() for error in errors):
+        admin.poll(0.05)
+    # The call itself does not tell why.
+    with pytest.raises(KafkaException) as caught:
+        admin.list_topics(timeout=0.5)
+    assert caught.value.args[0].name() == "_TRANSPORT"
+    return next(error.name() for error in errors if reason in error.str())
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_admin_producer_and_consumer_get_in(case: SecuredCase, way: str) -> None:
+    settings = case.client(case.security(way))
+    assert TOPIC in AdminClient(settings, logger=QUIET).list_topics(timeout=20).topics
+    assert read(settings, len(RECORDS)) == RECORDS
+    producer = Producer(settings, logger=QUIET)
+    failures: list[object] = []
+    # Beside the three that each test expects first.
+    producer.produce(TOPIC, b"more", on_delivery=lambda error, _: error and failures.append(error))
+    assert producer.flush(20) == 0
+    assert failures == []
+
+
+@pytest.mark.parametrize("way", WAYS_WITH_PASSWORD)
+def test_a_wrong_password_is_told_to_the_error_callback(case: SecuredCase, way: str) -> None:
+    settings = case.client(case.security(way, "wrong"))
+    assert refusal(settings, "Authentication failed") == "_AUTHENTICATION"
+
+
+def test_a_client_without_certificate_is_refused(case: SecuredCase) -> None:
+    settings = case.client(Security(protocol="SSL", ca=case.security("SSL").ca))
+    # In TLS 1.3 the client learns it after its own part of the handshake.
+    assert refusal(settings, "alert bad certificate") == "_TRANSPORT"
+
+
+def test_a_broker_of_another_authority_is_not_trusted(case: SecuredCase) -> None:
+    settings = case.client(case.security("SSL").model_copy(update={"ca": None}))
+    assert refusal(settings, "broker certificate could not be verified") == "_SSL"
+
+
+def test_no_password_and_no_key_are_in_the_log_and_the_settings_are_the_owners(
+    case: SecuredCase,
+) -> None:
+    log = case.broker.log_file.read_text()
+    assert PASSWORD.splitlines()[0] not in log
+    assert "hunter2" not in log
+    assert "PRIVATE KEY" not in log
+    assert (case.broker.log_file.parent / "server.properties").stat().st_mode & 0o077 == 0
+
+
+def test_a_listener_that_is_not_there_is_told_with_those_that_are(case: SecuredCase) -> None:
+    with pytest.raises(RunError, match=r"no listener for SASL\. It has PLAINTEXT, SASL_PLAINTEXT"):
+        case.broker.address("SASL")
+
+
+def test_a_listener_with_tls_needs_files_that_can_be_read(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="need `certificate`"):
+        LocalBroker(secured=SecuredListeners(("SSL",))).start()
+    listeners = SecuredListeners(("SSL",), certificate=tmp_path / "gone", key=tmp_path / "gone")
+    with pytest.raises(InputError, match=r"`certificate` names .*gone, which can't be read"):
+        LocalBroker(secured=listeners).start()
+    assert "hunter2" not in repr(SecuredListeners((), users={"alice": "hunter2"}))

@@ -148,7 +148,9 @@ class _LookUp:
                 start=start, log_start=starts[at], log_end=max(ends[at], start), reason=reason
             )
         gaps = self._deleted(time_ms, starts, ends)
-        return self._position(partitions, evidence, time_ms, [*gaps, *self._skipped(partitions)])
+        if self._previous is not None and time_ms > self._previous.complete_through_ms:
+            gaps += self._skipped(partitions, self._previous.complete_through_ms)
+        return self._position(partitions, evidence, time_ms, gaps)
 
     def after_offsets(self, held: HeldOffsets) -> StartPosition:
         """Start each partition after the last record that history says it holds."""
@@ -226,6 +228,8 @@ class _LookUp:
         previous = self._previous
         needed_ms = time_ms if previous is None else previous.complete_through_ms
         reach_ms = needed_ms - self._lateness_ms
+        if not any(starts.values()):
+            return []
         reached = self._log.offsets_for_time(reach_ms)
         suspects = {
             at: first for at, first in starts.items()
@@ -253,11 +257,10 @@ class _LookUp:
                 gaps.append(_gap(at, why, from_ms=needed_ms, to_ms=left_ms, to_offset=first))
         return gaps
 
-    def _skipped(self, partitions: Mapping[TopicPartition, PartitionStart]) -> list[Gap]:
+    def _skipped(
+        self, partitions: Mapping[TopicPartition, PartitionStart], needed_ms: int
+    ) -> list[Gap]:
         """Where a time that somebody chose leaves out records that history may not hold."""
-        if self._previous is None:
-            return []
-        needed_ms = self._previous.complete_through_ms
         gaps = []
         for at, offset in self._log.offsets_for_time(needed_ms).items():
             if offset is not None and offset < partitions[at].start:

@@ -106,7 +106,7 @@ def test_history_stops_before_the_records_after_it_are_deleted_and_goes_on_later
     tmp_path: Path, servers: str, spark: SparkSession
 ) -> None:
     case = with_segments(tmp_path, servers)
-    case.write_history(range(800), files=80)
+    case.write_history(range(800), files=24)
 
     def one_by_one(document: dict[str, Any]) -> None:
         document["sources"][0]["batch"] = {"files": 1}
@@ -127,7 +127,7 @@ def test_history_stops_before_the_records_after_it_are_deleted_and_goes_on_later
         cut.result()
     assert "Stopped before records are lost, history: batch" in str(caught.value)
     assert f"topic `{case.topic}`, partition 0: Kafka may delete offset 99" in str(caught.value)
-    assert 0 < (done_splits(loaded) or 0) < 80
+    assert 0 < (done_splits(loaded) or 0) < 24
     retain(case, -1)
     run_chain(spark, loaded)
     report = audit(loaded)

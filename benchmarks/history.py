@@ -8,10 +8,6 @@ Prints rows/s of each round and the ratio of the medians; writes them to ``build
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -21,13 +17,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.session import report, session
 from sources.document import LoadedPipeline
 from sources.file_source import FileSource
 from sources.pipeline import Pipeline
 from sources.plan import make_plan
-from spark_jobs.jars import resolve
 from spark_jobs.planned import PlannedSource
-from spark_jobs.submit import spark_conf
 
 FILES = 32
 
@@ -41,7 +36,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="hybrid-bench-") as name:
         folder = Path(name)
         _generate(folder / "in", options.rows)
-        spark = _session(folder)
+        spark = session(_pipeline(folder, 0), folder)
         contenders: dict[str, Callable[[int], DataFrame]] = {
             "project": lambda round_: _planned(spark, folder, round_),
             "plain": lambda _: (
@@ -57,16 +52,7 @@ def main() -> None:
                 if round_:
                     speeds[contender].append(speed)
         spark.stop()
-    medians = {name: statistics.median(values) for name, values in speeds.items()}
-    ratio = medians["project"] / medians["plain"]
-    result = {"rows": options.rows, "cores": os.cpu_count(), "rows_per_s": speeds, "ratio": ratio}
-    build = Path("build")
-    build.mkdir(exist_ok=True)
-    (build / "history.json").write_text(json.dumps(result, indent=2))
-    for contender, values in speeds.items():
-        shown = " ".join(f"{value:,.0f}" for value in values)
-        sys.stdout.write(f"{contender}: {shown} rows/s\n")
-    sys.stdout.write(f"ratio of medians, project ÷ plain Spark: {ratio:.3f}\n")
+    report("history", speeds, "project", "plain", options.rows)
 
 
 def _generate(folder: Path, rows: int) -> None:
@@ -82,13 +68,6 @@ def _generate(folder: Path, rows: int) -> None:
             "value": pa.array([n * 0.5 for n in range(each)]),
         }
         pq.write_table(pa.table(columns), folder / f"{at:03}.parquet")
-
-
-def _session(folder: Path) -> SparkSession:
-    builder = SparkSession.builder.config("spark.jars", ",".join(map(str, resolve("spark"))))
-    for name, value in spark_conf(_pipeline(folder, 0), folder).items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
 
 
 def _pipeline(folder: Path, round_: int) -> LoadedPipeline:

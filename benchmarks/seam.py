@@ -1,0 +1,148 @@
+"""What the seam filter costs while the stream is in the seam, and after it.
+
+``python -m benchmarks.seam``: two pipelines over the same files and topic, one with the filter and
+one without, read the same new records in turns; writes ``build/seam-inside.json`` (all of history
+is in the topic too) and ``build/seam-after.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from benchmarks.session import report, session
+from services.broker import LocalBroker, create_topic
+from sources.document import LoadedPipeline
+from sources.hand_over import hand_over
+from sources.kafka_source import KafkaSource
+from sources.pipeline import Pipeline
+from sources.plan import make_plan
+from spark_jobs import job
+from spark_jobs.progress import Reporter
+from spark_jobs.query import Query
+
+BEGIN_MS = 1_700_000_000_000
+PARTITIONS = 2
+CONTENDERS = {"filter": "key", "no filter": "off"}
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--history", type=int, default=500_000, help="rows in files and topic both")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="rows of one round")
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="hybrid-bench-") as name, LocalBroker() as broker:
+        folder, servers = Path(name), broker.bootstrap_servers
+        (folder / "identity.py").write_text("def rows(rows):\n    return rows\n")
+        create_topic(servers, "events", PARTITIONS, {"retention.ms": "-1"})
+        _write_history(folder, options.history)
+        _produce(servers, 0, options.history)
+        loaded = {
+            contender: _pipeline(folder, servers, rule) for contender, rule in CONTENDERS.items()
+        }
+        spark = session(next(iter(loaded.values())), folder)
+        inside: dict[str, list[float]] = {contender: [] for contender in CONTENDERS}
+        for contender, pipeline in loaded.items():
+            _read_history(spark, pipeline)
+            inside[contender].append(options.history / _read_all(spark, pipeline))
+        after: dict[str, list[float]] = {contender: [] for contender in CONTENDERS}
+        for round_ in range(options.rounds + 1):  # the first one warms up
+            first = options.history + round_ * options.rows
+            _produce(servers, first, first + options.rows)
+            for contender, pipeline in loaded.items():
+                speed = options.rows / _read_all(spark, pipeline)
+                if round_:
+                    after[contender].append(speed)
+        spark.stop()
+    report("seam-inside", inside, "filter", "no filter", options.history)
+    report("seam-after", after, "filter", "no filter", options.rows)
+
+
+def _write_history(folder: Path, rows: int) -> None:
+    (folder / "in").mkdir()
+    ids = range(rows)
+    table = pa.table(
+        {
+            "id": pa.array(ids, pa.int64()),
+            "at": pa.array([BEGIN_MS + n for n in ids], pa.timestamp("ms", "UTC")),
+        }
+    )
+    pq.write_table(table, folder / "in" / "0.parquet")
+
+
+def _produce(servers: str, first: int, end: int) -> None:
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 50, "batch.size": 1 << 20})
+    for n in range(first, end):
+        moment = time.gmtime((BEGIN_MS + n) // 1000)
+        at = f"{time.strftime('%Y-%m-%dT%H:%M:%S', moment)}.{(BEGIN_MS + n) % 1000:03}Z"
+        value = json.dumps({"id": n, "at": at})
+        while True:
+            try:
+                producer.produce("events", value, partition=n % PARTITIONS, timestamp=BEGIN_MS + n)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    if left := producer.flush(120):
+        message = f"{left} records were not delivered"
+        raise RuntimeError(message)
+
+
+def _pipeline(folder: Path, servers: str, rule: str) -> LoadedPipeline:
+    document = {
+        "name": "bench",
+        "event_time": "at",
+        "key": ["id"],
+        "allowed_lateness": "1 day",
+        "seam_filter": rule,
+        "sources": [
+            {"type": "files", "name": "history", "path": "in/*.parquet", "format": "parquet"},
+            {
+                "type": "kafka",
+                "name": "live",
+                "topic": "events",
+                "bootstrap_servers": servers,
+                "max_offsets_per_batch": 250_000,
+                "trigger_interval": "100 ms",
+            },
+        ],
+        "transform": "identity:rows",
+        "sink": {"path": f"out-{rule}", "mode": "append", "key": ["id"]},
+        "state": f"state-{rule}",
+        "spark": {"driver_memory": "4g", "conf": {"spark.ui.enabled": "false"}},
+    }
+    return LoadedPipeline(folder / "bench.yaml", Pipeline.model_validate(document))
+
+
+def _read_history(spark: SparkSession, loaded: LoadedPipeline) -> None:
+    make_plan(loaded)
+    generation = loaded.require_generation()
+    reporter = Reporter(generation, "history", "bench", None, bounded=True)
+    job.run_bounded(spark, loaded, generation, "history", reporter, threading.Event())
+    live = loaded.pipeline.sources[-1]
+    assert isinstance(live, KafkaSource)
+    hand_over(loaded, live)
+
+
+def _read_all(spark: SparkSession, loaded: LoadedPipeline) -> float:
+    """Seconds that the live query needs to read all there is; its start is not counted."""
+    running = Query(spark, loaded, loaded.require_generation(), "live").writer().start()
+    started = time.monotonic()
+    running.processAllAvailable()
+    seconds = time.monotonic() - started
+    running.stop()
+    return seconds
+
+
+if __name__ == "__main__":
+    main()

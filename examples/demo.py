@@ -30,9 +30,9 @@ from examples import flight_data
 from orchestration import chain, tables
 from orchestration.audit import AuditReport, audit
 from services.broker import LocalBroker
+from sources.address import LOCAL
 from sources.document import LoadedPipeline, load_pipeline
 from sources.errors import HybridError, RunError
-from sources.kafka import LOCAL
 from sources.kafka_source import KafkaSource
 from spark_jobs.jars import SETS, resolve
 

@@ -129,7 +129,7 @@ def broker(
     """Run a local Kafka broker until Ctrl-C; `bootstrap_servers: local` finds it."""
     with _answer(as_json=False):
         from services.broker import LocalBroker
-        from sources.kafka import cache_folder, local_address_file
+        from sources.address import cache_folder, local_address_file
 
         # SIGTERM ends it as Ctrl-C does.
         signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -12,12 +12,13 @@ from sources.hybrid import HybridSplitEnumerator
 from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource
 from sources.ledger import Ledger, ledger_name, make_ledger
-from sources.plan import SAMPLE_RECORDS, Plan, require_plan, start_factory
+from sources.plan import Plan, require_plan
 from sources.positions import Offsets
 from sources.retention import RetentionWatch
 from sources.rounds import history_of
 from sources.schema import parse_schema
 from sources.seam import seam_rule
+from sources.topic_plan import SAMPLE_RECORDS, start_factory
 
 CHECKS = {
     "no_gap": "Every record after what history holds is read.",

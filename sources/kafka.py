@@ -5,27 +5,24 @@ All look-ups are bulk calls over all partitions (Kafka protocol, ListOffsets).
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 import re
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import confluent_kafka
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
+from sources.address import resolve_bootstrap
 from sources.errors import InputError
 from sources.kafka_source import KafkaSource
 from sources.log import LogRecord
 from sources.positions import Offsets, TopicPartition
 from sources.security import client_settings
 
-LOCAL = "local"
 TIMEOUT_S = 10.0
 _TURN_S = 1.0
 # A broker that sends nothing for so long is given up.
@@ -35,32 +32,6 @@ SILENCE_S = 30.0
 _QUIET = logging.getLogger("hybrid.librdkafka")
 _QUIET.addHandler(logging.NullHandler())
 _QUIET.propagate = False
-
-
-def cache_folder() -> Path:
-    """Where downloads and the local broker's address live: ``HYBRID_CACHE``, or below ``~``."""
-    return Path(os.environ.get("HYBRID_CACHE") or Path.home() / ".cache" / "hybrid-backfill")
-
-
-def local_address_file() -> Path:
-    """Where the local broker writes its address: ``HYBRID_BROKER_FILE``, or in the cache."""
-    return Path(os.environ.get("HYBRID_BROKER_FILE") or cache_folder() / "broker.json")
-
-
-def resolve_bootstrap(servers: str) -> str:
-    """The ``host:port`` list behind a pipeline's ``bootstrap_servers``.
-
-    Raises:
-        InputError: ``local`` was asked for and no local broker runs.
-    """
-    if servers != LOCAL:
-        return servers
-    try:
-        return str(json.loads(local_address_file().read_text())["bootstrap_servers"])
-    except (OSError, ValueError, KeyError):
-        message = "No local Kafka broker is running."
-        hint = "Start one with `hybrid broker`, or name `bootstrap_servers`."
-        raise InputError(message, hint) from None
 
 
 class KafkaLog:

@@ -12,16 +12,18 @@ import pyarrow as pa
 
 from sources.document import LoadedPipeline
 from sources.errors import InputError
+from sources.file_plan import FilePlan, keep_splits, plan_files, read_splits
 from sources.file_source import FileSource
 from sources.files import FileListing, find_files, list_splits
 from sources.hybrid import SourceSwitchContext
 from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource
 from sources.offsets import GapError
-from sources.plan import FilePlan, Plan, keep_splits, plan_files, read_splits, start_factory
+from sources.plan import Plan
 from sources.positions import EndPosition, Offsets, Record
 from sources.schema import differences, parse_schema
 from sources.state import Generation
+from sources.topic_plan import start_factory
 
 EXTEND_ROUNDS = 20
 

@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from sources.address import cache_folder
 from sources.errors import InputError
-from sources.kafka import cache_folder
 from spark_jobs import ivy
 from spark_jobs.java import require_java
 

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from sources.kafka import resolve_bootstrap
+from sources.address import resolve_bootstrap
 from sources.kafka_source import KafkaSource
 from sources.positions import Offsets, TopicPartition, nest
 from sources.schema import ddl

@@ -22,9 +22,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from sources.errors import InputError
+from sources.file_plan import FilePlan, read_splits
 from sources.file_source import FileBatch, FileSource
 from sources.files import changed_splits
-from sources.plan import FilePlan, read_splits
 from sources.schema import ddl, parse_schema
 from sources.state import Generation
 

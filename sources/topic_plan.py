@@ -1,0 +1,110 @@
+"""Plan of the Kafka source: the seam's end, and where it would start by today's look-up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sources.contract import compare_sample
+from sources.document import LoadedPipeline
+from sources.file_plan import FilePlan
+from sources.functions import load_function
+from sources.hybrid import SourceFactory, SourceSwitchContext
+from sources.kafka import KafkaLog
+from sources.kafka_source import KafkaSource
+from sources.offsets import factory_for, needed_offsets
+from sources.positions import Offsets, Part, StartPosition
+from sources.retention import Headroom, RetentionWatch, retention_ms
+from sources.schema import parse_schema
+from sources.seam import SeamRule, check_compaction, seam_rule, seam_warnings
+
+SAMPLE_RECORDS = 100
+
+
+class TopicPlan(Part):
+    """Plan of the Kafka source.
+
+    Attributes:
+        topics: Names of the topics.
+        columns: Column names and Spark SQL types that its values are read with.
+        seam_end: Offset after the last record of each partition, open transactions included,
+            read right after history was listed.
+        log_start: Log start of each partition.
+        expected_start: Where it would start by today's look-up.
+        needed: First offset that has to be in the log when the hand-over is made.
+        seam_rule: How rows that history has delivered will be told.
+        timestamp_type: ``CreateTime`` or ``LogAppendTime``, by topic.
+        retention_ms: By topic; None if it keeps records for ever.
+        headroom: How long the records to be read afterwards are safe; the partitions that Kafka
+            may delete from, the most urgent first.
+    """
+
+    source: str
+    topics: list[str]
+    columns: dict[str, str]
+    seam_end: Offsets
+    log_start: Offsets
+    expected_start: StartPosition
+    needed: Offsets
+    seam_rule: SeamRule
+    timestamp_type: dict[str, str]
+    retention_ms: dict[str, int | None]
+    headroom: list[Headroom]
+
+
+def start_factory(loaded: LoadedPipeline, source: KafkaSource) -> SourceFactory:
+    """The hand-over that a pipeline declares for a source."""
+    lateness_ms = int(loaded.pipeline.allowed_lateness.total_seconds() * 1000)
+    return factory_for(
+        source, lateness_ms, lambda name: load_function(loaded, "start.factory", name)
+    )
+
+
+def plan_topics(
+    loaded: LoadedPipeline, source: KafkaSource, log: KafkaLog, files: Sequence[FilePlan]
+) -> tuple[TopicPlan, list[str]]:
+    """Plan of the topics, and what people should know about it; call it right after the listing.
+
+    Args:
+        loaded: The pipeline.
+        source: The Kafka source.
+        log: Its look-ups.
+        files: Plans of all sources before it.
+
+    Raises:
+        InputError: Records do not fit the columns.
+        SeamError: The hand-over could not be made, as things stand.
+    """
+    # Right after the listing: nothing appended from here on can be in the files.
+    seam_end, log_start = log.high_watermark(), log.log_start()
+    columns = source.columns or files[0].columns
+    before = files[-1].source if files else source.name
+    sample = log.read(log_start, SAMPLE_RECORDS, log.log_end())
+    compare_sample(before, parse_schema(columns), sample)
+    settings = log.settings()
+    check_compaction(loaded.pipeline, source, settings)
+    previous = files[-1].end if files else None
+    # Files that arrive while history runs may still close a gap.
+    may_close = source.on_gap == "extend"
+    judged = source.model_copy(update={"on_gap": "accept"}) if may_close else source
+    start = start_factory(loaded, judged)(SourceSwitchContext(previous, log))
+    rule = seam_rule(loaded.pipeline, previous, start)
+    lateness_ms = int(loaded.pipeline.allowed_lateness.total_seconds() * 1000)
+    needed = needed_offsets(log, start, previous, lateness_ms)
+    headroom = RetentionWatch(source, log, needed).look()
+    plan = TopicPlan(
+        source=source.name,
+        topics=log.topics,
+        columns=columns,
+        seam_end=seam_end,
+        log_start=log_start,
+        expected_start=start,
+        needed=needed,
+        seam_rule=rule,
+        timestamp_type={name: of["message.timestamp.type"] for name, of in settings.items()},
+        retention_ms={name: retention_ms(of) for name, of in settings.items()},
+        headroom=headroom,
+    )
+    warnings = seam_warnings(loaded.pipeline, rule, previous, start, sample)
+    if headroom:
+        warnings.append(f"Retention: {headroom[0]}.")
+    return plan, warnings

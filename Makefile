@@ -32,6 +32,8 @@ lint: install
 
 bench: install
 	$(BIN)/python -m benchmarks.history
+	$(BIN)/python -m benchmarks.seam
+	$(BIN)/python -m benchmarks.partitions
 
 clean:
 	rm -rf .demo build .pytest_cache .mypy_cache .ruff_cache .hypothesis

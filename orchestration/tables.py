@@ -42,6 +42,8 @@ def plan(made: Plan) -> Group:
                 part_start.reason,
             )
         parts.append(starts)
+        parts.append(f"Rows in both files and topic are told by: {made.topic.seam_rule}.")
+        parts.extend(f"Retention: {room}." for room in made.topic.headroom[:1])
     parts.extend(f"[yellow]Warning:[/] {text}" for text in made.warnings)
     return Group(*parts)
 

@@ -18,7 +18,7 @@ from sources.retention import RetentionWatch
 from sources.rounds import history_of
 from sources.schema import parse_schema
 from sources.seam import seam_rule
-from sources.topic_plan import SAMPLE_RECORDS, start_factory
+from sources.topic_plan import read_sample, start_factory
 
 CHECKS = {
     "no_gap": "Every record after what history holds is read.",
@@ -142,7 +142,7 @@ def _retention(source: KafkaSource, log: KafkaLog, starts: Offsets) -> Check:
 
 def _schema(plan: Plan, log: KafkaLog, starts: Offsets) -> Check:
     assert plan.topic is not None
-    sample = log.read(starts, SAMPLE_RECORDS, log.log_end())
+    sample = read_sample(log, starts)
     before = plan.files[-1].source if plan.files else plan.topic.source
     numbers = {"records looked at": len(sample)}
     try:

@@ -24,7 +24,8 @@ from sources.positions import Offsets, TopicPartition
 from sources.security import client_settings
 
 TIMEOUT_S = 10.0
-_TURN_S = 1.0
+# Longer and longer: a large cluster far away takes its time to answer.
+_TURNS_S = (1.0, 2.0, 8.0)
 # A broker that sends nothing for so long is given up.
 SILENCE_S = 30.0
 
@@ -235,17 +236,17 @@ class KafkaLog:
             InputError: The broker refuses the login.
             KafkaException: It can't be reached.
         """
-        deadline = time.monotonic() + TIMEOUT_S
-        while True:
+        for turn, seconds in enumerate(_TURNS_S, start=1):
             try:
-                return self._admin.list_topics(timeout=_TURN_S)
+                return self._admin.list_topics(timeout=seconds)
             except KafkaException:
                 self._admin.poll(0)
                 if self._refusal is not None:
                     message = f"The Kafka broker {self.servers} refuses the login: {self._refusal}."
                     raise InputError(message, "Correct `security`.") from None
-                if time.monotonic() > deadline:
+                if turn == len(_TURNS_S):
                     raise
+        raise AssertionError
 
     def _on_error(self, error: KafkaError) -> None:
         text = str(error.str())

@@ -21,7 +21,8 @@ class LedgerEntry(Part):
         first_offset: Offset of the first record from ``start`` on, None if there was none yet.
         first_ms: Its record timestamp.
         seam_end: First offset beyond the seam.
-        overlap: Offsets in the seam; records in both files and topic lie among them.
+        overlap: Offsets in the seam; records in both files and topic lie among them. None (0) if
+            history tells exactly which records it holds.
         gap: What is missing, if that was accepted.
     """
 
@@ -94,7 +95,7 @@ def make_ledger(
                 first_offset=None if first is None else first.offset,
                 first_ms=None if first is None else first.timestamp_ms,
                 seam_end=end,
-                overlap=max(end - part.start, 0),
+                overlap=0 if rule == "none" else max(end - part.start, 0),
                 gap=None if gap is None else gap.why,
             )
         )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from sources.errors import SeamError
 from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource
-from sources.positions import Offsets, Part
+from sources.positions import Offsets, Part, TopicPartition
 
 Settings = Mapping[str, Mapping[str, str]]
 _SHOWN = 10
@@ -66,15 +66,18 @@ class RetentionWatch:
         self._now_ms = now_ms
         self._begun_ms = now_ms()
         self._begun_at = log.log_start()
-        ends = log.log_end()
+        self._ends = log.log_end()
         # What is not there yet can't be deleted.
-        self._needed = {at: offset for at, offset in needed.items() if offset < ends.get(at, 0)}
-        self._dates = {record.at: record.timestamp_ms for record in log.read(self._needed, 1, ends)}
+        self._needed = {
+            at: offset for at, offset in needed.items() if offset < self._ends.get(at, 0)
+        }
+        self._dates: dict[TopicPartition, int] = {}
 
     def look(self) -> list[Headroom]:
         """Partitions that Kafka may delete from, the most urgent first."""
         settings = self._log.settings()
         starts = self._log.log_start()
+        self._date(settings)
         now_ms = self._now_ms()
         found = []
         for at, needed in self._needed.items():
@@ -92,6 +95,16 @@ class RetentionWatch:
                 )
                 found.append(room)
         return sorted(found, key=lambda room: room.left_ms)[:_SHOWN]
+
+    def _date(self, settings: Settings) -> None:
+        """Read the timestamps of those first records that Kafka deletes by time."""
+        undated = {
+            at: offset
+            for at, offset in self._needed.items()
+            if at not in self._dates and retention_ms(settings[at.topic]) is not None
+        }
+        for record in self._log.read(undated, 1, self._ends):
+            self._dates[record.at] = record.timestamp_ms
 
     def require(self, progress: str) -> Headroom | None:
         """Stop history before Kafka deletes what comes after it.

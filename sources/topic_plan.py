@@ -11,6 +11,7 @@ from sources.functions import load_function
 from sources.hybrid import SourceFactory, SourceSwitchContext
 from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource
+from sources.log import LogRecord
 from sources.offsets import factory_for, needed_offsets
 from sources.positions import Offsets, Part, StartPosition
 from sources.retention import Headroom, RetentionWatch, retention_ms
@@ -51,6 +52,12 @@ class TopicPlan(Part):
     headroom: list[Headroom]
 
 
+def read_sample(log: KafkaLog, start: Offsets) -> list[LogRecord]:
+    """A few records from each partition's offset on; fewer of each, the more partitions."""
+    each = max(SAMPLE_RECORDS // max(len(start), 1), 1)
+    return log.read(start, each, log.log_end())
+
+
 def start_factory(loaded: LoadedPipeline, source: KafkaSource) -> SourceFactory:
     """The hand-over that a pipeline declares for a source."""
     lateness_ms = int(loaded.pipeline.allowed_lateness.total_seconds() * 1000)
@@ -78,7 +85,7 @@ def plan_topics(
     seam_end, log_start = log.high_watermark(), log.log_start()
     columns = source.columns or files[0].columns
     before = files[-1].source if files else source.name
-    sample = log.read(log_start, SAMPLE_RECORDS, log.log_end())
+    sample = read_sample(log, log_start)
     compare_sample(before, parse_schema(columns), sample)
     settings = log.settings()
     check_compaction(loaded.pipeline, source, settings)
@@ -105,6 +112,7 @@ def plan_topics(
         headroom=headroom,
     )
     warnings = seam_warnings(loaded.pipeline, rule, previous, start, sample)
-    if headroom:
+    limit_ms = source.headroom.total_seconds() * 1000
+    if headroom and headroom[0].left_ms < 2 * limit_ms:
         warnings.append(f"Retention: {headroom[0]}.")
     return plan, warnings

@@ -120,6 +120,9 @@ def run_unbounded(
         query = Query(spark, loaded, generation, source)
         reporter.follow(query)
         running = query.writer().start()
+        if query.has_uncounted_seam():
+            # Beside the stream, which does not wait for it.
+            threading.Thread(target=_count_seam, args=(query, reporter), daemon=True).start()
         try:
             _watch(running, reporter, stop, query.has_passed_seam)
         except StreamingQueryException as error:
@@ -129,13 +132,19 @@ def run_unbounded(
                 raise
             count = query.look_up_older()
             reporter.log(f"{count} rows of the seam are older than the kept keys and in history")
-            continue
-        if query.has_passed_seam():
-            counted = query.count_seam()
-            read, removed = sum(counted.rows.values()), sum(counted.removed.values())
-            reporter.log(f"{source}: past the seam; {removed:,} of its {read:,} rows were removed")
     reporter.ended("stopped")
     return 0
+
+
+def _count_seam(query: Query, reporter: Reporter) -> None:
+    """Complete the ledger; the stream goes on whether or not that works."""
+    try:
+        counted = query.count_seam()
+    except Exception as error:
+        reporter.warn(f"The seam can't be counted: {_cause(error)}")
+        return
+    read, removed = sum(counted.rows.values()), sum(counted.removed.values())
+    reporter.log(f"{counted.source}: past the seam; {removed:,} of its {read:,} rows were removed")
 
 
 def _watch(

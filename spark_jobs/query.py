@@ -100,6 +100,10 @@ class Query:
         """Whether the filter that is in the query has nothing left to do."""
         return self.filtering and self._seam().is_passed(self._reached())
 
+    def has_uncounted_seam(self) -> bool:
+        """Whether a seam was filtered and is passed, but not counted yet."""
+        return not self.filtering and self._seam().is_to_count()
+
     def count_seam(self) -> SeamCount:
         """Count what was in the seam that the stream has passed."""
         return self._seam().count(self.spark, self._history(), self._topic_columns())

@@ -61,6 +61,12 @@ class Seam:
             if at in starts and starts[at] < end
         )
 
+    def is_to_count(self) -> bool:
+        """Whether rows of it were removed, and nobody has counted them."""
+        name = count_name(self._source.name)
+        is_filtered = self.rule in ("key", "event_time")
+        return is_filtered and self._generation.read(name, SeamCount) is None
+
     def filter(self, history: DataFrame) -> SeamFilter:
         """The filter that the rule asks for.
 
@@ -88,10 +94,7 @@ class Seam:
         return 0 if rows is None else self._key_filter(history).look_up_older(rows)
 
     def count(self, spark: SparkSession, history: DataFrame, columns: pa.Schema) -> SeamCount:
-        """Count what was in the seam and what of it was removed; written down, counted once."""
-        name = count_name(self._source.name)
-        if (known := self._generation.read(name, SeamCount)) is not None:
-            return known
+        """Count what was in the seam and what of it was removed, and write it down."""
         rows = self._rows(spark, columns)
         read = {} if rows is None else _by_partition(rows)
         kept = {} if rows is None else _by_partition(self.filter(history).apply(rows))
@@ -100,7 +103,7 @@ class Seam:
             rows=read,
             removed={at: rows - kept.get(at, 0) for at, rows in read.items()},
         )
-        return self._generation.put_if_absent(name, found)
+        return self._generation.put_if_absent(count_name(self._source.name), found)
 
     def _rows(self, spark: SparkSession, columns: pa.Schema) -> DataFrame | None:
         raw = read_topics(spark, self._source, self._start.offsets(), self._seam_end)

@@ -12,7 +12,7 @@ from sources.document import LoadedPipeline
 from sources.file_source import FileSource
 from sources.hand_over import hand_over, require_sound
 from sources.kafka import KafkaLog
-from sources.ledger import Ledger
+from sources.ledger import Ledger, read_ledger
 from sources.plan import make_plan
 from spark_jobs import job
 from spark_jobs.heartbeat import Heartbeat, read_heartbeat
@@ -87,6 +87,16 @@ def run_live(
     if failures:
         raise failures[0]
     return seen[-1]
+
+
+def seam_is_counted(loaded: LoadedPipeline) -> Callable[[Heartbeat], bool]:
+    """Whether the stream is past the seam, its filter gone and its ledger complete."""
+
+    def is_counted(beat: Heartbeat) -> bool:
+        _, count = read_ledger(loaded.require_generation(), live_of(loaded).name)
+        return not beat.filtering and count is not None
+
+    return is_counted
 
 
 def run_chain(

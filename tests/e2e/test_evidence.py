@@ -17,7 +17,7 @@ from sources.hand_over import hand_over
 from sources.ledger import read_ledger
 from sources.plan import make_plan
 from tests.e2e.case import TOPIC, Case, live_of, moment, wrong
-from tests.e2e.in_session import run_chain, run_history
+from tests.e2e.in_session import run_chain, run_history, seam_is_counted
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 # Out of order by up to 40 minutes, as real feeds are.
@@ -31,7 +31,7 @@ def test_the_filter_leaves_the_query_once_the_stream_has_passed_the_seam(
     case.write_history()
     case.produce()
     loaded = case.pipeline()
-    ledger = run_chain(spark, loaded, is_done=lambda beat: not beat.filtering)
+    ledger = run_chain(spark, loaded, is_done=seam_is_counted(loaded))
     assert ledger.rule == "key"
     _, count = read_ledger(loaded.require_generation(), "live")
     assert count is not None
@@ -57,7 +57,7 @@ def test_without_a_key_rows_up_to_the_end_of_history_are_taken_for_delivered(
         document["audit"] = {"sql": "once.sql"}
 
     loaded = case.pipeline(without_key)
-    ledger = run_chain(spark, loaded, is_done=lambda beat: not beat.filtering)
+    ledger = run_chain(spark, loaded, is_done=seam_is_counted(loaded))
     assert ledger.rule == "event_time"
     (warning,) = make_plan(loaded).warnings
     assert "No `key` is declared" in warning

@@ -62,6 +62,8 @@ def test_the_chain_runs_as_dagster_assets_and_the_stream_outlives_the_run(
         assert [event.asset_key.path[-1] for event in result.get_asset_materialization_events()
                 if event.asset_key] == ["plan", "history", "live_start", "live"]  # fmt: skip
         assert any("4 of 4 splits, 1,000 of 1,000 rows" in message for message in logged)
+        checks = {each.check_name: each.passed for each in result.get_asset_check_evaluations()}
+        assert checks == dict.fromkeys(["no_gap", "no_overlap", "retention", "schema"], True)
         assert chain.is_live(loaded)
         case.produce(range(1200, 1300))
         chain.wait_until_caught_up(loaded, live_of(loaded))

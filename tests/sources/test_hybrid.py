@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,6 +65,14 @@ def generation(folder: Path) -> Generation:
     return made
 
 
+def never(_: SourceSwitchContext) -> StartPosition:
+    pytest.fail("the factory ran")
+
+
+def documents(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def test_boundedness_is_that_of_the_last_source() -> None:
     assert chain_of(bounded("a"), bounded("b")).boundedness is Boundedness.BOUNDED
     chain = chain_of(bounded("a"), LIVE)
@@ -75,9 +84,16 @@ def test_an_empty_chain_is_refused() -> None:
         chain_of()
 
 
-def test_an_unbounded_source_before_the_last_is_refused() -> None:
+@pytest.mark.parametrize(
+    "sources",
+    [
+        pytest.param([LIVE, bounded("a")], id="first"),
+        pytest.param([bounded("a"), LIVE, bounded("b")], id="in the middle"),
+    ],
+)
+def test_an_unbounded_source_before_the_last_is_refused(sources: list[Stub]) -> None:
     with pytest.raises(InputError, match="`live` has no end but is not the last"):
-        chain_of(LIVE, bounded("a"))
+        chain_of(*sources)
 
 
 def test_two_sources_of_one_name_are_refused() -> None:
@@ -95,6 +111,15 @@ def test_sources_take_their_turns_strictly_in_order(tmp_path: Path) -> None:
         enumerator.switch("live", lambda _: start(1), LOG)
     enumerator.finish(end("b"))
     assert enumerator.switch("live", lambda _: start(1), LOG) == start(1)
+
+
+def test_the_factory_does_not_run_before_all_sources_before_have_finished(tmp_path: Path) -> None:
+    chain = chain_of(bounded("a"), bounded("b"), LIVE)
+    enumerator = HybridSplitEnumerator(chain, generation(tmp_path))
+    enumerator.finish(end("a"))
+    with pytest.raises(StateError, match="`b` before it has not finished"):
+        enumerator.switch("live", never, LOG)
+    assert enumerator.start_of("live") is None
 
 
 def test_the_factory_is_given_the_end_of_the_source_before(tmp_path: Path) -> None:
@@ -118,10 +143,6 @@ def test_the_factory_runs_once_even_after_a_restart(tmp_path: Path) -> None:
     first.finish(end("a"))
     first.switch("live", lambda _: start(1), LOG)
     restored = HybridSplitEnumerator(chain, generation(tmp_path))
-
-    def never(_: SourceSwitchContext) -> StartPosition:
-        pytest.fail("the factory ran a second time")
-
     assert restored.switch("live", never, LOG) == start(1)
 
 
@@ -149,3 +170,77 @@ def test_a_source_without_a_hand_over_can_not_start(tmp_path: Path) -> None:
     enumerator = HybridSplitEnumerator(chain, generation(tmp_path))
     with pytest.raises(StateError, match="Nobody decided where `live` starts"):
         enumerator.require_start("live")
+
+
+def test_a_factory_that_fails_leaves_nothing_and_may_run_again(tmp_path: Path) -> None:
+    enumerator = HybridSplitEnumerator(chain_of(bounded("a"), LIVE), generation(tmp_path))
+    enumerator.finish(end("a"))
+
+    def fails(_: SourceSwitchContext) -> StartPosition:
+        raise KeyError("catalogue")
+
+    with pytest.raises(KeyError, match="catalogue"):
+        enumerator.switch("live", fails, LOG)
+    assert enumerator.start_of("live") is None
+    assert enumerator.switch("live", lambda _: start(3), LOG) == start(3)
+
+
+def test_of_two_hand_overs_at_once_one_wins_and_both_are_told_so(tmp_path: Path) -> None:
+    chain = chain_of(bounded("a"), LIVE)
+    slow = HybridSplitEnumerator(chain, generation(tmp_path))
+    fast = HybridSplitEnumerator(chain, generation(tmp_path))
+    slow.finish(end("a"))
+
+    def overtaken(_: SourceSwitchContext) -> StartPosition:
+        assert fast.switch("live", lambda _: start(2), LOG) == start(2)
+        return start(1)
+
+    assert slow.switch("live", overtaken, LOG) == start(2)
+
+
+STEPS: list[Callable[[HybridSplitEnumerator], object]] = [
+    lambda enumerator: enumerator.finish(end("a", 1)),
+    lambda enumerator: enumerator.finish(end("b", 2)),
+    lambda enumerator: enumerator.switch("live", lambda _: start(7), LOG),
+]
+
+
+@pytest.mark.parametrize("done", range(len(STEPS) + 1))
+def test_whenever_it_is_restored_the_chain_goes_on_where_it_was(tmp_path: Path, done: int) -> None:
+    chain = chain_of(bounded("a"), bounded("b"), LIVE)
+    before = HybridSplitEnumerator(chain, generation(tmp_path))
+    for step in STEPS[:done]:
+        step(before)
+    restored = HybridSplitEnumerator(chain, generation(tmp_path))
+    finished = [name for name in ("a", "b", "live") if restored.end_of(name) is not None]
+    assert finished == ["a", "b"][:done]
+    assert (restored.start_of("live") is None) == (done < len(STEPS))
+    for step in STEPS[done:]:
+        step(restored)
+    assert [restored.end_of("a"), restored.end_of("b")] == [end("a", 1), end("b", 2)]
+    assert restored.require_start("live") == start(7)
+
+
+@pytest.mark.parametrize("done", range(len(STEPS) + 1))
+def test_a_restart_that_does_nothing_changes_nothing(tmp_path: Path, done: int) -> None:
+    chain = chain_of(bounded("a"), bounded("b"), LIVE)
+    before = HybridSplitEnumerator(chain, generation(tmp_path))
+    for step in STEPS[:done]:
+        step(before)
+    written = documents(tmp_path)
+    restored = HybridSplitEnumerator(chain, generation(tmp_path))
+    for name in ("a", "b", "live"):
+        assert restored.end_of(name) == before.end_of(name)
+        assert restored.start_of(name) == before.start_of(name)
+    assert documents(tmp_path) == written
+
+
+def test_a_position_is_not_read_before_its_source_is_asked_for(tmp_path: Path) -> None:
+    chain = chain_of(bounded("a"), LIVE)
+    kept = generation(tmp_path)
+    HybridSplitEnumerator(chain, kept).finish(end("a"))
+    kept.path("positions/live-start.json").write_text('{"version": 99}')
+    restored = HybridSplitEnumerator(chain, kept)
+    assert restored.end_of("a") == end("a")
+    with pytest.raises(StateError, match="StartPosition can't be read"):
+        restored.switch("live", never, LOG)

@@ -1,0 +1,43 @@
+"""Every kind of document in the state folder: of this version, or refused by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from sources.errors import StateError
+from sources.ledger import Ledger, SeamCount
+from sources.plan import Plan
+from sources.positions import EndPosition, Record, StartPosition
+from sources.rounds import Round
+from sources.state import CurrentGeneration, GenerationInfo
+from spark_jobs.heartbeat import Heartbeat
+
+KINDS: list[type[Record]] = [
+    CurrentGeneration,
+    EndPosition,
+    GenerationInfo,
+    Heartbeat,
+    Ledger,
+    Plan,
+    Round,
+    SeamCount,
+    StartPosition,
+]
+
+
+def test_no_kind_of_document_is_left_out_here() -> None:
+    assert set(KINDS) == set(Record.__subclasses__())
+
+
+@pytest.mark.parametrize("step", [1, -1])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_document_of_another_version_is_refused_by_its_kind(
+    kind: type[Record], step: int
+) -> None:
+    version = kind.VERSION + step
+    with pytest.raises(StateError) as caught:
+        kind.parse(b'{"version": %d}' % version)
+    text = str(caught.value)
+    assert f"A state document of kind {kind.__name__} can't be read" in text
+    assert f"it has version {version}, this project reads version {kind.VERSION}" in text
+    assert text.endswith("Use the version that wrote it, or a new state folder.")

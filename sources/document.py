@@ -66,6 +66,11 @@ class LoadedPipeline:
             if isinstance(source, KafkaSource):
                 where = [source.topics, source.topic_pattern, source.isolation]
             contract[f"sources.{source.name}"] = [source.type, source.format, where, source.columns]
+            if isinstance(source, FileSource):
+                end = source.model_dump(
+                    mode="json", include={"complete_through", "offsets", "sequence"}
+                )
+                contract[f"sources.{source.name}.end"] = end
         state = Path(self.locate(pipeline.state))
         return open_generation(state, pipeline.name, contract, create=create)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
+from importlib.machinery import PathFinder
 from typing import Any
 
 from sources.document import LoadedPipeline
@@ -24,8 +25,7 @@ def load_function(loaded: LoadedPipeline, field: str, name: str) -> Callable[[An
     """
     module_name, function_name = name.split(":")
     folder = str(loaded.folder)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+    _prefer(folder, module_name.split(".")[0])
     try:
         function = getattr(importlib.import_module(module_name), function_name)
     # Importing runs the user's code: whatever it raises is the answer.
@@ -37,6 +37,19 @@ def load_function(loaded: LoadedPipeline, field: str, name: str) -> Callable[[An
         message = f"`{field}: {name}` is a {type(function).__name__}, not a function."
         raise InputError(message, "Name a function.")
     return function  # type: ignore[no-any-return]
+
+
+def _prefer(folder: str, package: str) -> None:
+    """Let imports find a folder's own modules first, also if another's of that name is loaded."""
+    if sys.path[:1] != [folder]:
+        sys.path.insert(0, folder)
+    own = PathFinder.find_spec(package, [folder])
+    known = sys.modules.get(package)
+    if own is None or known is None or getattr(known, "__file__", None) == own.origin:
+        return
+    for name in list(sys.modules):
+        if name == package or name.startswith(f"{package}."):
+            del sys.modules[name]
 
 
 def load_transform(loaded: LoadedPipeline) -> Callable[[Any], Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sources.contract import compare_sample
 from sources.document import LoadedPipeline
-from sources.errors import InputError, SeamError
+from sources.errors import InputError, SeamError, StateError
 from sources.hybrid import HybridSplitEnumerator
 from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource
@@ -18,6 +18,7 @@ from sources.retention import RetentionWatch
 from sources.rounds import history_of
 from sources.schema import parse_schema
 from sources.seam import seam_rule
+from sources.state import digests
 from sources.topic_plan import read_sample, start_factory
 
 CHECKS = {
@@ -58,20 +59,33 @@ def hand_over(loaded: LoadedPipeline, source: KafkaSource) -> Ledger:
     generation = loaded.require_generation()
     enumerator = HybridSplitEnumerator(loaded.pipeline.hybrid_source(), generation)
     enumerator.require_turn(source.name)
+    declared = digests({"start": source.model_dump(mode="json", include={"start"})})["start"]
     if (known := generation.read(ledger_name(source.name), Ledger)) is not None:
+        if known.declared != declared:
+            message = f"`start` of source `{source.name}` changed after the hand-over was made."
+            raise StateError(message, "Undo the change, or start over with a new state folder.")
         return known
     log = KafkaLog(source)
     start = enumerator.switch(source.name, start_factory(loaded, source), log)
     plan = require_plan(generation)
-    previous = enumerator.end_of(plan.files[-1].source) if plan.files else None
+    ends = [end for part in plan.files if (end := enumerator.end_of(part.source)) is not None]
+    previous = ends[-1] if ends else None
     seam_end = history_of(generation, plan, previous.source).seam_end if previous else {}
-    rule = seam_rule(loaded.pipeline, previous, start)
-    ledger = make_ledger(start, previous, rule, seam_end, log)
+    rule = seam_rule(loaded.pipeline, ends, start)
+    ledger = make_ledger(start, previous, rule, seam_end, log, declared=declared)
     return generation.put_if_absent(ledger_name(source.name), ledger)
 
 
-def check_hand_over(loaded: LoadedPipeline, source: KafkaSource) -> list[Check]:
+def check_hand_over(
+    loaded: LoadedPipeline, source: KafkaSource, reached: Offsets | None = None
+) -> list[Check]:
     """Check a hand-over that was made, as the log stands now.
+
+    Args:
+        loaded: The pipeline.
+        source: The source that was handed over to.
+        reached: First offsets not yet read, where its run has begun: what lies before them may be
+            deleted.
 
     Raises:
         StateError: It was not made.
@@ -81,11 +95,14 @@ def check_hand_over(loaded: LoadedPipeline, source: KafkaSource) -> list[Check]:
     start = enumerator.require_start(source.name)
     ledger = hand_over(loaded, source)
     log = KafkaLog(source)
+    needed = {**start.offsets(), **(reached or {})}
+    begun = log.log_start()
+    left = {at: max(offset, begun[at]) for at, offset in needed.items() if at in begun}
     return [
         _no_gap(ledger),
         _no_overlap(ledger),
-        _retention(source, log, start.offsets()),
-        _schema(require_plan(generation), log, start.offsets()),
+        _retention(RetentionWatch(source, log, left), needed, begun),
+        _schema(require_plan(generation), log, left),
     ]
 
 
@@ -125,10 +142,9 @@ def _no_overlap(ledger: Ledger) -> Check:
     return Check("no_overlap", passed, text, {"offsets in the seam": overlap}, accepted=True)
 
 
-def _retention(source: KafkaSource, log: KafkaLog, starts: Offsets) -> Check:
-    begun = log.log_start()
-    lost = {at: begun[at] - offset for at, offset in starts.items() if begun[at] > offset}
-    rooms = RetentionWatch(source, log, starts).look()
+def _retention(watch: RetentionWatch, needed: Offsets, begun: Offsets) -> Check:
+    lost = {at: begun[at] - offset for at, offset in needed.items() if begun.get(at, 0) > offset}
+    rooms = watch.look()
     numbers = {"offsets lost": sum(lost.values())}
     if rooms:
         numbers["headroom (s)"] = rooms[0].left_ms // 1000

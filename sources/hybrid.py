@@ -91,8 +91,17 @@ class HybridSource(Generic[S_co]):
         return self.sources[-1].boundedness
 
     def index(self, name: str) -> int:
-        """The place of a source in the chain, from 0."""
-        return next(place for place, source in enumerate(self.sources) if source.name == name)
+        """The place of a source in the chain, from 0.
+
+        Raises:
+            InputError: There is no such source.
+
+        """
+        names = [source.name for source in self.sources]
+        if name not in names:
+            message = f"There is no source `{name}`."
+            raise InputError(message, f"The chain has {', '.join(names)}.")
+        return names.index(name)
 
 
 @dataclass(frozen=True)
@@ -111,7 +120,11 @@ class SourceSwitchContext:
 
 
 SourceFactory = Callable[[SourceSwitchContext], StartPosition]
-"""Turns the end of one source into the start of the next; runs once per hand-over."""
+"""Turns the end of one source into the start of the next.
+
+What it returns at the hand-over is kept and never asked for again. It is asked before, too, for the
+plan: it must do nothing but look.
+"""
 
 
 class HybridSplitEnumerator:

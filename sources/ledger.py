@@ -46,6 +46,7 @@ class Ledger(Record):
         previous: End position of the source before, if there is one.
         evidence: What the start was made from.
         rule: How rows of the seam that history has delivered are told.
+        declared: Digest of what the source declared as its ``start``.
         entries: One for each partition.
     """
 
@@ -53,6 +54,7 @@ class Ledger(Record):
     previous: EndPosition | None
     evidence: Literal["offsets", "sequence", "timestamp", "fixed", "factory"]
     rule: SeamRule
+    declared: str
     entries: list[LedgerEntry]
 
 
@@ -76,9 +78,13 @@ def make_ledger(
     rule: SeamRule,
     seam_end: Offsets,
     log: Log,
+    *,
+    declared: str,
 ) -> Ledger:
     """The ledger of a start position, as the log stands."""
-    firsts = {record.at: record for record in log.read(start.offsets(), 1, log.log_end())}
+    begun = log.log_start()
+    left = {at: max(offset, begun.get(at, 0)) for at, offset in start.offsets().items()}
+    firsts = {record.at: record for record in log.read(left, 1, log.log_end())}
     gaps: dict[tuple[str, int], Gap] = {(gap.topic, gap.partition): gap for gap in start.gaps}
     entries = []
     for at, part in sorted(start.partitions.items()):
@@ -104,6 +110,7 @@ def make_ledger(
         previous=previous,
         evidence=start.evidence,
         rule=rule,
+        declared=declared,
         entries=entries,
     )
 

@@ -96,7 +96,7 @@ def _decide(
     if isinstance(start, StartAgo):
         return look.at_time(look.now_ms - int(start.ago.total_seconds() * 1000), "fixed")
     if isinstance(start, StartByFactory):
-        return _from_user(look, start.factory, load(start.factory)(context))
+        return _from_user(look, start.factory, _call(start.factory, load, context))
     if start == "earliest":
         return look.at_log_start()
     previous = context.previous
@@ -301,6 +301,16 @@ def needed_offsets(
     needed_ms = start.time_ms if previous is None else previous.complete_through_ms
     reached = log.offsets_for_time(needed_ms - lateness_ms)
     return {at: min(offset, reached.get(at) or offset) for at, offset in starts.items()}
+
+
+def _call(name: str, load: Callable[[str], UserFactory], context: SourceSwitchContext) -> Any:
+    factory = load(name)
+    try:
+        return factory(context)
+    # The user's code: whatever it raises is the answer.
+    except Exception as error:
+        message = f"`start.factory: {name}` raised {type(error).__name__}: {error}."
+        raise SeamError(message, "Correct it; nothing was decided.") from error
 
 
 def _from_user(look: _LookUp, name: str, answer: Any) -> StartPosition:

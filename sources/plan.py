@@ -19,7 +19,7 @@ from sources.files import FileListing, check_event_time, find_files, list_splits
 from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource
 from sources.pipeline import Pipeline
-from sources.positions import Record
+from sources.positions import Record, iso
 from sources.schema import parse_schema
 from sources.state import Generation
 from sources.topic_plan import TopicPlan, plan_topics
@@ -100,11 +100,12 @@ def draft_plan(loaded: LoadedPipeline) -> tuple[Plan, dict[str, FileListing]]:
         if isinstance(source, FileSource)
     }
     warnings: list[str] = []
-    files = []
+    files: list[FilePlan] = []
     for name, listing in listings.items():
-        part, said = plan_files(loaded, name, listing)
+        told = _told_alike(pipeline, name, listings, files)
+        part, said = plan_files(loaded, name, listing, told)
+        warnings += [*said, *_reaching_back(part, files)]
         files.append(part)
-        warnings += said
     _check_columns(pipeline, {part.source: listings[part.source].columns for part in files})
     topic_plan = None
     if log is not None and isinstance(live, KafkaSource):
@@ -118,6 +119,31 @@ def draft_plan(loaded: LoadedPipeline) -> tuple[Plan, dict[str, FileListing]]:
         warnings=warnings,
     )
     return plan, listings
+
+
+def _told_alike(
+    pipeline: Pipeline, name: str, listings: dict[str, FileListing], files: list[FilePlan]
+) -> pa.Table | None:
+    """Splits of the sources before this one that tell their offsets in the same way."""
+    declared = pipeline.source(name)
+    tables = [
+        listings[part.source].splits
+        for part in files
+        if isinstance(declared, FileSource)
+        and isinstance(other := pipeline.source(part.source), FileSource)
+        and other.offsets == declared.offsets
+    ]
+    return pa.concat_tables(tables) if tables else None
+
+
+def _reaching_back(part: FilePlan, before: list[FilePlan]) -> list[str]:
+    if not before or part.event_min_ms > before[-1].end.event_time_ms:
+        return []
+    return [
+        f"Source `{part.source}` begins at {iso(part.event_min_ms)}, source `{before[-1].source}` "
+        f"before it ends at {iso(before[-1].end.event_time_ms)}: rows in both come twice, and a "
+        "watermark delay below the overlap can drop rows."
+    ]
 
 
 def _check_columns(pipeline: Pipeline, columns: dict[str, pa.Schema]) -> None:

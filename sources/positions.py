@@ -6,6 +6,7 @@ All times are Unix milliseconds in UTC, as Kafka's record timestamps are.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar
@@ -77,13 +78,7 @@ class Record(Part):
     @model_validator(mode="before")
     @classmethod
     def _of_this_version(cls, values: Any) -> Any:
-        if not isinstance(values, dict):
-            return values
-        found = values.get("version", cls.VERSION)
-        if found != cls.VERSION:
-            message = f"it has version {found}, this project reads version {cls.VERSION}"
-            raise ValueError(message)
-        return {**values, "version": found}
+        return {"version": cls.VERSION, **values} if isinstance(values, dict) else values
 
     @classmethod
     def parse(cls, text: bytes) -> Self:
@@ -94,7 +89,12 @@ class Record(Part):
 
         """
         try:
-            return cls.model_validate_json(text)
+            document = json.loads(text)
+            found = document.get("version") if isinstance(document, dict) else None
+            if type(found) is not int or found != cls.VERSION:
+                reason = f"it has version {found!r}, this project reads version {cls.VERSION}"
+                raise ValueError(reason)
+            return cls.model_validate(document)
         except ValueError as error:
             message = f"A state document of kind {cls.__name__} can't be read: {error}"
             raise StateError(

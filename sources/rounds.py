@@ -36,12 +36,14 @@ class Round(Record):
         files: Its plan.
         seam_end: As in the plan of the topic, read right after this listing.
         why: What made it due, in words.
+        behind_ms: How far its files reach back behind what was read before.
     """
 
     number: int
     files: FilePlan
     seam_end: Offsets
     why: str
+    behind_ms: int
 
 
 @dataclass(frozen=True)
@@ -116,10 +118,16 @@ def next_round(
             f"planned was {planned}."
         )
         raise InputError(message, "Repair or remove them, then run again.")
-    part, _ = plan_files(loaded, source.name, listing, earlier)
+    part, _ = plan_files(loaded, source.name, listing, _told(loaded, generation, plan, earlier))
     keep_splits(part, listing, generation)
     number = len(history.parts)
-    made = Round(number=number, files=part, seam_end=log.high_watermark(), why=why)
+    made = Round(
+        number=number,
+        files=part,
+        seam_end=log.high_watermark(),
+        why=why,
+        behind_ms=max(history.end.event_time_ms - part.event_min_ms, 0),
+    )
     return generation.put_if_absent(_name(source.name, number), made)
 
 
@@ -151,6 +159,19 @@ def _arrived(loaded: LoadedPipeline, source: FileSource, earlier: pa.Table) -> F
     if not arrived:
         return None
     return list_splits(source, loaded.pipeline.event_time, arrived)
+
+
+def _told(loaded: LoadedPipeline, generation: Generation, plan: Plan, own: pa.Table) -> pa.Table:
+    """All splits planned before that tell their offsets as the last bounded source does."""
+    last = loaded.pipeline.source(plan.files[-1].source)
+    tables = [
+        read_splits(part, generation)
+        for part in plan.files[:-1]
+        if isinstance(last, FileSource)
+        and isinstance(other := loaded.pipeline.source(part.source), FileSource)
+        and other.offsets == last.offsets
+    ]
+    return pa.concat_tables([*tables, own])
 
 
 def _name(source: str, number: int) -> str:

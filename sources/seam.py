@@ -16,19 +16,24 @@ from sources.positions import EndPosition, StartPosition, iso
 SeamRule = Literal["none", "sequence", "key", "event_time", "off"]
 
 
-def seam_rule(pipeline: Pipeline, previous: EndPosition | None, start: StartPosition) -> SeamRule:
+def seam_rule(pipeline: Pipeline, ends: Sequence[EndPosition], start: StartPosition) -> SeamRule:
     """How live rows that history has delivered are told.
 
-    ``none`` where there are none: no history, or offsets that are exact. ``sequence`` where
-    history is a snapshot with a log position. Otherwise as declared.
+    ``none`` where there are none: no history, or all of it tells its offsets exactly. ``sequence``
+    where history is a snapshot with a log position. Otherwise as declared.
+
+    Args:
+        pipeline: The declaration.
+        ends: End positions of all sources before the topic, in order.
+        start: Where the topic starts.
     """
-    if previous is None:
+    if not ends:
         return "none"
     if pipeline.seam_filter is None:
-        held = previous.offsets
-        if start.evidence == "offsets" and held is not None and held.exact:
+        are_exact = all(end.offsets is not None and end.offsets.exact for end in ends)
+        if start.evidence == "offsets" and are_exact:
             return "none"
-        if previous.sequence is not None:
+        if ends[-1].sequence is not None:
             return "sequence"
     return pipeline.seam_rule
 

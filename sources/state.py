@@ -72,6 +72,7 @@ class Folder:
         """Write a document over the one that stands there; readers see one or the other."""
         temporary = self._temporary(name, document)
         temporary.replace(self.path(name))
+        self._sync(name)
 
     def put_if_absent(self, name: str, document: R) -> R:
         """Write a document unless one stands there; of two writers exactly one wins.
@@ -90,7 +91,16 @@ class Folder:
             return standing
         finally:
             temporary.unlink()
+        self._sync(name)
         return document
+
+    def _sync(self, name: str) -> None:
+        """Make a name outlive a power cut: the folder holds it, not the file."""
+        folder = os.open(self.path(name).parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
     def _temporary(self, name: str, document: Record) -> Path:
         target = self.path(name)

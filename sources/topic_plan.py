@@ -94,7 +94,7 @@ def plan_topics(
     may_close = source.on_gap == "extend"
     judged = source.model_copy(update={"on_gap": "accept"}) if may_close else source
     start = start_factory(loaded, judged)(SourceSwitchContext(previous, log))
-    rule = seam_rule(loaded.pipeline, previous, start)
+    rule = seam_rule(loaded.pipeline, [part.end for part in files], start)
     lateness_ms = int(loaded.pipeline.allowed_lateness.total_seconds() * 1000)
     needed = needed_offsets(log, start, previous, lateness_ms)
     headroom = RetentionWatch(source, log, needed).look()

@@ -105,6 +105,11 @@ def run_bounded(
             reporter.ended("finished")
             return 0
         reporter.log(f"{source}: round {made.number}, {made.files.splits} files more: {made.why}")
+        if made.behind_ms:
+            reporter.warn(
+                f"Files of round {made.number} reach back {made.behind_ms / 1000:,.0f} s behind "
+                "what was read; a watermark delay below that can drop rows."
+            )
 
 
 def run_unbounded(

@@ -45,7 +45,7 @@ class Seam:
         self._ends = ends
         self._start = start
         self._seam_end = seam_end
-        self.rule = seam_rule(pipeline, ends[-1] if ends else None, start)
+        self.rule = seam_rule(pipeline, ends, start)
 
     def is_passed(self, reached: Mapping[TopicPartition, int]) -> bool:
         """Whether a stream that has read up to these offsets needs its filter no more."""

@@ -15,7 +15,7 @@ import yaml
 from confluent_kafka import Producer
 
 from orchestration import chain
-from orchestration.audit import AuditReport, audit
+from orchestration.audit import AuditReport
 from services.broker import create_topic
 from sources.document import LoadedPipeline, load_pipeline
 from sources.file_source import FileSource
@@ -189,16 +189,6 @@ def start_live(loaded: LoadedPipeline) -> None:
     chain.run_bounded(loaded, history_of(loaded))
     hand_over(loaded, live_of(loaded))
     chain.go_live(loaded, live_of(loaded))
-
-
-def run_and_audit(loaded: LoadedPipeline) -> AuditReport:
-    """The whole chain until nothing is left to read, then the comparison."""
-    try:
-        start_live(loaded)
-        chain.wait_until_caught_up(loaded, live_of(loaded))
-    finally:
-        chain.stop(loaded)
-    return audit(loaded)
 
 
 def wrong(report: AuditReport) -> dict[str, int]:

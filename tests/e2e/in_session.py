@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pyspark.sql import SparkSession
 
 from orchestration import chain
+from orchestration.audit import AuditReport, audit
 from sources.document import LoadedPipeline
 from sources.file_source import FileSource
 from sources.hand_over import hand_over, require_sound
@@ -110,3 +111,9 @@ def run_chain(
     require_sound(loaded, live_of(loaded))
     run_live(spark, loaded, is_done)
     return ledger
+
+
+def run_and_audit(spark: SparkSession, loaded: LoadedPipeline) -> AuditReport:
+    """The whole chain until nothing is left to read, then the comparison."""
+    run_chain(spark, loaded)
+    return audit(loaded)

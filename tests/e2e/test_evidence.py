@@ -17,7 +17,7 @@ from sources.hand_over import hand_over
 from sources.ledger import read_ledger
 from sources.plan import make_plan
 from tests.e2e.case import TOPIC, Case, live_of, moment, wrong
-from tests.e2e.in_session import run_chain, run_history, seam_is_counted
+from tests.e2e.in_session import run_and_audit, run_chain, run_history, seam_is_counted
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 # Out of order by up to 40 minutes, as real feeds are.
@@ -76,8 +76,7 @@ def test_a_record_appended_before_the_end_with_an_older_time_and_not_in_the_file
     case.write_history(n for n in range(1000) if n != 995)
     case.produce([*range(500, 995), *range(996, 1000), 995, *range(1000, 1500)])
     loaded = case.pipeline()
-    run_chain(spark, loaded)
-    report = audit(loaded)
+    report = run_and_audit(spark, loaded)
     assert (report.expected, wrong(report)) == (1500, {})
 
 

@@ -30,7 +30,7 @@ from sources.plan import make_plan
 from sources.positions import TopicPartition
 from spark_jobs.heartbeat import read_heartbeat
 from tests.e2e.case import Case, live_of, moment, wrong
-from tests.e2e.in_session import run_chain, run_history, run_live
+from tests.e2e.in_session import run_and_audit, run_chain, run_history, run_live
 from tests.services.processes import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
@@ -131,8 +131,7 @@ def test_history_stops_before_the_records_after_it_are_deleted_and_goes_on_later
     assert f"topic `{case.topic}`, partition 0: Kafka may delete offset 99" in str(caught.value)
     assert 0 < (done_splits(loaded) or 0) < 24
     retain(case, -1)
-    run_chain(spark, loaded)
-    report = audit(loaded)
+    report = run_and_audit(spark, loaded)
     assert (report.expected, wrong(report)) == (1500, {})
 
 

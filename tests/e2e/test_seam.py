@@ -6,23 +6,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from orchestration import chain
 from sources.errors import SeamError
 from sources.hand_over import hand_over
 from sources.hybrid import HybridSplitEnumerator
-from tests.e2e.case import TOPIC, Case, history_of, live_of, run_and_audit, windows, wrong
+from tests.e2e.case import TOPIC, Case, history_of, live_of, windows, wrong
+from tests.e2e.in_session import run_and_audit
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 
 
-def test_an_overlap_of_files_and_topic_arrives_once(tmp_path: Path, servers: str) -> None:
+def test_an_overlap_of_files_and_topic_arrives_once(
+    tmp_path: Path, servers: str, spark: SparkSession
+) -> None:
     case = Case(tmp_path, servers, partitions=2)
     case.write_history()
     # Slightly out of order, as real feeds are.
     case.produce(sorted(TOPIC, key=lambda n: n + (n * 7919) % 40))
     loaded = case.pipeline()
-    report = run_and_audit(loaded)
+    report = run_and_audit(spark, loaded)
     assert report.expected == 2000
     assert wrong(report) == {}
     enumerator = HybridSplitEnumerator(loaded.pipeline.hybrid_source(), loaded.require_generation())
@@ -32,12 +36,12 @@ def test_an_overlap_of_files_and_topic_arrives_once(tmp_path: Path, servers: str
 
 
 def test_windows_over_the_seam_equal_one_computation_over_all_input(
-    tmp_path: Path, servers: str
+    tmp_path: Path, servers: str, spark: SparkSession
 ) -> None:
     case = Case(tmp_path, servers)
     case.write_history()
     case.produce()
-    report = run_and_audit(case.pipeline(windows))
+    report = run_and_audit(spark, case.pipeline(windows))
     assert report.expected > 30
     assert wrong(report) == {}
 
@@ -52,7 +56,12 @@ def test_windows_over_the_seam_equal_one_computation_over_all_input(
     ],
 )
 def test_the_audit_reports_exactly_the_row_that_a_moved_start_loses_or_doubles(
-    tmp_path: Path, servers: str, shift: int, seam_filter: str, expected: dict[str, int]
+    tmp_path: Path,
+    servers: str,
+    spark: SparkSession,
+    shift: int,
+    seam_filter: str,
+    expected: dict[str, int],
 ) -> None:
     case = Case(tmp_path, servers)
     case.write_history()
@@ -63,26 +72,26 @@ def test_the_audit_reports_exactly_the_row_that_a_moved_start_loses_or_doubles(
         # Event n lies at offset n - 500.
         document["sources"][1]["start"] = {"offsets": {0: 500 + shift}}
 
-    report = run_and_audit(case.pipeline(moved))
+    report = run_and_audit(spark, case.pipeline(moved))
     assert wrong(report) == expected
     named = {kind: [row.key["id"] for row in report.examples[kind]] for kind in expected}
     assert named == {kind: [1000 if shift > 0 else 999] for kind in expected}
 
 
 def test_old_rows_that_arrive_in_the_seam_are_looked_up_in_history(
-    tmp_path: Path, servers: str
+    tmp_path: Path, servers: str, spark: SparkSession
 ) -> None:
     case = Case(tmp_path, servers)
     archived, never_archived = 3, 400
     case.write_history(n for n in range(1000) if n != never_archived)
     # Both come long after their time, behind the first record that is read.
     case.produce([*range(500, 1100), archived, never_archived, *range(1100, 1200)])
-    report = run_and_audit(case.pipeline())
+    report = run_and_audit(spark, case.pipeline())
     assert report.expected == 1200
     assert wrong(report) == {}
 
 
-def test_json_lines_serve_as_history(tmp_path: Path, servers: str) -> None:
+def test_json_lines_serve_as_history(tmp_path: Path, servers: str, spark: SparkSession) -> None:
     case = Case(tmp_path, servers)
     case.write_json_history()
     case.produce()
@@ -91,7 +100,7 @@ def test_json_lines_serve_as_history(tmp_path: Path, servers: str) -> None:
         columns = {"id": "bigint", "at": "timestamp", "v": "double"}
         document["sources"][0].update(format="json", path="in/*.json", schema=columns)
 
-    report = run_and_audit(case.pipeline(as_json))
+    report = run_and_audit(spark, case.pipeline(as_json))
     assert report.expected == 2000
     assert wrong(report) == {}
 

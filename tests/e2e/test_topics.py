@@ -17,7 +17,7 @@ from sources.hand_over import hand_over
 from sources.kafka import KafkaLog
 from sources.plan import make_plan
 from tests.e2e.case import Case, as_json, live_of, moment, wrong
-from tests.e2e.in_session import run_chain, run_history, run_live
+from tests.e2e.in_session import run_and_audit, run_chain, run_history, run_live
 from tests.services.processes import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
@@ -65,8 +65,7 @@ def test_aborted_transactions_and_control_records_take_up_offsets(
     for numbers in in_order:
         transact(case, numbers, commit=numbers.start not in (1300,))
     loaded = case.pipeline(lambda document: document["sources"][1].update(isolation=isolation))
-    run_chain(spark, loaded)
-    report = audit(loaded)
+    report = run_and_audit(spark, loaded)
     if isolation == "read_committed":
         assert (report.expected, wrong(report)) == (1350, {})
     else:
@@ -125,8 +124,7 @@ def test_a_compacted_topic_that_is_accepted_is_read_over_the_offsets_that_are_go
     loaded = case.pipeline(lambda document: document["sources"][1].update(on_gap="accept"))
     log = KafkaLog(live_of(loaded))
     wait_for(lambda: len(log.read(log.log_start(), 1000, log.log_end())) < 300, "compaction", 60)
-    run_chain(spark, loaded)
-    report = audit(loaded)
+    report = run_and_audit(spark, loaded)
     assert report.expected < 1300
     assert wrong(report) == {}
 

@@ -50,7 +50,7 @@ def up_to_hand_over(loaded: LoadedPipeline) -> LoadedPipeline:
 def hand_over_in_part(loaded: LoadedPipeline) -> None:
     """Die between start position and ledger."""
 
-    def die(*_: object) -> Ledger:
+    def die(*_: object, **_named: object) -> Ledger:
         message = "killed"
         raise RuntimeError(message)
 

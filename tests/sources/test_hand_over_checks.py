@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from sources.errors import InputError, SeamError
+from sources.errors import SeamError
 from sources.hand_over import CHECKS, Check, check_hand_over, hand_over, require_sound
 from tests.e2e.case import Case, live_of
 from tests.sources.hand_over_case import (
@@ -88,11 +88,6 @@ def test_a_record_that_does_not_fit_turns_its_check_red_and_holds_up_the_launch(
         require_sound(loaded, live_of(loaded))
 
 
-@pytest.mark.xfail(
-    raises=InputError,
-    strict=True,
-    reason="the checks read the topic from the start on, and the broker refuses that",
-)
 def test_records_deleted_since_turn_the_check_of_retention_red_and_hold_up_the_launch(
     tmp_path: Path, servers: str
 ) -> None:
@@ -107,11 +102,6 @@ def test_records_deleted_since_turn_the_check_of_retention_red_and_hold_up_the_l
         require_sound(loaded, live_of(loaded))
 
 
-@pytest.mark.xfail(
-    raises=InputError,
-    strict=True,
-    reason="the ledger reads the first record, and the broker refuses that",
-)
 def test_records_deleted_between_start_and_ledger_hold_up_the_launch_as_lost(
     tmp_path: Path, servers: str
 ) -> None:

@@ -1,0 +1,99 @@
+"""docs/conformance.md claims nothing that is not there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "conformance.md"
+HEAD = ["behaviour", "here", "held by"]
+OPEN = re.compile(r"(can't occur|not here yet): \S.*")
+TESTS = re.compile(r"`([^`]+)`(?:<br>|$)")
+
+
+def rows_of(text: str) -> list[list[str]]:
+    """The cells of all rows of all tables, without their heads."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return [row for row in cells if row != HEAD and not set("".join(row)) <= set("-: ")]
+
+
+@cache
+def claimable(file: Path) -> dict[str, bool]:
+    """Tests of a file by name, with their class if they have one; whether each is to pass."""
+    found: dict[str, bool] = {}
+
+    def collect(body: list[ast.stmt], prefix: str) -> None:
+        for node in body:
+            if isinstance(node, ast.ClassDef) and node.name.startswith("Test"):
+                collect(node.body, f"{prefix}{node.name}::")
+            elif isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                marks = " ".join(ast.unparse(mark) for mark in node.decorator_list)
+                found[prefix + node.name] = "xfail" not in marks
+
+    collect(ast.parse(file.read_text()).body, "")
+    return found
+
+
+def faults(row: list[str]) -> Iterator[str]:
+    """What is wrong with a row."""
+    if len(row) != len(HEAD) or not all(row):
+        yield f"not three cells: {row}"
+        return
+    behaviour, _, held = row
+    if OPEN.fullmatch(held):
+        return
+    if not TESTS.match(held) or TESTS.sub("", held):
+        yield f"neither tests nor a reason: {behaviour}: {held}"
+    for name in TESTS.findall(held):
+        path, _, test = name.partition("::")
+        file = ROOT / path
+        if not path.startswith("tests/") or not file.is_file():
+            yield f"no such file: {name}"
+        elif test not in claimable(file):
+            yield f"no such test: {name}"
+        elif not claimable(file)[test]:
+            yield f"expected to fail: {name}"
+
+
+def test_every_row_is_held_by_tests_that_exist_or_says_why_not() -> None:
+    assert [fault for row in rows_of(PAGE.read_text()) for fault in faults(row)] == []
+
+
+def test_the_three_tables_are_there() -> None:
+    text = PAGE.read_text()
+    heads = [line for line in text.splitlines() if line == "| behaviour | here | held by |"]
+    assert len(heads) == len(re.findall("^## ", text, re.MULTILINE)) == 3
+    assert len(rows_of(text)) > 60
+
+
+GOOD = "`tests/test_conformance.py::test_the_three_tables_are_there`"
+
+
+@pytest.mark.parametrize(
+    ("held", "fault"),
+    [
+        ("", "not three cells"),
+        ("of course", "neither tests nor a reason"),
+        ("can't occur", "neither tests nor a reason"),
+        ("not here yet:", "neither tests nor a reason"),
+        (f"{GOOD} and can't occur: so there", "neither tests nor a reason"),
+        ("`tests/test_conformance.py::test_of_nothing`", "no such test"),
+        (f"{GOOD}<br>`tests/test_nowhere.py::test_it`", "no such file"),
+        ("`orchestration/chain.py::test_it`", "no such file"),
+    ],
+)
+def test_a_row_without_support_is_found(held: str, fault: str) -> None:
+    (found,) = faults(["behaviour", "here", held])
+    assert found.startswith(fault)
+
+
+@pytest.mark.parametrize("held", [GOOD, f"{GOOD}<br>{GOOD}", "can't occur: no", "not here yet: x"])
+def test_a_row_with_support_passes(held: str) -> None:
+    assert list(faults(["behaviour", "here", held])) == []

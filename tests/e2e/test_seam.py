@@ -9,11 +9,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from orchestration import chain
+from orchestration.audit import audit
 from sources.errors import SeamError
 from sources.hand_over import hand_over
 from sources.hybrid import HybridSplitEnumerator
+from sources.plan import make_plan
 from tests.e2e.case import TOPIC, Case, history_of, live_of, windows, wrong
-from tests.e2e.in_session import run_and_audit
+from tests.e2e.in_session import run_and_audit, run_history
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 
@@ -103,6 +105,43 @@ def test_json_lines_serve_as_history(tmp_path: Path, servers: str, spark: SparkS
     report = run_and_audit(spark, case.pipeline(as_json))
     assert report.expected == 2000
     assert wrong(report) == {}
+
+
+def test_three_sources_follow_each_other(tmp_path: Path, servers: str, spark: SparkSession) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history(range(500, 1000), files=2, name=lambda at, _: f"new-{at}.parquet")
+    case.write_history(range(600), files=2, name=lambda at, _: f"old-{at}.parquet")
+    case.produce()
+
+    def three(document: dict[str, Any]) -> None:
+        recent, live = document["sources"]
+        old = {**recent, "name": "old", "path": "in/old-*.parquet"}
+        document["sources"] = [old, {**recent, "path": "in/new-*.parquet"}, live]
+        # The two archives share events 500…599: here the transform keeps each once.
+        document["transform"] = "transforms:once"
+
+    with (tmp_path / "transforms.py").open("a") as module:
+        module.write(
+            "\ndef once(rows):\n"
+            "    late = rows.withWatermark('at', '2 hours')\n"
+            "    return late.dropDuplicatesWithinWatermark(['id'])\n"
+        )
+    loaded = case.pipeline(three)
+    (warning,) = [text for text in make_plan(loaded).warnings if "rows in both" in text]
+    assert "Source `history` begins at 2024-01-01T08:20:00Z" in warning
+    report = run_and_audit(spark, loaded)
+    assert (report.expected, wrong(report)) == (2000, {})
+
+
+def test_files_alone_are_a_chain_that_ends(
+    tmp_path: Path, servers: str, spark: SparkSession
+) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history()
+    loaded = case.pipeline(lambda document: document["sources"].pop())
+    run_history(spark, loaded)
+    report = audit(loaded)
+    assert (report.expected, wrong(report), report.ok) == (1000, {}, True)
 
 
 def test_a_start_that_the_topic_does_not_hold_is_refused(tmp_path: Path, servers: str) -> None:

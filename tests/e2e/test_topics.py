@@ -146,6 +146,31 @@ def test_partitions_that_appear_later_are_read_from_their_beginning(
     assert (report.expected, wrong(report)) == (1200, {})
 
 
+def test_a_topic_that_comes_to_fit_the_pattern_is_read_from_its_beginning(
+    tmp_path: Path, servers: str, spark: SparkSession
+) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history()
+    case.produce(range(500, 1100))
+
+    def by_pattern(document: dict[str, Any]) -> None:
+        del document["sources"][1]["topic"]
+        document["sources"][1]["topic_pattern"] = f"{case.topic}.*"
+
+    loaded = case.pipeline(by_pattern)
+    run_history(spark, loaded)
+    hand_over(loaded, live_of(loaded))
+
+    def one_more() -> None:
+        more = f"{case.topic}-more"
+        create_topic(servers, more, 1, {"retention.ms": "-1"})
+        case.produce(range(1100, 1200), more)
+
+    run_live(spark, loaded, meanwhile=one_more)
+    report = audit(loaded)
+    assert (report.expected, wrong(report)) == (1200, {})
+
+
 def test_a_start_that_differs_from_what_the_checkpoint_fixed_is_refused(
     tmp_path: Path, servers: str, spark: SparkSession
 ) -> None:

@@ -94,6 +94,7 @@ def _planned(spark: SparkSession, folder: Path, round_: int) -> DataFrame:
     assert isinstance(source, FileSource)
     plan = make_plan(loaded).files_of(source.name)
     planned = PlannedSource(source, [plan], loaded.require_generation(), loaded.pipeline.event_time)
+    planned.require_unchanged()
     planned.prepare()
     return planned.stream(spark)
 

@@ -16,7 +16,6 @@ from sources.hand_over import CHECKS, check_hand_over, hand_over
 from sources.kafka_source import KafkaSource
 from sources.ledger import read_ledger
 from sources.offsets import GapError
-from spark_jobs.heartbeat import read_heartbeat
 from spark_jobs.process import log_path
 
 
@@ -115,12 +114,9 @@ def _start(loaded: LoadedPipeline, name: str, before: dg.AssetKey) -> dg.AssetsD
             except GapError as error:
                 yield metadata.gaps(error)
                 raise
-            generation = fresh.require_generation()
-            _, count = read_ledger(generation, name)
-            beat = read_heartbeat(generation, name)
+            _, count = read_ledger(fresh.require_generation(), name)
             yield dg.MaterializeResult(metadata=metadata.ledger(ledger, count))
-            reached = None if beat is None else beat.offsets
-            for check in check_hand_over(fresh, source, reached):
+            for check in check_hand_over(fresh, source, chain.reached(fresh, source)):
                 if not check.passed:
                     context.log.warning(f"{check.name}: {check.text}")
                 yield metadata.check(check)

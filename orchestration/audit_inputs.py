@@ -76,7 +76,7 @@ def create_inputs(connection: duckdb.DuckDBPyConnection, loaded: LoadedPipeline)
         view = quoted(source.name)
         try:
             if isinstance(source, FileSource):
-                _create_file_view(connection, source, loaded.folder)
+                create_file_view(connection, source, find_raw_files(source, loaded.folder), view)
                 columns[source.name] = columns_of(connection, view)
             else:
                 declared = duckdb_types(source.columns) if source.columns else None
@@ -122,10 +122,18 @@ def _matches(pattern: str, folder: Path) -> Iterator[Path]:
                 yield file
 
 
-def _create_file_view(
-    connection: duckdb.DuckDBPyConnection, source: FileSource, folder: Path
+def create_file_view(
+    connection: duckdb.DuckDBPyConnection, source: FileSource, paths: list[str], view: str
 ) -> None:
-    files = ", ".join(literal(escape(path)) for path in find_raw_files(source, folder))
+    """Make a view of files, read as a source declares it.
+
+    Args:
+        connection: Gets the view.
+        source: The declaration.
+        paths: The files.
+        view: Its name, quoted.
+    """
+    files = ", ".join(literal(escape(path)) for path in paths)
     declared = duckdb_types(source.columns) if source.columns else None
     if source.format == "json":
         assert declared is not None  # the declaration refuses it
@@ -138,7 +146,7 @@ def _create_file_view(
         reader = f"read_parquet([{files}], union_by_name = true, hive_partitioning = false)"
     types = columns_of(connection, f"SELECT * FROM {reader}")
     selected = ", ".join(_selected(name, types.get(name, "")) for name in declared or types)
-    connection.execute(f"CREATE VIEW {quoted(source.name)} AS SELECT {selected} FROM {reader}")
+    connection.execute(f"CREATE VIEW {view} AS SELECT {selected} FROM {reader}")
 
 
 def _selected(name: str, kind: str) -> str:

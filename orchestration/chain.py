@@ -18,10 +18,10 @@ from sources.hybrid import HybridSplitEnumerator
 from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource, StartByFactory
 from sources.plan import Plan, make_plan
-from sources.positions import EndPosition
+from sources.positions import EndPosition, Offsets
 from sources.state import Generation
-from spark_jobs import process
-from spark_jobs.heartbeat import Heartbeat, read_heartbeat
+from spark_jobs import checkpoint, process
+from spark_jobs.heartbeat import Heartbeat
 from spark_jobs.java import require_java
 
 _POLL_S = 0.3
@@ -83,9 +83,17 @@ def go_live(
     generation, enumerator = _state(loaded)
     enumerator.require_turn(source.name)
     enumerator.require_start(source.name)
-    if read_heartbeat(generation, source.name) is None:
+    if reached(loaded, source) is None:
         require_sound(loaded, source)
     return process.start_detached(loaded, generation, source.name, on_beat)
+
+
+def reached(loaded: LoadedPipeline, source: KafkaSource) -> Offsets | None:
+    """First offsets that the live run has not committed yet; None if it never committed any."""
+    generation, _ = _state(loaded)
+    place = loaded.pipeline.hybrid_source().index(source.name)
+    offset = checkpoint.committed_offset(generation.checkpoint, place)
+    return None if offset is None else checkpoint.kafka_offsets(offset)
 
 
 def stop(loaded: LoadedPipeline) -> list[str]:
@@ -131,10 +139,10 @@ def lag(beat: Heartbeat | None, log: KafkaLog, loaded: LoadedPipeline) -> int:
     _, enumerator = _state(loaded)
     start = enumerator.start_of(loaded.pipeline.sources[-1].name)
     starts = log.log_start()
-    reached = {**starts, **(start.offsets() if start is not None else {})}
+    position = {**starts, **(start.offsets() if start is not None else {})}
     if beat is not None and beat.offsets is not None:
-        reached.update(beat.offsets)
-    return sum(max(end - reached[at], 0) for at, end in log.log_end().items())
+        position.update(beat.offsets)
+    return sum(max(end - position[at], 0) for at, end in log.log_end().items())
 
 
 def _state(loaded: LoadedPipeline) -> tuple[Generation, HybridSplitEnumerator]:

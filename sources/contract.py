@@ -26,6 +26,23 @@ def check_key(columns: pa.Schema, key: Sequence[str], source: str) -> None:
             raise InputError(message, f"It has {', '.join(columns.names)}.")
 
 
+def check_sequence(columns: pa.Schema, sequence: str | None, source: str) -> None:
+    """Refuse a log-position column that a source does not have, or that is no integer.
+
+    Raises:
+        InputError: Names the column and what there is.
+    """
+    if sequence is None:
+        return
+    if sequence not in columns.names:
+        message = f"`sequence`: source `{source}` has no column `{sequence}`."
+        raise InputError(message, f"It has {', '.join(columns.names)}.")
+    kind = columns.field(sequence).type
+    if not pa.types.is_integer(kind):
+        message = f"`sequence`: column `{sequence}` of source `{source}` is a {type_name(kind)}."
+        raise InputError(message, "Log positions are integers (bigint).")
+
+
 def compare_declared(left: str, columns: pa.Schema, right: str, others: pa.Schema) -> None:
     """Refuse two sources whose columns differ in name or type.
 

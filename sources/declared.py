@@ -62,7 +62,7 @@ Sequence = Annotated[int, BeforeValidator(_sequence)]
 Reference = Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]
 """A function, as ``module:function``."""
 Name = Annotated[str, AfterValidator(_name)]
-Duration = Annotated[timedelta, BeforeValidator(_duration)]
+Duration = Annotated[timedelta, BeforeValidator(_duration), Field(ge=timedelta(0))]
 Columns = Annotated[dict[str, str], AfterValidator(_columns)]
 
 

@@ -15,7 +15,7 @@ from sources.files import FileListing
 from sources.held import held_by_columns, held_by_names
 from sources.kafka_source import KafkaSource
 from sources.pipeline import Pipeline
-from sources.positions import EndPosition, HeldOffsets, Part
+from sources.positions import EndPosition, HeldOffsets, Part, span_ms, to_ms
 from sources.schema import names_and_types
 from sources.state import Generation
 
@@ -100,8 +100,8 @@ def plan_files(
 
 def _complete_through_ms(pipeline: Pipeline, source: FileSource, end_ms: int) -> int:
     if source.complete_through is not None:
-        return int(source.complete_through.timestamp() * 1000)
-    return end_ms - int(pipeline.allowed_lateness.total_seconds() * 1000)
+        return to_ms(source.complete_through)
+    return end_ms - span_ms(pipeline.allowed_lateness)
 
 
 def _held(

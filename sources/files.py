@@ -166,7 +166,7 @@ def _parquet_split(
             check_event_time(schema, event_time, path)
             split["rows"] = file.metadata.num_rows
             low, high = _parquet_range(file, event_time)
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, OverflowError, pa.ArrowException) as error:
         raise _unreadable(path, "Parquet", error) from None
     return {**split, "event_min_us": low, "event_max_us": high}, schema
 

@@ -19,7 +19,7 @@ from sources.rounds import history_of
 from sources.schema import parse_schema
 from sources.seam import seam_rule
 from sources.state import digests
-from sources.topic_plan import read_sample, start_factory
+from sources.topic_plan import read_sample, require_same_topics, start_factory
 
 CHECKS = {
     "no_gap": "Every record after what history holds is read.",
@@ -66,13 +66,15 @@ def hand_over(loaded: LoadedPipeline, source: KafkaSource) -> Ledger:
             raise StateError(message, "Undo the change, or start over with a new state folder.")
         return known
     log = KafkaLog(source)
-    start = enumerator.switch(source.name, start_factory(loaded, source), log)
     plan = require_plan(generation)
+    assert plan.topic is not None
+    require_same_topics(plan.topic, log)
+    start = enumerator.switch(source.name, start_factory(loaded, source), log)
     ends = [end for part in plan.files if (end := enumerator.end_of(part.source)) is not None]
     previous = ends[-1] if ends else None
     seam_end = history_of(generation, plan, previous.source).seam_end if previous else {}
     rule = seam_rule(loaded.pipeline, ends, start)
-    ledger = make_ledger(start, previous, rule, seam_end, log, declared=declared)
+    ledger = make_ledger(start, ends, rule, seam_end, log, declared=declared)
     return generation.put_if_absent(ledger_name(source.name), ledger)
 
 
@@ -95,6 +97,9 @@ def check_hand_over(
     start = enumerator.require_start(source.name)
     ledger = hand_over(loaded, source)
     log = KafkaLog(source)
+    plan = require_plan(generation)
+    assert plan.topic is not None
+    require_same_topics(plan.topic, log)
     needed = {**start.offsets(), **(reached or {})}
     begun = log.log_start()
     left = {at: max(offset, begun[at]) for at, offset in needed.items() if at in begun}
@@ -102,7 +107,7 @@ def check_hand_over(
         _no_gap(ledger),
         _no_overlap(ledger),
         _retention(RetentionWatch(source, log, left), needed, begun),
-        _schema(require_plan(generation), log, left),
+        _schema(plan, log, left),
     ]
 
 
@@ -143,9 +148,13 @@ def _no_overlap(ledger: Ledger) -> Check:
 
 
 def _retention(watch: RetentionWatch, needed: Offsets, begun: Offsets) -> Check:
+    gone = sorted(set(needed) - set(begun))
     lost = {at: begun[at] - offset for at, offset in needed.items() if begun.get(at, 0) > offset}
+    numbers = {"offsets lost": sum(lost.values()), "partitions gone": len(gone)}
+    if gone:
+        text = f"There is no {gone[0]} any more."
+        return Check("retention", passed=False, text=text, numbers=numbers)
     rooms = watch.look()
-    numbers = {"offsets lost": sum(lost.values())}
     if rooms:
         numbers["headroom (s)"] = rooms[0].left_ms // 1000
     if lost:

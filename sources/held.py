@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from sources.errors import InputError
-from sources.positions import HeldOffsets, Offsets, TopicPartition
+from sources.positions import HeldOffsets, TopicPartition
 
 Ints = NDArray[np.int64]
 _WORKERS = 8
@@ -68,36 +68,41 @@ def held_by_names(
 ) -> tuple[HeldOffsets, list[str]]:
     """What the names of files tell that a sink of Kafka Connect wrote.
 
-    ``topic+partition+start.ext``, the S3 sink's form, tells no end. Offsets ascend but may have
-    gaps (transactions, compaction, records that a time partitioner sent to other files), so start
-    plus rows is never above the offset after the file's last one, yet may lie below it. Partitions
-    with such a file have no known holes. ``topic+partition+start+end.ext``, the HDFS sink's form
-    with an inclusive end, is exact. A file without rows holds nothing, whatever its name says.
+    ``topic+partition+start+end.ext``, the HDFS sink's form with an inclusive end, is exact.
+    ``topic+partition+start.ext``, the S3 sink's form, tells no end: the file is taken to hold as
+    many offsets from its start on as it has rows. That is wrong where offsets have gaps or a time
+    partitioner spreads neighbours over several files, so it is not exact. A file without rows
+    holds nothing, whatever its name says.
 
     Args:
         paths: The files.
-        rows: Their numbers of rows; None where not known, which counts as one.
+        rows: Their numbers of rows; None where not known: no holes are told of that partition.
 
     Returns:
-        What history holds, exact if all files tell their end; and warnings if files overlap.
+        What history holds, exact if all files tell their end; and warnings if files overlap that
+        tell their ends.
 
     Raises:
         InputError: A name has neither form, or ends before it starts.
     """
-    exact = True
-    at_least: Offsets = {}
+    open_ended: set[TopicPartition] = set()
+    lengthless: set[TopicPartition] = set()
     known: dict[TopicPartition, list[tuple[int, int]]] = {}
     files: dict[TopicPartition, list[str]] = {}
     for path, count in zip(paths, rows, strict=True):
         at, start, stop = _parse_name(path)
-        exact = exact and stop is not None
+        if stop is None:
+            open_ended.add(at)
         if count == 0:
             continue
-        if stop is not None:
-            known.setdefault(at, []).append((start, stop))
-            files.setdefault(at, []).append(path)
-        else:
-            at_least[at] = max(at_least.get(at, 0), start + (count or 1))
+        if stop is None and count is None:
+            lengthless.add(at)
+        reach = start + (count or 1) if stop is None else stop
+        if reach >= _END:
+            message = f"{path} would end at offset {reach}, if its name is right."
+            raise InputError(message, _FORMS)
+        known.setdefault(at, []).append((start, reach))
+        files.setdefault(at, []).append(path)
     merged = {at: _merge([np.array(ranges, np.int64)]) for at, ranges in sorted(known.items())}
     # One warning a partition: a history copied twice has as many overlaps as files.
     warnings = [
@@ -105,9 +110,13 @@ def held_by_names(
         f" {after - 1} of {at}: rows of history may be double"
         f" (overlaps in this partition: {len(overlaps)})."
         for at, (_, overlaps, pair) in merged.items()
+        if at not in open_ended
         for first, after in overlaps[:1].tolist()
     ]
-    return _held(merged, at_least, exact), warnings
+    held = _held(merged, exact=not open_ended)
+    # Between files of unknown length everything would look like a hole.
+    holes = {at: ranges for at, ranges in held.holes.items() if at not in lengthless}
+    return held.model_copy(update={"holes": holes}), warnings
 
 
 def held_by_columns(
@@ -166,14 +175,15 @@ def _merge(parts: Sequence[Ints]) -> _Merged:
     return _Merged(runs, overlaps, pair)
 
 
-def _held(merged: dict[TopicPartition, _Merged], at_least: Offsets, exact: bool) -> HeldOffsets:
-    ends = {at: max(int(part.runs[-1, 1]), at_least.get(at, 0)) for at, part in merged.items()}
-    holes = {
-        at: list(zip(part.runs[:-1, 1].tolist(), part.runs[1:, 0].tolist(), strict=True))
-        for at, part in merged.items()
-        if len(part.runs) > 1 and at not in at_least
-    }
-    return HeldOffsets(next=at_least | ends, exact=exact, holes=holes)
+def _held(merged: dict[TopicPartition, _Merged], *, exact: bool) -> HeldOffsets:
+    holes = {}
+    for at, part in merged.items():
+        begins = [0, *part.runs[:-1, 1].tolist()]
+        between = zip(begins, part.runs[:, 0].tolist(), strict=True)
+        if ranges := [(first, after) for first, after in between if first < after]:
+            holes[at] = ranges
+    ends = {at: int(part.runs[-1, 1]) for at, part in merged.items()}
+    return HeldOffsets(next=ends, exact=exact, holes=holes)
 
 
 def _merge_files(files: Sequence[FileOffsets]) -> tuple[HeldOffsets, list[str]]:
@@ -182,7 +192,7 @@ def _merge_files(files: Sequence[FileOffsets]) -> tuple[HeldOffsets, list[str]]:
         for at, runs in file.runs.items():
             found.setdefault(at, []).append((file.path, runs))
     merged = {at: _merge([runs for _, runs in some]) for at, some in sorted(found.items())}
-    held = _held(merged, {}, exact=True)
+    held = _held(merged, exact=True)
     doubles = [(at, part) for at, part in merged.items() if len(part.overlaps)]
     if not doubles:
         return held, []

@@ -57,6 +57,7 @@ class KafkaLog:
         except KafkaException as error:
             message = f"The Kafka broker {self.servers} can't be reached: {_text(error)}."
             raise InputError(message, "Start it, or correct `bootstrap_servers`.") from None
+        self._cluster = metadata.cluster_id
         topics = self._find(list(metadata.topics))
         self.partitions: list[TopicPartition] = sorted(
             TopicPartition(topic, number)
@@ -68,6 +69,18 @@ class KafkaLog:
     def topics(self) -> list[str]:
         """Names of the topics."""
         return sorted({at.topic for at in self.partitions})
+
+    def identities(self) -> dict[str, str]:
+        """Which topic of its name each one is: a topic made anew, or a mirror's, is another one."""
+        asked = self._admin.describe_topics(confluent_kafka.TopicCollection(self.topics))
+        try:
+            return {
+                name: f"{self._cluster}/{answer.result(TIMEOUT_S).topic_id}"
+                for name, answer in asked.items()
+            }
+        except KafkaException as error:
+            message = f"`{self._source.subscription}` does not tell its ids: {_text(error)}."
+            raise InputError(message, "Check the permissions (Describe).") from None
 
     def log_start(self) -> Offsets:
         """Log start offset: the first that is still there."""
@@ -86,11 +99,13 @@ class KafkaLog:
         found = self._offsets(OffsetSpec.for_timestamp(time_ms))
         return {at: offset if offset >= 0 else None for at, offset in found.items()}
 
-    def newest_ms(self) -> int | None:
-        """The highest record timestamp there is, or None if there are no records."""
+    def newest_ms(self) -> dict[TopicPartition, int | None]:
+        """Highest record timestamp; None where there are no records."""
         answers = self._ask(OffsetSpec.max_timestamp())
-        newest = max((answer.timestamp for answer in answers.values()), default=-1)
-        return newest if newest >= 0 else None
+        return {
+            at: answer.timestamp if answer.timestamp >= 0 else None
+            for at, answer in answers.items()
+        }
 
     def settings(self) -> dict[str, dict[str, str]]:
         """Configuration of each topic (``message.timestamp.type``, ``retention.ms`` …)."""

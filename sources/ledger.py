@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from sources.log import Log
@@ -46,6 +47,7 @@ class Ledger(Record):
         previous: End position of the source before, if there is one.
         evidence: What the start was made from.
         rule: How rows of the seam that history has delivered are told.
+        end_ms: Highest event time of all sources before it.
         declared: Digest of what the source declared as its ``start``.
         entries: One for each partition.
     """
@@ -54,6 +56,7 @@ class Ledger(Record):
     previous: EndPosition | None
     evidence: Literal["offsets", "sequence", "timestamp", "fixed", "factory"]
     rule: SeamRule
+    end_ms: int | None
     declared: str
     entries: list[LedgerEntry]
 
@@ -74,7 +77,7 @@ class SeamCount(Record):
 
 def make_ledger(
     start: StartPosition,
-    previous: EndPosition | None,
+    ends: Sequence[EndPosition],
     rule: SeamRule,
     seam_end: Offsets,
     log: Log,
@@ -83,7 +86,7 @@ def make_ledger(
 ) -> Ledger:
     """The ledger of a start position, as the log stands."""
     begun = log.log_start()
-    left = {at: max(offset, begun.get(at, 0)) for at, offset in start.offsets().items()}
+    left = {at: max(offset, begun[at]) for at, offset in start.offsets().items() if at in begun}
     firsts = {record.at: record for record in log.read(left, 1, log.log_end())}
     gaps: dict[tuple[str, int], Gap] = {(gap.topic, gap.partition): gap for gap in start.gaps}
     entries = []
@@ -107,9 +110,10 @@ def make_ledger(
         )
     return Ledger(
         source=start.source,
-        previous=previous,
+        previous=ends[-1] if ends else None,
         evidence=start.evidence,
         rule=rule,
+        end_ms=max((end.event_time_ms for end in ends), default=None),
         declared=declared,
         entries=entries,
     )

@@ -38,6 +38,9 @@ class Log(Protocol):
     def offsets_for_time(self, time_ms: int) -> dict[TopicPartition, int | None]:
         """First offset whose record timestamp is at or after a time; None where there is none."""
 
+    def newest_ms(self) -> dict[TopicPartition, int | None]:
+        """Highest record timestamp; None where there are no records."""
+
     def read(
         self, start: Mapping[TopicPartition, int], limit: int, end: Mapping[TopicPartition, int]
     ) -> list[LogRecord]:

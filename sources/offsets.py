@@ -27,6 +27,8 @@ from sources.positions import (
     TopicPartition,
     flatten,
     iso,
+    span_ms,
+    to_ms,
 )
 
 UserFactory = Callable[[SourceSwitchContext], Any]
@@ -92,18 +94,19 @@ def _decide(
     if isinstance(start, StartAtOffsets):
         return look.at_offsets(start.offsets, "fixed")
     if isinstance(start, StartAtTimestamp):
-        return look.at_time(int(start.timestamp.timestamp() * 1000), "fixed")
+        return look.at_time(to_ms(start.timestamp), "fixed")
     if isinstance(start, StartAgo):
-        return look.at_time(look.now_ms - int(start.ago.total_seconds() * 1000), "fixed")
+        return look.at_time(look.now_ms - span_ms(start.ago), "fixed")
     if isinstance(start, StartByFactory):
         return _from_user(look, start.factory, _call(start.factory, load, context))
     if start == "earliest":
         return look.at_log_start()
     previous = context.previous
     assert previous is not None  # the declaration refuses it for a first source
-    if previous.offsets is not None:
+    if previous.offsets is not None and previous.offsets.exact:
         return look.after_offsets(previous.offsets)
-    return look.at_time(previous.complete_through_ms, previous.evidence)
+    position = look.at_time(previous.complete_through_ms, previous.evidence)
+    return position if previous.offsets is None else look.not_after(previous.offsets, position)
 
 
 class _LookUp:
@@ -137,13 +140,19 @@ class _LookUp:
         ends = self._log.log_end()
         found = self._log.offsets_for_time(time_ms)
         starts = self._log.log_start()
+        doubtful = any(starts[at] > 0 and offset is None for at, offset in found.items())
+        newest = self._log.newest_ms() if doubtful else {}
         partitions = {}
         for at, offset in found.items():
-            reason = f"first record at or after {iso(time_ms)}"
-            if offset is None:
+            start, reason = offset, f"first record at or after {iso(time_ms)}"
+            if offset is None and (newest.get(at) or 0) >= time_ms:
+                # Kafka looks into one segment only; there, DeleteRecords may have left none.
+                start, reason = starts[at], f"log start: no answer for {iso(time_ms)}"
+            elif offset is None:
+                start = ends[at]
                 reason = f"no record at or after {iso(time_ms)}: end offset read before the look-up"
             # Retention may have passed the offset since it was found.
-            start = max(ends[at] if offset is None else offset, starts[at])
+            start = max(start or 0, starts[at])
             partitions[at] = PartitionStart(
                 start=start, log_start=starts[at], log_end=max(ends[at], start), reason=reason
             )
@@ -154,15 +163,14 @@ class _LookUp:
 
     def after_offsets(self, held: HeldOffsets) -> StartPosition:
         """Start each partition after the last record that history says it holds."""
+        self._require_own(held)
         ends, starts = self._log.log_end(), self._log.log_start()
-        known = set(self._log.partitions)
         partitions, gaps = {}, []
         for at in self._log.partitions:
             wanted = held.next.get(at)
             reason = "history holds none of its records: log start"
             if wanted is not None:
-                least = "" if held.exact else " at least"
-                reason = f"history holds its records up to offset {wanted - 1}{least}"
+                reason = f"history holds its records up to offset {wanted - 1}"
             if (wanted or 0) < starts[at]:
                 why = f"{reason}; the log starts at offset {starts[at]}"
                 gaps.append(_gap(at, why, from_offset=wanted or 0, to_offset=starts[at]))
@@ -172,18 +180,36 @@ class _LookUp:
                 log_end=ends[at],
                 reason=reason,
             )
-        inside = {
-            at: [(max(first, starts[at]), min(end, ends[at])) for first, end in ranges
-                 if end > starts[at] and first < ends[at]]
-            for at, ranges in held.holes.items() if at in known
-        }  # fmt: skip
-        found = self._log.first_within({at: parts for at, parts in inside.items() if parts})
+        found = self._in_holes(held, starts, ends)
         for at, offset in found.items():
-            why = f"history holds records before and after offset {offset}, but not that one"
+            why = f"history holds later records, but not the one at offset {offset}"
             gaps.append(_gap(at, why, from_offset=offset, to_offset=offset + 1))
         position = self._position(partitions, "offsets", None, gaps)
         check_in_log(position, starts, ends)
         return position
+
+    def not_after(self, held: HeldOffsets, position: StartPosition) -> StartPosition:
+        """Start each partition at the lower of a position by time and what the files suggest.
+
+        Files that only suggest their offsets can't raise a start: a neighbour of a record may be
+        in a file that has not arrived. They can lower it, for a partition that lags.
+        """
+        self._require_own(held)
+        ends, starts = self._log.log_end(), self._log.log_start()
+        missing = self._in_holes(held, starts, ends)
+        partitions, gaps = {}, list(position.gaps)
+        for at, part in position.partitions.items():
+            suggested = missing.get(at, held.next.get(at, 0))
+            if suggested >= part.start:
+                partitions[at] = part
+                continue
+            reason = f"the files suggest that they end before offset {suggested}"
+            if suggested < starts[at]:
+                why = f"{reason}; the log starts at offset {starts[at]}"
+                gaps.append(_gap(at, why, from_offset=suggested, to_offset=starts[at]))
+            update = {"start": max(suggested, starts[at]), "reason": reason}
+            partitions[at] = part.model_copy(update=update)
+        return position.model_copy(update={"partitions": partitions, "gaps": gaps})
 
     def at_log_start(self) -> StartPosition:
         """Start each partition at the first record that is still there."""
@@ -203,8 +229,8 @@ class _LookUp:
         if set(offsets) != set(self._log.partitions):
             missing = sorted(set(self._log.partitions) - set(offsets))
             unknown = sorted(set(offsets) - set(self._log.partitions))
-            said = [f"{missing[0]} has no offset"] * bool(missing)
-            said += [f"there is no {unknown[0]}"] * bool(unknown)
+            said = [f"{at} has no offset" for at in missing[:1]]
+            said += [f"there is no {at}" for at in unknown[:1]]
             message = f"The start offsets of source `{self._source.name}`: {'; '.join(said)}."
             raise SeamError(message, "Name an offset for each partition.")
         ends, starts = self._log.log_end(), self._log.log_start()
@@ -218,6 +244,27 @@ class _LookUp:
         check_in_log(position, starts, ends)
         return position
 
+    def _require_own(self, held: HeldOffsets) -> None:
+        """Refuse a history of other partitions: it would tell nothing of these."""
+        if strange := sorted(set(held.next) - set(self._log.partitions)):
+            message = (
+                f"The files hold records of {strange[0]}, which source `{self._source.name}` does "
+                "not read."
+            )
+            raise SeamError(message, "Correct `topic`, or leave `offsets` out.")
+
+    def _in_holes(self, held: HeldOffsets, starts: Offsets, ends: Offsets) -> Offsets:
+        """First record of the log that lies in a hole of history, by partition."""
+        inside = {
+            at: [
+                (max(first, starts[at]), min(end, ends[at]))
+                for first, end in ranges
+                if end > starts[at] and first < ends[at]
+            ]
+            for at, ranges in held.holes.items()
+        }
+        return self._log.first_within({at: parts for at, parts in inside.items() if parts})
+
     def _deleted(self, time_ms: int, starts: Offsets, ends: Offsets) -> list[Gap]:
         """Where the log no longer reaches back to what history covers.
 
@@ -228,13 +275,7 @@ class _LookUp:
         previous = self._previous
         needed_ms = time_ms if previous is None else previous.complete_through_ms
         reach_ms = needed_ms - self._lateness_ms
-        if not any(starts.values()):
-            return []
-        reached = self._log.offsets_for_time(reach_ms)
-        suspects = {
-            at: first for at, first in starts.items()
-            if first > 0 and ((found := reached[at]) is None or found <= first)
-        }  # fmt: skip
+        suspects = {at: first for at, first in starts.items() if first > 0}
         firsts = {record.at: record for record in self._log.read(suspects, 1, ends)}
         gaps = []
         for at, first in suspects.items():
@@ -244,7 +285,7 @@ class _LookUp:
             if at not in firsts:
                 why = f"all its records before offset {first} are deleted, and {covered}"
                 gaps.append(_gap(at, why, from_ms=needed_ms, to_offset=first))
-            elif (left_ms := firsts[at].timestamp_ms) > reach_ms:
+            elif (left_ms := firsts[at].timestamp_ms) >= reach_ms:
                 length_s = max(left_ms - needed_ms, 0) / 1000
                 lost = f"the {length_s:,.0f} s between are in neither"
                 if left_ms <= needed_ms:
@@ -293,14 +334,16 @@ def needed_offsets(
 ) -> Offsets:
     """First offset that has to be in the log when a hand-over like this one is made.
 
-    That is the start, or as much before it as records come out of order.
+    That is the start; or, for a start by time, the last record before the first one that is no
+    later than records come late: it proves that nothing newer was deleted.
     """
     starts = start.offsets()
     if start.time_ms is None:
         return starts
     needed_ms = start.time_ms if previous is None else previous.complete_through_ms
-    reached = log.offsets_for_time(needed_ms - lateness_ms)
-    return {at: min(offset, reached.get(at) or offset) for at, offset in starts.items()}
+    reached = log.offsets_for_time(max(needed_ms - lateness_ms, 0))
+    found = {at: starts[at] if offset is None else offset for at, offset in reached.items()}
+    return {at: max(min(offset, found.get(at, offset)) - 1, 0) for at, offset in starts.items()}
 
 
 def _call(name: str, load: Callable[[str], UserFactory], context: SourceSwitchContext) -> Any:
@@ -316,7 +359,7 @@ def _call(name: str, load: Callable[[str], UserFactory], context: SourceSwitchCo
 def _from_user(look: _LookUp, name: str, answer: Any) -> StartPosition:
     """What the user's factory returned, held to what a declaration may say."""
     if isinstance(answer, datetime) and answer.tzinfo is not None:
-        return look.at_time(int(answer.timestamp() * 1000), "factory")
+        return look.at_time(to_ms(answer), "factory")
     try:
         if isinstance(answer, Mapping):
             offsets = StartAtOffsets.model_validate({"offsets": dict(answer)})

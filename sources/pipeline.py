@@ -120,6 +120,9 @@ class Pipeline(Declared):
             if source.converge is not None and not isinstance(after, KafkaSource):
                 message = f"source `{source.name}` can't `converge`: no topic comes after it"
                 raise ValueError(message)
+            if source.sequence is not None and not isinstance(after, KafkaSource):
+                message = f"source `{source.name}` has a `sequence`, but no topic comes after it"
+                raise ValueError(message)
             if source.sequence is not None and self.sequence is None:
                 message = (
                     f"source `{source.name}` declares its `sequence`, but the pipeline does not "

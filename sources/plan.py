@@ -10,7 +10,7 @@ import time
 
 import pyarrow as pa
 
-from sources.contract import check_key, compare_declared
+from sources.contract import check_key, check_sequence, compare_declared
 from sources.document import LoadedPipeline
 from sources.errors import StateError
 from sources.file_plan import FilePlan, keep_splits, plan_files
@@ -93,7 +93,8 @@ def draft_plan(loaded: LoadedPipeline) -> tuple[Plan, dict[str, FileListing]]:
     pipeline = loaded.pipeline
     # Reach the broker first: a wrong address should not cost a listing of all files.
     live = pipeline.sources[-1]
-    log = KafkaLog(live) if isinstance(live, KafkaSource) else None
+    if isinstance(live, KafkaSource):
+        KafkaLog(live)
     listings = {
         source.name: list_splits(source, pipeline.event_time, find_files(source, loaded.folder))
         for source in pipeline.sources
@@ -108,8 +109,9 @@ def draft_plan(loaded: LoadedPipeline) -> tuple[Plan, dict[str, FileListing]]:
         files.append(part)
     _check_columns(pipeline, {part.source: listings[part.source].columns for part in files})
     topic_plan = None
-    if log is not None and isinstance(live, KafkaSource):
-        topic_plan, said = plan_topics(loaded, live, log, files)
+    if isinstance(live, KafkaSource):
+        # Opened anew: a partition that appeared during the listing may be in the files.
+        topic_plan, said = plan_topics(loaded, live, KafkaLog(live), files)
         warnings += said
     plan = Plan(
         pipeline=pipeline.name,
@@ -158,5 +160,6 @@ def _check_columns(pipeline: Pipeline, columns: dict[str, pa.Schema]) -> None:
             first = (source.name, found)
             check_event_time(found, pipeline.event_time, f"source `{source.name}`")
             check_key(found, pipeline.key, source.name)
+            check_sequence(found, pipeline.sequence, source.name)
         else:
             compare_declared(first[0], first[1], source.name, found)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, model_validator
@@ -16,6 +16,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, mo
 from sources.errors import StateError
 
 V = TypeVar("V")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MS = timedelta(milliseconds=1)
 
 
 class TopicPartition(NamedTuple):
@@ -55,9 +57,23 @@ Offsets = Annotated[dict[TopicPartition, int], *_ByTopic]
 """Offsets by partition; in JSON ``{topic: {partition: offset}}``, as Spark writes them."""
 
 
+def to_ms(moment: datetime) -> int:
+    """A time with a zone in milliseconds; what is left of one is cut off."""
+    return (moment - _EPOCH) // _MS
+
+
+def span_ms(span: timedelta) -> int:
+    """A duration in milliseconds; what is left of one is cut off."""
+    return span // _MS
+
+
 def iso(time_ms: int) -> str:
     """A time in milliseconds as people read it: ``2013-09-30T23:59:00Z``."""
-    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    try:
+        moment = _EPOCH + time_ms * _MS
+    except OverflowError:
+        # A bad clock may well be beyond the year 9999.
+        return f"{time_ms} ms"
     spec = "milliseconds" if time_ms % 1000 else "seconds"
     return moment.isoformat(timespec=spec).replace("+00:00", "Z")
 
@@ -107,10 +123,9 @@ class HeldOffsets(Part):
 
     Attributes:
         next: Offset after the last one held, by partition.
-        exact: False if ``next`` may lie below the true value, as Kafka Connect's names without an
-            end offset only tell how many records at least a file covers.
-        holes: Offsets between the first and the last one held that history does not hold, as
-            half-open ranges. Control records and compaction leave some; so does a missing file.
+        exact: False if the files only suggest it, as Kafka Connect's names without an end do.
+        holes: Offsets before the last one held that history does not hold, as half-open ranges.
+            Control records and compaction leave some; so does a missing file.
     """
 
     next: Offsets

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from sources.errors import SeamError
 from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource
-from sources.positions import Offsets, Part, TopicPartition
+from sources.positions import Offsets, Part, TopicPartition, span_ms
 
 Settings = Mapping[str, Mapping[str, str]]
 _SHOWN = 10
@@ -74,9 +74,23 @@ class RetentionWatch:
         self._dates: dict[TopicPartition, int] = {}
 
     def look(self) -> list[Headroom]:
-        """Partitions that Kafka may delete from, the most urgent first."""
+        """Partitions that Kafka may delete from, the most urgent first.
+
+        Raises:
+            SeamError: A needed record is gone, and that is not accepted.
+        """
         settings = self._log.settings()
         starts = self._log.log_start()
+        for at, needed in self._needed.items():
+            if at not in starts:
+                message = f"Topic `{at.topic}` has no partition {at.partition} any more."
+                raise SeamError(message, "The topic was made anew: start over.")
+            if starts[at] > needed and self._source.on_gap == "fail":
+                message = (
+                    f"Topic `{at.topic}`, partition {at.partition}: Kafka deleted offsets {needed} "
+                    f"to {starts[at] - 1}, which are needed once history is done."
+                )
+                raise SeamError(message, "Extend history, or write `on_gap: accept`.")
         self._date(settings)
         now_ms = self._now_ms()
         found = []
@@ -121,7 +135,7 @@ class RetentionWatch:
         found = self.look()
         if not found:
             return None
-        limit_ms = int(self._source.headroom.total_seconds() * 1000)
+        limit_ms = span_ms(self._source.headroom)
         if found[0].left_ms < limit_ms and self._source.on_gap == "fail":
             message = f"Stopped before records are lost, {progress}: {found[0]}."
             hint = (

@@ -20,7 +20,7 @@ from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource
 from sources.offsets import GapError
 from sources.plan import Plan
-from sources.positions import EndPosition, Offsets, Record
+from sources.positions import EndPosition, Offsets, Record, span_ms
 from sources.schema import differences, parse_schema
 from sources.state import Generation
 from sources.topic_plan import start_factory
@@ -97,19 +97,20 @@ def next_round(
 
     Raises:
         InputError: A new file can't be read, or has other columns.
+        GapError: The hand-over could not be made, and no file has arrived that may help.
     """
     live = loaded.pipeline.sources[-1]
     chain = loaded.pipeline.hybrid_source()
     if not isinstance(live, KafkaSource) or chain.index(source.name) != len(chain.sources) - 2:
         return None
     history = history_of(generation, plan, source.name)
-    log = KafkaLog(live)
-    why = _due(loaded, source, live, history, log)
-    if why is None:
-        return None
+    why, gap = _due(loaded, source, live, history)
     earlier = pa.concat_tables([read_splits(part, generation) for part in history.parts])
-    listing = _arrived(loaded, source, earlier)
-    if listing is None:
+    listing = _arrived(loaded, source, earlier) if why is not None else None
+    if why is None or listing is None:
+        if gap is not None:
+            # The source stays unfinished: the next run looks again.
+            raise gap
         return None
     if rows := differences(parse_schema(history.parts[0].columns), listing.columns):
         name, planned, found = rows[0]
@@ -124,7 +125,8 @@ def next_round(
     made = Round(
         number=number,
         files=part,
-        seam_end=log.high_watermark(),
+        # Opened after the listing: a partition that appeared meanwhile may be in the files.
+        seam_end=KafkaLog(live).high_watermark(),
         why=why,
         behind_ms=max(history.end.event_time_ms - part.event_min_ms, 0),
     )
@@ -132,25 +134,25 @@ def next_round(
 
 
 def _due(
-    loaded: LoadedPipeline,
-    source: FileSource,
-    live: KafkaSource,
-    history: History,
-    log: KafkaLog,
-) -> str | None:
+    loaded: LoadedPipeline, source: FileSource, live: KafkaSource, history: History
+) -> tuple[str | None, GapError | None]:
+    """What makes a round due, if anything; and the gap that is open, if one is."""
+    log = KafkaLog(live)
     done = len(history.parts) - 1
+    gap = None
+    try:
+        start_factory(loaded, live)(SourceSwitchContext(history.end, log))
+    except GapError as error:
+        gap = error
+    if gap is not None and live.on_gap == "extend" and done < EXTEND_ROUNDS:
+        return gap.message, gap
     if source.converge is not None and done < source.converge.rounds:
-        newest_ms = log.newest_ms()
-        limit_ms = source.converge.gap.total_seconds() * 1000
+        newest_ms = max((at for at in log.newest_ms().values() if at is not None), default=None)
+        limit_ms = span_ms(source.converge.gap)
         if newest_ms is not None and newest_ms - history.end.event_time_ms > limit_ms:
             ahead_s = (newest_ms - history.end.event_time_ms) / 1000
-            return f"the topic is {ahead_s:,.0f} s ahead"
-    if live.on_gap == "extend" and done < EXTEND_ROUNDS:
-        try:
-            start_factory(loaded, live)(SourceSwitchContext(history.end, log))
-        except GapError as error:
-            return error.message
-    return None
+            return f"the topic is {ahead_s:,.0f} s ahead", gap
+    return None, gap
 
 
 def _arrived(loaded: LoadedPipeline, source: FileSource, earlier: pa.Table) -> FileListing | None:
@@ -158,7 +160,10 @@ def _arrived(loaded: LoadedPipeline, source: FileSource, earlier: pa.Table) -> F
     arrived = [path for path in find_files(source, loaded.folder) if path not in known]
     if not arrived:
         return None
-    return list_splits(source, loaded.pipeline.event_time, arrived)
+    listing = list_splits(source, loaded.pipeline.event_time, arrived)
+    # Files without a row change nothing.
+    has_rows = listing.splits["event_max_us"].null_count < len(listing.splits)
+    return listing if has_rows else None
 
 
 def _told(loaded: LoadedPipeline, generation: Generation, plan: Plan, own: pa.Table) -> pa.Table:

@@ -11,7 +11,7 @@ from sources.errors import SeamError
 from sources.kafka_source import KafkaSource
 from sources.log import LogRecord
 from sources.pipeline import Pipeline
-from sources.positions import EndPosition, StartPosition, iso
+from sources.positions import EndPosition, StartPosition, iso, span_ms, to_ms
 
 SeamRule = Literal["none", "sequence", "key", "event_time", "off"]
 
@@ -30,12 +30,55 @@ def seam_rule(pipeline: Pipeline, ends: Sequence[EndPosition], start: StartPosit
     if not ends:
         return "none"
     if pipeline.seam_filter is None:
-        are_exact = all(end.offsets is not None and end.offsets.exact for end in ends)
-        if start.evidence == "offsets" and are_exact:
+        if start.evidence == "offsets" and _tell_all(ends, start):
             return "none"
         if ends[-1].sequence is not None:
             return "sequence"
     return pipeline.seam_rule
+
+
+def _tell_all(ends: Sequence[EndPosition], start: StartPosition) -> bool:
+    """Whether history tells exactly which records it holds, of each partition that has any.
+
+    The start goes by the last source's word, which may include that of sources before it.
+    """
+    last = ends[-1].offsets
+    return (
+        last is not None
+        and all(end.offsets is not None and end.offsets.exact for end in ends)
+        and all(at in last.next or part.log_end == 0 for at, part in start.partitions.items())
+    )
+
+
+def check_start(
+    rule: SeamRule, ends: Sequence[EndPosition], start: StartPosition, sample: Sequence[LogRecord]
+) -> None:
+    """Refuse a start that what is known of times can't carry.
+
+    Args:
+        rule: How rows in both are told.
+        ends: End positions of all sources before the topic.
+        start: Where it starts.
+        sample: Records from the log start and from the start on.
+
+    Raises:
+        SeamError: Records carry no timestamp, or rows would be told by a time that is a guess.
+    """
+    if start.time_ms is not None:
+        for record in sample:
+            if record.timestamp_ms < 0:
+                message = (
+                    f"Topic `{record.at.topic}`, partition {record.at.partition}, offset "
+                    f"{record.offset} has no timestamp: a look-up by time passes over it."
+                )
+                raise SeamError(message, "Write `start: {offsets: …}`.")
+    guessed = [end.source for end in ends if end.event_times == "sampled"]
+    if rule == "event_time" and guessed:
+        message = (
+            f"Source `{guessed[0]}` was sampled, so where it ends is not known exactly, and there "
+            "is no `key` to tell rows by that files and topic both hold."
+        )
+        raise SeamError(message, "Declare the `key`, or write `seam_filter: off`.")
 
 
 def check_compaction(
@@ -84,7 +127,7 @@ def seam_warnings(
                 f"No record is at or after {iso(start.time_ms)}: is there a row with a bad clock "
                 f"in history, which ends at {end}?"
             )
-    lateness_ms = int(pipeline.allowed_lateness.total_seconds() * 1000)
+    lateness_ms = span_ms(pipeline.allowed_lateness)
     ahead_ms = _ahead_ms(pipeline.event_time, sample)
     if start.time_ms is not None and ahead_ms > lateness_ms:
         said.append(
@@ -108,5 +151,5 @@ def _ahead_ms(event_time: str, sample: Sequence[LogRecord]) -> int:
         except (ValueError, KeyError, TypeError):
             continue
         aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        worst = max(worst, int(aware.timestamp() * 1000) - record.timestamp_ms)
+        worst = max(worst, to_ms(aware) - record.timestamp_ms)
     return worst

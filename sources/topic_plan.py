@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from sources.contract import compare_sample
 from sources.document import LoadedPipeline
+from sources.errors import SeamError
 from sources.file_plan import FilePlan
 from sources.functions import load_function
 from sources.hybrid import SourceFactory, SourceSwitchContext
@@ -13,10 +14,10 @@ from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource
 from sources.log import LogRecord
 from sources.offsets import factory_for, needed_offsets
-from sources.positions import Offsets, Part, StartPosition
+from sources.positions import Offsets, Part, StartPosition, span_ms
 from sources.retention import Headroom, RetentionWatch, retention_ms
 from sources.schema import parse_schema
-from sources.seam import SeamRule, check_compaction, seam_rule, seam_warnings
+from sources.seam import SeamRule, check_compaction, check_start, seam_rule, seam_warnings
 
 SAMPLE_RECORDS = 100
 
@@ -25,7 +26,7 @@ class TopicPlan(Part):
     """Plan of the Kafka source.
 
     Attributes:
-        topics: Names of the topics.
+        topics: Each topic and which one of that name it is (cluster and topic id).
         columns: Column names and Spark SQL types that its values are read with.
         seam_end: Offset after the last record of each partition, open transactions included,
             read right after history was listed.
@@ -40,7 +41,7 @@ class TopicPlan(Part):
     """
 
     source: str
-    topics: list[str]
+    topics: dict[str, str]
     columns: dict[str, str]
     seam_end: Offsets
     log_start: Offsets
@@ -60,10 +61,27 @@ def read_sample(log: KafkaLog, start: Offsets) -> list[LogRecord]:
 
 def start_factory(loaded: LoadedPipeline, source: KafkaSource) -> SourceFactory:
     """The hand-over that a pipeline declares for a source."""
-    lateness_ms = int(loaded.pipeline.allowed_lateness.total_seconds() * 1000)
+    lateness_ms = span_ms(loaded.pipeline.allowed_lateness)
     return factory_for(
         source, lateness_ms, lambda name: load_function(loaded, "start.factory", name)
     )
+
+
+def require_same_topics(plan: TopicPlan, log: KafkaLog) -> None:
+    """Refuse topics that are not those that were planned with, though they have their names.
+
+    Raises:
+        SeamError: One was deleted and made anew, or the address leads to another cluster.
+    """
+    found = log.identities()
+    for name, planned in plan.topics.items():
+        if found.get(name) != planned:
+            message = f"Topic `{name}` is not the one that was planned with: offsets mean nothing."
+            hint = (
+                "It was made anew, or `bootstrap_servers` leads elsewhere: correct that, or start "
+                "over with a new state folder."
+            )
+            raise SeamError(message, hint)
 
 
 def plan_topics(
@@ -94,13 +112,15 @@ def plan_topics(
     may_close = source.on_gap == "extend"
     judged = source.model_copy(update={"on_gap": "accept"}) if may_close else source
     start = start_factory(loaded, judged)(SourceSwitchContext(previous, log))
+    sample += read_sample(log, start.offsets())
     rule = seam_rule(loaded.pipeline, [part.end for part in files], start)
-    lateness_ms = int(loaded.pipeline.allowed_lateness.total_seconds() * 1000)
+    lateness_ms = span_ms(loaded.pipeline.allowed_lateness)
+    check_start(rule, [part.end for part in files], start, sample)
     needed = needed_offsets(log, start, previous, lateness_ms)
     headroom = RetentionWatch(source, log, needed).look()
     plan = TopicPlan(
         source=source.name,
-        topics=log.topics,
+        topics=log.identities(),
         columns=columns,
         seam_end=seam_end,
         log_start=log_start,
@@ -112,7 +132,7 @@ def plan_topics(
         headroom=headroom,
     )
     warnings = seam_warnings(loaded.pipeline, rule, previous, start, sample)
-    limit_ms = source.headroom.total_seconds() * 1000
+    limit_ms = span_ms(source.headroom)
     if headroom and headroom[0].left_ms < 2 * limit_ms:
         warnings.append(f"Retention: {headroom[0]}.")
     return plan, warnings

@@ -91,7 +91,7 @@ def run_bounded(
     while True:
         query = Query(spark, loaded, generation, source)
         reporter.follow(query)
-        guard = RetentionGuard(loaded, query.plan, reporter)
+        guard = RetentionGuard(loaded, generation, query.plan, reporter)
         _watch(query.writer().start(), reporter, stop, guard.look)
         if not query.is_drained():
             if stop.is_set():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import time
 from types import TracebackType
 from typing import IO
 
@@ -10,6 +11,8 @@ from sources.errors import StateError
 from sources.state import Generation
 
 _NAME = "run/query.lock"
+_TRIES = 20
+_PAUSE_S = 0.05
 
 
 class QueryLock:
@@ -27,12 +30,17 @@ class QueryLock:
         """
         self._path.parent.mkdir(parents=True, exist_ok=True)
         file = self._path.open("ab")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        # Whoever looks whether a run is alive holds the lock for a moment.
+        for _ in range(_TRIES):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(_PAUSE_S)
+        else:
             file.close()
             message = f"Another run of this pipeline is active (it holds {self._path})."
-            raise StateError(message, "Wait for it, or end it with `hybrid stop`.") from None
+            raise StateError(message, "Wait for it, or end it with `hybrid stop`.")
         self._file = file
         return self
 

@@ -57,8 +57,8 @@ class PlannedSource:
         self.entries = [len(version.groups) for version in self._versions]
         self.cumulative = _accumulate(self._versions)
 
-    def prepare(self) -> None:
-        """Write those versions of the Delta log that are not there.
+    def require_unchanged(self) -> None:
+        """Refuse to read files that are not those that were planned.
 
         Raises:
             InputError: A planned file is gone or was rewritten; names up to five.
@@ -69,6 +69,9 @@ class PlannedSource:
             message = f"Source `{self._source.name}` changed since it was planned:\n    {shown}"
             hint = "Put the files back, or start over with a new state folder."
             raise InputError(message, hint)
+
+    def prepare(self) -> None:
+        """Write those versions of the Delta log that are not there."""
         for number, version in enumerate(self._versions):
             commit = self._log / "_delta_log" / f"{number:020d}.json"
             if commit.exists():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dagster_pipes import DAGSTER_PIPES_CONTEXT_ENV_VAR, PipesContext, open_dagster_pipes
 from pyspark.sql.streaming.query import StreamingQuery
 
+from sources.positions import to_ms
 from sources.state import Generation
 from spark_jobs import checkpoint
 from spark_jobs.heartbeat import Heartbeat, describe, heartbeat_name
@@ -186,4 +187,4 @@ def _finite(value: float) -> float | None:
 def _event_ms(text: str | None) -> int | None:
     if text is None:
         return None
-    return int(datetime.fromisoformat(text).timestamp() * 1000)
+    return to_ms(datetime.fromisoformat(text))

@@ -24,10 +24,11 @@ from sources.kafka_source import KafkaSource
 from sources.ledger import SeamCount
 from sources.offsets import check_in_log
 from sources.plan import require_plan
-from sources.positions import Offsets, StartPosition
+from sources.positions import Offsets, StartPosition, span_ms
 from sources.rounds import history_of
 from sources.schema import ddl, parse_schema
 from sources.state import Generation
+from sources.topic_plan import require_same_topics
 from spark_jobs import checkpoint, sink
 from spark_jobs.kafka_place import parse_values, stream_topics, with_new_partitions
 from spark_jobs.planned import PlannedSource
@@ -88,7 +89,7 @@ class Query:
         writer = writer.option("checkpointLocation", str(self.generation.checkpoint))
         if isinstance(self.source, FileSource):
             return writer.trigger(availableNow=True)
-        interval_ms = int(self.source.trigger_interval.total_seconds() * 1000)
+        interval_ms = span_ms(self.source.trigger_interval)
         return writer.trigger(processingTime=f"{interval_ms} milliseconds")
 
     def is_drained(self) -> bool:
@@ -114,6 +115,7 @@ class Query:
         Returns:
             How many of them history holds.
         """
+        self._require_unchanged()
         return self._seam().look_up_older(self.spark, self._history(), self._topic_columns())
 
     def _union(self) -> DataFrame:
@@ -130,6 +132,9 @@ class Query:
             return self._placeholder(columns)
         if isinstance(source, FileSource):
             planned = self.planned[source.name]
+            # What is drained is not read again: its files may go.
+            if place == self.place:
+                planned.require_unchanged()
             planned.prepare()
             return planned.stream(self.spark)
         return self._live(source, place)
@@ -143,12 +148,18 @@ class Query:
     def _live(self, source: KafkaSource, place: int) -> DataFrame:
         start = self.enumerator.require_start(source.name)
         log = KafkaLog(source)
+        assert self.plan.topic is not None
+        require_same_topics(self.plan.topic, log)
         self._check_start(log, place, start)
         partitions = with_new_partitions(start.offsets(), log.partitions)
         rows = parse_values(stream_topics(self.spark, source, partitions), self._topic_columns())
         seam = self._seam()
         self.filtering = not seam.is_passed(self._reached())
-        return seam.filter(self._history()).apply(rows) if self.filtering else rows
+        if not self.filtering:
+            return rows
+        if seam.needs_history():
+            self._require_unchanged()
+        return seam.filter(self._history()).apply(rows)
 
     def _check_start(self, log: KafkaLog, place: int, start: StartPosition) -> None:
         fixed = checkpoint.initial_kafka_offsets(self.generation.checkpoint, place)
@@ -176,6 +187,10 @@ class Query:
             start=self.enumerator.require_start(self.source.name),
             seam_end=last.seam_end if last is not None else {},
         )
+
+    def _require_unchanged(self) -> None:
+        for source in self.planned.values():
+            source.require_unchanged()
 
     def _history(self) -> DataFrame:
         batches = [source.batch(self.spark) for source in self.planned.values()]

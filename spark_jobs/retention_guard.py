@@ -6,10 +6,16 @@ import time
 
 from sources.document import LoadedPipeline
 from sources.errors import InputError
+from sources.hybrid import SourceSwitchContext
 from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource
+from sources.offsets import needed_offsets
 from sources.plan import Plan
+from sources.positions import Offsets, span_ms
 from sources.retention import RetentionWatch
+from sources.rounds import history_of
+from sources.state import Generation
+from sources.topic_plan import start_factory
 from spark_jobs.progress import Reporter
 
 INTERVAL_S = 5.0
@@ -22,11 +28,16 @@ class RetentionGuard:
 
     Args:
         loaded: The pipeline.
-        plan: Tells what has to be in the log when history is done.
+        generation: Its state.
+        plan: Its plan.
         reporter: Gets the warnings, and tells how far the run is.
     """
 
-    def __init__(self, loaded: LoadedPipeline, plan: Plan, reporter: Reporter) -> None:
+    def __init__(
+        self, loaded: LoadedPipeline, generation: Generation, plan: Plan, reporter: Reporter
+    ) -> None:
+        self._loaded = loaded
+        self._generation = generation
         live = loaded.pipeline.sources[-1]
         self._source = live if isinstance(live, KafkaSource) else None
         self._plan = plan
@@ -48,19 +59,27 @@ class RetentionGuard:
             self._look(self._source)
         except InputError as error:
             # History does not need the broker; the hand-over will.
-            self._reporter.log(f"Retention can't be watched: {error}")
+            self._reporter.warn(f"Retention can't be watched: {error}")
         return False
+
+    def _needed(self, source: KafkaSource, log: KafkaLog) -> Offsets:
+        """What has to be in the log at the hand-over, as far as history is planned by now."""
+        end = history_of(self._generation, self._plan, self._plan.files[-1].source).end
+        lenient = source.model_copy(update={"on_gap": "accept"})
+        start = start_factory(self._loaded, lenient)(SourceSwitchContext(end, log))
+        lateness_ms = span_ms(self._loaded.pipeline.allowed_lateness)
+        return needed_offsets(log, start, end, lateness_ms)
 
     def _look(self, source: KafkaSource) -> None:
         if self._watch is None:
-            assert self._plan.topic is not None
-            self._watch = RetentionWatch(source, KafkaLog(source), self._plan.topic.needed)
+            log = KafkaLog(source)
+            self._watch = RetentionWatch(source, log, self._needed(source, log))
         room = self._watch.require(self._reporter.position())
         self._reporter.retention(None if room is None else str(room))
         if room is None or self._warned:
             return
         eta_s = self._reporter.eta_s()
-        limit_ms = source.headroom.total_seconds() * 1000
+        limit_ms = span_ms(source.headroom)
         if room.left_ms < _WARN_AT * limit_ms or (eta_s or 0) * 1000 > room.left_ms:
             needs = "" if eta_s is None else f"; history needs about {eta_s:,.0f} s more"
             self._reporter.warn(f"Retention: {room}{needs}.")

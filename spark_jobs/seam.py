@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -10,11 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 from sources.kafka_source import KafkaSource
 from sources.ledger import SeamCount, count_name
 from sources.pipeline import Pipeline
-from sources.positions import EndPosition, Offsets, StartPosition, TopicPartition
+from sources.positions import EndPosition, Offsets, StartPosition, TopicPartition, span_ms
 from sources.seam import seam_rule
 from sources.state import Generation
 from spark_jobs.kafka_place import PARTITION, TOPIC, parse_values, read_topics
-from spark_jobs.seam_filter import EventTimeFilter, KeyFilter, SeamFilter, SequenceFilter
+from spark_jobs.seam_filter import KEYS, EventTimeFilter, KeyFilter, SeamFilter, SequenceFilter
 
 
 class Seam:
@@ -47,6 +48,10 @@ class Seam:
         self._seam_end = seam_end
         self.rule = seam_rule(pipeline, ends, start)
 
+    @property
+    def _folder(self) -> Path:
+        return self._generation.path(f"seam/{self._source.name}")
+
     def is_passed(self, reached: Mapping[TopicPartition, int]) -> bool:
         """Whether a stream that has read up to these offsets needs its filter no more."""
         if self.rule == "sequence":
@@ -66,6 +71,10 @@ class Seam:
         name = count_name(self._source.name)
         is_filtered = self.rule in ("key", "event_time")
         return is_filtered and self._generation.read(name, SeamCount) is None
+
+    def needs_history(self) -> bool:
+        """Whether the files have to be read for the filter: its keys are not kept yet."""
+        return self.rule == "key" and not (self._folder / KEYS).exists()
 
     def filter(self, history: DataFrame) -> SeamFilter:
         """The filter that the rule asks for.
@@ -111,12 +120,12 @@ class Seam:
 
     def _key_filter(self, history: DataFrame) -> KeyFilter:
         pipeline = self._pipeline
-        times = [end.complete_through_ms for end in self._ends]
+        times = [self._ends[-1].complete_through_ms]
         if self._start.time_ms is not None:
             times.append(self._start.time_ms)
-        lateness_ms = int(pipeline.allowed_lateness.total_seconds() * 1000)
+        lateness_ms = span_ms(pipeline.allowed_lateness)
         return KeyFilter(
-            self._generation.path(f"seam/{self._source.name}"),
+            self._folder,
             history,
             pipeline.key,
             pipeline.event_time,

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from sources.positions import Offsets, iso
 from spark_jobs.kafka_place import LOG_COLUMNS, OFFSET, PARTITION, TOPIC
 
+KEYS = "keys"
 OLDER_ROW = "OLDER_THAN_SEAM_KEYS"
 _IN_SEAM = "__in_seam"
 
@@ -158,10 +159,11 @@ class KeyFilter:
         return seam.sparkSession.read.parquet(str(self._older_folder())).count()
 
     def _kept_keys(self, spark: SparkSession) -> DataFrame:
-        folder = self._folder / "keys"
+        folder = self._folder / KEYS
         if not folder.exists():
             # Rows without a time are nobody's last stretch, but they may be in the seam.
-            recent = self._history.where(~F.coalesce(self._is_older(), F.lit(False)))
+            at = F.col(self._event_time)
+            recent = self._history.where((at >= self._keys_from) | at.isNull())
             renamed = [F.col(name).alias(f"__{name}") for name in self._key]
             self._keep(recent.select(*renamed).distinct(), folder)
         return spark.read.parquet(str(folder))

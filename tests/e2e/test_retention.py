@@ -112,15 +112,15 @@ def test_history_stops_before_the_records_after_it_are_deleted_and_goes_on_later
         document["sources"][0]["batch"] = {"files": 1}
 
     loaded = case.pipeline(one_by_one)
-    # Complete through event 699; the log has to reach back 100 minutes more, to event 599.
-    retain(case, now_ms() - event_ms(599) + HOUR_MS)
+    # Complete through event 699; the log has to reach back 100 minutes more, to before event 599.
+    retain(case, now_ms() - event_ms(598) + HOUR_MS)
     topic = make_plan(loaded).topic
     assert topic is not None
     assert 0 < topic.headroom[0].left_ms <= HOUR_MS
 
     def cut_when_it_runs() -> None:
         wait_for(lambda: (done_splits(loaded) or 0) > 0, "the first batch", 90)
-        retain(case, now_ms() - event_ms(599) + 60_000)
+        retain(case, now_ms() - event_ms(598) + 60_000)
 
     with ThreadPoolExecutor() as pool:
         cut = pool.submit(cut_when_it_runs)
@@ -128,7 +128,7 @@ def test_history_stops_before_the_records_after_it_are_deleted_and_goes_on_later
             run_history(spark, loaded)
         cut.result()
     assert "Stopped before records are lost, history: batch" in str(caught.value)
-    assert f"topic `{case.topic}`, partition 0: Kafka may delete offset 99" in str(caught.value)
+    assert f"topic `{case.topic}`, partition 0: Kafka may delete offset 98" in str(caught.value)
     assert 0 < (done_splits(loaded) or 0) < 24
     retain(case, -1)
     report = run_and_audit(spark, loaded)

@@ -61,6 +61,14 @@ class ModelLog:
             raise InputError(message)
         return {at: self._offset_for_time(at, time_ms) for at in self.records}
 
+    def newest_ms(self) -> dict[TopicPartition, int | None]:
+        dated = {
+            at: [record.timestamp_ms for record in self.left(at)]
+            + [ms for offset, ms in self.markers.get(at, []) if offset >= self.log_start()[at]]
+            for at in self.records
+        }
+        return {at: max(times, default=None) for at, times in dated.items()}
+
     def read(
         self, start: Mapping[TopicPartition, int], limit: int, end: Mapping[TopicPartition, int]
     ) -> list[LogRecord]:
@@ -137,6 +145,9 @@ class ChangingLog:
 
     def offsets_for_time(self, time_ms: int) -> dict[TopicPartition, int | None]:
         return self._answer("offsets_for_time", self.now.offsets_for_time(time_ms))
+
+    def newest_ms(self) -> dict[TopicPartition, int | None]:
+        return self._answer("newest_ms", self.now.newest_ms())
 
     def read(
         self, start: Mapping[TopicPartition, int], limit: int, end: Mapping[TopicPartition, int]

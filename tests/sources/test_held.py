@@ -61,7 +61,7 @@ def naive(
         at = TopicPartition("orders", number)
         offsets = {offset for other, offset in rows if other == number}
         after[at] = max(offsets) + 1
-        missing[at] = set(range(min(offsets), max(offsets))) - offsets
+        missing[at] = set(range(max(offsets))) - offsets
     return after, {at: some for at, some in missing.items() if some}
 
 
@@ -73,47 +73,61 @@ def spelled_out(held: HeldOffsets) -> dict[TopicPartition, set[int]]:
     return {at: {n for one in some for n in range(*one)} for at, some in held.holes.items()}
 
 
-def test_names_without_an_end_tell_how_far_a_partition_is_held_at_least() -> None:
+def test_names_without_an_end_hold_as_many_offsets_as_their_files_have_rows() -> None:
     held, warnings = names(
         "orders+0+0000000000.parquet",
         "orders+0+0000001200.snappy.parquet",
         "orders+1+0000000007.parquet",
         rows=[1200, 300, 5],
     )
-    assert held == HeldOffsets(next={ZERO: 1500, ONE: 12}, exact=False, holes={})
+    assert held == HeldOffsets(next={ZERO: 1500, ONE: 12}, exact=False, holes={ONE: [(0, 7)]})
     assert warnings == []
 
 
 def test_an_earlier_file_with_more_rows_may_reach_further() -> None:
     # A time partitioner sends the records of a partition to several files at a time.
     held, _ = names("orders+0+100.parquet", "orders+0+110.parquet", rows=[50, 2])
-    assert held.next == {ZERO: 150}
+    assert held == HeldOffsets(next={ZERO: 150}, exact=False, holes={ZERO: [(0, 100)]})
 
 
-def test_where_rows_are_not_known_a_file_holds_one_at_least() -> None:
-    assert names("orders+0+12.json.gz")[0].next == {ZERO: 13}
+def test_where_rows_are_not_known_nothing_is_called_a_hole() -> None:
+    held, _ = names("orders+0+12.json.gz", "orders+0+14.json.gz")
+    assert held == HeldOffsets(next={ZERO: 15}, exact=False, holes={})
 
 
-def test_names_without_an_end_tell_neither_holes_nor_overlaps() -> None:
+def test_more_rows_than_there_are_offsets_are_refused() -> None:
+    with pytest.raises(InputError, match="would end at offset"):
+        names(f"orders+0+{2**63 - 2}.p", rows=[5])
+
+
+def test_names_without_an_end_tell_holes() -> None:
+    held, _ = names(
+        "orders+0+20.parquet", "orders+0+0.parquet", "orders+0+10.parquet", rows=[10, 10, 4]
+    )
+    assert held == HeldOffsets(next={ZERO: 30}, exact=False, holes={ZERO: [(14, 20)]})
+
+
+def test_names_without_an_end_tell_no_overlaps() -> None:
     held, warnings = names("orders+0+0.parquet", "orders+0+5.parquet", rows=[10, 10])
-    assert (held.holes, warnings) == ({}, [])
+    assert held == HeldOffsets(next={ZERO: 15}, exact=False, holes={})
+    assert warnings == []
 
 
 def test_names_with_an_end_are_exact_and_the_end_is_inclusive() -> None:
     held, warnings = names(
         "orders+0+0000000010+0000000019.parquet", "orders+0+0+9.parquet", "orders+1+3+3.parquet"
     )
-    assert held == HeldOffsets(next={ZERO: 20, ONE: 4}, exact=True, holes={})
+    assert held == HeldOffsets(next={ZERO: 20, ONE: 4}, exact=True, holes={ONE: [(0, 3)]})
     assert warnings == []
 
 
 def test_what_no_name_with_an_end_covers_is_a_hole() -> None:
     held, _ = names("orders+0+10+19.avro", "orders+0+30+39.avro", "orders+0+21+24.avro")
     assert held.next == {ZERO: 40}
-    assert held.holes == {ZERO: [(20, 21), (25, 30)]}
+    assert held.holes == {ZERO: [(0, 10), (20, 21), (25, 30)]}
 
 
-def test_one_name_without_an_end_makes_all_inexact_and_its_partition_free_of_known_holes() -> None:
+def test_one_name_without_an_end_makes_all_inexact_but_holes_stay_known() -> None:
     held, _ = names(
         "orders+0+0+9.parquet",
         "orders+0+20+29.parquet",
@@ -124,17 +138,35 @@ def test_one_name_without_an_end_makes_all_inexact_and_its_partition_free_of_kno
     )
     assert not held.exact
     assert held.next == {ZERO: 30, ONE: 30}
-    assert held.holes == {ONE: [(10, 20)]}
+    assert held.holes == {ZERO: [(14, 20)], ONE: [(10, 20)]}
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_overlaps_are_told_only_of_partitions_whose_names_all_have_an_end(count: int) -> None:
+    held, (warning,) = names(
+        "orders+0+0+9.p",
+        "orders+0+8+20.p",
+        "orders+0+5.p",
+        "orders+1+0+9.p",
+        "orders+1+8+20.p",
+        rows=[10, 13, count, 10, 13],
+    )
+    assert held == HeldOffsets(next={ZERO: 21, ONE: 21}, exact=False, holes={})
+    assert "both hold offsets 8 to 9 of topic `orders`, partition 1" in warning
 
 
 def test_of_both_forms_the_further_end_counts() -> None:
     held, _ = names("orders+0+0+9.parquet", "orders+0+10.parquet", rows=[10, 7])
-    assert held.next == {ZERO: 17}
+    assert held == HeldOffsets(next={ZERO: 17}, exact=False, holes={})
+    held, _ = names("orders+0+0+9.parquet", "orders+0+5.parquet", rows=[10, 2])
+    assert held == HeldOffsets(next={ZERO: 10}, exact=False, holes={})
 
 
 def test_a_file_without_rows_holds_nothing_whatever_its_name_says() -> None:
     held, _ = names("orders+0+90.parquet", "orders+0+3.parquet", rows=[0, 2])
-    assert held.next == {ZERO: 5}
+    assert held == HeldOffsets(next={ZERO: 5}, exact=False, holes={ZERO: [(0, 3)]})
+    held, _ = names("orders+0+0+9.parquet", "orders+1+3.parquet", rows=[10, 0])
+    assert held == HeldOffsets(next={ZERO: 10}, exact=False, holes={})
     held, _ = names(
         "orders+0+0+9.p", "orders+0+10+19.p", "orders+0+20+29.p", "orders+0+30+39.p",
         rows=[10, 0, 10, 0],
@@ -185,7 +217,7 @@ def test_a_name_that_ends_before_it_starts_is_refused() -> None:
 
 def test_files_whose_names_overlap_are_told_with_what_both_hold() -> None:
     held, warnings = names("orders+0+0+9.p", "orders+0+8+20.p", "orders+1+8+20.p")
-    assert held == HeldOffsets(next={ZERO: 21, ONE: 21}, exact=True, holes={})
+    assert held == HeldOffsets(next={ZERO: 21, ONE: 21}, exact=True, holes={ONE: [(0, 8)]})
     assert warnings == [
         "Files /in/orders+0+0+9.p and /in/orders+0+8+20.p both hold offsets 8 to 9 of topic"
         " `orders`, partition 0: rows of history may be double (overlaps in this partition: 1)."
@@ -224,6 +256,49 @@ def test_names_with_an_end_hold_what_sets_of_their_offsets_hold(
     assert spelled_out(held) == missing
     doubled = {number for (number, _), count in Counter(rows).items() if count > 1}
     assert len(warnings) == len(doubled)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 2),
+            st.integers(0, 60),
+            st.one_of(st.none(), st.integers(0, 15)),
+            st.booleans(),
+        ),
+        min_size=1,
+    )
+)
+def test_names_of_both_forms_hold_what_sets_of_their_offsets_hold(
+    files: list[tuple[int, int, int | None, bool]],
+) -> None:
+    # A name with an end agrees with its file's rows, except that no name can tell of none.
+    ended = [f"+{start + (count or 1) - 1}" if end else "" for _, start, count, end in files]
+    held, warnings = names(
+        *(f"orders+{n}+{start}{end}.p" for (n, start, *_), end in zip(files, ended, strict=True)),
+        rows=[count for *_, count, _ in files],
+    )
+    rows = [
+        (n, start + at)
+        for n, start, count, _ in files
+        for at in range(1 if count is None else count)
+    ]
+    following, holes = naive(rows)
+    lengthless = {
+        TopicPartition("orders", n) for n, _, count, end in files if count is None and not end
+    }
+    told = {at: inside for at, inside in holes.items() if at not in lengthless}
+    assert (held.next, spelled_out(held)) == (following, told)
+    open_ended = {n for n, *_, end in files if not end}
+    assert held.exact == (not open_ended)
+    doubled = {n for (n, _), count in Counter(rows).items() if count > 1}
+    assert len(warnings) == len(doubled - open_ended)
+
+
+def test_holes_start_at_the_first_offset_there_can_be() -> None:
+    held, _ = names("orders+0+1+9.p", "orders+1+0+9.p")
+    assert held.holes == {ZERO: [(0, 1)]}
 
 
 def test_hundreds_of_thousands_of_names_are_no_matter() -> None:
@@ -302,7 +377,7 @@ def test_double_rows_of_two_files_are_counted_with_one_example(tmp_path: Path) -
 
 def test_partitions_without_rows_are_not_held(tmp_path: Path) -> None:
     held, warnings = columns(write(tmp_path / "a.p"), write(tmp_path / "b.p", [], [(1, 4)], []))
-    assert held == HeldOffsets(next={ONE: 5}, exact=True, holes={})
+    assert held == HeldOffsets(next={ONE: 5}, exact=True, holes={ONE: [(0, 4)]})
     assert warnings == []
 
 
@@ -310,14 +385,14 @@ def test_partitions_without_rows_are_not_held(tmp_path: Path) -> None:
 def test_integers_of_any_width_are_offsets(tmp_path: Path, kind: pa.DataType) -> None:
     held, _ = columns(write(tmp_path / "a.p", [(0, 30_000), (0, 30_002)], kind=kind))
     assert held.next == {ZERO: 30_003}
-    assert held.holes == {ZERO: [(30_001, 30_002)]}
+    assert held.holes == {ZERO: [(0, 30_000), (30_001, 30_002)]}
 
 
 def test_high_offsets_stay_exact(tmp_path: Path) -> None:
     top = 2**63 - 2
     held, _ = columns(write(tmp_path / "a.p", [(0, top), (0, top - 2)]))
     assert held.next == {ZERO: top + 1}
-    assert held.holes == {ZERO: [(top - 1, top)]}
+    assert held.holes == {ZERO: [(0, top - 2), (top - 1, top)]}
 
 
 def test_a_missing_column_is_told_with_the_columns_there_are(tmp_path: Path) -> None:

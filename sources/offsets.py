@@ -343,7 +343,12 @@ def needed_offsets(
     needed_ms = start.time_ms if previous is None else previous.complete_through_ms
     reached = log.offsets_for_time(max(needed_ms - lateness_ms, 0))
     found = {at: starts[at] if offset is None else offset for at, offset in reached.items()}
-    return {at: max(min(offset, found.get(at, offset)) - 1, 0) for at, offset in starts.items()}
+    begun = log.log_start()
+    return {
+        # A control record may be the answer, and the log begin with it.
+        at: max(min(offset, found.get(at, offset)) - 1, begun.get(at, 0))
+        for at, offset in starts.items()
+    }
 
 
 def _call(name: str, load: Callable[[str], UserFactory], context: SourceSwitchContext) -> Any:

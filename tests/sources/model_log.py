@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TypeVar
 
 from sources.errors import InputError
@@ -26,6 +27,8 @@ class ModelLog:
         segments: First offsets of the files that are still there; one file, if left out. A
             look-up by time settles for the first file with a timestamp that high, records that
             were deleted from it included, and looks no further if none of them is left.
+        open_from: First offset of a transaction that is open: whoever reads committed records
+            gets no further, and is told nothing of what lies there.
     """
 
     records: dict[TopicPartition, list[LogRecord]]
@@ -33,6 +36,7 @@ class ModelLog:
     ends: Offsets = field(default_factory=dict)
     markers: dict[TopicPartition, list[tuple[int, int]]] = field(default_factory=dict)
     segments: dict[TopicPartition, list[int]] = field(default_factory=dict)
+    open_from: Offsets = field(default_factory=dict)
 
     @property
     def partitions(self) -> Sequence[TopicPartition]:
@@ -43,31 +47,37 @@ class ModelLog:
         return [record for record in self.records[at] if record.offset >= first]
 
     def append(self, at: TopicPartition, timestamp_ms: int) -> None:
-        self.records[at].append(LogRecord(at, self.log_end()[at], timestamp_ms, b"{}"))
+        self.records[at].append(LogRecord(at, self._end(at), timestamp_ms, b"{}"))
 
     def log_start(self) -> Offsets:
         return {at: self.deleted_to.get(at, 0) for at in self.records}
 
     def log_end(self) -> Offsets:
-        return {at: self._end(at) for at in self.records}
+        return {at: self.open_from.get(at, end) for at, end in self.high_watermark().items()}
 
     def high_watermark(self) -> Offsets:
-        return self.log_end()
+        return {at: self._end(at) for at in self.records}
 
     def offsets_for_time(self, time_ms: int) -> dict[TopicPartition, int | None]:
         if time_ms < 0:
             # To Kafka, numbers below zero are questions of another kind, or nonsense.
             message = f"The log does not tell its offsets: invalid offset {time_ms}."
             raise InputError(message)
-        return {at: self._offset_for_time(at, time_ms) for at in self.records}
+        found = {at: self._offset_for_time(at, time_ms) for at in self.records}
+        ends = self.log_end()
+        return {
+            at: None if offset is None or offset >= ends[at] else offset
+            for at, offset in found.items()
+        }
 
     def newest_ms(self) -> dict[TopicPartition, int | None]:
-        dated = {
-            at: [record.timestamp_ms for record in self.left(at)]
-            + [ms for offset, ms in self.markers.get(at, []) if offset >= self.log_start()[at]]
-            for at in self.records
+        """Kafka counts what was deleted, as long as its file is there."""
+        ends = self.log_end()
+        newest = {at: max(self._dated(at), key=itemgetter(1), default=None) for at in self.records}
+        return {
+            at: None if found is None or found[0] >= ends[at] else found[1]
+            for at, found in newest.items()
         }
-        return {at: max(times, default=None) for at, times in dated.items()}
 
     def read(
         self, start: Mapping[TopicPartition, int], limit: int, end: Mapping[TopicPartition, int]
@@ -102,10 +112,14 @@ class ModelLog:
                 message = f"`{at.topic}` can't be read: offset {first} is out of range."
                 raise InputError(message)
 
+    def _dated(self, at: TopicPartition) -> list[tuple[int, int]]:
+        """Offsets and timestamps of all that is in files."""
+        records = [(record.offset, record.timestamp_ms) for record in self.records[at]]
+        first = self.segments.get(at, [0])[0]
+        return [each for each in sorted([*records, *self.markers.get(at, [])]) if each[0] >= first]
+
     def _offset_for_time(self, at: TopicPartition, time_ms: int) -> int | None:
-        dated = [(record.offset, record.timestamp_ms) for record in self.records[at]]
-        dated = sorted([*dated, *self.markers.get(at, [])])
-        firsts = self.segments.get(at, [0])
+        dated, firsts = self._dated(at), self.segments.get(at, [0])
         for first, end in zip(firsts, [*firsts[1:], self._end(at)], strict=True):
             hits = [offset for offset, ms in dated if first <= offset < end and ms >= time_ms]
             if hits:

@@ -686,6 +686,13 @@ class TestWhatHasToStayUntilTheHandOver:
         assert starts(found) == {T0: 2, T1: 2}
         assert needed_offsets(self.TWO, found, history(20), 5000)[T1] == 0
 
+    def test_it_is_never_what_is_gone_by_now(self) -> None:
+        # The look-up by time is answered with a control record, at which the log begins.
+        asked = log({T0: {0: 0, 2: 10, 3: 30}}, {T0: 1}, markers={T0: [(1, ms(500))]})
+        found = decide(asked, history(20))
+        assert starts(found) == {T0: 1}
+        assert needed_offsets(asked, found, history(20), 0) == {T0: 1}
+
     def test_it_reaches_back_from_history_not_from_a_later_time(self) -> None:
         fixed = {"timestamp": "2024-01-01T12:00:40Z"}
         found = decide(self.TWO, history(20), start=fixed, on_gap="accept")

@@ -72,6 +72,7 @@ class World:
         lateness_ms: ``allowed_lateness``.
         deleted_to: Log start when the hand-over was made.
         segments: First offsets of those of Kafka's files that were still there.
+        open_from: First offset of a transaction that was open then.
         history: What the files hold.
         through_ms: History is complete up to here.
         end_ms: Highest event time of history, or less, if that was sampled.
@@ -84,6 +85,7 @@ class World:
     lateness_ms: int
     deleted_to: Offsets
     segments: dict[TopicPartition, list[int]] = field(default_factory=dict)
+    open_from: Offsets = field(default_factory=dict)
     history: list[Entry] = field(default_factory=list)
     through_ms: int = BEGIN_MS
     end_ms: int = BEGIN_MS
@@ -93,7 +95,7 @@ class World:
         held = self.held
         lines = [
             f"lateness {self.lateness_ms}, through {self.through_ms}, end {self.end_ms}, "
-            f"log starts {self.deleted_to}, segments {self.segments}"
+            f"log starts {self.deleted_to}, segments {self.segments}, open {self.open_from}"
         ]
         for number, entry in enumerate(self.entries):
             lines += ["-- listed --"] * (number == self.listed)
@@ -131,6 +133,7 @@ class World:
             dict(self.deleted_to),
             markers={at: [] for at in self.partitions},
             segments=dict(self.segments),
+            open_from=dict(self.open_from),
         )
         for entry in self.entries[: self.handed]:
             entry.append_to(log)
@@ -180,13 +183,8 @@ STEPS = st.integers(1, 14).flatmap(lambda n: st.lists(STEP, min_size=n, max_size
 
 
 @st.composite
-def topics(draw: st.DrawFn, *, segments: bool = False) -> World:
-    """What is appended, listed and deleted; history holds nothing yet.
-
-    Args:
-        draw: Hypothesis.
-        segments: Whether deletions may leave Kafka's files behind.
-    """
+def topics(draw: st.DrawFn) -> World:
+    """What is appended, listed and deleted; history holds nothing yet."""
     partitions = PLACES[: draw(st.sampled_from([1, 1, 2, 3]))]
     lateness_ms = draw(st.sampled_from([0, 0, 2, 5]))
     steps = [(0, *step) for step in draw(STEPS)]
@@ -206,11 +204,6 @@ def topics(draw: st.DrawFn, *, segments: bool = False) -> World:
     )
     ends = world.ends(entries[: world.handed])
     world.deleted_to = {at: min(draw(DELETED), ends[at]) for at in partitions}
-    if segments:
-        for at, first in world.deleted_to.items():
-            cuts = {0, draw(SMALL), draw(SMALL)}
-            removed = max(cut for cut in cuts if cut <= first) if draw(st.booleans()) else 0
-            world.segments[at] = sorted(cut for cut in cuts if cut >= removed)
     return world
 
 
@@ -246,8 +239,13 @@ def _append(
 
 @st.composite
 def dated(draw: st.DrawFn, *, segments: bool = False) -> World:
-    """Worlds whose history knows nothing but the time up to which it is complete."""
-    world = draw(topics(segments=segments))
+    """Worlds whose history knows nothing but the time up to which it is complete.
+
+    Args:
+        draw: Hypothesis.
+        segments: Whether deletions may leave Kafka's files behind.
+    """
+    world = draw(topics())
     there = [entry for entry in world.entries[: world.listed] if entry.is_record]
     chosen = [entry for entry in there if entry.is_chosen] or there[:1]
     world.end_ms = max(entry.event_ms for entry in chosen) - draw(st.sampled_from([0, 0, 0, 1]))
@@ -261,6 +259,12 @@ def dated(draw: st.DrawFn, *, segments: bool = False) -> World:
         lacking = [entry.event_ms for entry in world.records if entry.key not in held]
         world.through_ms = max(world.through_ms, min(lacking, default=world.end_ms + 2))
     _delete_what_history_lacks(draw, world)
+    _leave_open(draw, world)
+    if segments:
+        for at, first in world.deleted_to.items():
+            cuts = {0, draw(SMALL), draw(SMALL)}
+            removed = max(cut for cut in cuts if cut <= first) if draw(st.booleans()) else 0
+            world.segments[at] = sorted(cut for cut in cuts if cut >= removed)
     return world
 
 
@@ -285,7 +289,7 @@ def snapshots(draw: st.DrawFn) -> tuple[World, dict[Key, int], int]:
 
 @st.composite
 def numbered(draw: st.DrawFn) -> tuple[World, HeldOffsets]:
-    """Worlds whose history tells its offsets exactly; it may lack some between the others."""
+    """Worlds whose history tells its offsets exactly; it may lack some before the last one."""
     world = draw(topics())
     next_offsets: Offsets = {}
     holes: dict[TopicPartition, list[tuple[int, int]]] = {}
@@ -293,12 +297,12 @@ def numbered(draw: st.DrawFn) -> tuple[World, HeldOffsets]:
         archived = _prefix(draw, world, at)
         if not archived:
             continue
-        inner = [entry for entry in archived[1:-1] if not entry.is_left_out]
-        archived = [archived[0], *inner, *archived[1:][-1:]]
+        archived = [*(entry for entry in archived[:-1] if not entry.is_left_out), archived[-1]]
         world.history += archived
         next_offsets[at] = archived[-1].offset + 1
-        pairs = [(one.offset + 1, other.offset) for one, other in pairwise(archived)]
-        holes |= {at: [pair for pair in pairs if pair[0] < pair[1]]}
+        begins = [0, *(entry.offset + 1 for entry in archived)]
+        found = [(begin, e.offset) for begin, e in zip(begins, archived, strict=False)]
+        holes |= {at: [hole for hole in found if hole[0] < hole[1]]}
     _end_with_history(world)
     return world, HeldOffsets(next=next_offsets, exact=True, holes=holes)
 
@@ -321,6 +325,15 @@ def bounded_below(draw: st.DrawFn) -> tuple[World, HeldOffsets]:
     return world, HeldOffsets(next=next_offsets, exact=False, holes={})
 
 
+@st.composite
+def suggested(draw: st.DrawFn) -> tuple[World, HeldOffsets]:
+    """Worlds whose history is complete by time, and whose offsets tell nothing for sure."""
+    world = draw(dated())
+    ends = {entry.at: entry.offset + 1 for entry in sorted(world.history, key=lambda e: e.key)}
+    next_offsets = {at: max(end - draw(st.integers(0, 3)), 1) for at, end in ends.items()}
+    return world, HeldOffsets(next=next_offsets, exact=False, holes={})
+
+
 def _delete_what_history_lacks(draw: st.DrawFn, world: World) -> None:
     """Sometimes the log starts right behind such a record, at an older one if there is any."""
     held = world.held
@@ -336,6 +349,15 @@ def _delete_what_history_lacks(draw: st.DrawFn, world: World) -> None:
         return
     gone = draw(st.sampled_from(hidden or lacking[:3]))
     world.deleted_to = dict.fromkeys(world.partitions, 0) | {gone.at: gone.offset + 1}
+
+
+def _leave_open(draw: st.DrawFn, world: World) -> None:
+    """Sometimes a transaction is open that began after all that history holds of a partition."""
+    at = draw(st.sampled_from(world.partitions))
+    first = max([world.deleted_to[at], *(e.offset + 1 for e in world.history if e.at == at)])
+    end = world.ends(world.entries[: world.handed])[at]
+    if first < end and draw(st.integers(0, 3)) == 0:
+        world.open_from[at] = draw(st.integers(first, end - 1))
 
 
 def _prefix(draw: st.DrawFn, world: World, at: TopicPartition) -> list[Entry]:

@@ -369,6 +369,39 @@ class TestDeletedOnDemand:
         assert asked.offsets_for_time(ms(20)) == {T0: None}
         assert starts(decide(asked, history(20)))[T0] <= 4
 
+    def test_no_answer_does_not_hide_what_a_later_time_leaves_out(self) -> None:
+        asked = log(
+            {T0: {0: 0, 2: 10, 4: 20, 6: 30}},
+            {T0: 2},
+            markers={T0: [(1, ms(25))]},
+            segments={T0: [0, 2]},
+        )
+        assert asked.offsets_for_time(ms(20)) == {T0: None}
+        (gap,) = gaps(asked, history(20), start={"timestamp": "2024-01-01T12:00:30Z"})
+        assert gap.to_offset == 6
+
+
+class TestAnOpenTransaction:
+    """What lies in it or after it is not told, and will be read once it has ended."""
+
+    def test_a_partition_starts_there_at_the_latest(self) -> None:
+        asked = log({T0: [0, 10, 20, 30]}, open_from={T0: 2})
+        assert starts(decide(asked, history(5))) == {T0: 1}
+        assert starts(decide(asked, history(20))) == {T0: 2}
+        assert starts(decide(asked, history(40))) == {T0: 2}
+
+    def test_it_may_hold_the_newest_record(self) -> None:
+        # After DeleteRecords neither the look-up nor the question for the newest record helps.
+        asked = log({T0: [20, 30, 40, 50]}, {T0: 1}, segments={T0: [0, 1]}, open_from={T0: 3})
+        assert (asked.offsets_for_time(ms(20)), asked.newest_ms()) == ({T0: None}, {T0: None})
+        found = decide(asked, history(20), on_gap="accept")
+        assert (starts(found), len(found.gaps)) == ({T0: 1}, 1)
+
+    def test_offsets_that_lie_in_it_are_refused(self) -> None:
+        asked = log({T0: [0, 10, 20, 30]}, open_from={T0: 2})
+        refusal = refused(asked, history(30), start={"offsets": {0: 3}})
+        assert "start offset 3 is beyond the log end 2" in refusal
+
 
 class TestAFixedTime:
     def test_the_time_written_is_looked_up(self) -> None:
@@ -380,6 +413,11 @@ class TestAFixedTime:
         fixed = {"timestamp": "2024-01-01T12:00:25Z"}
         found = decide(log({T0: [0, 10, 30]}), history(20), start=fixed)
         assert (starts(found), found.gaps) == ({T0: 2}, [])
+
+    def test_later_than_history_is_fine_where_all_that_is_left_is_older(self) -> None:
+        fixed = {"timestamp": "2024-01-01T12:00:25Z"}
+        found = decide(log({T0: [0, 10, 15]}, {T0: 1}), history(20), start=fixed)
+        assert (starts(found), found.gaps) == ({T0: 3}, [])
 
     def test_later_than_history_is_refused_where_a_record_lies_between(self) -> None:
         fixed = {"timestamp": "2024-01-01T12:00:25Z"}

@@ -26,7 +26,16 @@ from sources.positions import (
 )
 from sources.seam import SeamRule, seam_rule
 from tests.sources.model_log import ChangingLog, ModelLog
-from tests.sources.worlds import Entry, Key, World, bounded_below, dated, numbered, snapshots
+from tests.sources.worlds import (
+    Entry,
+    Key,
+    World,
+    bounded_below,
+    dated,
+    numbered,
+    snapshots,
+    suggested,
+)
 
 EXAMPLES = settings(max_examples=500, deadline=None)
 NOW_MS = 10**9
@@ -218,7 +227,7 @@ def test_exact_offsets_need_no_filter(case: tuple[World, HeldOffsets]) -> None:
 
 
 @EXAMPLES
-@given(bounded_below())
+@given(bounded_below() | suggested())
 def test_offsets_that_files_only_suggest_and_a_key_are_exact_or_refused(
     case: tuple[World, HeldOffsets],
 ) -> None:
@@ -271,7 +280,7 @@ def test_fixed_offsets_up_to_what_history_lacks_are_exact(
     world: World, data: st.DataObject
 ) -> None:
     held = world.held
-    ends = world.ends(world.entries[: world.handed])
+    ends = world.log().log_end()
     offsets: dict[str, dict[int, int]] = {}
     for at in world.partitions:
         lacking = [row.offset for row in world.records if row.at == at and row.key not in held]
@@ -286,7 +295,7 @@ def test_fixed_offsets_up_to_what_history_lacks_are_exact(
 
 
 @EXAMPLES
-@given(dated(), st.integers(-9, 9) | st.none())
+@given(dated(segments=True), st.integers(-9, 9) | st.none())
 def test_any_other_start_is_exact_or_refused(world: World, shift_ms: int | None) -> None:
     end = world.end()
     start: Any = "earliest"

@@ -69,10 +69,9 @@ def hand_over(loaded: LoadedPipeline, source: KafkaSource) -> Ledger:
     plan = require_plan(generation)
     assert plan.topic is not None
     require_same_topics(plan.topic, log)
-    start = enumerator.switch(source.name, start_factory(loaded, source), log)
     ends = [end for part in plan.files if (end := enumerator.end_of(part.source)) is not None]
-    previous = ends[-1] if ends else None
-    seam_end = history_of(generation, plan, previous.source).seam_end if previous else {}
+    seam_end = history_of(generation, plan, ends[-1].source).seam_end if ends else {}
+    start = enumerator.switch(source.name, start_factory(loaded, source, seam_end), log)
     rule = seam_rule(loaded.pipeline, ends, start)
     ledger = make_ledger(start, ends, rule, seam_end, log, declared=declared)
     return generation.put_if_absent(ledger_name(source.name), ledger)

@@ -58,6 +58,7 @@ def factory_for(
     lateness_ms: int,
     load: Callable[[str], UserFactory],
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    listed: Mapping[TopicPartition, int] | None = None,
 ) -> SourceFactory:
     """The hand-over that a source declares under ``start``.
 
@@ -66,6 +67,8 @@ def factory_for(
         lateness_ms: How far behind the newest record one may still be appended.
         load: Imports the user's factory, ``module:function``.
         now_ms: The clock.
+        listed: Log ends when history was listed. A start by time is never beyond: whatever came
+            later can't be in the files, however late it is.
 
     The factory raises:
         GapError: There is a gap, and the source does not accept it.
@@ -74,7 +77,8 @@ def factory_for(
     """
 
     def decide(context: SourceSwitchContext) -> StartPosition:
-        position = _decide(source, context, lateness_ms, load, now_ms)
+        look = _LookUp(source, context, lateness_ms, now_ms(), listed or {})
+        position = _decide(source, context, look, load)
         if position.gaps and source.on_gap != "accept":
             raise GapError(position.gaps)
         return position
@@ -85,11 +89,9 @@ def factory_for(
 def _decide(
     source: KafkaSource,
     context: SourceSwitchContext,
-    lateness_ms: int,
+    look: _LookUp,
     load: Callable[[str], UserFactory],
-    now_ms: Callable[[], int],
 ) -> StartPosition:
-    look = _LookUp(source, context.log, context.previous, lateness_ms, now_ms())
     start = source.start
     if isinstance(start, StartAtOffsets):
         return look.at_offsets(start.offsets, "fixed")
@@ -115,15 +117,16 @@ class _LookUp:
     def __init__(
         self,
         source: KafkaSource,
-        log: Log,
-        previous: EndPosition | None,
+        context: SourceSwitchContext,
         lateness_ms: int,
         now_ms: int,
+        listed: Mapping[TopicPartition, int],
     ) -> None:
         self._source = source
-        self._log = log
-        self._previous = previous
+        self._log = context.log
+        self._previous = context.previous
         self._lateness_ms = lateness_ms
+        self._listed = listed
         self.now_ms = now_ms
 
     def at_time(self, time_ms: int, evidence: Any) -> StartPosition:
@@ -142,21 +145,29 @@ class _LookUp:
         starts = self._log.log_start()
         doubtful = any(starts[at] > 0 and offset is None for at, offset in found.items())
         newest = self._log.newest_ms() if doubtful else {}
-        partitions = {}
+        partitions: dict[TopicPartition, PartitionStart] = {}
+        gaps: list[Gap] = []
         for at, offset in found.items():
-            start, reason = offset, f"first record at or after {iso(time_ms)}"
-            if offset is None and (newest.get(at) or 0) >= time_ms:
+            start, reason = offset or 0, f"first record at or after {iso(time_ms)}"
+            if offset is None and starts[at] > 0 and _may_reach(newest[at], time_ms):
                 # Kafka looks into one segment only; there, DeleteRecords may have left none.
                 start, reason = starts[at], f"log start: no answer for {iso(time_ms)}"
             elif offset is None:
                 start = ends[at]
                 reason = f"no record at or after {iso(time_ms)}: end offset read before the look-up"
+            listed = self._listed.get(at)
+            if evidence in ("timestamp", "sequence") and listed is not None and listed < start:
+                start = listed
+                reason = "log end when history was listed: nothing later is in the files"
+                if listed < starts[at]:
+                    why = f"nothing after offset {listed} is in the files; the log starts later"
+                    gaps.append(_gap(at, why, from_offset=listed, to_offset=starts[at]))
             # Retention may have passed the offset since it was found.
-            start = max(start or 0, starts[at])
+            start = max(start, starts[at])
             partitions[at] = PartitionStart(
                 start=start, log_start=starts[at], log_end=max(ends[at], start), reason=reason
             )
-        gaps = self._deleted(time_ms, starts, ends)
+        gaps += self._deleted(time_ms, starts, ends)
         if self._previous is not None and time_ms > self._previous.complete_through_ms:
             gaps += self._skipped(partitions, self._previous.complete_through_ms)
         return self._position(partitions, evidence, time_ms, gaps)
@@ -303,7 +314,11 @@ class _LookUp:
     ) -> list[Gap]:
         """Where a time that somebody chose leaves out records that history may not hold."""
         gaps = []
-        for at, offset in self._log.offsets_for_time(needed_ms).items():
+        newest = self._log.newest_ms()
+        for at, answer in self._log.offsets_for_time(needed_ms).items():
+            offset, first = answer, partitions[at].log_start
+            if offset is None and first > 0 and _may_reach(newest[at], needed_ms):
+                offset = first
             if offset is not None and offset < partitions[at].start:
                 why = (
                     f"history is complete through {iso(needed_ms)}, which is offset {offset}; "
@@ -399,6 +414,11 @@ def check_in_log(position: StartPosition, log_start: Offsets, log_end: Offsets) 
             message = f"{where} is beyond the log end {log_end[at]}."
             hint = "The topic was made anew, a transaction is open, or the offset is wrong."
             raise SeamError(message, hint)
+
+
+def _may_reach(newest_ms: int | None, time_ms: int) -> bool:
+    """Whether there may be records at or after a time; an open transaction hides the newest."""
+    return newest_ms is None or newest_ms >= time_ms
 
 
 def _gap(at: TopicPartition, why: str, **known: int) -> Gap:

@@ -141,7 +141,7 @@ def _due(
     done = len(history.parts) - 1
     gap = None
     try:
-        start_factory(loaded, live)(SourceSwitchContext(history.end, log))
+        start_factory(loaded, live, history.seam_end)(SourceSwitchContext(history.end, log))
     except GapError as error:
         gap = error
     if gap is not None and live.on_gap == "extend" and done < EXTEND_ROUNDS:

@@ -59,11 +59,14 @@ def read_sample(log: KafkaLog, start: Offsets) -> list[LogRecord]:
     return log.read(start, each, log.log_end())
 
 
-def start_factory(loaded: LoadedPipeline, source: KafkaSource) -> SourceFactory:
-    """The hand-over that a pipeline declares for a source."""
+def start_factory(loaded: LoadedPipeline, source: KafkaSource, seam_end: Offsets) -> SourceFactory:
+    """The hand-over that a pipeline declares for a source, history being listed as far as that."""
     lateness_ms = span_ms(loaded.pipeline.allowed_lateness)
     return factory_for(
-        source, lateness_ms, lambda name: load_function(loaded, "start.factory", name)
+        source,
+        lateness_ms,
+        lambda name: load_function(loaded, "start.factory", name),
+        listed=seam_end,
     )
 
 
@@ -111,7 +114,7 @@ def plan_topics(
     # Files that arrive while history runs may still close a gap.
     may_close = source.on_gap == "extend"
     judged = source.model_copy(update={"on_gap": "accept"}) if may_close else source
-    start = start_factory(loaded, judged)(SourceSwitchContext(previous, log))
+    start = start_factory(loaded, judged, seam_end)(SourceSwitchContext(previous, log))
     sample += read_sample(log, start.offsets())
     rule = seam_rule(loaded.pipeline, [part.end for part in files], start)
     lateness_ms = span_ms(loaded.pipeline.allowed_lateness)

@@ -64,9 +64,12 @@ class RetentionGuard:
 
     def _needed(self, source: KafkaSource, log: KafkaLog) -> Offsets:
         """What has to be in the log at the hand-over, as far as history is planned by now."""
-        end = history_of(self._generation, self._plan, self._plan.files[-1].source).end
+        history = history_of(self._generation, self._plan, self._plan.files[-1].source)
+        end = history.end
         lenient = source.model_copy(update={"on_gap": "accept"})
-        start = start_factory(self._loaded, lenient)(SourceSwitchContext(end, log))
+        start = start_factory(self._loaded, lenient, history.seam_end)(
+            SourceSwitchContext(end, log)
+        )
         lateness_ms = span_ms(self._loaded.pipeline.allowed_lateness)
         return needed_offsets(log, start, end, lateness_ms)
 

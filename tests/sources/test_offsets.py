@@ -322,6 +322,28 @@ class TestALogThatBeginsTooLate:
         )
 
 
+class TestWhatCameAfterTheListing:
+    """No file holds it, however late it is against the time that history reaches."""
+
+    SOURCE = KafkaSource.model_validate({"type": "kafka", "name": "live", "topic": "t"})
+
+    def decide(self, asked: Log, listed: Offsets) -> StartPosition:
+        factory = factory_for(self.SOURCE, 0, lambda _: lambda _: None, listed=listed)
+        return factory(SourceSwitchContext(history(100), asked))
+
+    def test_a_start_by_time_is_never_beyond_it(self) -> None:
+        # The record of second 60 of partition 1 was appended when history had been listed.
+        found = self.decide(log({T0: [100], T1: [50, 60, 110]}), {T0: 1, T1: 1})
+        assert starts(found) == {T0: 0, T1: 1}
+        reason = "log end when history was listed: nothing later is in the files"
+        assert found.partitions[T1].reason == reason
+
+    def test_its_deletion_is_a_gap(self) -> None:
+        with pytest.raises(GapError) as caught:
+            self.decide(log({T0: [50, 60, 70, 110]}, {T0: 2}), {T0: 1})
+        assert any(gap.from_offset == 1 for gap in caught.value.gaps)
+
+
 class TestALogThatIsDeletedMeanwhile:
     def test_the_start_is_never_before_the_log_start(self) -> None:
         # The look-up says 2; from the next one on the log starts at 3.

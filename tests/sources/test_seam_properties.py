@@ -180,7 +180,7 @@ def test_whatever_happens_while_we_look_is_noticed(world: World, numbers: list[i
             at = world.partitions[number % len(world.partitions)]
             log.deleted_to[at] = min(log.deleted_to[at] + 1, log.log_end()[at])
 
-        return append if number < 5 else delete
+        return append if number < 7 else delete
 
     log = ChangingLog(world.log(), [change(number) for number in numbers])
     end = world.end()

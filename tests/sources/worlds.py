@@ -193,7 +193,7 @@ def topics(draw: st.DrawFn) -> World:
     steps[quiet] = (QUIET_MS, *steps[quiet][1:])
     entries = _append(steps, partitions, lateness_ms, draw(st.booleans()), draw(SMALL))
     first = next(number for number, entry in enumerate(entries, 1) if entry.is_record)
-    listed = max(len(entries) - draw(SMALL) // 2, first)
+    listed = max(len(entries) - draw(SMALL), first)
     world = World(
         partitions=partitions,
         entries=entries,

@@ -17,6 +17,7 @@ from sources.positions import (
     EndPosition,
     Gap,
     HeldOffsets,
+    Offsets,
     PartitionStart,
     StartPosition,
     TopicPartition,

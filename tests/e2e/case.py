@@ -109,7 +109,8 @@ class Case:
     ) -> None:
         """Records whose timestamp is the event time; event n goes to partition n mod p."""
         failed: list[Any] = []
-        producer = Producer({"bootstrap.servers": self.servers})
+        # Without idempotence a retry on a busy machine changes the order.
+        producer = Producer({"bootstrap.servers": self.servers, "enable.idempotence": True})
         for n in numbers:
             producer.produce(
                 topic or self.topic,

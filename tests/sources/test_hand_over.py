@@ -31,7 +31,7 @@ from tests.sources.hand_over_case import (
     up_to_hand_over,
 )
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 
 def test_the_ledger_tells_where_each_partition_starts_and_how_far_files_and_topic_overlap(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Literal
 
+import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
@@ -37,6 +38,7 @@ from tests.sources.worlds import (
     suggested,
 )
 
+pytestmark = pytest.mark.slow  # 5,500 cases
 EXAMPLES = settings(max_examples=500, deadline=None)
 NOW_MS = 10**9
 IN_SILENCE = "records are in neither history nor log, and nobody said so"

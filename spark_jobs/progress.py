@@ -85,8 +85,16 @@ class Reporter:
         # Before the first trigger no data is available either: only this message means idle.
         idle = not status["isTriggerActive"] and status["message"] == _IDLE
         latest = running.lastProgress
-        if latest is not None and (str(latest.runId), latest.batchId) != self._seen:
-            self._take(latest, idle=idle)
+        committed = checkpoint.last_committed(self._followed.generation.checkpoint)
+        # A report of an idle trigger carries the number of the batch that will come: what was
+        # committed decides whether there is news, not what the report is numbered.
+        if (
+            latest is not None
+            and committed is not None
+            and (str(latest.runId), committed) != self._seen
+            and latest.batchId >= committed
+        ):
+            self._take(latest, committed, idle=idle)
         elif idle != self._latest.idle or time.monotonic() - self._beat_at >= BEAT_S:
             self._update(idle=idle)
 
@@ -128,27 +136,24 @@ class Reporter:
         if self._pipes is not None:
             self._pipes.log.info(text)
 
-    def _take(self, latest: Any, *, idle: bool) -> None:
-        assert self._query is not None
-        self._seen = (str(latest.runId), latest.batchId)
-        committed = checkpoint.last_committed(self._query.generation.checkpoint)
-        if committed is None or committed < latest.batchId:
-            # An idle report of a batch that has not been made.
-            self._update(idle=idle)
-            return
+    @property
+    def _followed(self) -> Query:
+        assert self._query is not None, "the query is followed before it reports"
+        return self._query
+
+    def _take(self, latest: Any, committed: int, *, idle: bool) -> None:
+        query = self._followed
+        self._seen = (str(latest.runId), committed)
         changes: dict[str, Any] = {
             "batch_id": committed,
             "idle": idle,
-            "batches": self._latest.batches + 1,
+            "batches": self._latest.batches + (latest.batchId == committed),
             "rows_per_s": _finite(latest.processedRowsPerSecond),
             "watermark_ms": _event_ms(latest.eventTime.get("watermark")),
             "state_rows": sum(op.numRowsTotal for op in latest.stateOperators) or None,
         }
-        offset = checkpoint.offset_of(
-            self._query.generation.checkpoint, committed, self._query.place
-        )
-        name = self._query.source.name
-        if name in self._query.planned:
+        offset = checkpoint.offset_of(query.generation.checkpoint, committed, query.place)
+        if query.source.name in query.planned:
             changes.update(self._position_in_plan(offset))
             self._paced = [*self._paced[:1], (time.monotonic(), changes["splits_done"])]
         elif offset is not None:
@@ -159,8 +164,7 @@ class Reporter:
         self.log(describe(self._latest))
 
     def _position_in_plan(self, offset: Any) -> dict[str, Any]:
-        assert self._query is not None
-        planned = self._query.planned[self._query.source.name]
+        planned = self._followed.planned[self._followed.source.name]
         entries = checkpoint.position_in_plan(offset, planned.entries)
         splits, rows, highest = planned.cumulative[entries - 1] if entries else (0, 0, None)
         return {"splits_done": splits, "rows_done": rows, "event_time_ms": highest}

@@ -1,0 +1,40 @@
+"""What a live run tells of itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sources.hand_over import hand_over
+from spark_jobs.heartbeat import read_heartbeat
+from tests.e2e.case import Case, live_of
+from tests.e2e.in_session import run_history, run_live
+from tests.services.processes import wait_for
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
+
+
+def test_one_batch_after_an_idle_time_is_told(
+    tmp_path: Path, servers: str, spark: SparkSession
+) -> None:
+    """Spark reports an idle trigger under the number of the batch that comes next."""
+    case = Case(tmp_path, servers)
+    case.write_history()
+    case.produce(range(500, 1200))
+    loaded = case.pipeline()
+    run_history(spark, loaded)
+    hand_over(loaded, live_of(loaded))
+
+    def idle_past_the_seam() -> bool:
+        beat = read_heartbeat(loaded.require_generation(), "live")
+        return beat is not None and beat.idle and not beat.filtering
+
+    def one_batch_more() -> None:
+        wait_for(idle_past_the_seam, "the stream to be idle without its seam filter", 60)
+        case.produce(range(1200, 1300))
+
+    beat = run_live(spark, loaded, meanwhile=one_batch_more)
+    assert beat.offsets is not None
+    assert sum(beat.offsets.values()) == 800

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import resource
 import sys
 import time
@@ -19,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from services.broker import LocalBroker, create_topic
 from sources.hybrid import SourceSwitchContext
-from sources.kafka import KafkaLog
+from sources.kafka import QUIET, KafkaLog
 from sources.kafka_source import KafkaSource
 from sources.offsets import factory_for
 from sources.positions import EndPosition
@@ -27,11 +26,6 @@ from sources.positions import EndPosition
 BEGIN_MS = 1_700_000_000_000
 RECORDS = 3
 STEP = 2_000
-
-# librdkafka tells of every partition that is new to it.
-_QUIET = logging.getLogger("hybrid.benchmarks")
-_QUIET.addHandler(logging.NullHandler())
-_QUIET.propagate = False
 
 
 def main() -> None:
@@ -57,7 +51,7 @@ def main() -> None:
 def _create(servers: str, topic: str, partitions: int) -> None:
     """Make a topic in steps: Kafka's controller refuses 10,000 partitions in one."""
     create_topic(servers, topic, min(partitions, STEP), {"retention.ms": "-1"})
-    admin = AdminClient({"bootstrap.servers": servers}, logger=_QUIET)
+    admin = AdminClient({"bootstrap.servers": servers}, logger=QUIET)
     for total in range(2 * STEP, partitions + STEP, STEP):
         wanted = NewPartitions(topic, min(total, partitions))
         admin.create_partitions([wanted], operation_timeout=60)[topic].result()
@@ -66,7 +60,7 @@ def _create(servers: str, topic: str, partitions: int) -> None:
 
 
 def _fill(servers: str, topic: str, partitions: int) -> None:
-    producer = Producer({"bootstrap.servers": servers, "linger.ms": 100}, logger=_QUIET)
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 100}, logger=QUIET)
     for record in range(RECORDS):
         for partition in range(partitions):
             at = BEGIN_MS + record * 60_000

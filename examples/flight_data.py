@@ -9,7 +9,6 @@ Run ``python -m examples.flight_data --out DIR --bootstrap-servers HOST:PORT`` t
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -28,6 +27,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from sources.address import resolve_bootstrap
 from sources.errors import InputError, RunError
+from sources.kafka import QUIET
 
 KEY = ("carrier", "flight", "origin", "scheduled_departure")
 HISTORY_END = datetime(2013, 10, 1, tzinfo=UTC)
@@ -51,7 +51,6 @@ SCHEMA = pa.schema(
     ]
 )
 _TIMEOUT_S = 30.0
-_QUIET = logging.getLogger("hybrid.librdkafka")
 
 
 class FeedRecord(NamedTuple):
@@ -163,7 +162,7 @@ def create_feed_topic(bootstrap_servers: str, topic: str = "flights", partitions
         "retention.ms": "-1",
         "message.timestamp.type": "CreateTime",
     }
-    admin = AdminClient({"bootstrap.servers": resolve_bootstrap(bootstrap_servers)}, logger=_QUIET)
+    admin = AdminClient({"bootstrap.servers": resolve_bootstrap(bootstrap_servers)}, logger=QUIET)
     new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=settings)
     try:
         admin.create_topics([new], request_timeout=_TIMEOUT_S)[topic].result(_TIMEOUT_S)
@@ -203,7 +202,7 @@ def produce(
         "message.timeout.ms": int(_TIMEOUT_S * 1000),
         "on_delivery": _raise_on_failure,
     }
-    producer = Producer(settings, logger=_QUIET)
+    producer = Producer(settings, logger=QUIET)
     started = time.monotonic()
     for place, record in enumerate(records):
         if rate is not None:

@@ -83,17 +83,16 @@ def go_live(
     generation, enumerator = _state(loaded)
     enumerator.require_turn(source.name)
     enumerator.require_start(source.name)
-    if reached(loaded, source) is None:
+    if not reached(loaded, source):
         require_sound(loaded, source)
     return process.start_detached(loaded, generation, source.name, on_beat)
 
 
-def reached(loaded: LoadedPipeline, source: KafkaSource) -> Offsets | None:
-    """First offsets that the live run has not committed yet; None if it never committed any."""
+def reached(loaded: LoadedPipeline, source: KafkaSource) -> Offsets:
+    """First offsets that the live run has not committed yet; empty if it never committed any."""
     generation, _ = _state(loaded)
     place = loaded.pipeline.hybrid_source().index(source.name)
-    offset = checkpoint.committed_offset(generation.checkpoint, place)
-    return None if offset is None else checkpoint.kafka_offsets(offset)
+    return checkpoint.reached(generation.checkpoint, place)
 
 
 def stop(loaded: LoadedPipeline) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import shutil
 import socket
@@ -22,6 +21,7 @@ from services import kraft
 from services.process import HOST, end, free_ports, last_lines, spawn
 from services.secured import SecuredListeners
 from sources.errors import RunError
+from sources.kafka import QUIET
 from spark_jobs.jars import resolve
 from spark_jobs.java import require_java
 
@@ -32,11 +32,6 @@ _ADMIN_TIMEOUT_S = 10.0
 # For a broker of this size the small compiler and collector start faster, use less of the other
 # processes' cores, and cost nothing that could be measured when producing and consuming.
 _JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=INFO")
-
-# librdkafka would print each refused connection to stderr.
-_QUIET = logging.getLogger("hybrid.librdkafka")
-_QUIET.addHandler(logging.NullHandler())
-_QUIET.propagate = False
 
 
 class LocalBroker:
@@ -176,7 +171,7 @@ class LocalBroker:
             begin = self.log_file.stat().st_size
             self._process = spawn([*launcher, "kafka.Kafka", str(properties)], self.log_file)
             if _wait_until_it_answers(self._process, self.bootstrap_servers, data):
-                admin = AdminClient({"bootstrap.servers": self.bootstrap_servers}, logger=_QUIET)
+                admin = AdminClient({"bootstrap.servers": self.bootstrap_servers}, logger=QUIET)
                 self._secured.create_users(admin)
                 return
             printed = self.log_file.read_bytes()[begin:]
@@ -229,7 +224,7 @@ def create_topic(
     Raises:
         RunError: The broker refused, or can't be reached.
     """
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers}, logger=_QUIET)
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers}, logger=QUIET)
     deadline = time.monotonic() + _ADMIN_TIMEOUT_S
     topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config or {})
     try:
@@ -257,7 +252,7 @@ def _wait_until_it_answers(process: subprocess.Popen[bytes], servers: str, data:
         except OSError:
             time.sleep(_POLL_S)
             continue
-        admin = AdminClient({"bootstrap.servers": servers}, logger=_QUIET)
+        admin = AdminClient({"bootstrap.servers": servers}, logger=QUIET)
         with contextlib.suppress(KafkaException):
             found = admin.list_topics(timeout=min(_ADMIN_TIMEOUT_S, deadline - time.monotonic()))
             # Where the race for the port is lost to another Kafka, that one answers.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +16,7 @@ from sources.files import FileListing
 from sources.held import held_by_columns, held_by_names
 from sources.kafka_source import KafkaSource
 from sources.pipeline import Pipeline
-from sources.positions import EndPosition, HeldOffsets, Part, span_ms, to_ms
+from sources.positions import EndPosition, HeldOffsets, Part, to_ms
 from sources.schema import names_and_types
 from sources.state import Generation
 
@@ -44,7 +45,7 @@ class FilePlan(Part):
 
 
 def plan_files(
-    loaded: LoadedPipeline, name: str, listing: FileListing, earlier: pa.Table | None = None
+    loaded: LoadedPipeline, name: str, listing: FileListing, earlier: Sequence[pa.Table] = ()
 ) -> tuple[FilePlan, list[str]]:
     """Plan of the files of one listing, and what people should know about it.
 
@@ -52,8 +53,8 @@ def plan_files(
         loaded: The pipeline.
         name: The source.
         listing: Its splits.
-        earlier: Splits of the same source that were planned before: what the source's end says
-            of offsets holds for all of them together.
+        earlier: Splits that were planned before and tell their offsets in the same way: what the
+            source's end says of offsets holds for all of them together.
 
     Raises:
         InputError: No row has a time, or the files do not tell their offsets as declared.
@@ -67,8 +68,7 @@ def plan_files(
         raise InputError(message, f"History needs at least one row with `{pipeline.event_time}`.")
     end_ms = pc.max(splits["event_max_us"]).as_py() // 1000
     rows = None if splits["rows"].null_count else pc.sum(splits["rows"]).as_py()
-    every = splits if earlier is None else pa.concat_tables([earlier, splits])
-    held, warnings = _held(pipeline, source, every)
+    held, warnings = _held(pipeline, source, pa.concat_tables([*earlier, splits]))
     part = FilePlan(
         source=name,
         format=source.format,
@@ -98,10 +98,27 @@ def plan_files(
     return part, warnings
 
 
+def told_alike(pipeline: Pipeline, name: str, before: Sequence[FilePlan]) -> list[FilePlan]:
+    """Those plans of earlier sources whose files tell their offsets in the same way as a source's.
+
+    Args:
+        pipeline: The declaration.
+        name: The source.
+        before: Plans of the sources before it.
+    """
+
+    def told(source: str) -> object:
+        declared = pipeline.source(source)
+        assert isinstance(declared, FileSource)
+        return declared.offsets
+
+    return [part for part in before if told(part.source) == told(name)]
+
+
 def _complete_through_ms(pipeline: Pipeline, source: FileSource, end_ms: int) -> int:
     if source.complete_through is not None:
         return to_ms(source.complete_through)
-    return end_ms - span_ms(pipeline.allowed_lateness)
+    return end_ms - pipeline.lateness_ms
 
 
 def _held(

@@ -69,7 +69,7 @@ def hand_over(loaded: LoadedPipeline, source: KafkaSource) -> Ledger:
     plan = require_plan(generation)
     assert plan.topic is not None
     require_same_topics(plan.topic, log)
-    ends = [end for part in plan.files if (end := enumerator.end_of(part.source)) is not None]
+    ends = enumerator.ends_before(source.name)
     seam_end = history_of(generation, plan, ends[-1].source).seam_end if ends else {}
     start = enumerator.switch(source.name, start_factory(loaded, source, seam_end), log)
     rule = seam_rule(loaded.pipeline, ends, start)

@@ -141,6 +141,11 @@ class HybridSplitEnumerator:
         """The end position of a source, once it has finished."""
         return self._generation.read(f"positions/{name}-end.json", EndPosition)
 
+    def ends_before(self, name: str) -> list[EndPosition]:
+        """The end positions of all sources before one that have finished, in order."""
+        earlier = self._chain.sources[: self._chain.index(name)]
+        return [end for source in earlier if (end := self.end_of(source.name)) is not None]
+
     def start_of(self, name: str) -> StartPosition | None:
         """The start position of a source, once its hand-over was made."""
         return self._generation.read(f"positions/{name}-start.json", StartPosition)
@@ -189,9 +194,8 @@ class HybridSplitEnumerator:
         self.require_turn(name)
         if (decided := self.start_of(name)) is not None:
             return decided
-        place = self._chain.index(name)
-        previous = self.end_of(self._chain.sources[place - 1].name) if place else None
-        start = factory(SourceSwitchContext(previous, log))
+        ends = self.ends_before(name)
+        start = factory(SourceSwitchContext(ends[-1] if ends else None, log))
         if not isinstance(start, StartPosition) or start.source != name:
             message = f"The factory of `{name}` returned {start!r}."
             raise SeamError(message, f"It must return a StartPosition of source `{name}`.")

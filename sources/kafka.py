@@ -30,9 +30,9 @@ _TURNS_S = (1.0, 2.0, 8.0)
 SILENCE_S = 30.0
 
 # librdkafka would print each refused connection to stderr.
-_QUIET = logging.getLogger("hybrid.librdkafka")
-_QUIET.addHandler(logging.NullHandler())
-_QUIET.propagate = False
+QUIET = logging.getLogger("hybrid.librdkafka")
+QUIET.addHandler(logging.NullHandler())
+QUIET.propagate = False
 
 
 class KafkaLog:
@@ -52,7 +52,7 @@ class KafkaLog:
         settings = client_settings(source.security)
         self._client = {**settings, "bootstrap.servers": self.servers, "error_cb": self._on_error}
         try:
-            self._admin = AdminClient(self._client, logger=_QUIET)
+            self._admin = AdminClient(self._client, logger=QUIET)
             metadata = self._metadata()
         except KafkaException as error:
             message = f"The Kafka broker {self.servers} can't be reached: {_text(error)}."
@@ -178,7 +178,7 @@ class KafkaLog:
         wanted = {at for at in start if start[at] < end[at]}
         if not wanted:
             return
-        consumer = Consumer(self._consumer_settings(), logger=_QUIET)
+        consumer = Consumer(self._consumer_settings(), logger=QUIET)
         try:
             consumer.assign([confluent_kafka.TopicPartition(*at, start[at]) for at in wanted])
             heard = time.monotonic()

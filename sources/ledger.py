@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 from sources.log import Log
-from sources.positions import EndPosition, Gap, Offsets, Part, Record, StartPosition
+from sources.positions import EndPosition, Evidence, Gap, Offsets, Part, Record, StartPosition
 from sources.seam import SeamRule
 from sources.state import Folder
 
@@ -54,7 +53,7 @@ class Ledger(Record):
 
     source: str
     previous: EndPosition | None
-    evidence: Literal["offsets", "sequence", "timestamp", "fixed", "factory"]
+    evidence: Evidence
     rule: SeamRule
     end_ms: int | None
     declared: str

@@ -19,6 +19,7 @@ from sources.kafka_source import (
 from sources.log import Log
 from sources.positions import (
     EndPosition,
+    Evidence,
     Gap,
     HeldOffsets,
     Offsets,
@@ -129,7 +130,7 @@ class _LookUp:
         self._listed = listed
         self.now_ms = now_ms
 
-    def at_time(self, time_ms: int, evidence: Any) -> StartPosition:
+    def at_time(self, time_ms: int, evidence: Evidence) -> StartPosition:
         """Start each partition at its first record at or after a time.
 
         End offsets are asked for before the time, and a partition without a match starts there,
@@ -143,14 +144,12 @@ class _LookUp:
         ends = self._log.log_end()
         found = self._log.offsets_for_time(time_ms)
         starts = self._log.log_start()
-        doubtful = any(starts[at] > 0 and offset is None for at, offset in found.items())
-        newest = self._log.newest_ms() if doubtful else {}
+        unanswered = self._unanswered(found, starts, time_ms)
         partitions: dict[TopicPartition, PartitionStart] = {}
         gaps: list[Gap] = []
         for at, offset in found.items():
             start, reason = offset or 0, f"first record at or after {iso(time_ms)}"
-            if offset is None and starts[at] > 0 and _may_reach(newest[at], time_ms):
-                # Kafka looks into one segment only; there, DeleteRecords may have left none.
+            if at in unanswered:
                 start, reason = starts[at], f"log start: no answer for {iso(time_ms)}"
             elif offset is None:
                 start = ends[at]
@@ -232,7 +231,9 @@ class _LookUp:
         gaps = [] if self._previous is None else self._deleted(0, starts, ends)
         return self._position(partitions, "fixed", None, gaps)
 
-    def at_offsets(self, declared: Mapping[str, Mapping[int, int]], evidence: Any) -> StartPosition:
+    def at_offsets(
+        self, declared: Mapping[str, Mapping[int, int]], evidence: Evidence
+    ) -> StartPosition:
         """Start at offsets that somebody wrote; they must name exactly the partitions there are."""
         topics = {at.topic for at in self._log.partitions}
         only = next(iter(topics))
@@ -276,6 +277,18 @@ class _LookUp:
         }
         return self._log.first_within({at: parts for at, parts in inside.items() if parts})
 
+    def _unanswered(
+        self, found: Mapping[TopicPartition, int | None], starts: Offsets, time_ms: int
+    ) -> set[TopicPartition]:
+        """Partitions of which "none" is no answer: there may be records at or after the time.
+
+        Kafka looks into one segment only; there, DeleteRecords may have left none.
+        """
+        doubtful = [at for at, offset in found.items() if offset is None and starts[at] > 0]
+        newest = self._log.newest_ms() if doubtful else {}
+        # An open transaction hides the newest record.
+        return {at for at in doubtful if (at_ms := newest[at]) is None or at_ms >= time_ms}
+
     def _deleted(self, time_ms: int, starts: Offsets, ends: Offsets) -> list[Gap]:
         """Where the log no longer reaches back to what history covers.
 
@@ -314,11 +327,11 @@ class _LookUp:
     ) -> list[Gap]:
         """Where a time that somebody chose leaves out records that history may not hold."""
         gaps = []
-        newest = self._log.newest_ms()
-        for at, answer in self._log.offsets_for_time(needed_ms).items():
-            offset, first = answer, partitions[at].log_start
-            if offset is None and first > 0 and _may_reach(newest[at], needed_ms):
-                offset = first
+        found = self._log.offsets_for_time(needed_ms)
+        starts = {at: part.log_start for at, part in partitions.items()}
+        unanswered = self._unanswered(found, starts, needed_ms)
+        for at, answer in found.items():
+            offset = starts[at] if at in unanswered else answer
             if offset is not None and offset < partitions[at].start:
                 why = (
                     f"history is complete through {iso(needed_ms)}, which is offset {offset}; "
@@ -331,7 +344,7 @@ class _LookUp:
     def _position(
         self,
         partitions: dict[TopicPartition, PartitionStart],
-        evidence: Any,
+        evidence: Evidence,
         time_ms: int | None,
         gaps: list[Gap],
     ) -> StartPosition:
@@ -414,11 +427,6 @@ def check_in_log(position: StartPosition, log_start: Offsets, log_end: Offsets) 
             message = f"{where} is beyond the log end {log_end[at]}."
             hint = "The topic was made anew, a transaction is open, or the offset is wrong."
             raise SeamError(message, hint)
-
-
-def _may_reach(newest_ms: int | None, time_ms: int) -> bool:
-    """Whether there may be records at or after a time; an open transaction hides the newest."""
-    return newest_ms is None or newest_ms >= time_ms
 
 
 def _gap(at: TopicPartition, why: str, **known: int) -> Gap:

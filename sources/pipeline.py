@@ -12,6 +12,7 @@ from sources.declared import Declared, Duration, Name, Reference
 from sources.file_source import FileSource
 from sources.hybrid import HybridSource, HybridSourceBuilder
 from sources.kafka_source import KafkaSource
+from sources.positions import span_ms
 
 SourceSpec = Annotated[FileSource | KafkaSource, Field(discriminator="type")]
 
@@ -135,6 +136,11 @@ class Pipeline(Declared):
     def seam_rule(self) -> Literal["key", "event_time", "off"]:
         """How live rows that history has delivered are told, unless better evidence is at hand."""
         return self.seam_filter or ("key" if self.key else "event_time")
+
+    @property
+    def lateness_ms(self) -> int:
+        """``allowed_lateness`` in milliseconds."""
+        return span_ms(self.allowed_lateness)
 
     def located(self, locate: Callable[[str], str]) -> Pipeline:
         """The same with the files of ``security`` made absolute."""

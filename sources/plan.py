@@ -13,7 +13,7 @@ import pyarrow as pa
 from sources.contract import check_key, check_sequence, compare_declared
 from sources.document import LoadedPipeline
 from sources.errors import StateError
-from sources.file_plan import FilePlan, keep_splits, plan_files
+from sources.file_plan import FilePlan, keep_splits, plan_files, told_alike
 from sources.file_source import FileSource
 from sources.files import FileListing, check_event_time, find_files, list_splits
 from sources.kafka import KafkaLog
@@ -103,7 +103,7 @@ def draft_plan(loaded: LoadedPipeline) -> tuple[Plan, dict[str, FileListing]]:
     warnings: list[str] = []
     files: list[FilePlan] = []
     for name, listing in listings.items():
-        told = _told_alike(pipeline, name, listings, files)
+        told = [listings[part.source].splits for part in told_alike(pipeline, name, files)]
         part, said = plan_files(loaded, name, listing, told)
         warnings += [*said, *_reaching_back(part, files)]
         files.append(part)
@@ -121,21 +121,6 @@ def draft_plan(loaded: LoadedPipeline) -> tuple[Plan, dict[str, FileListing]]:
         warnings=warnings,
     )
     return plan, listings
-
-
-def _told_alike(
-    pipeline: Pipeline, name: str, listings: dict[str, FileListing], files: list[FilePlan]
-) -> pa.Table | None:
-    """Splits of the sources before this one that tell their offsets in the same way."""
-    declared = pipeline.source(name)
-    tables = [
-        listings[part.source].splits
-        for part in files
-        if isinstance(declared, FileSource)
-        and isinstance(other := pipeline.source(part.source), FileSource)
-        and other.offsets == declared.offsets
-    ]
-    return pa.concat_tables(tables) if tables else None
 
 
 def _reaching_back(part: FilePlan, before: list[FilePlan]) -> list[str]:

@@ -16,6 +16,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, mo
 from sources.errors import StateError
 
 V = TypeVar("V")
+Evidence = Literal["offsets", "sequence", "timestamp", "fixed", "factory"]
+"""What a start position was made from; ``factory`` is one that the user wrote."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 
@@ -220,7 +222,7 @@ class StartPosition(Record):
     VERSION: ClassVar[int] = 2
 
     source: str
-    evidence: Literal["offsets", "sequence", "timestamp", "fixed", "factory"]
+    evidence: Evidence
     time_ms: int | None
     partitions: Annotated[dict[TopicPartition, PartitionStart], *_ByTopic]
     gaps: list[Gap] = []

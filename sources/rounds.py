@@ -6,13 +6,14 @@ plan is; the source ends when no further round is due.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from sources.document import LoadedPipeline
 from sources.errors import InputError
-from sources.file_plan import FilePlan, keep_splits, plan_files, read_splits
+from sources.file_plan import FilePlan, keep_splits, plan_files, read_splits, told_alike
 from sources.file_source import FileSource
 from sources.files import FileListing, find_files, list_splits
 from sources.hybrid import SourceSwitchContext
@@ -105,8 +106,8 @@ def next_round(
         return None
     history = history_of(generation, plan, source.name)
     why, gap = _due(loaded, source, live, history)
-    earlier = pa.concat_tables([read_splits(part, generation) for part in history.parts])
-    listing = _arrived(loaded, source, earlier) if why is not None else None
+    earlier = [] if why is None else [read_splits(part, generation) for part in history.parts]
+    listing = None if why is None else _arrived(loaded, source, earlier)
     if why is None or listing is None:
         if gap is not None:
             # The source stays unfinished: the next run looks again.
@@ -119,7 +120,9 @@ def next_round(
             f"planned was {planned}."
         )
         raise InputError(message, "Repair or remove them, then run again.")
-    part, _ = plan_files(loaded, source.name, listing, _told(loaded, generation, plan, earlier))
+    others = told_alike(loaded.pipeline, source.name, plan.files[:-1])
+    told = [*(read_splits(part, generation) for part in others), *earlier]
+    part, _ = plan_files(loaded, source.name, listing, told)
     keep_splits(part, listing, generation)
     number = len(history.parts)
     made = Round(
@@ -155,8 +158,10 @@ def _due(
     return None, gap
 
 
-def _arrived(loaded: LoadedPipeline, source: FileSource, earlier: pa.Table) -> FileListing | None:
-    known = set(earlier["path"].to_pylist())
+def _arrived(
+    loaded: LoadedPipeline, source: FileSource, earlier: Sequence[pa.Table]
+) -> FileListing | None:
+    known = {path for splits in earlier for path in splits["path"].to_pylist()}
     arrived = [path for path in find_files(source, loaded.folder) if path not in known]
     if not arrived:
         return None
@@ -164,19 +169,6 @@ def _arrived(loaded: LoadedPipeline, source: FileSource, earlier: pa.Table) -> F
     # Files without a row change nothing.
     has_rows = listing.splits["event_max_us"].null_count < len(listing.splits)
     return listing if has_rows else None
-
-
-def _told(loaded: LoadedPipeline, generation: Generation, plan: Plan, own: pa.Table) -> pa.Table:
-    """All splits planned before that tell their offsets as the last bounded source does."""
-    last = loaded.pipeline.source(plan.files[-1].source)
-    tables = [
-        read_splits(part, generation)
-        for part in plan.files[:-1]
-        if isinstance(last, FileSource)
-        and isinstance(other := loaded.pipeline.source(part.source), FileSource)
-        and other.offsets == last.offsets
-    ]
-    return pa.concat_tables([*tables, own])
 
 
 def _name(source: str, number: int) -> str:

@@ -11,7 +11,7 @@ from sources.errors import SeamError
 from sources.kafka_source import KafkaSource
 from sources.log import LogRecord
 from sources.pipeline import Pipeline
-from sources.positions import EndPosition, StartPosition, iso, span_ms, to_ms
+from sources.positions import EndPosition, StartPosition, iso, to_ms
 
 SeamRule = Literal["none", "sequence", "key", "event_time", "off"]
 
@@ -127,7 +127,7 @@ def seam_warnings(
                 f"No record is at or after {iso(start.time_ms)}: is there a row with a bad clock "
                 f"in history, which ends at {end}?"
             )
-    lateness_ms = span_ms(pipeline.allowed_lateness)
+    lateness_ms = pipeline.lateness_ms
     ahead_ms = _ahead_ms(pipeline.event_time, sample)
     if start.time_ms is not None and ahead_ms > lateness_ms:
         said.append(

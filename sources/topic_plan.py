@@ -32,7 +32,6 @@ class TopicPlan(Part):
             read right after history was listed.
         log_start: Log start of each partition.
         expected_start: Where it would start by today's look-up.
-        needed: First offset that has to be in the log when the hand-over is made.
         seam_rule: How rows that history has delivered will be told.
         timestamp_type: ``CreateTime`` or ``LogAppendTime``, by topic.
         retention_ms: By topic; None if it keeps records for ever.
@@ -46,7 +45,6 @@ class TopicPlan(Part):
     seam_end: Offsets
     log_start: Offsets
     expected_start: StartPosition
-    needed: Offsets
     seam_rule: SeamRule
     timestamp_type: dict[str, str]
     retention_ms: dict[str, int | None]
@@ -61,7 +59,7 @@ def read_sample(log: KafkaLog, start: Offsets) -> list[LogRecord]:
 
 def start_factory(loaded: LoadedPipeline, source: KafkaSource, seam_end: Offsets) -> SourceFactory:
     """The hand-over that a pipeline declares for a source, history being listed as far as that."""
-    lateness_ms = span_ms(loaded.pipeline.allowed_lateness)
+    lateness_ms = loaded.pipeline.lateness_ms
     return factory_for(
         source,
         lateness_ms,
@@ -117,7 +115,7 @@ def plan_topics(
     start = start_factory(loaded, judged, seam_end)(SourceSwitchContext(previous, log))
     sample += read_sample(log, start.offsets())
     rule = seam_rule(loaded.pipeline, [part.end for part in files], start)
-    lateness_ms = span_ms(loaded.pipeline.allowed_lateness)
+    lateness_ms = loaded.pipeline.lateness_ms
     check_start(rule, [part.end for part in files], start, sample)
     needed = needed_offsets(log, start, previous, lateness_ms)
     headroom = RetentionWatch(source, log, needed).look()
@@ -128,7 +126,6 @@ def plan_topics(
         seam_end=seam_end,
         log_start=log_start,
         expected_start=start,
-        needed=needed,
         seam_rule=rule,
         timestamp_type={name: of["message.timestamp.type"] for name, of in settings.items()},
         retention_ms={name: retention_ms(of) for name, of in settings.items()},

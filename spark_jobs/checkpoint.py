@@ -59,6 +59,11 @@ def kafka_offsets(offset: Any) -> Offsets:
     return {} if offset is None else flatten(offset)
 
 
+def reached(checkpoint: Path, place: int) -> Offsets:
+    """First offsets that a Kafka source has not committed yet; empty if it never committed any."""
+    return kafka_offsets(committed_offset(checkpoint, place))
+
+
 def is_drained(offset: Any, versions: int) -> bool:
     """Whether a planned source, read through its Delta log, has nothing more to read.
 

@@ -7,7 +7,7 @@ the same checkpoint with the next source in its place, goes on with all its stat
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -99,15 +99,15 @@ class Query:
 
     def has_passed_seam(self) -> bool:
         """Whether the filter that is in the query has nothing left to do."""
-        return self.filtering and self._seam().is_passed(self._reached())
+        return self.filtering and self._seam.is_passed(self._reached())
 
     def has_uncounted_seam(self) -> bool:
         """Whether a seam was filtered and is passed, but not counted yet."""
-        return not self.filtering and self._seam().is_to_count()
+        return not self.filtering and self._seam.is_to_count()
 
     def count_seam(self) -> SeamCount:
         """Count what was in the seam that the stream has passed."""
-        return self._seam().count(self.spark, self._history(), self._topic_columns())
+        return self._seam.count(self.spark, self._history(), self._topic_columns())
 
     def look_up_older(self) -> int:
         """Resolve rows of the seam that are older than the keys kept of history.
@@ -116,7 +116,7 @@ class Query:
             How many of them history holds.
         """
         self._require_unchanged()
-        return self._seam().look_up_older(self.spark, self._history(), self._topic_columns())
+        return self._seam.look_up_older(self.spark, self._history(), self._topic_columns())
 
     def _union(self) -> DataFrame:
         columns = self.plan.columns
@@ -153,7 +153,7 @@ class Query:
         self._check_start(log, place, start)
         partitions = with_new_partitions(start.offsets(), log.partitions)
         rows = parse_values(stream_topics(self.spark, source, partitions), self._topic_columns())
-        seam = self._seam()
+        seam = self._seam
         self.filtering = not seam.is_passed(self._reached())
         if not self.filtering:
             return rows
@@ -175,15 +175,16 @@ class Query:
                 hint = "Decision and checkpoint are of different generations: start over."
                 raise StateError(message, hint)
 
+    @cached_property
     def _seam(self) -> Seam:
+        """The seam; what it is made of was decided for good before the run was started."""
         assert isinstance(self.source, KafkaSource)
-        found = [self.enumerator.end_of(part.source) for part in self.plan.files]
         last = self.histories[self.plan.files[-1].source] if self.plan.files else None
         return Seam(
             self._pipeline,
             self.source,
             self.generation,
-            ends=[end for end in found if end is not None],
+            ends=self.enumerator.ends_before(self.source.name),
             start=self.enumerator.require_start(self.source.name),
             seam_end=last.seam_end if last is not None else {},
         )
@@ -204,7 +205,7 @@ class Query:
         return checkpoint.committed_offset(self.generation.checkpoint, self.place)
 
     def _reached(self) -> Offsets:
-        return checkpoint.kafka_offsets(self._committed())
+        return checkpoint.reached(self.generation.checkpoint, self.place)
 
     def _check_result(self, rows: object) -> None:
         name = self._pipeline.transform

@@ -70,7 +70,7 @@ class RetentionGuard:
         start = start_factory(self._loaded, lenient, history.seam_end)(
             SourceSwitchContext(end, log)
         )
-        lateness_ms = span_ms(self._loaded.pipeline.allowed_lateness)
+        lateness_ms = self._loaded.pipeline.lateness_ms
         return needed_offsets(log, start, end, lateness_ms)
 
     def _look(self, source: KafkaSource) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sources.kafka_source import KafkaSource
 from sources.ledger import SeamCount, count_name
 from sources.pipeline import Pipeline
-from sources.positions import EndPosition, Offsets, StartPosition, TopicPartition, span_ms
+from sources.positions import EndPosition, Offsets, StartPosition, TopicPartition
 from sources.seam import seam_rule
 from sources.state import Generation
 from spark_jobs.kafka_place import PARTITION, TOPIC, parse_values, read_topics
@@ -123,7 +123,7 @@ class Seam:
         times = [self._ends[-1].complete_through_ms]
         if self._start.time_ms is not None:
             times.append(self._start.time_ms)
-        lateness_ms = span_ms(pipeline.allowed_lateness)
+        lateness_ms = pipeline.lateness_ms
         return KeyFilter(
             self._folder,
             history,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,10 +13,10 @@ from confluent_kafka.admin import AdminClient
 from services.broker import LocalBroker
 from services.secured import SecuredListeners
 from sources.errors import InputError, RunError
+from sources.kafka import QUIET
 from sources.security import Security
 from tests.services.secured_case import PASSWORD, RECORDS, TOPIC, WAYS, SecuredCase, secured_broker
 
-QUIET = logging.getLogger("hybrid.librdkafka")
 WAYS_WITH_PASSWORD = [way for way in WAYS if way.startswith("SASL")]
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]

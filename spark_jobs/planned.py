@@ -9,7 +9,6 @@ drained for ever in the runs that follow. The plan is version 0, each round afte
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +18,6 @@ import pyarrow as pa
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from sources.errors import InputError
 from sources.file_plan import FilePlan, read_splits
@@ -27,6 +25,7 @@ from sources.file_source import FileBatch, FileSource
 from sources.files import changed_splits
 from sources.schema import ddl, parse_schema
 from sources.state import Generation
+from spark_jobs.plan_log import Entry, PlanLog
 
 _BLOCK_BYTES = 16 << 20
 _ENTRY_COLUMNS = pa.schema([("rank", pa.int64()), ("path", pa.string()), ("size", pa.int64())])
@@ -53,7 +52,7 @@ class PlannedSource:
         self._versions = [
             _Version(read_splits(part, generation), source, part.format) for part in parts
         ]
-        self._log = generation.path(f"plan-log/{source.name}")
+        self._log = PlanLog(generation.path(f"plan-log/{source.name}"))
         self.entries = [len(version.groups) for version in self._versions]
         self.cumulative = _accumulate(self._versions)
 
@@ -72,17 +71,11 @@ class PlannedSource:
 
     def prepare(self) -> None:
         """Write those versions of the Delta log that are not there."""
+        columns = self._columns if self._is_parquet else _ENTRY_COLUMNS
         for number, version in enumerate(self._versions):
-            commit = self._log / "_delta_log" / f"{number:020d}.json"
-            if commit.exists():
-                continue
-            commit.parent.mkdir(parents=True, exist_ok=True)
-            header = [] if number else self._header()
-            entries = self._parquet_adds if self._is_parquet else self._split_adds
-            actions = [*header, *entries(number, version)]
-            temporary = commit.with_name(f".{uuid.uuid4().hex}")
-            temporary.write_text("".join(json.dumps(action) + "\n" for action in actions))
-            temporary.replace(commit)
+            if not self._log.has(number):
+                entries = self._parquet_entries if self._is_parquet else self._split_entries
+                self._log.write(number, columns, entries(number, version))
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """The source as a stream, in planned order."""
@@ -94,11 +87,11 @@ class PlannedSource:
         else:
             # Splits were grouped by the same limits when the log was written.
             reader = reader.option("maxFilesPerTrigger", 1)
-        return self._rows(spark, reader.load(str(self._log)))
+        return self._rows(spark, reader.load(str(self._log.folder)))
 
     def batch(self, spark: SparkSession) -> DataFrame:
         """The whole source as a batch."""
-        return self._rows(spark, spark.read.format("delta").load(str(self._log)))
+        return self._rows(spark, spark.read.format("delta").load(str(self._log.folder)))
 
     @property
     def _is_parquet(self) -> bool:
@@ -114,25 +107,9 @@ class PlannedSource:
         spread = entries.repartition(2 * spark.sparkContext.defaultParallelism, "rank")
         return spread.mapInArrow(json_reader(self._columns), ddl(self._columns))
 
-    def _header(self) -> list[dict[str, Any]]:
-        columns = self._columns if self._is_parquet else _ENTRY_COLUMNS
-        return [
-            {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
-            {
-                "metaData": {
-                    "id": str(uuid.uuid4()),
-                    "format": {"provider": "parquet", "options": {}},
-                    "schemaString": from_arrow_schema(columns).json(),
-                    "partitionColumns": [],
-                    "configuration": {},
-                    "createdTime": 0,
-                }
-            },
-        ]
-
-    def _parquet_adds(self, _: int, version: _Version) -> Iterator[dict[str, Any]]:
-        for rank, split in enumerate(version.splits.to_pylist()):
-            yield _add(Path(split["path"]).as_uri(), split["size"], rank, self._statistics(split))
+    def _parquet_entries(self, _: int, version: _Version) -> Iterator[Entry]:
+        for split in version.splits.to_pylist():
+            yield Entry(Path(split["path"]).as_uri(), split["size"], self._statistics(split))
 
     def _statistics(self, split: dict[str, Any]) -> str:
         if split["event_min_us"] is None:
@@ -147,16 +124,17 @@ class PlannedSource:
             }
         )
 
-    def _split_adds(self, number: int, version: _Version) -> Iterator[dict[str, Any]]:
+    def _split_entries(self, number: int, version: _Version) -> Iterator[Entry]:
         for rank, (first, end) in enumerate(version.groups):
             group = version.splits.slice(first, end - first)
             table = pa.Table.from_arrays(
                 [pa.array(range(first, end), pa.int64()), group["path"], group["size"]],
                 schema=_ENTRY_COLUMNS,
             )
-            path = self._log / f"splits-{number:04d}-{rank:06d}.parquet"
+            self._log.folder.mkdir(parents=True, exist_ok=True)
+            path = self._log.folder / f"splits-{number:04d}-{rank:06d}.parquet"
             pq.write_table(table, path)
-            yield _add(path.name, path.stat().st_size, rank, None)
+            yield Entry(path.name, path.stat().st_size)
 
 
 class _Version:
@@ -200,18 +178,6 @@ def _accumulate(versions: list[_Version]) -> list[tuple[int, int | None, int | N
             highest = max([*dated, highest] if highest is not None else dated, default=None)
             result.append((splits, total, highest))
     return result
-
-
-def _add(path: str, size: int, rank: int, statistics: str | None) -> dict[str, Any]:
-    # Delta's source reads the first version in the order of modification times.
-    action = {
-        "path": path,
-        "partitionValues": {},
-        "size": size,
-        "modificationTime": rank,
-        "dataChange": True,
-    }
-    return {"add": action if statistics is None else {**action, "stats": statistics}}
 
 
 def _moment(micros: int) -> str:

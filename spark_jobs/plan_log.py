@@ -1,0 +1,95 @@
+"""A Delta log written by hand: what a stream of Delta reads, in which order, and nothing else.
+
+The log points at files that exist already; nothing is copied. Delta's source reads the files of
+version 0 in the order of their modification times, which here are their ranks, and those of each
+later version after it in the order they are written down
+(https://github.com/delta-io/delta/blob/master/PROTOCOL.md).
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file of the log.
+
+    Attributes:
+        path: Its URI, or a path relative to the log's folder.
+        size: Bytes.
+        statistics: Delta's statistics as JSON, if there are any.
+    """
+
+    path: str
+    size: int
+    statistics: str | None = None
+
+
+class PlanLog:
+    """The log of one planned source.
+
+    Args:
+        folder: Where it is kept; readable by Spark as a Delta table once a version is written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def has(self, version: int) -> bool:
+        """Whether a version was written."""
+        return self._commit(version).exists()
+
+    def write(self, version: int, columns: pa.Schema, entries: Iterable[Entry]) -> None:
+        """Write a version: all of it, or nothing.
+
+        Args:
+            version: 0 for the plan, then one after the other.
+            columns: Of the files.
+            entries: In reading order.
+        """
+        commit = self._commit(version)
+        commit.parent.mkdir(parents=True, exist_ok=True)
+        actions = [*([] if version else _header(columns)), *_adds(entries)]
+        temporary = commit.with_name(f".{uuid.uuid4().hex}")
+        temporary.write_text("".join(json.dumps(action) + "\n" for action in actions))
+        temporary.replace(commit)
+
+    def _commit(self, version: int) -> Path:
+        return self.folder / "_delta_log" / f"{version:020d}.json"
+
+
+def _header(columns: pa.Schema) -> list[dict[str, Any]]:
+    return [
+        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
+        {
+            "metaData": {
+                "id": str(uuid.uuid4()),
+                "format": {"provider": "parquet", "options": {}},
+                "schemaString": from_arrow_schema(columns).json(),
+                "partitionColumns": [],
+                "configuration": {},
+                "createdTime": 0,
+            }
+        },
+    ]
+
+
+def _adds(entries: Iterable[Entry]) -> Iterable[dict[str, Any]]:
+    for rank, entry in enumerate(entries):
+        add = {
+            "path": entry.path,
+            "partitionValues": {},
+            "size": entry.size,
+            "modificationTime": rank,
+            "dataChange": True,
+        }
+        yield {"add": add if entry.statistics is None else {**add, "stats": entry.statistics}}

@@ -93,7 +93,8 @@ def _planned(spark: SparkSession, folder: Path, round_: int) -> DataFrame:
     (source,) = loaded.pipeline.sources
     assert isinstance(source, FileSource)
     plan = make_plan(loaded).files_of(source.name)
-    planned = PlannedSource(source, [plan], loaded.require_generation(), loaded.pipeline.event_time)
+    generation, pipeline = loaded.require_generation(), loaded.pipeline
+    planned = PlannedSource(source, [plan], generation, pipeline.event_time, pipeline.stores)
     planned.require_unchanged()
     planned.prepare()
     return planned.stream(spark)

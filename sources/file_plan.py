@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Sequence
 
@@ -16,9 +17,15 @@ from sources.files import FileListing
 from sources.held import held_by_columns, held_by_names
 from sources.kafka_source import KafkaSource
 from sources.pipeline import Pipeline
-from sources.positions import EndPosition, HeldOffsets, Part, to_ms
+from sources.positions import EndPosition, HeldOffsets, Part, iso, to_ms, to_us
 from sources.schema import names_and_types
 from sources.state import Generation
+
+_MANY_FILES = 10_000
+_SMALL_BYTES = 1 << 20
+# Event times before 1990 or more than ten years ahead are rather another unit than true.
+_EARLIEST_MS = 631_152_000_000
+_AHEAD_MS = 10 * 365 * 86_400_000
 
 
 class FilePlan(Part):
@@ -67,6 +74,14 @@ def plan_files(
         message = f"Source `{name}`: its {len(splits)} files hold no rows with a time."
         raise InputError(message, f"History needs at least one row with `{pipeline.event_time}`.")
     end_ms = pc.max(splits["event_max_us"]).as_py() // 1000
+    begin_ms = pc.min(splits["event_min_us"]).as_py() // 1000
+    complete_ms = _complete_through_ms(pipeline, source, end_ms)
+    if source.time_range.until is not None:
+        # Nothing from there on is read, though files hold it.
+        last_ms = (to_us(source.time_range.until) - 1) // 1000
+        end_ms, complete_ms = min(end_ms, last_ms), min(complete_ms, last_ms)
+    if source.time_range.since is not None:
+        begin_ms = max(begin_ms, to_ms(source.time_range.since))
     rows = None if splits["rows"].null_count else pc.sum(splits["rows"]).as_py()
     held, warnings = _held(pipeline, source, pa.concat_tables([*earlier, splits]))
     part = FilePlan(
@@ -74,15 +89,15 @@ def plan_files(
         format=source.format,
         splits_file=f"splits/{name}-{uuid.uuid4().hex[:12]}.parquet",
         splits=len(splits),
-        bytes=pc.sum(splits["size"]).as_py(),
+        bytes=pc.sum(splits["length"]).as_py(),
         rows=rows,
-        event_min_ms=pc.min(splits["event_min_us"]).as_py() // 1000,
+        event_min_ms=begin_ms,
         columns=names_and_types(listing.columns),
         disorder_ms=_disorder_ms(splits),
         end=EndPosition(
             source=name,
             event_time_ms=end_ms,
-            complete_through_ms=_complete_through_ms(pipeline, source, end_ms),
+            complete_through_ms=complete_ms,
             event_times="exact" if listing.exact else "sampled",
             offsets=held,
             sequence=source.sequence,
@@ -90,12 +105,62 @@ def plan_files(
             rows=rows,
         ),
     )
+    warnings += _suspicions(name, splits, part)
     if part.disorder_ms:
         warnings.append(
             f"Source `{name}`: splits overlap in event time by up to "
             f"{part.disorder_ms / 1000:,.0f} s; a watermark delay below that can drop rows."
         )
     return part, warnings
+
+
+def _suspicions(name: str, splits: pa.Table, part: FilePlan) -> list[str]:
+    """What looks wrong in the statistics."""
+    found = []
+    nulls = pc.sum(splits["nulls"]).as_py()
+    if nulls:
+        found.append(
+            f"Source `{name}`: {nulls:,} rows have no event time; they are read with the others, "
+            "but no seam by time and no window can place them."
+        )
+    files = pc.count_distinct(splits["path"]).as_py()
+    if files >= _MANY_FILES and part.bytes / files < _SMALL_BYTES:
+        found.append(
+            f"Source `{name}`: {files:,} files of {part.bytes / files / 1024:,.1f} KiB on average; "
+            "most of the time will go into opening them. Compact them if you can."
+        )
+    if unit := misread_unit(part.event_min_ms, part.end.event_time_ms):
+        found.append(
+            f"Source `{name}`: its event times go from {iso(part.event_min_ms)} to "
+            f"{iso(part.end.event_time_ms)}; they look like {unit}."
+        )
+    return found
+
+
+def misread_unit(low_ms: int, high_ms: int) -> str | None:
+    """What a range of event times looks like that is far in the past or the future.
+
+    Args:
+        low_ms: Lowest one, as it was read.
+        high_ms: Highest one.
+
+    Returns:
+        The suspicion in words; None if the times are plausible as they are.
+    """
+
+    def plausible(factor: float) -> bool:
+        low, high = low_ms * factor, high_ms * factor
+        return low >= _EARLIEST_MS and high <= time.time() * 1000 + _AHEAD_MS
+
+    if plausible(1):
+        return None
+    readings = {
+        1000: "seconds read as milliseconds",
+        1_000_000: "seconds read as microseconds, or milliseconds read as nanoseconds",
+        1 / 1000: "microseconds read as milliseconds, or milliseconds read as seconds",
+        1 / 1_000_000: "nanoseconds read as milliseconds, or microseconds read as seconds",
+    }
+    return next((words for factor, words in readings.items() if plausible(factor)), None)
 
 
 def told_alike(pipeline: Pipeline, name: str, before: Sequence[FilePlan]) -> list[FilePlan]:

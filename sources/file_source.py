@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import ByteSize, Field, PositiveInt, model_validator
+from pydantic import AfterValidator, ByteSize, Field, PositiveInt, model_validator
 
 from sources.declared import Columns, Declared, Duration, Instant, Name, Sequence
+from sources.folders import FolderTime
+from sources.formats.csv import CsvOptions
 from sources.hybrid import Boundedness
 
 
@@ -43,13 +45,44 @@ class Converge(Declared):
     rounds: PositiveInt = 20
 
 
+class TimeRange(Declared):
+    """A range of event times.
+
+    Attributes:
+        since: The first one; from the beginning, if left out.
+        until: The one after the last; to the end, if left out.
+
+    """
+
+    since: Instant | None = None
+    until: Instant | None = None
+
+    @model_validator(mode="after")
+    def _is_not_empty(self) -> TimeRange:
+        if self.since is not None and self.until is not None and self.since >= self.until:
+            message = f"`since` {self.since.isoformat()} is not before `until`"
+            raise ValueError(message)
+        return self
+
+
+def _folder_time(pattern: str) -> str:
+    FolderTime(pattern)
+    return pattern
+
+
 class FileSource(Declared):
     """A bounded source: files that exist when the plan is made.
 
     Attributes:
-        path: Glob or globs; ``**`` crosses folders. Relative to the pipeline's file.
-        format: ``parquet``, or ``json`` for JSON lines.
-        columns: Column names and Spark SQL types. Needed for JSON; Parquet knows its own.
+        path: Glob or globs; ``**`` crosses folders. Relative to the pipeline's file, or
+            ``s3://bucket/…``.
+        format: ``json`` stands for JSON lines; ``text`` has the one column ``value``.
+        columns: Column names and Spark SQL types. Needed for JSON and CSV; others know their own.
+        csv: How CSV is written.
+        partitions: Columns that only the names of folders hold (``day=2024-01-01``), and their
+            types.
+        folder_time: The event times in a folder by its name, as in ``dt=%Y-%m-%d/hour=%H``, UTC.
+        time_range: Which rows are wanted; files outside of it are not read.
         batch: Admission of one micro-batch.
         complete_through: Every row up to this time is in the files; their highest event time
             minus the allowed lateness, if left out.
@@ -64,8 +97,12 @@ class FileSource(Declared):
     type: Literal["files"]
     name: Name
     path: str | list[str]
-    format: Literal["parquet", "json"]
+    format: Literal["parquet", "json", "csv", "avro", "orc", "text"]
     columns: Columns | None = Field(default=None, alias="schema")
+    csv: CsvOptions = CsvOptions()
+    partitions: Columns = Field(default_factory=dict)
+    folder_time: Annotated[str, AfterValidator(_folder_time)] | None = None
+    time_range: TimeRange = TimeRange()
     batch: FileBatch = FileBatch()
     complete_through: Instant | None = None
     offsets: Literal["names"] | OffsetColumns | None = None
@@ -83,14 +120,23 @@ class FileSource(Declared):
         return [self.path] if isinstance(self.path, str) else self.path
 
     @model_validator(mode="after")
-    def _json_needs_columns(self) -> FileSource:
-        if self.format == "json" and not self.columns:
-            message = "`schema` is needed: JSON lines do not carry their types"
+    def _fits_its_format(self) -> FileSource:
+        if self.format in ("json", "csv") and not self.columns:
+            message = f"`schema` is needed: {self.format} files do not carry their types"
             raise ValueError(message)
-        if self.format == "json" and isinstance(self.offsets, OffsetColumns):
+        if self.format == "text" and self.columns:
+            message = "`schema` has no meaning for text: its one column is `value`"
+            raise ValueError(message)
+        if self.format != "parquet" and isinstance(self.offsets, OffsetColumns):
             message = (
-                "`offsets` by columns needs Parquet: of JSON lines every byte would be read twice. "
-                "Use `offsets: names`, or leave it out"
+                f"`offsets` by columns needs Parquet: of {self.format} files every byte would be "
+                "read twice. Use `offsets: names`, or leave it out"
             )
+            raise ValueError(message)
+        if self.offsets is not None and self.time_range != TimeRange():
+            message = "with `time_range` files do not tell which offsets they hold: omit `offsets`"
+            raise ValueError(message)
+        if doubled := set(self.partitions) & set(self.columns or {}):
+            message = f"`{min(doubled)}` is in `schema` and in `partitions`"
             raise ValueError(message)
         return self

@@ -5,36 +5,48 @@ A plan is made from these once and never from a listing again (FLIP-27: the spli
 
 from __future__ import annotations
 
-import glob
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
+from itertools import islice
+from typing import Any, overload
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json as pa_json
-import pyarrow.parquet as pq
 
+from sources.document import LoadedPipeline
 from sources.errors import InputError
-from sources.file_source import FileSource
-from sources.schema import TIMESTAMP, differences, normalize_schema, parse_schema, type_name
+from sources.file_source import FileSource, TimeRange
+from sources.folders import FolderTime, check_partitions, partition_of
+from sources.formats.format import Format
+from sources.formats.known import format_of
+from sources.formats.packed import codec_of
+from sources.formats.reading import reading
+from sources.formats.regions import Region, cut
+from sources.listing import find_files
+from sources.parquet import Range, column_range, read_footers
+from sources.positions import to_us
+from sources.schema import check_event_time, differences, parse_schema
+from sources.storage import FILES
+from sources.stores import Stores
 
 # Columns of the table of splits, one row a split, in reading order.
 SPLITS = pa.schema(
     [
-        ("path", pa.string()),
-        ("size", pa.int64()),  # bytes
-        ("modified_ns", pa.int64()),
+        *FILES,
+        ("offset", pa.int64()),  # first byte
+        ("length", pa.int64()),  # bytes
+        ("partition", pa.string()),  # what the folder's name tells of partition columns
         ("rows", pa.int64()),  # null where the format does not tell
         ("event_min_us", pa.int64()),  # null where the split is empty
         ("event_max_us", pa.int64()),
+        ("nulls", pa.int64()),  # rows without an event time; null where nothing tells
     ]
 )
+REGION_BYTES = 64 << 20
 SAMPLE_BYTES = 1 << 20
-_WORKERS = 8
+_WORKERS = 16
 
 
 @dataclass(frozen=True)
@@ -43,7 +55,7 @@ class FileListing:
 
     Attributes:
         splits: A table of schema :data:`SPLITS`, ordered by event time.
-        columns: Their common schema.
+        columns: Their common schema, partition columns included.
         exact: Whether event times come from all rows, not from a sample.
     """
 
@@ -52,89 +64,261 @@ class FileListing:
     exact: bool
 
 
-def list_splits(source: FileSource, event_time: str, paths: Sequence[str]) -> FileListing:
+@overload
+def list_source(loaded: LoadedPipeline, source: FileSource) -> FileListing: ...
+
+
+@overload
+def list_source(
+    loaded: LoadedPipeline, source: FileSource, known: pa.ChunkedArray
+) -> FileListing | None: ...
+
+
+def list_source(
+    loaded: LoadedPipeline, source: FileSource, known: pa.ChunkedArray | None = None
+) -> FileListing | None:
+    """Look for a source's files and read what they tell.
+
+    Args:
+        loaded: The pipeline.
+        source: One of its sources.
+        known: Paths that were planned before; they are left out.
+
+    Returns:
+        The splits; None if all files are known.
+
+    Raises:
+        InputError: There are none, or as :func:`list_splits` does.
+    """
+    stores = loaded.pipeline.stores
+    files = find_files(source.name, source.patterns, loaded.folder, stores)
+    if known is not None:
+        files = files.filter(pc.invert(pc.is_in(files["path"], known)))
+        if not files.num_rows:
+            return None
+    return list_splits(source, loaded.pipeline.event_time, files, stores)
+
+
+def list_splits(
+    source: FileSource, event_time: str, files: pa.Table, stores: Stores
+) -> FileListing:
     """Read the statistics of a source's files.
 
     Args:
         source: The declaration.
         event_time: The event-time column.
-        paths: The files, as :func:`find_files` has them.
+        files: The files, as :func:`sources.listing.find_files` has them.
+        stores: Where they are.
 
     Raises:
-        InputError: One can't be read (which), columns differ between files (both shown), or the
-            event-time column is missing or no timestamp.
+        InputError: One can't be read (which), columns differ between files (both shown), the
+            event-time column is missing or no timestamp, or no file is in the time range.
     """
     declared = parse_schema(source.columns) if source.columns else None
     if declared is not None:
         check_event_time(declared, event_time, f"the schema of source `{source.name}`")
+    files = _with_partitions(source, _in_range_by_folder(source, files))
+    if source.format == "parquet":
+        splits, columns = _parquet_splits(source, event_time, files, stores)
+    else:
+        splits, columns = _sampled_splits(source, event_time, files, stores)
+    exact = source.format in ("parquet", "orc")
+    splits = _in_range(source, splits, exact=exact)
+    order = [(name, "ascending") for name in ("event_min_us", "event_max_us", "path", "offset")]
+    everything = pa.schema([*columns, *parse_schema(source.partitions)])
+    return FileListing(splits.sort_by(order), everything, exact=exact)
 
-    def read(path: str) -> tuple[dict[str, Any], pa.Schema | None]:
-        if source.format == "parquet":
-            return _parquet_split(path, event_time, declared)
-        assert declared is not None
-        return _json_split(path, event_time, declared), declared
+
+def _parquet_splits(
+    source: FileSource, event_time: str, files: pa.Table, stores: Stores
+) -> tuple[pa.Table, pa.Schema]:
+    declared = parse_schema(source.columns) if source.columns else None
+    columns, first = declared, files["path"][0].as_py()
+    chunks = []
+    names = declared.names if declared is not None else None
+    for found in read_footers(files["path"].to_pylist(), event_time, names, stores):
+        for path, schema in found.schemas:
+            columns = columns or schema
+            if rows := differences(columns, schema):
+                raise InputError(_drift(source.name, first, path, rows))
+        chunks.append(_ranges(found.ranges))
+    assert columns is not None
+    return _assembled(files, pa.concat_tables(chunks)), columns
+
+
+def _sampled_splits(
+    source: FileSource, event_time: str, files: pa.Table, stores: Stores
+) -> tuple[pa.Table, pa.Schema]:
+    """Splits of formats without statistics; large files in regions."""
+    form = format_of(source)
+    columns, repeat, offsets, lengths = _own_columns(source, form, files, stores), [], [], []
+    for at, (path, size) in enumerate(_pairs(files, "path", "size")):
+        can_split = form.splits and codec_of(path) is None
+        for offset, length in cut(size, REGION_BYTES) if can_split else [(0, size)]:
+            repeat.append(at)
+            offsets.append(offset)
+            lengths.append(length)
+    check_event_time(columns, event_time, f"source `{source.name}`")
+    regions = files.take(pa.array(repeat, pa.int64()))
+    regions = regions.append_column("offset", pa.array(offsets, pa.int64()))
+    regions = regions.append_column("length", pa.array(lengths, pa.int64()))
+
+    def look(row: tuple[str, int, int, int]) -> Range:
+        return _sample(form, Region(*row), columns, event_time, stores)
 
     with ThreadPoolExecutor(_WORKERS) as pool:
-        found = list(pool.map(read, paths))
-    columns = declared
-    for split, schema in found:
-        columns = columns or schema
-        if schema is not None and columns is not None and (rows := differences(columns, schema)):
-            raise InputError(_drift(source.name, paths[0], split["path"], rows))
-    assert columns is not None
-    table = pa.Table.from_pylist([split for split, _ in found], SPLITS)
-    order = [("event_min_us", "ascending"), ("event_max_us", "ascending"), ("path", "ascending")]
-    return FileListing(table.sort_by(order), columns, exact=source.format == "parquet")
+        ranges = list(pool.map(look, _pairs(regions, "path", "offset", "length", "size")))
+    return _assembled(regions, _ranges(ranges)), columns
 
 
-def find_files(source: FileSource, folder: Path) -> list[str]:
-    """The files that a source's globs match, absolute and sorted.
+def _own_columns(source: FileSource, form: Format, files: pa.Table, stores: Stores) -> pa.Schema:
+    declared = parse_schema(source.columns) if source.columns else None
+    paths = [path for path, size in _pairs(files, "path", "size") if size]
 
-    Names that begin with ``_`` or ``.`` are left out, as everywhere in Spark; a folder stands
-    for all files below it.
+    def told(path: str) -> pa.Schema | None:
+        with reading(path, form, stores) as file:
+            return form.columns(file)
 
-    Raises:
-        InputError: Nothing matches, or the path is not on a local file system.
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        schemas = zip(paths, pool.map(told, paths), strict=True)
+        columns = declared
+        for path, schema in schemas:
+            if schema is None:
+                break
+            names = schema.names if declared is None else declared.names
+            counted = pa.schema([field for field in schema if field.name in names])
+            columns = columns or counted
+            if rows := differences(columns, counted):
+                raise InputError(_drift(source.name, paths[0], path, rows))
+    if columns is None:
+        message = f"Source `{source.name}`: all its {len(files)} files are empty."
+        raise InputError(message, "History needs at least one row.")
+    return columns
+
+
+def _sample(
+    form: Format, region: Region, columns: pa.Schema, event_time: str, stores: Stores
+) -> Range:
+    """Event times of a region's first and last rows: never above the true highest one.
+
+    All rows where the format tells their number, as it then reads single columns.
     """
-    found: set[str] = set()
-    for pattern in source.patterns:
-        if "://" in pattern:
-            message = f"Source `{source.name}`: `{pattern}` is not on a local file system."
-            raise InputError(message, "Name a local path.")
-        relative = str(Path(pattern).expanduser())
-        base = folder / Path(relative[: _magic_at(relative)] + "x").parent
-        for name in glob.iglob(relative, root_dir=folder, recursive=True):
-            match = folder / name
-            files = match.rglob("*") if match.is_dir() and "**" not in pattern else [match]
-            found.update(str(file) for file in files if file.is_file() and _is_data(file, base))
-    if not found:
-        message = f"Source `{source.name}`: no file matches {', '.join(source.patterns)}"
-        raise InputError(message, f"(looked from {folder}).")
-    return sorted(found)
+    if not region.length:
+        return Range(0, None, None, 0)
+    with reading(region.path, form, stores) as file:
+        rows = form.rows(file)
+        if rows is not None:
+            wanted = pa.schema([columns.field(event_time)])
+            values = [batch.column(0) for batch in form.read(file, region, wanted)]
+            return column_range(pa.chunked_array(values, wanted.types[0]))
+        can_cut = form.splits and codec_of(region.path) is None
+        # All columns: values that do not fit are found before anything runs.
+        ranges = [
+            column_range(pa.chunked_array([batch[event_time]]))
+            for part in (_ends(region) if can_cut else [region])
+            for batch in islice(form.read(file, part, columns), None if can_cut else 1)
+        ]
+    lows = [found.low for found in ranges if found.low is not None]
+    highs = [found.high for found in ranges if found.high is not None]
+    return Range(None, min(lows, default=None), max(highs, default=None), None)
 
 
-def check_event_time(columns: pa.Schema, event_time: str, where: str) -> None:
-    """Refuse columns without a usable event time.
-
-    Raises:
-        InputError: The column is missing, or is no timestamp.
-    """
-    if event_time not in columns.names:
-        message = f"`event_time: {event_time}` is not in {where}."
-        raise InputError(message, f"It has {', '.join(columns.names)}.")
-    kind = columns.field(event_time).type
-    if kind != TIMESTAMP:
-        message = f"`event_time: {event_time}` is of type {type_name(kind)} in {where}."
-        raise InputError(message, "It must be a timestamp.")
+def _ends(region: Region) -> list[Region]:
+    first = region._replace(length=min(SAMPLE_BYTES, region.length))
+    behind = max(region.offset + region.length - SAMPLE_BYTES, first.offset + first.length)
+    last = region._replace(offset=behind, length=region.offset + region.length - behind)
+    return [part for part in (first, last) if part.length]
 
 
-def _magic_at(pattern: str) -> int:
-    return next((at for at, char in enumerate(pattern) if char in "*?["), len(pattern))
+def _in_range_by_folder(source: FileSource, files: pa.Table) -> pa.Table:
+    """Leave out files whose folder, by its name, lies outside of the time range."""
+    wanted = source.time_range
+    if source.folder_time is None or wanted == TimeRange():
+        return files
+    folder_time = FolderTime(source.folder_time)
+
+    def is_wanted(folder: str) -> bool:
+        try:
+            found = folder_time.range_of(folder)
+        except ValueError as error:
+            message = f"The folder {folder} names no time: {error}."
+            raise InputError(message, "Correct `folder_time`, or the folder.") from None
+        if found is None:
+            message = f"The folder {folder} is not named as `folder_time` says."
+            raise InputError(message, f"It should hold `{source.folder_time}`.")
+        low, after = found
+        return (wanted.since is None or after > wanted.since) and (
+            wanted.until is None or low < wanted.until
+        )
+
+    return _require_some(source, files.filter(_by_folder(files, is_wanted, pa.bool_())))
 
 
-def _is_data(file: Path, base: Path) -> bool:
-    relative = file.relative_to(base) if file.is_relative_to(base) else Path(file.name)
-    return not any(part.startswith(("_", ".")) for part in relative.parts)
+def _with_partitions(source: FileSource, files: pa.Table) -> pa.Table:
+    names = list(source.partitions)
+    values = _by_folder(files, lambda folder: partition_of(folder, names), pa.string())
+    check_partitions(pc.unique(values).to_pylist(), source.partitions)
+    return files.append_column("partition", values)
+
+
+def _by_folder(files: pa.Table, tell: Callable[[str], object], kind: pa.DataType) -> pa.Array:
+    """Something told by the name of each file's folder, asked once a folder."""
+    known: dict[str, object] = {}
+
+    def ask(path: str) -> object:
+        folder = path.rpartition("/")[0]
+        if folder not in known:
+            known[folder] = tell(folder)
+        return known[folder]
+
+    return pa.array((ask(path) for path in files["path"].to_pylist()), kind, size=len(files))
+
+
+def _in_range(source: FileSource, splits: pa.Table, *, exact: bool) -> pa.Table:
+    """Leave out splits without a row in the time range; a sample can't tell that."""
+    wanted = source.time_range
+    if not exact or wanted == TimeRange():
+        return splits
+    keep = pc.is_null(splits["event_min_us"])
+    inside = pc.is_valid(splits["event_min_us"])
+    if wanted.since is not None:
+        inside = pc.and_kleene(
+            inside, pc.greater_equal(splits["event_max_us"], to_us(wanted.since))
+        )
+    if wanted.until is not None:
+        inside = pc.and_kleene(inside, pc.less(splits["event_min_us"], to_us(wanted.until)))
+    return _require_some(source, splits.filter(pc.or_kleene(keep, inside)))
+
+
+def _require_some(source: FileSource, table: pa.Table) -> pa.Table:
+    if not table.num_rows:
+        wanted = source.time_range
+        since, until = (
+            moment.isoformat() if moment is not None else "…"
+            for moment in (wanted.since, wanted.until)
+        )
+        message = f"Source `{source.name}`: no file holds rows from {since} until {until}."
+        raise InputError(message, "Correct `time_range`.")
+    return table
+
+
+def _ranges(ranges: Sequence[Range]) -> pa.Table:
+    columns = zip(*ranges, strict=True)
+    names = ("rows", "event_min_us", "event_max_us", "nulls")
+    return pa.table([pa.array(values, pa.int64()) for values in columns], names=names)
+
+
+def _assembled(regions: pa.Table, ranges: pa.Table) -> pa.Table:
+    if "offset" not in regions.column_names:
+        zeros = pa.array(np.zeros(len(regions), np.int64))
+        regions = regions.append_column("offset", zeros).append_column("length", regions["size"])
+    columns = {name: regions[name] for name in regions.column_names}
+    columns |= {name: ranges[name] for name in ranges.column_names}
+    return pa.table([columns[name] for name in SPLITS.names], schema=SPLITS)
+
+
+def _pairs(table: pa.Table, *names: str) -> Iterator[tuple[Any, ...]]:
+    return zip(*(table[name].to_pylist() for name in names), strict=True)
 
 
 def _drift(source: str, first: str, other: str, rows: list[tuple[str, str, str]]) -> str:
@@ -143,125 +327,18 @@ def _drift(source: str, first: str, other: str, rows: list[tuple[str, str, str]]
     return "\n".join([head, *lines])
 
 
-def _stat(path: str) -> dict[str, Any]:
-    status = Path(path).stat()
-    return {"path": path, "size": status.st_size, "modified_ns": status.st_mtime_ns, "rows": None}
-
-
-def _unreadable(path: str, kind: str, error: Exception) -> InputError:
-    message = f"{path} can't be read as {kind}: {error}"
-    return InputError(message, "Repair or remove it, then plan again.")
-
-
-def _parquet_split(
-    path: str, event_time: str, declared: pa.Schema | None
-) -> tuple[dict[str, Any], pa.Schema]:
-    try:
-        split = _stat(path)
-        with pq.ParquetFile(path) as file:
-            schema = file.schema_arrow
-            if declared is not None:
-                schema = pa.schema([field for field in schema if field.name in declared.names])
-            schema = normalize_schema(schema)
-            check_event_time(schema, event_time, path)
-            split["rows"] = file.metadata.num_rows
-            low, high = _parquet_range(file, event_time)
-    except (OSError, OverflowError, pa.ArrowException) as error:
-        raise _unreadable(path, "Parquet", error) from None
-    return {**split, "event_min_us": low, "event_max_us": high}, schema
-
-
-def _parquet_range(file: pq.ParquetFile, column: str) -> tuple[int | None, int | None]:
-    """Lowest and highest event time in microseconds, from statistics or the column itself."""
-    names = [file.metadata.schema.column(at).path for at in range(file.metadata.num_columns)]
-    at = names.index(column)
-    lows: list[int] = []
-    highs: list[int] = []
-    for group in range(file.metadata.num_row_groups):
-        statistics = file.metadata.row_group(group).column(at).statistics
-        # Nanoseconds and Spark's own INT96 come without usable statistics.
-        if (
-            statistics is None
-            or not statistics.has_min_max
-            or not isinstance(statistics.min, datetime)
-        ):
-            return _column_range(file.read(columns=[column]).column(0))
-        lows.append(_micros(statistics.min))
-        highs.append(_micros(statistics.max))
-    return (min(lows), max(highs)) if lows else (None, None)
-
-
-def _micros(moment: datetime) -> int:
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    since = aware - datetime(1970, 1, 1, tzinfo=UTC)
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-
-
-def _column_range(values: pa.ChunkedArray) -> tuple[int | None, int | None]:
-    micros = values.cast(TIMESTAMP, safe=False).cast(pa.int64())
-    extremes = pc.min_max(micros)
-    return extremes["min"].as_py(), extremes["max"].as_py()
-
-
-def _json_split(path: str, event_time: str, columns: pa.Schema) -> dict[str, Any]:
-    """Event times of the first and the last lines: never above the true highest one."""
-    try:
-        split = _stat(path)
-        samples = [_json_head(path)]
-        if split["size"] > SAMPLE_BYTES and not path.endswith((".gz", ".bz2", ".zst")):
-            samples.append(_json_tail(path, split["size"]))
-        ranges = [
-            _column_range(read_json_block(sample, columns).column(event_time))
-            for sample in samples
-            if sample.strip()
-        ]
-    except (OSError, pa.ArrowException) as error:
-        raise _unreadable(path, "JSON lines", error) from None
-    lows = [low for low, _ in ranges if low is not None]
-    highs = [high for _, high in ranges if high is not None]
-    return {
-        **split,
-        "event_min_us": min(lows, default=None),
-        "event_max_us": max(highs, default=None),
-    }
-
-
-def changed_splits(splits: pa.Table) -> list[str]:
-    """Planned files that are gone or were rewritten since (size or modification time)."""
+def changed_splits(splits: pa.Table, stores: Stores) -> list[str]:
+    """Planned files that are gone or were rewritten since (size, and ETag or modification time)."""
+    first = splits.filter(pc.equal(splits["offset"], 0))
+    paths = first["path"].to_pylist()
+    if not paths:
+        return []
     changed = []
-    for path, size, modified in zip(
-        *(splits[name].to_pylist() for name in ("path", "size", "modified_ns")), strict=True
-    ):
-        try:
-            status = Path(path).stat()
-        except FileNotFoundError:
+    planned = _pairs(first, *FILES.names)
+    for was, file in zip(planned, stores.of(paths[0]).stat(paths), strict=True):
+        path, size, modified_ns, etag = was
+        if file is None:
             changed.append(f"{path} is gone")
-            continue
-        if (status.st_size, status.st_mtime_ns) != (size, modified):
+        elif (file.size, file.etag or file.modified_ns) != (size, etag or modified_ns):
             changed.append(f"{path} was rewritten")
     return changed
-
-
-def read_json_block(lines: bytes, columns: pa.Schema) -> pa.Table:
-    """Parse whole JSON lines into a table of exactly these columns.
-
-    Raises:
-        pyarrow.ArrowInvalid: A line is no JSON object or a value does not fit its column.
-    """
-    options = pa_json.ParseOptions(explicit_schema=columns, unexpected_field_behavior="ignore")
-    read = pa_json.ReadOptions(block_size=max(len(lines), 1))
-    return pa_json.read_json(pa.BufferReader(lines), read, options).select(columns.names)
-
-
-def _json_head(path: str) -> bytes:
-    with pa.input_stream(path, compression="detect") as stream:
-        head: bytes = stream.read(SAMPLE_BYTES)
-    cut = head.rfind(b"\n")
-    return head if len(head) < SAMPLE_BYTES or cut < 0 else head[: cut + 1]
-
-
-def _json_tail(path: str, size: int) -> bytes:
-    with Path(path).open("rb") as stream:
-        stream.seek(size - SAMPLE_BYTES)
-        tail = stream.read()
-    return tail[tail.find(b"\n") + 1 :]

@@ -13,6 +13,7 @@ from sources.file_source import FileSource
 from sources.hybrid import HybridSource, HybridSourceBuilder
 from sources.kafka_source import KafkaSource
 from sources.positions import span_ms
+from sources.stores import S3Settings, Stores
 
 SourceSpec = Annotated[FileSource | KafkaSource, Field(discriminator="type")]
 
@@ -79,6 +80,7 @@ class Pipeline(Declared):
         state: Folder for plan, positions and checkpoint. Relative to the pipeline's file.
         audit: The independent computation.
         spark: How Spark is started.
+        s3: Which object store ``s3://`` means.
 
     """
 
@@ -94,6 +96,7 @@ class Pipeline(Declared):
     state: str
     audit: Audit | None = None
     spark: SparkSettings = SparkSettings()
+    s3: S3Settings = S3Settings()
 
     @model_validator(mode="after")
     def _chain_is_sound(self) -> Pipeline:
@@ -141,6 +144,11 @@ class Pipeline(Declared):
     def lateness_ms(self) -> int:
         """``allowed_lateness`` in milliseconds."""
         return span_ms(self.allowed_lateness)
+
+    @property
+    def stores(self) -> Stores:
+        """Where files may be."""
+        return Stores(self.s3)
 
     def located(self, locate: Callable[[str], str]) -> Pipeline:
         """The same with the files of ``security`` made absolute."""

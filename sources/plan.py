@@ -15,12 +15,12 @@ from sources.document import LoadedPipeline
 from sources.errors import StateError
 from sources.file_plan import FilePlan, keep_splits, plan_files, told_alike
 from sources.file_source import FileSource
-from sources.files import FileListing, check_event_time, find_files, list_splits
+from sources.files import FileListing, list_source
 from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource
 from sources.pipeline import Pipeline
 from sources.positions import Record, iso
-from sources.schema import parse_schema
+from sources.schema import check_event_time, parse_schema
 from sources.state import Generation
 from sources.topic_plan import TopicPlan, plan_topics
 
@@ -96,7 +96,7 @@ def draft_plan(loaded: LoadedPipeline) -> tuple[Plan, dict[str, FileListing]]:
     if isinstance(live, KafkaSource):
         KafkaLog(live)
     listings = {
-        source.name: list_splits(source, pipeline.event_time, find_files(source, loaded.folder))
+        source.name: list_source(loaded, source)
         for source in pipeline.sources
         if isinstance(source, FileSource)
     }

@@ -64,6 +64,11 @@ def to_ms(moment: datetime) -> int:
     return (moment - _EPOCH) // _MS
 
 
+def to_us(moment: datetime) -> int:
+    """A time with a zone in microseconds."""
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
 def span_ms(span: timedelta) -> int:
     """A duration in milliseconds; what is left of one is cut off."""
     return span // _MS

@@ -15,7 +15,7 @@ from sources.document import LoadedPipeline
 from sources.errors import InputError
 from sources.file_plan import FilePlan, keep_splits, plan_files, read_splits, told_alike
 from sources.file_source import FileSource
-from sources.files import FileListing, find_files, list_splits
+from sources.files import FileListing, list_source
 from sources.hybrid import SourceSwitchContext
 from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource
@@ -161,11 +161,10 @@ def _due(
 def _arrived(
     loaded: LoadedPipeline, source: FileSource, earlier: Sequence[pa.Table]
 ) -> FileListing | None:
-    known = {path for splits in earlier for path in splits["path"].to_pylist()}
-    arrived = [path for path in find_files(source, loaded.folder) if path not in known]
-    if not arrived:
+    known = pa.chunked_array([chunk for splits in earlier for chunk in splits["path"].chunks])
+    listing = list_source(loaded, source, known)
+    if listing is None:
         return None
-    listing = list_splits(source, loaded.pipeline.event_time, arrived)
     # Files without a row change nothing.
     has_rows = listing.splits["event_max_us"].null_count < len(listing.splits)
     return listing if has_rows else None

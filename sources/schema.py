@@ -174,3 +174,18 @@ def differences(left: pa.Schema, right: pa.Schema) -> list[tuple[str, str, str]]
         if pair[0] != pair[1]:
             rows.append((name, pair[0], pair[1]))
     return rows
+
+
+def check_event_time(columns: pa.Schema, event_time: str, where: str) -> None:
+    """Refuse columns without a usable event time.
+
+    Raises:
+        InputError: The column is missing, or is no timestamp.
+    """
+    if event_time not in columns.names:
+        message = f"`event_time: {event_time}` is not in {where}."
+        raise InputError(message, f"It has {', '.join(columns.names)}.")
+    kind = columns.field(event_time).type
+    if kind != TIMESTAMP:
+        message = f"`event_time: {event_time}` is of type {type_name(kind)} in {where}."
+        raise InputError(message, "It must be a timestamp.")

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +27,13 @@ class Entry:
         path: Its URI, or a path relative to the log's folder.
         size: Bytes.
         statistics: Delta's statistics as JSON, if there are any.
+        partition: Values of the partition columns, as text; None for null.
     """
 
     path: str
     size: int
     statistics: str | None = None
+    partition: Mapping[str, str | None] = field(default_factory=dict)
 
 
 class PlanLog:
@@ -48,17 +50,24 @@ class PlanLog:
         """Whether a version was written."""
         return self._commit(version).exists()
 
-    def write(self, version: int, columns: pa.Schema, entries: Iterable[Entry]) -> None:
+    def write(
+        self,
+        version: int,
+        columns: pa.Schema,
+        entries: Iterable[Entry],
+        partitions: Sequence[str] = (),
+    ) -> None:
         """Write a version: all of it, or nothing.
 
         Args:
             version: 0 for the plan, then one after the other.
             columns: Of the files.
             entries: In reading order.
+            partitions: Columns that no file holds.
         """
         commit = self._commit(version)
         commit.parent.mkdir(parents=True, exist_ok=True)
-        actions = [*([] if version else _header(columns)), *_adds(entries)]
+        actions = [*([] if version else _header(columns, partitions)), *_adds(entries)]
         temporary = commit.with_name(f".{uuid.uuid4().hex}")
         temporary.write_text("".join(json.dumps(action) + "\n" for action in actions))
         temporary.replace(commit)
@@ -67,7 +76,7 @@ class PlanLog:
         return self.folder / "_delta_log" / f"{version:020d}.json"
 
 
-def _header(columns: pa.Schema) -> list[dict[str, Any]]:
+def _header(columns: pa.Schema, partitions: Sequence[str]) -> list[dict[str, Any]]:
     return [
         {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
         {
@@ -75,7 +84,7 @@ def _header(columns: pa.Schema) -> list[dict[str, Any]]:
                 "id": str(uuid.uuid4()),
                 "format": {"provider": "parquet", "options": {}},
                 "schemaString": from_arrow_schema(columns).json(),
-                "partitionColumns": [],
+                "partitionColumns": list(partitions),
                 "configuration": {},
                 "createdTime": 0,
             }
@@ -87,7 +96,7 @@ def _adds(entries: Iterable[Entry]) -> Iterable[dict[str, Any]]:
     for rank, entry in enumerate(entries):
         add = {
             "path": entry.path,
-            "partitionValues": {},
+            "partitionValues": dict(entry.partition),
             "size": entry.size,
             "modificationTime": rank,
             "dataChange": True,

@@ -11,32 +11,55 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
+from functools import cached_property
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.errors import InputError
 from sources.file_plan import FilePlan, read_splits
 from sources.file_source import FileBatch, FileSource
 from sources.files import changed_splits
+from sources.folders import typed, values_of
+from sources.formats.format import Format
+from sources.formats.known import format_of
+from sources.formats.reading import reading
+from sources.formats.regions import Region
 from sources.schema import ddl, parse_schema
 from sources.state import Generation
+from sources.stores import Stores
 from spark_jobs.plan_log import Entry, PlanLog
 
-_BLOCK_BYTES = 16 << 20
-_ENTRY_COLUMNS = pa.schema([("rank", pa.int64()), ("path", pa.string()), ("size", pa.int64())])
+_ENTRY_COLUMNS = pa.schema(
+    [
+        ("rank", pa.int64()),
+        ("path", pa.string()),
+        ("offset", pa.int64()),
+        ("length", pa.int64()),
+        ("size", pa.int64()),
+        ("partition", pa.string()),
+    ]
+)
+Ints = npt.NDArray[np.int64]
 
 
 class PlannedSource:
     """One planned file source, readable as a stream or as a batch.
 
+    Args:
+        source: The declaration.
+        parts: Its plan, and one more for each round.
+        generation: Where the plan is kept.
+        event_time: The event-time column.
+        stores: Where the files are.
+
     Attributes:
         entries: Number of entries in each version of its Delta log; the unit of Delta's offsets.
-        cumulative: Splits, rows (None if unknown) and highest event time (ms) after each entry.
     """
 
     def __init__(
@@ -45,16 +68,16 @@ class PlannedSource:
         parts: Sequence[FilePlan],
         generation: Generation,
         event_time: str,
+        stores: Stores,
     ) -> None:
         self._source = source
-        self._plan = parts[0]
+        self._columns = parse_schema(parts[0].columns)
         self._event_time = event_time
-        self._versions = [
-            _Version(read_splits(part, generation), source, part.format) for part in parts
-        ]
+        self._stores = stores
+        self._is_parquet = source.format == "parquet"
+        self._versions = [_Version(read_splits(part, generation), source) for part in parts]
         self._log = PlanLog(generation.path(f"plan-log/{source.name}"))
-        self.entries = [len(version.groups) for version in self._versions]
-        self.cumulative = _accumulate(self._versions)
+        self.entries = [len(version.ends) for version in self._versions]
 
     def require_unchanged(self) -> None:
         """Refuse to read files that are not those that were planned.
@@ -62,7 +85,11 @@ class PlannedSource:
         Raises:
             InputError: A planned file is gone or was rewritten; names up to five.
         """
-        changed = [text for version in self._versions for text in changed_splits(version.splits)]
+        changed = [
+            text
+            for version in self._versions
+            for text in changed_splits(version.splits, self._stores)
+        ]
         if changed:
             shown = "\n    ".join(changed[:5])
             message = f"Source `{self._source.name}` changed since it was planned:\n    {shown}"
@@ -71,11 +98,12 @@ class PlannedSource:
 
     def prepare(self) -> None:
         """Write those versions of the Delta log that are not there."""
+        partitions = list(self._source.partitions) if self._is_parquet else []
         columns = self._columns if self._is_parquet else _ENTRY_COLUMNS
         for number, version in enumerate(self._versions):
             if not self._log.has(number):
                 entries = self._parquet_entries if self._is_parquet else self._split_entries
-                self._log.write(number, columns, entries(number, version))
+                self._log.write(number, columns, entries(number, version), partitions)
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """The source as a stream, in planned order."""
@@ -93,23 +121,52 @@ class PlannedSource:
         """The whole source as a batch."""
         return self._rows(spark, spark.read.format("delta").load(str(self._log.folder)))
 
-    @property
-    def _is_parquet(self) -> bool:
-        return self._plan.format == "parquet"
+    def reached(self, entries: int) -> tuple[int, int | None, int | None]:
+        """Splits, rows (None if unknown) and highest event time (ms) of the first entries."""
+        if not entries:
+            return 0, 0, None
+        splits, rows, highest = self._totals
+        at = entries - 1
+        high = int(highest[at])
+        return (
+            int(splits[at]),
+            None if rows is None else int(rows[at]),
+            None if high == _NO_TIME else high // 1000,
+        )
 
-    @property
-    def _columns(self) -> pa.Schema:
-        return parse_schema(self._plan.columns)
+    @cached_property
+    def _totals(self) -> tuple[Ints, Ints | None, Ints]:
+        """After each entry: splits, rows, highest event time in microseconds."""
+        before = np.cumsum([0, *(len(version.splits) for version in self._versions)])
+        splits = np.concatenate(
+            [version.ends + first for version, first in zip(self._versions, before, strict=False)]
+        )
+        table = pa.concat_tables([version.splits for version in self._versions])
+        highest = np.maximum.accumulate(table["event_max_us"].fill_null(_NO_TIME).to_numpy())
+        known = not table["rows"].null_count
+        rows = np.cumsum(table["rows"].to_numpy())[splits - 1] if known else None
+        return splits, rows, highest[splits - 1]
 
     def _rows(self, spark: SparkSession, entries: DataFrame) -> DataFrame:
-        if self._is_parquet:
-            return entries
-        spread = entries.repartition(2 * spark.sparkContext.defaultParallelism, "rank")
-        return spread.mapInArrow(json_reader(self._columns), ddl(self._columns))
+        rows = entries
+        if not self._is_parquet:
+            spread = entries.repartition(2 * spark.sparkContext.defaultParallelism, "rank")
+            read = split_reader(format_of(self._source), self._columns, self._source, self._stores)
+            rows = spread.mapInArrow(read, ddl(self._columns))
+        wanted, at = self._source.time_range, F.col(f"`{self._event_time}`")
+        # A row without a time is in no range; it is not for us to lose it.
+        if wanted.since is not None:
+            rows = rows.where(at.isNull() | (at >= F.lit(wanted.since)))
+        if wanted.until is not None:
+            rows = rows.where(at.isNull() | (at < F.lit(wanted.until)))
+        return rows
 
     def _parquet_entries(self, _: int, version: _Version) -> Iterator[Entry]:
-        for split in version.splits.to_pylist():
-            yield Entry(Path(split["path"]).as_uri(), split["size"], self._statistics(split))
+        for chunk in version.splits.to_batches(max_chunksize=10_000):
+            for split in chunk.to_pylist():
+                uri = self._stores.of(split["path"]).uri(split["path"])
+                values = values_of(split["partition"])
+                yield Entry(uri, split["size"], self._statistics(split), values)
 
     def _statistics(self, split: dict[str, Any]) -> str:
         if split["event_min_us"] is None:
@@ -125,59 +182,51 @@ class PlannedSource:
         )
 
     def _split_entries(self, number: int, version: _Version) -> Iterator[Entry]:
-        for rank, (first, end) in enumerate(version.groups):
+        self._log.folder.mkdir(parents=True, exist_ok=True)
+        for rank, (first, end) in enumerate(version.groups()):
             group = version.splits.slice(first, end - first)
-            table = pa.Table.from_arrays(
-                [pa.array(range(first, end), pa.int64()), group["path"], group["size"]],
-                schema=_ENTRY_COLUMNS,
-            )
-            self._log.folder.mkdir(parents=True, exist_ok=True)
+            ranks = pa.array(np.arange(first, end))
+            columns = [ranks, *(group[name] for name in _ENTRY_COLUMNS.names[1:])]
             path = self._log.folder / f"splits-{number:04d}-{rank:06d}.parquet"
-            pq.write_table(table, path)
+            pq.write_table(pa.table(columns, schema=_ENTRY_COLUMNS), path)
             yield Entry(path.name, path.stat().st_size)
 
 
-class _Version:
-    """The splits of one version of the log, and its entries as ranges of them."""
+_NO_TIME = np.iinfo(np.int64).min
 
-    def __init__(self, splits: pa.Table, source: FileSource, file_format: str) -> None:
+
+class _Version:
+    """The splits of one version of the log, and its entries as ranges of them.
+
+    Attributes:
+        splits: In reading order.
+        ends: For each entry, how many splits there are up to its end.
+    """
+
+    def __init__(self, splits: pa.Table, source: FileSource) -> None:
         self.splits = splits
-        sizes = splits["size"].to_pylist()
         # Delta itself admits single files; groups of others are made within the same limits.
-        self.groups = (
-            [(at, at + 1) for at in range(len(sizes))]
-            if file_format == "parquet"
-            else _grouped(sizes, source.batch)
+        self.ends: Ints = (
+            np.arange(1, len(splits) + 1)
+            if source.format == "parquet"
+            else _group_ends(splits["length"].to_pylist(), source.batch)
         )
 
+    def groups(self) -> Iterator[tuple[int, int]]:
+        """First split of each entry, and the one after its last."""
+        ends = self.ends.tolist()
+        yield from zip([0, *ends[:-1]], ends, strict=True)
 
-def _grouped(sizes: list[int], limit: FileBatch) -> list[tuple[int, int]]:
-    groups: list[tuple[int, int]] = []
+
+def _group_ends(sizes: list[int], limit: FileBatch) -> Ints:
+    ends: list[int] = []
     first, size = 0, 0
     for at, length in enumerate(sizes):
         if at > first and (at - first >= limit.files or size + length > limit.bytes):
-            groups.append((first, at))
+            ends.append(at)
             first, size = at, 0
         size += length
-    return [*groups, (first, len(sizes))]
-
-
-def _accumulate(versions: list[_Version]) -> list[tuple[int, int | None, int | None]]:
-    splits = 0
-    total: int | None = 0
-    highest: int | None = None
-    result = []
-    for version in versions:
-        rows = version.splits["rows"].to_pylist()
-        highs = version.splits["event_max_us"].to_pylist()
-        for first, end in version.groups:
-            splits += end - first
-            known = [count for count in rows[first:end] if count is not None]
-            total = total + sum(known) if total is not None and len(known) == end - first else None
-            dated = [high // 1000 for high in highs[first:end] if high is not None]
-            highest = max([*dated, highest] if highest is not None else dated, default=None)
-            result.append((splits, total, highest))
-    return result
+    return np.array([*ends, len(sizes)], np.int64)
 
 
 def _moment(micros: int) -> str:
@@ -185,30 +234,44 @@ def _moment(micros: int) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{micros // 1000 % 1000:03d}Z"
 
 
-def json_reader(
-    columns: pa.Schema,
+def split_reader(
+    form: Format, columns: pa.Schema, source: FileSource, stores: Stores
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """A function for ``mapInArrow`` that turns rows of splits into the rows of their files.
 
-    A line that is no JSON object, or a value that does not fit its column, fails the task with
-    the name of the file.
+    Damage, or a value that does not fit its column, fails the task with the name of the file.
+
+    Args:
+        form: The format of the files.
+        columns: What to return, partition columns included.
+        source: The declaration.
+        stores: Where the files are.
     """
-    options = pa_json.ParseOptions(explicit_schema=columns, unexpected_field_behavior="ignore")
-    blocks = pa_json.ReadOptions(block_size=_BLOCK_BYTES)
+    inside = pa.schema([field for field in columns if field.name not in source.partitions])
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for path, size in zip(
-                batch["path"].to_pylist(), batch["size"].to_pylist(), strict=True
-            ):
-                if size == 0:
+            for split in batch.to_pylist():
+                if not split["length"]:
                     continue
-                try:
-                    with pa.input_stream(path, compression="detect") as stream:
-                        for block in pa_json.open_json(stream, blocks, options):
-                            yield block.select(columns.names)
-                except (OSError, pa.ArrowException) as error:
-                    message = f"{path} can't be read as JSON lines: {error}"
-                    raise InputError(message, "Repair or remove it, then start over.") from None
+                constants = values_of(split["partition"])
+                region = Region(*(split[name] for name in Region._fields))
+                with reading(region.path, form, stores) as file:
+                    for rows in form.read(file, region, inside):
+                        yield _with_constants(rows, columns, constants)
 
     return read
+
+
+def _with_constants(
+    rows: pa.RecordBatch, columns: pa.Schema, constants: dict[str, str | None]
+) -> pa.RecordBatch:
+    if not constants:
+        return rows
+    arrays = [
+        pa.repeat(typed(constants[field.name], field.type), len(rows))
+        if field.name in constants
+        else rows[field.name]
+        for field in columns
+    ]
+    return pa.record_batch(arrays, schema=columns)

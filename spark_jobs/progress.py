@@ -166,7 +166,7 @@ class Reporter:
     def _position_in_plan(self, offset: Any) -> dict[str, Any]:
         planned = self._followed.planned[self._followed.source.name]
         entries = checkpoint.position_in_plan(offset, planned.entries)
-        splits, rows, highest = planned.cumulative[entries - 1] if entries else (0, 0, None)
+        splits, rows, highest = planned.reached(entries)
         return {"splits_done": splits, "rows_done": rows, "event_time_ms": highest}
 
     def _update(self, **changes: Any) -> None:

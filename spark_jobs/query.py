@@ -66,7 +66,11 @@ class Query:
         }
         self.planned = {
             part.name: PlannedSource(
-                part, self.histories[part.name].parts, generation, self._pipeline.event_time
+                part,
+                self.histories[part.name].parts,
+                generation,
+                self._pipeline.event_time,
+                self._pipeline.stores,
             )
             for part in chain.sources
             if isinstance(part, FileSource)

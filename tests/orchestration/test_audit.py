@@ -13,7 +13,8 @@ import pytest
 from orchestration.audit import AuditExample
 from orchestration.audit_inputs import find_raw_files
 from sources.file_source import FileSource
-from sources.files import find_files
+from sources.listing import find_files
+from sources.stores import S3Settings, Stores
 from tests.orchestration.audit_case import SCHEMA, Case, row, wrong
 
 ROWS = [row(number) for number in range(20)]
@@ -226,4 +227,5 @@ def test_the_same_files_are_found_as_by_the_plan(tmp_path: Path) -> None:
     for pattern in ("a", "a/*", "a/**/*.parquet", "a/**", "**/*", "a/day=[12]/*", "*/*/x.*"):
         source = FileSource(type="files", name="history", path=pattern, format="parquet")
         found = find_raw_files(source, tmp_path)
-        assert found == find_files(source, tmp_path), pattern
+        planned = find_files("history", source.patterns, tmp_path, Stores(S3Settings()))
+        assert found == planned["path"].to_pylist(), pattern

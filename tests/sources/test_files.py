@@ -16,16 +16,20 @@ from hypothesis import strategies as st
 
 from sources.errors import InputError
 from sources.file_source import FileSource
-from sources.files import FileListing, changed_splits, find_files, list_splits
+from sources.files import FileListing, changed_splits, list_splits
+from sources.listing import find_files
 from sources.schema import TIMESTAMP, names_and_types
+from sources.stores import S3Settings, Stores
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 NOON_US = int(NOON.timestamp() * 1_000_000)
+STORES = Stores(S3Settings())
 COLUMNS = {"id": "bigint", "at": "timestamp"}
 
 
 def listing(declared: FileSource, folder: Path) -> FileListing:
-    return list_splits(declared, "at", find_files(declared, folder))
+    files = find_files(declared.name, declared.patterns, folder, STORES)
+    return list_splits(declared, "at", files, STORES)
 
 
 def source(path: str = "*.parquet", **changes: Any) -> FileSource:
@@ -171,8 +175,9 @@ def test_an_event_time_that_is_a_number_is_refused(tmp_path: Path) -> None:
     assert "of type bigint" in refusal(tmp_path, source())
 
 
-def test_a_remote_path_is_refused(tmp_path: Path) -> None:
-    assert "not on a local file system" in refusal(tmp_path, source("s3://bucket/*.parquet"))
+def test_a_storage_that_is_not_known_is_refused(tmp_path: Path) -> None:
+    text = refusal(tmp_path, source("hdfs://host/in/*.parquet"))
+    assert "no storage is known by the name hdfs" in text
 
 
 def json_lines(*minutes: int) -> str:
@@ -211,10 +216,10 @@ def test_files_that_changed_since_the_plan_are_named(tmp_path: Path) -> None:
     for name in "abc":
         pq.write_table(rows(1), tmp_path / f"{name}.parquet")
     splits = listing(source(), tmp_path).splits
-    assert changed_splits(splits) == []
+    assert changed_splits(splits, STORES) == []
     (tmp_path / "a.parquet").unlink()
     os.utime(tmp_path / "b.parquet", ns=(1, 1))
-    changed = changed_splits(splits)
+    changed = changed_splits(splits, STORES)
     assert [text.removeprefix(f"{tmp_path}/") for text in changed] == [
         "a.parquet is gone",
         "b.parquet was rewritten",

@@ -1,0 +1,1 @@
+"""Formats of history's files, apart from Parquet, which Spark itself reads."""

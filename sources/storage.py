@@ -1,0 +1,139 @@
+"""Where files are: listing a folder, opening a file, telling whether it has changed.
+
+Paths are absolute: ``/folder/file`` on this machine, ``s3://bucket/key`` in an object store.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from stat import S_ISREG
+from typing import NamedTuple, Protocol
+
+import pyarrow as pa
+
+from sources.errors import InputError
+
+# Columns of a table of files, one row a file.
+FILES = pa.schema(
+    [
+        ("path", pa.string()),
+        ("size", pa.int64()),  # bytes
+        ("modified_ns", pa.int64()),
+        ("etag", pa.string()),  # null where the storage has none
+    ]
+)
+_CHUNK_ROWS = 100_000
+
+
+class File(NamedTuple):
+    """One file, as its storage describes it; fields as in :data:`FILES`."""
+
+    path: str
+    size: int
+    modified_ns: int
+    etag: str | None
+
+
+@dataclass(frozen=True)
+class Children:
+    """What is directly in a folder.
+
+    Attributes:
+        folders: Their paths.
+        files: A table of schema :data:`FILES`.
+    """
+
+    folders: list[str]
+    files: pa.Table
+
+
+class Storage(Protocol):
+    """One kind of storage; safe to use from several threads."""
+
+    def children(self, folder: str) -> Children:
+        """What is in a folder; nothing if there is none.
+
+        Raises:
+            InputError: It can't be listed.
+        """
+
+    def stat(self, paths: Sequence[str]) -> Iterator[File | None]:
+        """Each file as it is now; None for one that is not there."""
+
+    def open(self, path: str) -> pa.NativeFile:
+        """A file, for reading at any place.
+
+        Raises:
+            OSError: It can't be opened.
+        """
+
+    def uri(self, path: str) -> str:
+        """A path as Spark reads it."""
+
+
+def table_of(files: Iterable[File]) -> pa.Table:
+    """A table of schema :data:`FILES`, built in chunks so that a million files stay small."""
+    chunks: list[pa.RecordBatch] = []
+    rows: list[File] = []
+
+    def flush() -> None:
+        columns = zip(*rows, strict=True) if rows else [[] for _ in FILES]
+        arrays = [pa.array(values, kind.type) for values, kind in zip(columns, FILES, strict=True)]
+        chunks.append(pa.record_batch(arrays, schema=FILES))
+        rows.clear()
+
+    for file in files:
+        rows.append(file)
+        if len(rows) == _CHUNK_ROWS:
+            flush()
+    flush()
+    return pa.Table.from_batches(chunks)
+
+
+class LocalStorage:
+    """The file systems of this machine."""
+
+    def children(self, folder: str) -> Children:
+        """See :class:`Storage`."""
+        folders: list[str] = []
+
+        def files() -> Iterator[File]:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if entry.is_dir():
+                        folders.append(entry.path)
+                    elif entry.is_file():
+                        yield _described(entry.path, entry.stat())
+
+        try:
+            return Children(folders, table_of(files()))
+        except (FileNotFoundError, NotADirectoryError):
+            return Children([], table_of([]))
+        except OSError as error:
+            message = f"{folder} can't be listed: {error.strerror}."
+            raise InputError(message, "Give this user the right to read it.") from None
+
+    def stat(self, paths: Sequence[str]) -> Iterator[File | None]:
+        """See :class:`Storage`."""
+        for path in paths:
+            try:
+                status = os.stat(path)
+            except (FileNotFoundError, NotADirectoryError):
+                yield None
+            else:
+                yield _described(path, status) if S_ISREG(status.st_mode) else None
+
+    def open(self, path: str) -> pa.NativeFile:
+        """See :class:`Storage`."""
+        return pa.OSFile(path)
+
+    def uri(self, path: str) -> str:
+        """See :class:`Storage`."""
+        return Path(path).as_uri()
+
+
+def _described(path: str, status: os.stat_result) -> File:
+    return File(path, status.st_size, status.st_mtime_ns, None)

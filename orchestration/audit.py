@@ -137,6 +137,7 @@ def audit(loaded: LoadedPipeline) -> AuditReport:
     started = time.monotonic()
     # DuckDB, delta-rs and librdkafka take half a second to import.
     from orchestration.audit_compare import compare  # noqa: PLC0415
+    from orchestration.audit_files import AuditFiles  # noqa: PLC0415
     from orchestration.audit_inputs import create_inputs  # noqa: PLC0415
     from orchestration.audit_ledger import recount  # noqa: PLC0415
     from orchestration.audit_sides import create_sides  # noqa: PLC0415
@@ -147,10 +148,11 @@ def audit(loaded: LoadedPipeline) -> AuditReport:
         TemporaryDirectory(prefix="hybrid-audit-") as scratch,
         open_database(Path(scratch), MEMORY_LIMIT) as connection,
     ):
-        inputs = create_inputs(connection, loaded)
+        files = AuditFiles(loaded, Path(scratch))
+        inputs = create_inputs(connection, loaded, files)
         notes = create_sides(connection, loaded, query)
         comparison = compare(connection, loaded.pipeline.sink.key, EXAMPLES)
-        ledger, remarks = recount(connection, loaded)
+        ledger, remarks = recount(connection, loaded, files)
     return AuditReport(
         pipeline=loaded.pipeline.name,
         expected=comparison.expected,

@@ -6,31 +6,18 @@ log start to log end.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass
-from glob import escape
-from pathlib import Path
 
 import duckdb
 
-from orchestration.audit_sql import (
-    INSTANT,
-    columns_of,
-    count_rows,
-    duckdb_types,
-    listed,
-    literal,
-    quoted,
-)
+from orchestration.audit_files import AuditFiles
+from orchestration.audit_sql import columns_of, count_rows, duckdb_types, listed, quoted
 from orchestration.audit_topic import TopicReading, create_topic_view
 from sources.document import LoadedPipeline
 from sources.errors import InputError
 from sources.file_source import FileSource
 from sources.kafka_source import KafkaSource
 from sources.pipeline import Pipeline
-
-_MAGIC = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True)
@@ -48,7 +35,9 @@ class Inputs:
     notes: list[str]
 
 
-def create_inputs(connection: duckdb.DuckDBPyConnection, loaded: LoadedPipeline) -> Inputs:
+def create_inputs(
+    connection: duckdb.DuckDBPyConnection, loaded: LoadedPipeline, files: AuditFiles
+) -> Inputs:
     """Make a view for each source, named like it, and ``input`` over all of them.
 
     ``input`` holds the columns that all sources have. Of several rows with one key it holds one,
@@ -76,7 +65,7 @@ def create_inputs(connection: duckdb.DuckDBPyConnection, loaded: LoadedPipeline)
         view = quoted(source.name)
         try:
             if isinstance(source, FileSource):
-                create_file_view(connection, source, find_raw_files(source, loaded.folder), view)
+                files.create_view(connection, source, files.find(source), view)
                 columns[source.name] = columns_of(connection, view)
             else:
                 declared = duckdb_types(source.columns) if source.columns else None
@@ -90,70 +79,6 @@ def create_inputs(connection: duckdb.DuckDBPyConnection, loaded: LoadedPipeline)
             raise InputError(message, hint) from None
     _create_input(connection, pipeline, columns)
     return Inputs(rows, count_rows(connection, "input"), notes)
-
-
-def find_raw_files(source: FileSource, folder: Path) -> list[str]:
-    """All files that a source's globs match, sorted; a folder stands for all files below it.
-
-    As everywhere in Spark, names that begin with ``_`` or ``.`` are no data. Found apart from
-    :func:`sources.files.find_files`: a file that one of the two overlooks shows up as a
-    difference.
-
-    Raises:
-        InputError: No file matches.
-    """
-    found = {str(file) for pattern in source.patterns for file in _matches(pattern, folder)}
-    if not found:
-        message = f"Source `{source.name}`: no file matches {', '.join(source.patterns)}"
-        hint = f"(looked from {folder}). Correct `path`, or put the files there."
-        raise InputError(message, hint)
-    return sorted(found)
-
-
-def _matches(pattern: str, folder: Path) -> Iterator[Path]:
-    parts = (folder / Path(pattern).expanduser()).parts
-    fixed = next((at for at, part in enumerate(parts) if _MAGIC.search(part)), len(parts))
-    base = Path(*parts[:fixed])
-    magic = parts[fixed:]
-    for match in base.glob(str(Path(*magic))) if magic else [base]:
-        for file in match.rglob("*") if match.is_dir() else [match]:
-            names = file.relative_to(base).parts
-            if file.is_file() and not any(name.startswith(("_", ".")) for name in names):
-                yield file
-
-
-def create_file_view(
-    connection: duckdb.DuckDBPyConnection, source: FileSource, paths: list[str], view: str
-) -> None:
-    """Make a view of files, read as a source declares it.
-
-    Args:
-        connection: Gets the view.
-        source: The declaration.
-        paths: The files.
-        view: Its name, quoted.
-    """
-    files = ", ".join(literal(escape(path)) for path in paths)
-    declared = duckdb_types(source.columns) if source.columns else None
-    if source.format == "json":
-        assert declared is not None  # the declaration refuses it
-        fields = ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in declared.items())
-        reader = (
-            f"read_json([{files}], columns = {{{fields}}}, format = 'newline_delimited', "
-            "hive_partitioning = false)"
-        )
-    else:
-        reader = f"read_parquet([{files}], union_by_name = true, hive_partitioning = false)"
-    types = columns_of(connection, f"SELECT * FROM {reader}")
-    selected = ", ".join(_selected(name, types.get(name, "")) for name in declared or types)
-    connection.execute(f"CREATE VIEW {view} AS SELECT {selected} FROM {reader}")
-
-
-def _selected(name: str, kind: str) -> str:
-    """A column; a timestamp without a zone is UTC, as :func:`sources.schema.normalize` has it."""
-    if kind.startswith("TIMESTAMP") and kind != INSTANT:
-        return f"CAST({quoted(name)} AS {INSTANT}) AS {quoted(name)}"
-    return quoted(name)
 
 
 def _create_input(

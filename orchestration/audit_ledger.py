@@ -8,7 +8,7 @@ import duckdb
 import pyarrow as pa
 
 from orchestration.audit import LedgerLine
-from orchestration.audit_inputs import create_file_view
+from orchestration.audit_files import AuditFiles
 from orchestration.audit_sql import insert_arrow, listed, quoted
 from sources.document import LoadedPipeline
 from sources.file_plan import read_splits
@@ -23,13 +23,14 @@ from sources.state import Generation
 
 
 def recount(
-    connection: duckdb.DuckDBPyConnection, loaded: LoadedPipeline
+    connection: duckdb.DuckDBPyConnection, loaded: LoadedPipeline, files: AuditFiles
 ) -> tuple[list[LedgerLine], list[str]]:
     """Count what the seam holds, partition by partition, and compare it with the ledger.
 
     Args:
         connection: Holds a view for each source.
         loaded: The pipeline; without a hand-over there is nothing to count.
+        files: Its files.
 
     Returns:
         A line for each partition, and what can't be counted, in words.
@@ -46,7 +47,7 @@ def recount(
     if is_filtered and count is None:
         notes.append("The run has not counted the seam yet: it is not past it.")
     try:
-        _mark_delivered(connection, loaded.pipeline, ledger, live.name, generation)
+        _mark_delivered(connection, loaded.pipeline, ledger, generation, files)
         found = _count(connection, ledger)
     except duckdb.IOException as error:
         return [], [f"The seam can't be counted anew, as planned files are gone: {error}"]
@@ -64,8 +65,8 @@ def _mark_delivered(
     connection: duckdb.DuckDBPyConnection,
     pipeline: Pipeline,
     ledger: Ledger,
-    live: str,
     generation: Generation,
+    files: AuditFiles,
 ) -> None:
     """Make ``audit.topic``: the places of all rows in the log, and whether history holds them.
 
@@ -74,7 +75,7 @@ def _mark_delivered(
     """
     by_key = "NULL"
     if pipeline.key:
-        keys = _create_planned_keys(connection, pipeline, generation)
+        keys = _create_planned_keys(connection, pipeline, generation, files)
         same = " AND ".join(
             f"h.{quoted(name)} IS NOT DISTINCT FROM l.{quoted(name)}" for name in pipeline.key
         )
@@ -89,12 +90,15 @@ def _mark_delivered(
         by_rule = f"l.{quoted(pipeline.sequence)} <= {ledger.previous.sequence}"
     connection.execute(
         f"CREATE TABLE audit.topic AS SELECT _topic, _partition, _offset, {by_rule} AS _held, "
-        f"(({by_key}) OR ({by_rule})) AS _known FROM {quoted(live)} l"
+        f"(({by_key}) OR ({by_rule})) AS _known FROM {quoted(pipeline.sources[-1].name)} l"
     )
 
 
 def _create_planned_keys(
-    connection: duckdb.DuckDBPyConnection, pipeline: Pipeline, generation: Generation
+    connection: duckdb.DuckDBPyConnection,
+    pipeline: Pipeline,
+    generation: Generation,
+    files: AuditFiles,
 ) -> str:
     """Make a table of the keys of all planned files; returns its name."""
     plan = require_plan(generation)
@@ -103,10 +107,10 @@ def _create_planned_keys(
         if isinstance(source, FileSource):
             view = f"audit.{quoted(f'{source.name}.planned')}"
             parts = history_of(generation, plan, source.name).parts
-            paths = [
-                path for part in parts for path in read_splits(part, generation)["path"].to_pylist()
-            ]
-            create_file_view(connection, source, paths, view)
+            planned = [read_splits(part, generation)["path"].to_pylist() for part in parts]
+            # A file read in regions is planned several times.
+            paths = dict.fromkeys(path for some in planned for path in some)
+            files.create_view(connection, source, [files.local(path) for path in paths], view)
             selects.append(f"SELECT {listed(pipeline.key)} FROM {view}")
     connection.execute(f"CREATE TABLE audit.planned_keys AS {' UNION '.join(selects)}")
     return "audit.planned_keys"

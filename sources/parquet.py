@@ -84,7 +84,7 @@ def _read_chunk(
     ranges: list[Range] = []
     schemas: list[tuple[str, pa.Schema]] = []
     last: pq.ParquetSchema | None = None
-    column = 0
+    column, factor = 0, None
     for path in paths:
         try:
             with stores.of(path).open(path) as stream, pq.ParquetFile(stream) as file:
@@ -94,8 +94,10 @@ def _read_chunk(
                     if all(found != known for _, known in schemas):
                         schemas.append((path, found))
                     last = schema
-                    column = schema.names.index(event_time)
-                ranges.append(_range(file, column, event_time))
+                    leaves = [schema.column(at).path for at in range(len(schema))]
+                    column = leaves.index(event_time)
+                    factor = _factor(schema.column(column))
+                ranges.append(_range(file, column, event_time, factor))
         except (OSError, OverflowError, pa.ArrowException) as error:
             message = f"{path} can't be read as Parquet: {error}"
             raise InputError(message, "Repair or remove it, then plan again.") from None
@@ -112,8 +114,8 @@ def _columns(
     return schema
 
 
-def _range(file: pq.ParquetFile, column: int, event_time: str) -> Range:
-    """From statistics, or from the column itself."""
+def _range(file: pq.ParquetFile, column: int, event_time: str, factor: int | None) -> Range:
+    """From statistics, whose unit is so many microseconds, or from the column itself."""
     metadata = file.metadata
     lows: list[int] = []
     highs: list[int] = []
@@ -121,7 +123,6 @@ def _range(file: pq.ParquetFile, column: int, event_time: str) -> Range:
     for group in range(metadata.num_row_groups):
         chunk = metadata.row_group(group).column(column)
         statistics = chunk.statistics
-        factor = _factor(metadata.schema.column(column)) if statistics is not None else None
         # Nanoseconds and Spark's own INT96 come without usable statistics.
         if statistics is None or factor is None or not statistics.has_null_count:
             return column_range(file.read(columns=[event_time]).column(0))

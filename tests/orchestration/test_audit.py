@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from orchestration.audit import AuditExample
-from orchestration.audit_inputs import find_raw_files
+from orchestration.audit_files import AuditFiles
 from sources.file_source import FileSource
 from sources.listing import find_files
 from sources.stores import S3Settings, Stores
@@ -220,12 +220,12 @@ def _sink(*key: str) -> dict[str, object]:
     return {"path": "table", "mode": "append", "key": list(key)}
 
 
-def test_the_same_files_are_found_as_by_the_plan(tmp_path: Path) -> None:
+def test_the_same_files_are_found_as_by_the_plan(case: Case, tmp_path: Path) -> None:
     for name in ("a/day=1/x.parquet", "a/day=2/y.parquet", "a/_x/z.parquet", "a/.w", "b[1]/v"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
+    files = AuditFiles(case.loaded(), tmp_path)
     for pattern in ("a", "a/*", "a/**/*.parquet", "a/**", "**/*", "a/day=[12]/*", "*/*/x.*"):
         source = FileSource(type="files", name="history", path=pattern, format="parquet")
-        found = find_raw_files(source, tmp_path)
         planned = find_files("history", source.patterns, tmp_path, Stores(S3Settings()))
-        assert found == planned["path"].to_pylist(), pattern
+        assert files.find(source) == planned["path"].to_pylist(), pattern

@@ -94,6 +94,9 @@ class AuditFiles:
         wanted = {**own, **partitions}
         selected = ", ".join(_selected(name, types.get(name, ""), wanted) for name in names)
         rows = f"SELECT {selected} FROM {reader}"
+        if source.select:
+            made = (f"{source.selection.duckdb(at)} AS {quoted(at)}" for at in source.select)
+            rows = f"SELECT {', '.join(made)} FROM ({rows})"
         connection.execute(f"CREATE VIEW {view} AS SELECT * FROM ({rows}) {self._range(source)}")
 
     def _range(self, source: FileSource) -> str:

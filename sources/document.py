@@ -71,6 +71,10 @@ class LoadedPipeline:
                     mode="json", include={"complete_through", "offsets", "sequence"}
                 )
                 contract[f"sources.{source.name}.end"] = end
+                contract[f"sources.{source.name}.read"] = source.model_dump(
+                    mode="json",
+                    include={"csv", "partitions", "select", "time_range"},
+                )
         state = Path(self.locate(pipeline.state))
         return open_generation(state, pipeline.name, contract, create=create)
 

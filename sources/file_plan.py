@@ -34,7 +34,8 @@ class FilePlan(Part):
     Attributes:
         splits, bytes, rows: How much there is; ``rows`` is None where the format does not tell.
         splits_file: The table of splits, relative to the generation's folder.
-        columns: Column names and Spark SQL types.
+        read: Column names and Spark SQL types of the files, partition columns included.
+        columns: Those that come out of the source's ``select``.
         disorder_ms: How far a split can reach back behind the ones read before it.
         end: The end position to expect.
     """
@@ -46,6 +47,7 @@ class FilePlan(Part):
     bytes: int
     rows: int | None
     event_min_ms: int
+    read: dict[str, str]
     columns: dict[str, str]
     disorder_ms: int
     end: EndPosition
@@ -92,6 +94,7 @@ def plan_files(
         bytes=pc.sum(splits["length"]).as_py(),
         rows=rows,
         event_min_ms=begin_ms,
+        read=names_and_types(listing.read),
         columns=names_and_types(listing.columns),
         disorder_ms=_disorder_ms(splits),
         end=EndPosition(

@@ -10,6 +10,7 @@ from sources.declared import Columns, Declared, Duration, Instant, Name, Sequenc
 from sources.folders import FolderTime
 from sources.formats.csv import CsvOptions
 from sources.hybrid import Boundedness
+from sources.select import Selection
 
 
 class FileBatch(Declared):
@@ -83,6 +84,8 @@ class FileSource(Declared):
             types.
         folder_time: The event times in a folder by its name, as in ``dt=%Y-%m-%d/hour=%H``, UTC.
         time_range: Which rows are wanted; files outside of it are not read.
+        select: Columns as Spark SQL expressions of those of the files; all as they are, if left
+            out. ``CAST(… AS <type>)`` around an expression tells its type.
         batch: Admission of one micro-batch.
         complete_through: Every row up to this time is in the files; their highest event time
             minus the allowed lateness, if left out.
@@ -103,6 +106,7 @@ class FileSource(Declared):
     partitions: Columns = Field(default_factory=dict)
     folder_time: Annotated[str, AfterValidator(_folder_time)] | None = None
     time_range: TimeRange = TimeRange()
+    select: dict[str, str] = Field(default_factory=dict)
     batch: FileBatch = FileBatch()
     complete_through: Instant | None = None
     offsets: Literal["names"] | OffsetColumns | None = None
@@ -118,6 +122,11 @@ class FileSource(Declared):
     def patterns(self) -> list[str]:
         """The globs."""
         return [self.path] if isinstance(self.path, str) else self.path
+
+    @property
+    def selection(self) -> Selection:
+        """What becomes of the columns of the files."""
+        return Selection(self.name, self.select)
 
     @model_validator(mode="after")
     def _fits_its_format(self) -> FileSource:

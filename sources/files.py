@@ -55,11 +55,13 @@ class FileListing:
 
     Attributes:
         splits: A table of schema :data:`SPLITS`, ordered by event time.
-        columns: Their common schema, partition columns included.
+        read: The columns of the files, partition columns included.
+        columns: Those that come out of the source's ``select``.
         exact: Whether event times come from all rows, not from a sample.
     """
 
     splits: pa.Table
+    read: pa.Schema
     columns: pa.Schema
     exact: bool
 
@@ -114,19 +116,30 @@ def list_splits(
         InputError: One can't be read (which), columns differ between files (both shown), the
             event-time column is missing or no timestamp, or no file is in the time range.
     """
+    files = _with_partitions(source, _in_range_by_folder(source, files))
     declared = parse_schema(source.columns) if source.columns else None
     if declared is not None:
-        check_event_time(declared, event_time, f"the schema of source `{source.name}`")
-    files = _with_partitions(source, _in_range_by_folder(source, files))
+        # Before any file is opened.
+        _selected(source, event_time, declared)
     if source.format == "parquet":
-        splits, columns = _parquet_splits(source, event_time, files, stores)
+        splits, inside = _parquet_splits(source, event_time, files, stores)
     else:
-        splits, columns = _sampled_splits(source, event_time, files, stores)
+        splits, inside = _sampled_splits(source, event_time, files, stores)
     exact = source.format in ("parquet", "orc")
     splits = _in_range(source, splits, exact=exact)
     order = [(name, "ascending") for name in ("event_min_us", "event_max_us", "path", "offset")]
-    everything = pa.schema([*columns, *parse_schema(source.partitions)])
-    return FileListing(splits.sort_by(order), everything, exact=exact)
+    read, columns = _selected(source, event_time, inside)
+    return FileListing(splits.sort_by(order), read, columns, exact=exact)
+
+
+def _selected(
+    source: FileSource, event_time: str, inside: pa.Schema
+) -> tuple[pa.Schema, pa.Schema]:
+    """The columns of files with these inside, and those that the source's ``select`` makes."""
+    read = pa.schema([*inside, *parse_schema(source.partitions)])
+    columns = source.selection.columns(read)
+    check_event_time(columns, event_time, f"source `{source.name}`")
+    return read, columns
 
 
 def _parquet_splits(
@@ -134,9 +147,15 @@ def _parquet_splits(
 ) -> tuple[pa.Table, pa.Schema]:
     declared = parse_schema(source.columns) if source.columns else None
     columns, first = declared, files["path"][0].as_py()
+    event = source.selection.event_column(event_time)
+    if event is None:
+        text = source.select.get(event_time, "")
+        message = f"Source `{source.name}`: `select.{event_time}: {text}` hides its column."
+        hint = "Parquet's statistics tell of a plain column, or timestamp_millis(<column>)."
+        raise InputError(message, hint)
     chunks = []
     names = declared.names if declared is not None else None
-    for found in read_footers(files["path"].to_pylist(), event_time, names, stores):
+    for found in read_footers(files["path"].to_pylist(), event, names, stores):
         for path, schema in found.schemas:
             columns = columns or schema
             if rows := differences(columns, schema):
@@ -158,13 +177,13 @@ def _sampled_splits(
             repeat.append(at)
             offsets.append(offset)
             lengths.append(length)
-    check_event_time(columns, event_time, f"source `{source.name}`")
+    _selected(source, event_time, columns)
     regions = files.take(pa.array(repeat, pa.int64()))
     regions = regions.append_column("offset", pa.array(offsets, pa.int64()))
     regions = regions.append_column("length", pa.array(lengths, pa.int64()))
 
     def look(row: tuple[str, int, int, int]) -> Range:
-        return _sample(form, Region(*row), columns, event_time, stores)
+        return _sample(source, Region(*row), columns, event_time, stores)
 
     with ThreadPoolExecutor(_WORKERS) as pool:
         ranges = list(pool.map(look, _pairs(regions, "path", "offset", "length", "size")))
@@ -197,30 +216,29 @@ def _own_columns(source: FileSource, form: Format, files: pa.Table, stores: Stor
 
 
 def _sample(
-    form: Format, region: Region, columns: pa.Schema, event_time: str, stores: Stores
+    source: FileSource, region: Region, columns: pa.Schema, event_time: str, stores: Stores
 ) -> Range:
     """Event times of a region's first and last rows: never above the true highest one.
 
-    All rows where the format tells their number, as it then reads single columns.
+    All rows where the format tells their number.
     """
     if not region.length:
         return Range(0, None, None, 0)
+    form = format_of(source)
     with reading(region.path, form, stores) as file:
         rows = form.rows(file)
-        if rows is not None:
-            wanted = pa.schema([columns.field(event_time)])
-            values = [batch.column(0) for batch in form.read(file, region, wanted)]
-            return column_range(pa.chunked_array(values, wanted.types[0]))
         can_cut = form.splits and codec_of(region.path) is None
+        most = 1 if rows is None and not can_cut else None
         # All columns: values that do not fit are found before anything runs.
         ranges = [
-            column_range(pa.chunked_array([batch[event_time]]))
+            column_range(source.selection.evaluate(event_time, batch))
             for part in (_ends(region) if can_cut else [region])
-            for batch in islice(form.read(file, part, columns), None if can_cut else 1)
+            for batch in islice(form.read(file, part, columns), most)
         ]
     lows = [found.low for found in ranges if found.low is not None]
     highs = [found.high for found in ranges if found.high is not None]
-    return Range(None, min(lows, default=None), max(highs, default=None), None)
+    nulls = None if rows is None else sum(found.nulls or 0 for found in ranges)
+    return Range(rows, min(lows, default=None), max(highs, default=None), nulls)
 
 
 def _ends(region: Region) -> list[Region]:

@@ -28,7 +28,7 @@ from sources.topic_plan import TopicPlan, plan_topics
 class Plan(Record):
     """The plan of a generation."""
 
-    VERSION = 2
+    VERSION = 3
 
     pipeline: str
     created_ms: int

@@ -77,6 +77,8 @@ SETS: dict[str, JarSet] = {
         pins=("org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",),
         excludes=_IN_PYSPARK,
     ),
+    # The Hadoop that PySpark carries is 3.5.0. It brings the AWS SDK, 690 MB in one file.
+    "s3": JarSet(packages=("org.apache.hadoop:hadoop-aws:3.5.0",), excludes=_IN_PYSPARK),
     "broker": JarSet(
         packages=(
             "org.apache.kafka:kafka_2.13:4.3.1",

@@ -30,7 +30,7 @@ from sources.formats.format import Format
 from sources.formats.known import format_of
 from sources.formats.reading import reading
 from sources.formats.regions import Region
-from sources.schema import ddl, parse_schema
+from sources.schema import ddl, names_and_types, parse_schema
 from sources.state import Generation
 from sources.stores import Stores
 from spark_jobs.plan_log import Entry, PlanLog
@@ -71,6 +71,7 @@ class PlannedSource:
         stores: Stores,
     ) -> None:
         self._source = source
+        self._read = parse_schema(parts[0].read)
         self._columns = parse_schema(parts[0].columns)
         self._event_time = event_time
         self._stores = stores
@@ -99,7 +100,7 @@ class PlannedSource:
     def prepare(self) -> None:
         """Write those versions of the Delta log that are not there."""
         partitions = list(self._source.partitions) if self._is_parquet else []
-        columns = self._columns if self._is_parquet else _ENTRY_COLUMNS
+        columns = self._read if self._is_parquet else _ENTRY_COLUMNS
         for number, version in enumerate(self._versions):
             if not self._log.has(number):
                 entries = self._parquet_entries if self._is_parquet else self._split_entries
@@ -151,8 +152,11 @@ class PlannedSource:
         rows = entries
         if not self._is_parquet:
             spread = entries.repartition(2 * spark.sparkContext.defaultParallelism, "rank")
-            read = split_reader(format_of(self._source), self._columns, self._source, self._stores)
-            rows = spread.mapInArrow(read, ddl(self._columns))
+            read = split_reader(format_of(self._source), self._read, self._source, self._stores)
+            rows = spread.mapInArrow(read, ddl(self._read))
+        if select := self._source.select:
+            rows = rows.select(*(F.expr(select[name]).alias(name) for name in self._columns.names))
+            require_columns(rows, self._columns, f"Source `{self._source.name}`: `select`")
         wanted, at = self._source.time_range, F.col(f"`{self._event_time}`")
         # A row without a time is in no range; it is not for us to lose it.
         if wanted.since is not None:
@@ -169,15 +173,16 @@ class PlannedSource:
                 yield Entry(uri, split["size"], self._statistics(split), values)
 
     def _statistics(self, split: dict[str, Any]) -> str:
-        if split["event_min_us"] is None:
+        event = self._source.selection.event_column(self._event_time)
+        if split["event_min_us"] is None or event is None or event.unit_us is not None:
             return json.dumps({"numRecords": split["rows"]})
         # Delta keeps milliseconds and allows for the rest of them when it skips files.
         low, high = (_moment(split[name]) for name in ("event_min_us", "event_max_us"))
         return json.dumps(
             {
                 "numRecords": split["rows"],
-                "minValues": {self._event_time: low},
-                "maxValues": {self._event_time: high},
+                "minValues": {event.name: low},
+                "maxValues": {event.name: high},
             }
         )
 
@@ -232,6 +237,20 @@ def _group_ends(sizes: list[int], limit: FileBatch) -> Ints:
 def _moment(micros: int) -> str:
     moment = datetime.fromtimestamp(micros // 1_000_000, UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{micros // 1000 % 1000:03d}Z"
+
+
+def require_columns(rows: DataFrame, columns: pa.Schema, what: str) -> None:
+    """Refuse rows whose columns, as Spark sees them, are not those that were planned.
+
+    Raises:
+        InputError: Shows both.
+    """
+    found = {field.name: field.dataType.simpleString() for field in rows.schema}
+    planned = names_and_types(columns)
+    for name, kind in planned.items():
+        if found.get(name) != kind:
+            message = f"{what} makes `{name}` a {found.get(name)}, planned was {kind}."
+            raise InputError(message, "Write CAST(… AS <type>) around it.")
 
 
 def split_reader(

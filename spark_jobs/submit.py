@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from sources.document import LoadedPipeline
+from sources.file_source import FileSource
 from sources.state import Generation
 from spark_jobs.jars import resolve
 from spark_jobs.java import require_java
@@ -66,9 +67,10 @@ def command(
     loaded: LoadedPipeline, generation: Generation, source: str, launch_id: str
 ) -> list[str]:
     """The ``spark-submit`` command that runs one source of a pipeline."""
-    conf = spark_conf(loaded, scratch_folder(generation))
+    conf = {**_s3_conf(loaded), **spark_conf(loaded, scratch_folder(generation))}
     settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
-    jars = ",".join(str(jar) for jar in resolve("spark"))
+    sets = ["spark", "s3"] if _uses_s3(loaded) else ["spark"]
+    jars = ",".join(str(jar) for name in sets for jar in resolve(name))
     return [
         str(spark_home() / "bin" / "spark-submit"),
         *settings,
@@ -82,6 +84,36 @@ def command(
         "--launch-id",
         launch_id,
     ]
+
+
+def _uses_s3(loaded: LoadedPipeline) -> bool:
+    return any(
+        pattern.startswith(("s3://", "s3a://"))
+        for source in loaded.pipeline.sources
+        if isinstance(source, FileSource)
+        for pattern in source.patterns
+    )
+
+
+def _s3_conf(loaded: LoadedPipeline) -> dict[str, str]:
+    """Hadoop's client as the pipeline's object store needs it; it finds logins as boto3 does.
+
+    https://hadoop.apache.org/docs/r3.5.0/hadoop-aws/tools/hadoop-aws/connecting.html
+    """
+    if not _uses_s3(loaded):
+        return {}
+    settings = loaded.pipeline.s3
+    conf = {
+        "aws.credentials.provider": (
+            "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
+        ),
+        "endpoint.region": settings.region,
+        "path.style.access": str(settings.path_style).lower(),
+    }
+    if settings.endpoint is not None:
+        conf["endpoint"] = settings.endpoint
+        conf["connection.ssl.enabled"] = str(settings.endpoint.startswith("https")).lower()
+    return {f"spark.hadoop.fs.s3a.{name}": value for name, value in conf.items()}
 
 
 def environment(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:

@@ -66,6 +66,28 @@ def write_json_gz(path: Path, numbers: list[int]) -> None:
         file.writelines(f"{as_json(n)}\n" for n in numbers)
 
 
+def write_text(path: Path, numbers: list[int]) -> None:
+    path.write_text("".join(f"{moment(n):%Y/%m/%d %H:%M} event {n}\n" for n in numbers))
+
+
+def write_other(path: Path, numbers: list[int]) -> None:
+    micros = [int(moment(n).timestamp() * 1000) for n in numbers]
+    names = [f"event-{n}" for n in numbers]
+    pq.write_table(pa.table({"ts": micros, "name": names, "half": numbers}), path)
+
+
+AS_TEXT = {
+    "id": "CAST(regexp_extract(value, 'event (.+)', 1) AS BIGINT)",
+    "at": "CAST(to_timestamp(substring(value, 1, 16), 'yyyy/MM/dd HH:mm') AS TIMESTAMP)",
+    "v": "CAST(CAST(regexp_extract(value, 'event (.+)', 1) AS INT) / 2 AS DOUBLE)",
+}
+AS_OTHER = {
+    "v": "CAST(half / 2.0 AS DOUBLE)",
+    "id": "CAST(replace(name, 'event-', '') AS BIGINT)",
+    "at": "timestamp_millis(ts)",
+}
+
+
 # Name of the source, its file's name, its writer, and what its declaration says more.
 FORMATS: list[tuple[str, str, Callable[[Path, list[int]], None], dict[str, Any]]] = [
     ("parquet", "x.parquet", lambda path, own: pq.write_table(table(own), path), {}),
@@ -74,6 +96,8 @@ FORMATS: list[tuple[str, str, Callable[[Path, list[int]], None], dict[str, Any]]
     ("json_gz", "x.json.gz", write_json_gz, {"schema": COLUMNS, "format": "json"}),
     ("avro", "x.avro", write_avro, {}),
     ("orc", "x.orc", lambda path, own: orc.write_table(table(own), path), {}),
+    ("text", "x.log", write_text, {"select": AS_TEXT}),
+    ("other", "x.parquet", write_other, {"format": "parquet", "select": AS_OTHER}),
 ]
 EACH = 300
 
@@ -96,7 +120,7 @@ def test_formats_follow_each_other_and_every_row_arrives_once(
     run_chain(spark, loaded)
     plan = require_plan(loaded.require_generation())
     splits = {part.source: part.splits for part in plan.files}
-    assert all(splits[name] > 1 for name in ("csv", "json", "avro"))
+    assert all(splits[name] > 1 for name in ("csv", "json", "avro", "text"))
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (last + 200, {})
 

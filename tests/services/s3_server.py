@@ -1,0 +1,51 @@
+"""An S3 server as a process of its own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import boto3
+from botocore.exceptions import BotoCoreError, ClientError
+
+from services.process import end, free_ports, spawn
+from tests.services.processes import wait_for
+
+# What the server takes for a login; clients find it in the environment.
+LOGIN = {"AWS_ACCESS_KEY_ID": "an-access-key", "AWS_SECRET_ACCESS_KEY": "a-secret-key"}
+
+
+@contextmanager
+def s3_server(folder: Path) -> Iterator[str]:
+    """Its endpoint."""
+    (port,) = free_ports(1)
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    endpoint = f"http://127.0.0.1:{port}"
+    process = spawn(command, folder / "s3.log")
+    try:
+        wait_for(lambda: _answers(endpoint), "the S3 server", 60)
+        yield endpoint
+    finally:
+        end(process)
+
+
+def client(endpoint: str) -> Any:
+    """A client that logs in."""
+    return boto3.client(
+        "s3",
+        endpoint_url=endpoint,
+        region_name="us-east-1",
+        aws_access_key_id=LOGIN["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=LOGIN["AWS_SECRET_ACCESS_KEY"],
+    )
+
+
+def _answers(endpoint: str) -> bool:
+    try:
+        client(endpoint).list_buckets()
+    except (BotoCoreError, ClientError):
+        return False
+    return True

@@ -1,0 +1,138 @@
+"""Files in an object store, on a real server: listed, planned, and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sources.errors import InputError
+from sources.file_source import FileSource
+from sources.files import changed_splits, list_splits
+from sources.listing import find_files
+from sources.stores import S3Settings, Stores
+from tests.services.s3_server import LOGIN, client, s3_server
+
+pytestmark = pytest.mark.slow
+JAN_1_US = 1_704_067_200_000_000
+
+
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with s3_server(tmp_path_factory.mktemp("s3")) as running:
+        yield running
+
+
+@pytest.fixture
+def bucket(request: pytest.FixtureRequest, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    for name, value in LOGIN.items():
+        monkeypatch.setenv(name, value)
+    name = f"b-{abs(hash(request.node.name))}"
+    client(endpoint).create_bucket(Bucket=name)
+    return name
+
+
+def parquet(*minutes: int) -> bytes:
+    micros = pa.array([JAN_1_US + m * 60_000_000 for m in minutes], pa.int64())
+    out = pa.BufferOutputStream()
+    pq.write_table(
+        pa.table({"id": list(minutes), "at": micros.cast(pa.timestamp("us", "UTC"))}), out
+    )
+    return out.getvalue().to_pybytes()
+
+
+def source(path: str, **changes: Any) -> FileSource:
+    return FileSource.model_validate(
+        {"type": "files", "name": "h", "path": path, "format": "parquet", **changes}
+    )
+
+
+def listing(declared: FileSource, stores: Stores) -> pa.Table:
+    files = find_files("h", declared.patterns, Path("/"), stores)
+    return list_splits(declared, "at", files, stores).splits
+
+
+def test_globs_walk_folders_of_keys_beyond_a_page(endpoint: str, bucket: str) -> None:
+    keys = [f"in/day={day}/{n:04}.parquet" for day in range(3) for n in range(450)]
+    flat = [f"in/flat/{n:04}.parquet" for n in range(1100)]  # a page holds 1,000 keys
+    for key in [*keys, *flat, "in/_done", "in/day=1/.x", "aside/a.parquet"]:
+        client(endpoint).put_object(Bucket=bucket, Key=key, Body=b"x")
+    stores = Stores(S3Settings(endpoint=endpoint))
+
+    def found(pattern: str) -> list[str]:
+        path = f"s3://{bucket}/{pattern}"
+        files = find_files("h", [path], Path("/"), stores)
+        return [name.removeprefix(f"s3://{bucket}/") for name in files["path"].to_pylist()]
+
+    assert found("in/day=*/*.parquet") == sorted(keys)
+    assert found("in/flat") == flat
+    assert found("in/**") == sorted([*keys, *flat])
+    assert found("aside/a.parquet") == ["aside/a.parquet"]
+
+
+def test_footers_and_samples_are_read_where_they_are(endpoint: str, bucket: str) -> None:
+    stores = Stores(S3Settings(endpoint=endpoint))
+    client(endpoint).put_object(Bucket=bucket, Key="p/b.parquet", Body=parquet(5, 9))
+    client(endpoint).put_object(Bucket=bucket, Key="p/a.parquet", Body=parquet(10, 12))
+    lines = b'{"id": 1, "at": "2024-01-01T00:03:00Z"}\n'
+    client(endpoint).put_object(Bucket=bucket, Key="j/x.json.gz", Body=gzip.compress(lines))
+    found = listing(source(f"s3://{bucket}/p"), stores).to_pylist()
+    assert [split["path"].rpartition("/")[2] for split in found] == ["b.parquet", "a.parquet"]
+    assert found[1]["event_max_us"] == JAN_1_US + 12 * 60_000_000
+    declared = source(f"s3://{bucket}/j", format="json", schema={"id": "bigint", "at": "timestamp"})
+    (split,) = listing(declared, stores).to_pylist()
+    assert split["event_min_us"] == JAN_1_US + 3 * 60_000_000
+
+
+def test_an_object_that_was_rewritten_or_deleted_is_noticed(endpoint: str, bucket: str) -> None:
+    stores = Stores(S3Settings(endpoint=endpoint))
+    for name in ("a", "b", "c"):
+        client(endpoint).put_object(Bucket=bucket, Key=f"{name}.parquet", Body=parquet(1))
+    splits = listing(source(f"s3://{bucket}/*"), stores)
+    assert changed_splits(splits, stores) == []
+    # Of the same size: only its ETag tells.
+    client(endpoint).put_object(Bucket=bucket, Key="b.parquet", Body=parquet(2))
+    client(endpoint).delete_object(Bucket=bucket, Key="c.parquet")
+    changed = changed_splits(splits, stores)
+    assert changed == [
+        f"s3://{bucket}/b.parquet was rewritten",
+        f"s3://{bucket}/c.parquet is gone",
+    ]
+
+
+def test_a_bucket_that_is_not_there_is_named(endpoint: str, bucket: str) -> None:
+    stores = Stores(S3Settings(endpoint=endpoint))
+    with pytest.raises(InputError, match="s3://other-bucket/in can't be listed at http") as caught:
+        find_files("h", ["s3://other-bucket/in/*"], Path("/"), stores)
+    assert "AWS_ACCESS_KEY_ID" in str(caught.value)
+
+
+def test_a_store_that_does_not_answer_is_named(bucket: str) -> None:
+    stores = Stores(S3Settings(endpoint="http://127.0.0.1:9"))
+    with pytest.raises(InputError, match=r"at http://127\.0\.0\.1:9: "):
+        find_files("h", [f"s3://{bucket}/in"], Path("/"), stores)
+
+
+def test_missing_logins_are_named_and_given_ones_are_not_shown(
+    endpoint: str, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores = Stores(S3Settings(endpoint=endpoint))
+    # What travels to Spark's tasks holds no login, even after one was used.
+    client(endpoint).put_object(Bucket=bucket, Key="a.parquet", Body=parquet(1))
+    listing(source(f"s3://{bucket}/*"), stores)
+    assert LOGIN["AWS_SECRET_ACCESS_KEY"].encode() not in pickle.dumps(stores)
+    for name in LOGIN:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nowhere")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nowhere")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with pytest.raises(InputError) as caught:
+        find_files("h", [f"s3://{bucket}/*"], Path("/"), Stores(S3Settings(endpoint=endpoint)))
+    assert "Unable to locate credentials" in str(caught.value)
+    assert LOGIN["AWS_SECRET_ACCESS_KEY"] not in str(caught.value)

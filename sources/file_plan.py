@@ -6,13 +6,15 @@ import time
 import uuid
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sources.document import LoadedPipeline
 from sources.errors import InputError
-from sources.file_source import FileSource, OffsetColumns
+from sources.file_source import FileBatch, FileSource, OffsetColumns
 from sources.files import FileListing
 from sources.held import held_by_columns, held_by_names
 from sources.kafka_source import KafkaSource
@@ -21,6 +23,7 @@ from sources.positions import EndPosition, HeldOffsets, Part, iso, to_ms, to_us
 from sources.schema import names_and_types
 from sources.state import Generation
 
+Ints = npt.NDArray[np.int64]
 _MANY_FILES = 10_000
 _SMALL_BYTES = 1 << 20
 # Event times before 1990 or more than ten years ahead are rather another unit than true.
@@ -36,7 +39,8 @@ class FilePlan(Part):
         splits_file: The table of splits, relative to the generation's folder.
         read: Column names and Spark SQL types of the files, partition columns included.
         columns: Those that come out of the source's ``select``.
-        disorder_ms: How far a split can reach back behind the ones read before it.
+        disorder_ms: How far a micro-batch reaches back behind what is read before it; an
+            estimate where event times are sampled.
         end: The end position to expect.
     """
 
@@ -96,7 +100,7 @@ def plan_files(
         event_min_ms=begin_ms,
         read=names_and_types(listing.read),
         columns=names_and_types(listing.columns),
-        disorder_ms=_disorder_ms(splits),
+        disorder_ms=_disorder_ms(splits, source.batch),
         end=EndPosition(
             source=name,
             event_time_ms=end_ms,
@@ -111,8 +115,8 @@ def plan_files(
     warnings += _suspicions(name, splits, part)
     if part.disorder_ms:
         warnings.append(
-            f"Source `{name}`: splits overlap in event time by up to "
-            f"{part.disorder_ms / 1000:,.0f} s; a watermark delay below that can drop rows."
+            f"Source `{name}`: micro-batches reach back in event time by up to "
+            f"{part.disorder_ms / 1000:,.0f} s; a watermark must allow for more than that."
         )
     return part, warnings
 
@@ -205,12 +209,37 @@ def _held(
     return held_by_names(paths, splits["rows"].to_pylist())
 
 
-def _disorder_ms(splits: pa.Table) -> int:
-    dated = splits.filter(pc.is_valid(splits["event_min_us"]))
-    highest = pc.cumulative_max(dated["event_max_us"].combine_chunks())
-    back = pc.subtract(highest[:-1], dated["event_min_us"].combine_chunks()[1:])
-    worst = pc.max(back).as_py() if len(back) else 0
-    return max(worst // 1000, 0)
+def batch_ends(lengths: Sequence[int], limit: FileBatch) -> Ints:
+    """How splits fall into micro-batches: the number of splits up to the end of each.
+
+    A batch takes splits until it has reached one of its limits, as Delta's source does
+    (``AdmissionLimits`` there).
+    """
+    ends: list[int] = []
+    first, size = 0, 0
+    for at, length in enumerate(lengths):
+        if at > first and (at - first >= limit.files or size >= limit.bytes):
+            ends.append(at)
+            first, size = at, 0
+        size += length
+    return np.array([*ends, len(lengths)], np.int64)
+
+
+def _disorder_ms(splits: pa.Table, limit: FileBatch) -> int:
+    """How far a micro-batch reaches back behind the highest event time before it.
+
+    Inside of a batch order does not matter: Spark's watermark moves between them.
+    """
+    starts = batch_ends(splits["length"].to_pylist(), limit)[:-1]
+    if not len(starts):
+        return 0
+    top, bottom = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+    lows = splits["event_min_us"].fill_null(top).to_numpy()
+    highs = splits["event_max_us"].fill_null(bottom).to_numpy()
+    before = np.maximum.accumulate(highs)[starts - 1]
+    lowest = np.minimum.reduceat(lows, starts)
+    known = (before > bottom) & (lowest < top)
+    return max(int((before - lowest)[known].max(initial=0)) // 1000, 0)
 
 
 def keep_splits(plan: FilePlan, listing: FileListing, generation: Generation) -> None:

@@ -18,7 +18,7 @@ class FileBatch(Declared):
 
     Attributes:
         files: Splits at most.
-        bytes: Size on disk at most; one split is always taken.
+        bytes: Size on disk after which no further split is taken.
 
     """
 

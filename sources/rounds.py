@@ -60,6 +60,13 @@ class History:
     seam_end: Offsets
 
     @property
+    def disorder_ms(self) -> int:
+        """How far a micro-batch reaches back behind what is read before it, rounds included."""
+        reached = [part.end.event_time_ms for part in self.parts]
+        back = [max(reached[:at]) - part.event_min_ms for at, part in enumerate(self.parts) if at]
+        return max([*(part.disorder_ms for part in self.parts), *back])
+
+    @property
     def end(self) -> EndPosition:
         """The end position, once all parts are read."""
         ends = [part.end for part in self.parts]

@@ -15,15 +15,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.errors import InputError
-from sources.file_plan import FilePlan, read_splits
-from sources.file_source import FileBatch, FileSource
+from sources.file_plan import FilePlan, Ints, batch_ends, read_splits
+from sources.file_source import FileSource
 from sources.files import changed_splits
 from sources.folders import typed, values_of
 from sources.formats.format import Format
@@ -45,7 +44,6 @@ _ENTRY_COLUMNS = pa.schema(
         ("partition", pa.string()),
     ]
 )
-Ints = npt.NDArray[np.int64]
 
 
 class PlannedSource:
@@ -214,24 +212,13 @@ class _Version:
         self.ends: Ints = (
             np.arange(1, len(splits) + 1)
             if source.format == "parquet"
-            else _group_ends(splits["length"].to_pylist(), source.batch)
+            else batch_ends(splits["length"].to_pylist(), source.batch)
         )
 
     def groups(self) -> Iterator[tuple[int, int]]:
         """First split of each entry, and the one after its last."""
         ends = self.ends.tolist()
         yield from zip([0, *ends[:-1]], ends, strict=True)
-
-
-def _group_ends(sizes: list[int], limit: FileBatch) -> Ints:
-    ends: list[int] = []
-    first, size = 0, 0
-    for at, length in enumerate(sizes):
-        if at > first and (at - first >= limit.files or size + length > limit.bytes):
-            ends.append(at)
-            first, size = at, 0
-        size += length
-    return np.array([*ends, len(sizes)], np.int64)
 
 
 def _moment(micros: int) -> str:

@@ -33,6 +33,7 @@ from spark_jobs import checkpoint, sink
 from spark_jobs.kafka_place import parse_values, stream_topics, with_new_partitions
 from spark_jobs.planned import PlannedSource
 from spark_jobs.seam import Seam
+from spark_jobs.watermark import require_order
 
 
 class Query:
@@ -87,6 +88,8 @@ class Query:
         self.enumerator.require_turn(self.source.name)
         rows = load_transform(self._loaded)(self._union())
         self._check_result(rows)
+        if self.source.name in self.histories:
+            require_order(self.source.name, self.histories[self.source.name].disorder_ms, rows)
         path = self._loaded.locate(self._pipeline.sink.path)
         sink.prepare_table(self._pipeline.sink, path, rows, self.generation)
         writer = sink.write_stream(rows, self._pipeline.sink, path, self.generation)

@@ -1,0 +1,55 @@
+"""The watermark of a transform, and whether the planned order loses rows behind it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from sources.errors import InputError
+
+
+def watermark_delay_ms(rows: DataFrame) -> int | None:
+    """How far rows may lie behind the highest event time; None without a watermark.
+
+    Of several watermarks Spark follows the one that is furthest behind
+    (``spark.sql.streaming.multipleWatermarkPolicy``).
+    """
+    jvm: Any = rows.sparkSession._jvm
+    node_class = jvm.org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark
+    delays: list[int] = []
+
+    def visit(node: Any) -> None:
+        if node.getClass().getSimpleName() == "EventTimeWatermark":
+            delays.append(int(node_class.getDelayMs(node.delay())))
+        children = node.children()
+        for at in range(children.size()):
+            visit(children.apply(at))
+
+    visit(rows._jdf.queryExecution().analyzed())
+    return max(delays, default=None)
+
+
+def require_order(source: str, disorder_ms: int, rows: DataFrame) -> None:
+    """Refuse to read history in an order in which stateful operators would drop rows.
+
+    Args:
+        source: Whose history it is.
+        disorder_ms: How far a micro-batch reaches back behind what is read before it.
+        rows: What the transform returns.
+
+    Raises:
+        InputError: A row could lie behind the watermark; says by how much.
+    """
+    delay_ms = watermark_delay_ms(rows)
+    if not disorder_ms or delay_ms is None or disorder_ms < delay_ms:
+        return
+    message = (
+        f"Source `{source}`: batches reach back in event time by {disorder_ms / 1000:,.0f} s, "
+        f"the transform's watermark allows for {delay_ms / 1000:,.0f} s: rows would be dropped."
+    )
+    hint = (
+        "Raise the delay of `withWatermark`, or `batch` of the source, so that files that overlap "
+        "are read together."
+    )
+    raise InputError(message, hint)

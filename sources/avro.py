@@ -76,10 +76,9 @@ class AvroReader(Typed):
 
 @cache
 def _registered(registry: Registry, schema_id: int) -> Any:
+    texts = schema_texts(registry, schema_id)
     try:
-        return _parse(schema_texts(registry, schema_id))
-    except BadValue:
-        raise
+        return _parse(texts)
     except ValueError as error:
         reason = f"schema {schema_id} of the registry can't be used: {error}"
         raise BadValue(reason) from None

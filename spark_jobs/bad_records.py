@@ -3,8 +3,8 @@
 A task writes the bad records it meets as Parquet, into a folder of its micro-batch beside the
 checkpoint. A batch may be tried several times, so a record may be staged several times. Once the
 batch is committed the driver takes each place once, appends it to the quarantine table, counts it,
-and removes the folder. What was staged for a batch that never committed is thrown away when the
-next run starts: the replay stages it again.
+and removes the folder. What was staged for a batch that did not commit stays until its replay has:
+a sink that knows that it has written a batch skips it, and then nobody stages it again.
 """
 
 from __future__ import annotations
@@ -133,13 +133,6 @@ class Collector:
         self._path = quarantine_path(source, declared.quarantine, generation)
         self._folder = staging_folder(generation, source)
 
-    def discard_uncommitted(self) -> None:
-        """Throw away what was staged for a batch that will be replayed; call it before a run."""
-        committed = checkpoint.last_committed(self._generation.checkpoint)
-        for batch in self._staged():
-            if committed is None or batch > committed:
-                shutil.rmtree(self._folder / str(batch))
-
     def collect(self) -> int:
         """Take in all committed batches.
 
@@ -224,11 +217,6 @@ class Collectors:
             if isinstance(source, BadRecords) and source.on_bad_record != "fail"
         }
 
-    def discard_uncommitted(self) -> None:
-        """Before a run: :meth:`Collector.discard_uncommitted` of each."""
-        for collector in self._collectors.values():
-            collector.discard_uncommitted()
-
     def collect(self) -> dict[str, int]:
-        """While it runs and at its end: how many bad records there were so far, by source."""
+        """Before, during and after a run: how many bad records there were so far, by source."""
         return {name: collector.collect() for name, collector in self._collectors.items()}

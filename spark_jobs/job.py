@@ -147,7 +147,6 @@ def run_unbounded(
 def _bad_records(loaded: LoadedPipeline, generation: Generation, reporter: Reporter) -> Collectors:
     """What collects bad records; those that the run before has left are taken in."""
     collectors = Collectors(loaded.pipeline, generation)
-    collectors.discard_uncommitted()
     reporter.bad_records(collectors.collect())
     return collectors
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +13,16 @@ from confluent_kafka import Producer
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from orchestration import chain
 from orchestration.audit import audit
 from sources.bad_records import BadRecordCount, bad_count_name
 from sources.document import LoadedPipeline
-from spark_jobs import checkpoint
+from spark_jobs import checkpoint, process
 from spark_jobs.bad_records import Collector, staging_folder
 from spark_jobs.heartbeat import describe
-from tests.e2e.case import Case, live_of, windows, wrong
+from tests.e2e.case import Case, as_json, live_of, start_live, windows, wrong
 from tests.e2e.in_session import run_and_audit, run_chain, run_live
+from tests.services.processes import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 # Which of them DuckDB would read if it were asked to: `1.5` and `"7"` as integers.
@@ -127,15 +131,21 @@ def test_whatever_is_interrupted_each_bad_record_is_kept_once(
     assert generation is not None
     staged = staging_folder(generation, "live")
     kept = tmp_path / "staged"
-    # Committed, but the driver dies before it collects: what is staged is all there is.
+    # The driver dies before it collects: what is staged is all there is.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Collector, "collect", lambda _: 0)
         run_chain(spark, loaded)
-    batches = [int(folder.name) for folder in staged.iterdir()]
-    assert batches
-    assert not DeltaTable.is_deltatable(str(generation.path("quarantine/live")))
     shutil.copytree(staged, kept)
-    assert collector(loaded).collect() == len(BAD)
+    batch = checkpoint.last_committed(generation.checkpoint)
+    assert [folder.name for folder in staged.iterdir()] == [str(batch)]
+    # It dies between the sink's commit and Spark's: the replay is skipped, and stages nothing.
+    commits = generation.checkpoint / "commits"
+    for name in (str(batch), f".{batch}.crc"):
+        (commits / name).unlink()
+    assert collector(loaded).collect() == 0
+    assert not DeltaTable.is_deltatable(str(generation.path("quarantine/live")))
+    run_live(spark, loaded, lambda beat: beat.bad_records == len(BAD))
+    assert [row["value"] for row in quarantined(loaded)] == BAD
     # It dies after the table was written, before the folder was removed; and before the count.
     for lost in ([], [bad_count_name("live")]):
         shutil.copytree(kept, staged, dirs_exist_ok=True)
@@ -143,15 +153,6 @@ def test_whatever_is_interrupted_each_bad_record_is_kept_once(
             generation.path(name).unlink()
         assert collector(loaded).collect() == len(BAD)
         assert [row["value"] for row in quarantined(loaded)] == BAD
-    # A batch that never committed is staged again by its replay.
-    committed = checkpoint.last_committed(generation.checkpoint)
-    assert committed is not None
-    shutil.copytree(kept / str(batches[0]), staged / str(committed + 1))
-    collector(loaded).collect()
-    assert (staged / str(committed + 1)).exists()
-    send(case, [b"late"])
-    run_live(spark, loaded, lambda beat: beat.bad_records == len(BAD) + 1)
-    assert [row["value"] for row in quarantined(loaded)] == [*BAD, b"late"]
     assert audit(loaded).ok
 
 
@@ -174,3 +175,41 @@ def test_a_record_that_was_staged_twice_is_kept_once(
     loaded = case.pipeline(edit)
     run_chain(spark, loaded)
     assert [row["value"] for row in quarantined(loaded)] == BAD
+
+
+@pytest.mark.crash
+def test_a_killed_stream_loses_and_doubles_no_bad_record(tmp_path: Path, servers: str) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history()
+    sent: list[bytes | None] = []
+
+    def send_mixed(numbers: range) -> None:
+        bad = [b"bad %d" % n for n in numbers[::50]]
+        send(case, [*(as_json(n).encode() for n in numbers), *bad])
+        sent.extend(bad)
+
+    def edit(document: dict[str, Any]) -> None:
+        document["sources"][1].update(on_bad_record="quarantine", max_offsets_per_batch=100)
+
+    loaded = case.pipeline(edit)
+    send_mixed(range(500, 1000))
+    try:
+        start_live(loaded)
+        generation = loaded.require_generation()
+        for first in (1000, 1500):
+            beat = process.find_running(generation, "live")
+            assert beat is not None
+            for some in range(first, first + 500, 100):
+                send_mixed(range(some, some + 100))
+            # Somewhere among the batches, whatever is staged, written or counted by then.
+            os.killpg(os.getpgid(beat.pid), signal.SIGKILL)
+            wait_for(lambda: not chain.is_live(loaded), "the lock of the dead driver", 60)
+            chain.go_live(loaded, live_of(loaded))
+        chain.wait_until_caught_up(loaded, live_of(loaded))
+    finally:
+        chain.stop(loaded)
+    assert [row["value"] for row in quarantined(loaded)] == sent
+    report = audit(loaded)
+    assert (report.expected, wrong(report)) == (2000, {})
+    assert report.ok
+    assert report.bad_records[0].counted == len(sent) == report.bad_records[0].found

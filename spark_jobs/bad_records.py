@@ -75,11 +75,13 @@ class Stager:
             raise RunError(message)
         self._folder = folder / batch
         self._held: list[pa.RecordBatch] = []
+        self._bytes = 0
 
     def add(self, records: pa.RecordBatch) -> None:
         """Take in bad records, with the columns of :data:`STAGED`."""
         self._held.append(records)
-        if sum(held.nbytes for held in self._held) >= _HELD_BYTES:
+        self._bytes += records.nbytes
+        if self._bytes >= _HELD_BYTES:
             self.flush()
 
     def flush(self) -> None:
@@ -92,6 +94,7 @@ class Stager:
         pq.write_table(pa.Table.from_batches(self._held, STAGED), temporary)
         temporary.rename(self._folder / f"{name}.parquet")
         self._held.clear()
+        self._bytes = 0
 
 
 def removing(folder: Path, mark: str, bad: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Step:
@@ -148,14 +151,16 @@ class Collector:
             if committed is None or batch > committed:
                 break
             counted = self._take(batch, counted)
-            shutil.rmtree(self._folder / str(batch))
+            # A task that was given up may still write there: the next call takes that away.
+            shutil.rmtree(self._folder / str(batch), ignore_errors=True)
         return counted.total if counted is not None else 0
 
     def _staged(self) -> list[int]:
         try:
-            return sorted(int(entry.name) for entry in self._folder.iterdir())
+            names = [entry.name for entry in self._folder.iterdir()]
         except FileNotFoundError:
             return []
+        return sorted(int(name) for name in names if name.isdigit())
 
     def _take(self, batch: int, counted: BadRecordCount | None) -> BadRecordCount:
         """Each half knows by the batch's number whether it was done before."""

@@ -41,6 +41,7 @@ SECOND = {
     "name": "Event",
     "fields": [{"name": "more", "type": "string"}, *FIELDS, {"name": "v", "type": "double"}],
 }
+SECRET = "hunter2-of-the-registry"
 BAD = [b"\0\0\0\0\1\2", b"no frame", None]
 
 
@@ -72,8 +73,14 @@ def server() -> Iterator[RegistryServer]:
 
 
 def test_avro_is_read_with_the_schemas_of_the_registry(
-    tmp_path: Path, servers: str, spark: SparkSession, server: RegistryServer
+    tmp_path: Path,
+    servers: str,
+    spark: SparkSession,
+    server: RegistryServer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    server.login = f"me:{SECRET}"
+    monkeypatch.setenv("REGISTRY_PASSWORD", SECRET)
     case = Case(tmp_path, servers)
     case.write_history()
     schemas = [fastavro.parse_schema(schema) for schema in (FIRST, SECOND)]
@@ -88,7 +95,7 @@ def test_avro_is_read_with_the_schemas_of_the_registry(
     def edit(document: dict[str, Any]) -> None:
         document["sources"][1].update(
             format="avro",
-            registry={"url": server.url},
+            registry={"url": server.url, "username": "me", "password": "${REGISTRY_PASSWORD}"},
             on_bad_record="quarantine",
             quarantine="bad",
         )
@@ -107,6 +114,8 @@ def test_avro_is_read_with_the_schemas_of_the_registry(
         BAD[2]: "the record has no value",
         framed(9, b""): "the registry has no schema 9",
     }
+    kept = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert not any(SECRET.encode() in data for data in kept)
 
 
 def test_a_record_that_does_not_decode_is_told_while_planning(

@@ -68,6 +68,27 @@ class LedgerLine:
 
 
 @dataclass(frozen=True)
+class BadLine:
+    """The bad records of one source, which do not stop its runs.
+
+    Attributes:
+        source: Its name.
+        policy: ``drop`` or ``quarantine``.
+        found: Bad records that the topic holds now, from the start offsets on.
+        counted: How many the runs dropped or put into quarantine; None if they never ran.
+        lacking: Of those found, how many the quarantine table does not hold; None for ``drop``.
+        agrees: Whether all of them were dropped, or put into quarantine, and no other.
+    """
+
+    source: str
+    policy: str
+    found: int
+    counted: int | None
+    lacking: int | None
+    agrees: bool
+
+
+@dataclass(frozen=True)
 class InputRows:
     """How many rows were read.
 
@@ -95,6 +116,7 @@ class AuditReport:
         examples: Up to :data:`EXAMPLES` for each of these four words, in order of the key.
         input_rows: What was read.
         ledger: The hand-over, one line a partition, counted anew from files and topic.
+        bad_records: One line for each source that may have bad records.
         notes: What a reader of the numbers should know, in words.
         seconds: How long it took.
     """
@@ -109,6 +131,7 @@ class AuditReport:
     examples: dict[str, list[AuditExample]]
     input_rows: InputRows
     ledger: list[LedgerLine]
+    bad_records: list[BadLine]
     notes: list[str]
     seconds: float
 
@@ -117,6 +140,7 @@ class AuditReport:
         """Whether the target is proved; nothing expected of input that has rows proves nothing."""
         wrong = self.missing + self.duplicated + self.different + self.unexpected
         wrong += sum(not line.agrees for line in self.ledger)
+        wrong += sum(not line.agrees for line in self.bad_records)
         return wrong == 0 and (self.expected > 0 or self.input_rows.distinct == 0)
 
     def to_dict(self) -> dict[str, Any]:
@@ -164,6 +188,7 @@ def audit(loaded: LoadedPipeline) -> AuditReport:
         examples=comparison.examples,
         input_rows=InputRows(inputs.rows, inputs.distinct),
         ledger=ledger,
+        bad_records=inputs.bad,
         notes=[*inputs.notes, *notes, *remarks],
         seconds=time.monotonic() - started,
     )

@@ -9,15 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import duckdb
+import pyarrow as pa
 
+from orchestration.audit import BadLine
+from orchestration.audit_bad import recount_bad
 from orchestration.audit_files import AuditFiles
-from orchestration.audit_sql import columns_of, count_rows, duckdb_types, listed, quoted
+from orchestration.audit_sql import columns_of, count_rows, listed, quoted
 from orchestration.audit_topic import TopicReading, create_topic_view
 from sources.document import LoadedPipeline
 from sources.errors import InputError
 from sources.file_source import FileSource
 from sources.kafka_source import KafkaSource
 from sources.pipeline import Pipeline
+from sources.schema import normalize_schema, parse_schema
 
 
 @dataclass(frozen=True)
@@ -27,11 +31,13 @@ class Inputs:
     Attributes:
         rows: Number of rows by name of the source.
         distinct: Number of rows of ``input``.
+        bad: Bad records of topics that may have some.
         notes: What was left out, in words.
     """
 
     rows: dict[str, int]
     distinct: int
+    bad: list[BadLine]
     notes: list[str]
 
 
@@ -68,17 +74,33 @@ def create_inputs(
                 files.create_view(connection, source, files.find(source), view)
                 columns[source.name] = columns_of(connection, view)
             else:
-                declared = duckdb_types(source.columns) if source.columns else None
-                columns[source.name] = declared or next(iter(columns.values()))
-                reading, types = readings[source.name], columns[source.name]
-                notes += create_topic_view(connection, source, reading, types)
+                types = _topic_columns(connection, source, next(iter(columns), None))
+                notes += create_topic_view(connection, source, readings[source.name], types)
+                columns[source.name] = dict.fromkeys(types, "")
             rows[source.name] = count_rows(connection, view)
         except duckdb.Error as error:
             message = f"Source `{source.name}` can't be read: {error}"
             hint = "Correct its declaration, or repair the data."
             raise InputError(message, hint) from None
     _create_input(connection, pipeline, columns)
-    return Inputs(rows, count_rows(connection, "input"), notes)
+    bad = [
+        recount_bad(connection, loaded, source, readings[source.name].starts)
+        for source in pipeline.sources
+        if isinstance(source, KafkaSource) and source.on_bad_record != "fail"
+    ]
+    return Inputs(rows, count_rows(connection, "input"), bad, notes)
+
+
+def _topic_columns(
+    connection: duckdb.DuckDBPyConnection, source: KafkaSource, first: str | None
+) -> dict[str, pa.DataType]:
+    """Columns and types of a topic: declared, or those of the first source."""
+    schema = parse_schema(source.declared_columns or {})
+    if source.declared_columns is None:
+        assert first is not None  # the declaration refuses it
+        found = connection.sql(f"SELECT * FROM {quoted(first)} LIMIT 0").to_arrow_table().schema
+        schema = normalize_schema(found)
+    return dict(zip(schema.names, schema.types, strict=True))
 
 
 def _create_input(

@@ -1,28 +1,45 @@
-"""All records of a topic, read without Spark, as a DuckDB view."""
+"""All records of a topic, read without Spark, as a DuckDB view; bad ones apart.
+
+JSON is parsed by DuckDB, not by what the stream uses. Avro and Protobuf are decoded by the very
+decoder of the stream (:mod:`sources.readers`): for them the audit proves which records arrived,
+not what their bytes mean.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from orchestration.audit_sql import count_rows, insert_arrow, literal, quoted, structure
+from orchestration.audit_sql import columns_of, count_rows, insert_arrow, literal, quoted, structure
 from sources.errors import InputError
+from sources.fitting import BadValue
 from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource
-from sources.positions import TopicPartition
+from sources.positions import Offsets, TopicPartition
+from sources.readers import NO_VALUE, RowDecoder, field_reader
+from sources.schema import TIMESTAMP
+from sources.values import Included
 
 BATCH_RECORDS = 50_000
-_RECORD = pa.schema(
-    [
-        ("_topic", pa.string()),
-        ("_partition", pa.int32()),
-        ("_offset", pa.int64()),
-        ("_timestamp_ms", pa.int64()),
-        ("_value", pa.string()),
-    ]
-)
+_RECORD = [
+    pa.field("_topic", pa.string()),
+    pa.field("_partition", pa.int32()),
+    pa.field("_offset", pa.int64()),
+    pa.field("_timestamp_ms", pa.int64()),
+    pa.field("_reason", pa.string()),
+]
+_VALUE = pa.field("_value", pa.string())
+# Where DuckDB would convert what Spark refuses; {0} is a field's JSON type, {1} its column.
+_NO_INTEGER = "{0} NOT IN ('UBIGINT', 'BIGINT', 'HUGEINT')"
+_NO_NUMBER = "({0} = 'VARCHAR' AND isfinite({1}))"
+_STRICTER = {
+    "BOOLEAN": "{0} <> 'BOOLEAN'",
+    **dict.fromkeys(["TINYINT", "SMALLINT", "INTEGER", "BIGINT"], _NO_INTEGER),
+    **dict.fromkeys(["FLOAT", "DOUBLE"], _NO_NUMBER),
+}
 
 
 class TopicReading:
@@ -36,128 +53,201 @@ class TopicReading:
     """
 
     def __init__(self, source: KafkaSource) -> None:
+        self._source = source
         self._log = KafkaLog(source)
         self._ends = self._log.log_end()
-        self._starts = self._log.log_start()
+        self.starts: Offsets = self._log.log_start()
 
-    def insert_into(self, connection: duckdb.DuckDBPyConnection, table: str) -> None:
-        """Append all records to a table with the columns of a record.
+    def insert_into(
+        self, connection: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, pa.DataType]
+    ) -> None:
+        """Make a table of all records: their places, and all their columns or the JSON text.
 
         Raises:
-            InputError: The broker stopped answering, or a value is no UTF-8 text.
+            InputError: The broker stopped answering, or has not what decoding needs.
         """
+        made = _Records(self._source, columns)
+        connection.register("_columns", made.schema.empty_table())
+        connection.execute(f"CREATE TABLE {table} AS SELECT * FROM _columns")
+        connection.unregister("_columns")
         held: list[Any] = []
 
         def take(_: TopicPartition, message: Any) -> bool:
             held.append(message)
             if len(held) == BATCH_RECORDS:
-                insert_arrow(connection, table, _table(held))
+                insert_arrow(connection, table, made.table(held))
                 held.clear()
             return True
 
-        self._log.scan(self._starts, self._ends, take)
+        self._log.scan(self.starts, self._ends, take)
         if held:
-            insert_arrow(connection, table, _table(held))
+            insert_arrow(connection, table, made.table(held))
 
-    def decode(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        records: str,
-        rows: str,
-        types: dict[str, str],
-    ) -> None:
-        """Make a table of records with their values decoded, one column for each of ``types``.
 
-        Raises:
-            InputError: A value is no JSON object, or has a field that is not of its type; names
-                partition, offset and field.
-        """
-        order = "ORDER BY _topic, _partition, _offset LIMIT 1"
-        broken = (
-            f"SELECT _topic, _partition, _offset, _value FROM {records} WHERE CASE WHEN "
-            f"json_valid(_value) THEN json_type(_value) END IS DISTINCT FROM 'OBJECT' {order}"
+class _Records:
+    """Makes Arrow tables of messages.
+
+    Attributes:
+        schema: Of them.
+    """
+
+    def __init__(self, source: KafkaSource, columns: Mapping[str, pa.DataType]) -> None:
+        self._include = source.include
+        included = [pa.field(name, columns[name]) for name in source.include]
+        self._of_value = pa.schema(
+            [pa.field(n, kind) for n, kind in columns.items() if n not in source.include]
         )
-        for topic, part, offset, value in connection.execute(broken).fetchall():
-            message = f"{_where(topic, part, offset)} is no JSON object: {value[:200]}"
-            raise InputError(message, "An audit needs every record.")
-        selected = ", ".join(f"_row[{literal(name)}] AS {quoted(name)}" for name in types)
-        connection.execute(
-            f"CREATE TABLE {rows} AS SELECT {selected}, * EXCLUDE (_row) FROM "
-            f"(SELECT *, from_json(_value, {structure(types)}) AS _row FROM {records})"
-        )
-        for name, kind in types.items():
-            field = f"json_extract(_value, {literal(_json_path(name))})"
-            lost = (
-                f"SELECT _topic, _partition, _offset, CAST({field} AS VARCHAR) FROM {rows} WHERE "
-                f"{quoted(name)} IS NULL AND json_type({field}) <> 'NULL' {order}"
-            )
-            for topic, part, offset, value in connection.execute(lost).fetchall():
-                message = f"{_where(topic, part, offset)}: `{name}` is no {kind}: {value[:200]}"
-                raise InputError(message, "Correct the source's `schema`.")
+        self._decoder = None
+        values = [_VALUE]
+        if source.format != "json":
+            self._decoder = RowDecoder(field_reader(source), self._of_value)
+            values = list(self._of_value)
+        self.schema = pa.schema([*_RECORD, *included, *values])
+
+    def table(self, messages: list[Any]) -> pa.Table:
+        """The table of some messages."""
+        rows = [self._row(message) for message in messages]
+        columns = zip(*rows, strict=True)
+        arrays = [
+            pa.array(each, field.type) for each, field in zip(columns, self.schema, strict=True)
+        ]
+        return pa.Table.from_arrays(arrays, schema=self.schema)
+
+    def _row(self, message: Any) -> list[Any]:
+        reason = None
+        included = [None] * len(self._include)
+        values = [None] * (len(self.schema) - len(_RECORD) - len(included))
+        try:
+            included = [self._metadata(message, name) for name in self._include]
+            values = self._values(message.value())
+        except BadValue as error:
+            reason = str(error)
+        place = [message.topic(), message.partition(), message.offset(), message.timestamp()[1]]
+        return [*place, reason, *included, *values]
+
+    def _values(self, value: bytes | None) -> list[Any]:
+        if self._decoder is not None:
+            return self._decoder.decode(value)
+        if value is None:
+            raise BadValue(NO_VALUE)
+        return [_text(value, "value")]
+
+    def _metadata(self, message: Any, name: str) -> Any:
+        what: Included = self._include[name]
+        if what == "headers":
+            headers = message.headers()
+            return headers and [{"key": key, "value": value} for key, value in headers]
+        if what == "timestamp":
+            return pa.scalar(message.timestamp()[1] * 1000, TIMESTAMP).as_py()
+        if what == "key":
+            key = message.key()
+            is_text = self.schema.field(name).type == pa.string()
+            return _text(key, "key") if is_text and key is not None else key
+        return {"topic": message.topic, "partition": message.partition, "offset": message.offset}[
+            what
+        ]()
 
 
-def _table(messages: list[Any]) -> pa.Table:
-    columns = [
-        [message.topic() for message in messages],
-        [message.partition() for message in messages],
-        [message.offset() for message in messages],
-        [message.timestamp()[1] for message in messages],
-    ]
+def _text(data: bytes, what: str) -> str:
     try:
-        values = pa.array([message.value() for message in messages], pa.string())
-    except pa.ArrowException:
-        bad = next(message for message in messages if not _is_text(message.value()))
-        where = _where(bad.topic(), bad.partition(), bad.offset())
-        message = f"{where}: the value is no UTF-8 text."
-        raise InputError(message, "An audit needs every record.") from None
-    return pa.table([*columns, values], schema=_RECORD)
-
-
-def _where(topic: str, part: int, offset: int) -> str:
-    return f"Topic `{topic}`, partition {part}, offset {offset}"
+        return data.decode()
+    except UnicodeDecodeError:
+        reason = f"the {what} is no UTF-8 text"
+        raise BadValue(reason) from None
 
 
 def create_topic_view(
     connection: duckdb.DuckDBPyConnection,
     source: KafkaSource,
     reading: TopicReading,
-    types: dict[str, str],
+    columns: Mapping[str, pa.DataType],
 ) -> list[str]:
     """Read a topic and make the view of its rows, named like the source.
 
-    The view has the columns of the values, and ``_topic``, ``_partition``, ``_offset``,
-    ``_timestamp_ms``.
+    The view has the source's columns, and ``_topic``, ``_partition``, ``_offset``,
+    ``_timestamp_ms``. Places of bad records are in :func:`bad_table`.
 
     Returns:
         A note, if there are records without a value: those are no rows.
 
     Raises:
-        InputError: The topic can't be read whole, or a value can't be decoded.
+        InputError: The topic can't be read whole, or has a bad record though none is allowed;
+            names its topic, partition and offset.
     """
     records, rows = (f"audit.{quoted(f'{source.name}.{kind}')}" for kind in ("records", "rows"))
+    reading.insert_into(connection, records, columns)
+    if source.format == "json":
+        of_value = {n: kind for n, kind in columns.items() if n not in source.include}
+        _parse_json(connection, records, rows, _duckdb_types(connection, of_value))
+        connection.execute(f"DROP TABLE {records}")
+    else:
+        rows = records
+    bad = bad_table(source.name)
     connection.execute(
-        f"CREATE TABLE {records} (_topic VARCHAR, _partition INTEGER, _offset BIGINT, "
-        "_timestamp_ms BIGINT, _value VARCHAR)"
+        f"CREATE TABLE {bad} AS SELECT _topic, _partition, _offset, _reason FROM {rows} "
+        "WHERE _reason IS NOT NULL"
     )
-    reading.insert_into(connection, records)
-    read = count_rows(connection, records)
-    connection.execute(f"DELETE FROM {records} WHERE _value IS NULL")
-    empty = read - count_rows(connection, records)
-    reading.decode(connection, records, rows, types)
-    connection.execute(f"DROP TABLE {records}")
     connection.execute(
-        f"CREATE VIEW {quoted(source.name)} AS SELECT * EXCLUDE (_value) FROM {rows}"
+        f"CREATE VIEW {quoted(source.name)} AS SELECT * EXCLUDE (_reason) FROM {rows} "
+        "WHERE _reason IS NULL"
     )
+    return _refuse_bad(connection, source, bad) if source.on_bad_record == "fail" else []
+
+
+def bad_table(source: str) -> str:
+    """The table of the places of a topic's bad records, and what is wrong with each."""
+    return f"audit.{quoted(f'{source}.bad')}"
+
+
+def _refuse_bad(connection: duckdb.DuckDBPyConnection, source: KafkaSource, bad: str) -> list[str]:
+    is_empty = f"_reason = {literal(NO_VALUE)}"
+    query = f"SELECT * FROM {bad} WHERE NOT ({is_empty}) ORDER BY ALL LIMIT 1"
+    for topic, part, offset, reason in connection.execute(query).fetchall():
+        message = f"Topic `{topic}`, partition {part}, offset {offset}: {reason}."
+        hint = "Correct the source's declaration, or write `on_bad_record: quarantine`."
+        raise InputError(message, hint)
+    empty = count_rows(connection, bad)
     return [f"Source `{source.name}`: {empty} records without a value are no rows."] * bool(empty)
+
+
+def _duckdb_types(
+    connection: duckdb.DuckDBPyConnection, columns: Mapping[str, pa.DataType]
+) -> dict[str, str]:
+    connection.register("_columns", pa.schema(list(columns.items())).empty_table())
+    types = columns_of(connection, "SELECT * FROM _columns")
+    connection.unregister("_columns")
+    return types
+
+
+def _parse_json(
+    connection: duckdb.DuckDBPyConnection, records: str, rows: str, types: dict[str, str]
+) -> None:
+    """Make a table of records with their values parsed, one column for each of ``types``."""
+    connection.execute(
+        f"UPDATE {records} SET _reason = 'the value is no JSON object: ' || left(_value, 200) "
+        "WHERE _reason IS NULL AND CASE WHEN json_valid(_value) THEN json_type(_value) END "
+        "IS DISTINCT FROM 'OBJECT'"
+    )
+    # DuckDB's own conversions fail the query over text that is no JSON.
+    connection.execute(f"UPDATE {records} SET _value = NULL WHERE _reason IS NOT NULL")
+    selected = ", ".join(f"_row[{literal(name)}] AS {quoted(name)}" for name in types)
+    connection.execute(
+        f"CREATE TABLE {rows} AS SELECT {selected}, * EXCLUDE (_row) FROM "
+        f"(SELECT *, from_json(_value, {structure(types)}) AS _row FROM {records})"
+    )
+    for name, kind in types.items():
+        field = f"json_extract(_value, {literal(_json_path(name))})"
+        lost = f"{quoted(name)} IS NULL"
+        if kind in _STRICTER:
+            refused = _STRICTER[kind].format(f"json_type({field})", quoted(name))
+            lost = f"({lost} OR {refused})"
+        connection.execute(
+            f"UPDATE {rows} SET _reason = {literal(f'`{name}` is no {kind}: ')} || "
+            f"left(CAST({field} AS VARCHAR), 200) "
+            f"WHERE _reason IS NULL AND {lost} AND json_type({field}) <> 'NULL'"
+        )
+    connection.execute(f"ALTER TABLE {rows} DROP COLUMN _value")
 
 
 def _json_path(name: str) -> str:
     return '$."' + name.replace('"', '\\"') + '"'
-
-
-def _is_text(value: bytes | None) -> bool:
-    try:
-        (value or b"").decode()
-    except UnicodeDecodeError:
-        return False
-    return True

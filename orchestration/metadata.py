@@ -176,6 +176,8 @@ def live(beat: Heartbeat, log: Path, target: str) -> Metadata:
     }
     if beat.offsets is not None:
         shown["read up to"] = dg.MetadataValue.json(nest(beat.offsets))
+    if beat.bad_records:
+        shown["bad records"] = beat.bad_records
     if beat.ui_url is not None:
         shown["Spark UI"] = dg.MetadataValue.url(beat.ui_url)
     return shown

@@ -10,7 +10,7 @@ from rich.table import Table
 from sources.positions import iso
 
 if TYPE_CHECKING:
-    from orchestration.audit import AuditReport, LedgerLine
+    from orchestration.audit import AuditReport, BadLine, LedgerLine
     from orchestration.status import Status
     from sources.plan import Plan
 
@@ -52,7 +52,10 @@ def status(found: Status) -> Table:
     """Where a pipeline stands."""
     table = Table("source", "state", "batch", "splits", "lag", "rows/s", "event time")
     table.title = f"{found.pipeline}, generation {found.generation or 'none yet'}"
-    for source in found.sources:
+    counts = [source.heartbeat.bad_records if source.heartbeat else 0 for source in found.sources]
+    if any(counts):
+        table.add_column("bad records")
+    for source, bad in zip(found.sources, counts, strict=True):
         beat = source.heartbeat
         splits = f"{beat.splits_done}/{beat.splits_total}" if beat and beat.splits_total else ""
         table.add_row(
@@ -63,6 +66,7 @@ def status(found: Status) -> Table:
             "" if source.lag is None else f"{source.lag:,}",
             "" if beat is None or beat.rows_per_s is None else f"{beat.rows_per_s:,.0f}",
             "" if beat is None or beat.event_time_ms is None else iso(beat.event_time_ms),
+            *([f"{bad:,}"] if any(counts) else []),
         )
         if beat is not None and beat.error:
             table.caption = beat.error
@@ -81,8 +85,17 @@ def audit(report: AuditReport) -> Group:
     parts: list[Table | str] = [table, *shown]
     if report.ledger:
         parts.append(_seam(report.ledger))
+    parts.extend(_bad(line) for line in report.bad_records)
     parts.extend(f"[yellow]Note:[/] {text}" for text in report.notes)
     return Group(*parts)
+
+
+def _bad(line: BadLine) -> str:
+    done = "dropped" if line.policy == "drop" else "put into quarantine"
+    counted = "none yet" if line.counted is None else f"{line.counted:,}"
+    lacking = f"; {line.lacking:,} of them are not there" if line.lacking else ""
+    text = f"Bad records of `{line.source}`: {line.found:,} found, {counted} {done}{lacking}."
+    return text if line.agrees else f"[red]{text}[/]"
 
 
 def _seam(lines: list[LedgerLine]) -> Table:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from datetime import date, datetime
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from sources.errors import InputError
+from sources.fitting import BadValue
 from sources.log import LogRecord
+from sources.readers import NO_VALUE, FieldReader
 from sources.schema import differences, type_name
 
 
@@ -53,29 +53,49 @@ def compare_declared(left: str, columns: pa.Schema, right: str, others: pa.Schem
         raise InputError(_side_by_side(f"source `{left}`", f"source `{right}`", rows))
 
 
-def compare_sample(left: str, columns: pa.Schema, records: Sequence[LogRecord]) -> None:
-    """Refuse a topic whose JSON records do not fit the columns they are to be read with.
+def compare_sample(
+    left: str,
+    columns: pa.Schema,
+    records: Sequence[LogRecord],
+    reader: FieldReader,
+    *,
+    tolerant: bool = False,
+) -> list[str]:
+    """Refuse a topic whose records do not fit the columns they are to be read with.
 
     Args:
         left: Name of the source that the columns come from.
-        columns: What is expected.
-        records: A sample of it; an empty one proves nothing and passes.
+        columns: What is expected of the values.
+        records: A sample of the topic; an empty one proves nothing and passes.
+        reader: Takes the values apart.
+        tolerant: Bad records are expected: refuse only if no record fits.
+
+    Returns:
+        What is to be said of bad records that are expected.
 
     Raises:
-        InputError: A record that is no JSON object (partition and offset), or the columns that
+        InputError: A record that can't be read (topic, partition and offset), or the columns that
             don't agree, side by side.
     """
     seen: set[str] = set()
     rows: dict[str, tuple[str, str, str]] = {}
+    unread: list[str] = []
+    unfit = 0
     for record in records:
-        value = _decode(record)
+        try:
+            value = _read(record, reader)
+        except InputError as error:
+            if not tolerant:
+                raise
+            unread.append(error.message)
+            continue
         seen.update(value)
-        for field in columns:
-            found = value.get(field.name)
-            if found is not None and not _fits(found, field.type):
-                shown = f"{_json_type(found)}, as in {json.dumps(found)[:40]}"
-                rows.setdefault(field.name, (field.name, type_name(field.type), shown))
-    if records:
+        unfit += bool(found := _misfits(value, columns, reader))
+        rows = {**found, **rows}
+    read = len(records) - len(unread)
+    if tolerant and unfit < read:
+        rows = {}
+    if read:
         for field in columns:
             if field.name not in seen:
                 rows[field.name] = (field.name, type_name(field.type), "(missing)")
@@ -84,19 +104,32 @@ def compare_sample(left: str, columns: pa.Schema, records: Sequence[LogRecord]) 
         topics = ", ".join(sorted({record.at.topic for record in records}))
         text = _side_by_side(f"source `{left}`", f"topic `{topics}`", [*rows.values(), *extra])
         raise InputError(text)
+    if bad := len(unread) + unfit:
+        first = f" {unread[0]}" if unread else ""
+        return [f"{bad} of {len(records)} records looked at are bad.{first}"]
+    return []
 
 
-def _decode(record: LogRecord) -> dict[str, Any]:
-    where = f"Topic `{record.at.topic}`, partition {record.at.partition}, offset {record.offset}"
+def _misfits(
+    value: Mapping[str, Any], columns: pa.Schema, reader: FieldReader
+) -> dict[str, tuple[str, str, str]]:
+    """By column: its name, its type, and what a value has instead."""
+    return {
+        field.name: (field.name, type_name(field.type), other)
+        for field in columns
+        if (other := reader.misfit(value.get(field.name), field.type)) is not None
+    }
+
+
+def _read(record: LogRecord, reader: FieldReader) -> Mapping[str, Any]:
     try:
-        value = json.loads(record.value) if record.value is not None else None
-    except ValueError as error:
-        message = f"{where}: the value is not JSON: {error}."
-        raise InputError(message, "Correct `topic` or the producer.") from None
-    if not isinstance(value, dict):
-        message = f"{where}: the value is no JSON object."
-        raise InputError(message, "Correct `topic` or the producer.")
-    return value
+        if record.value is None:
+            raise BadValue(NO_VALUE)
+        return reader.fields(record.value)
+    except BadValue as error:
+        where = f"Topic `{record.at.topic}`, partition {record.at.partition}"
+        message = f"{where}, offset {record.offset}: {error}."
+        raise InputError(message, "Correct `topic`, `format` or the producer.") from None
 
 
 def _side_by_side(left: str, right: str, rows: Sequence[tuple[str, str, str]]) -> str:
@@ -109,34 +142,3 @@ def _side_by_side(left: str, right: str, rows: Sequence[tuple[str, str, str]]) -
     return "\n".join(
         ["The columns of the sources don't agree:", *(line.rstrip() for line in lines)]
     )
-
-
-def _json_type(value: Any) -> str:
-    names = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array"}
-    return names.get(type(value), "object")
-
-
-def _fits(value: Any, kind: pa.DataType) -> bool:
-    if pa.types.is_boolean(kind):
-        return isinstance(value, bool)
-    if pa.types.is_integer(kind):
-        return isinstance(value, int) and not isinstance(value, bool)
-    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if pa.types.is_timestamp(kind):
-        return isinstance(value, str) and _parses(datetime.fromisoformat, value)
-    if pa.types.is_date(kind):
-        return isinstance(value, str) and _parses(date.fromisoformat, value)
-    if pa.types.is_list(kind):
-        return isinstance(value, list)
-    if pa.types.is_struct(kind) or pa.types.is_map(kind):
-        return isinstance(value, dict)
-    return isinstance(value, str)
-
-
-def _parses(parse: Any, text: str) -> bool:
-    try:
-        parse(text)
-    except ValueError:
-        return False
-    return True

@@ -66,6 +66,8 @@ class LoadedPipeline:
             if isinstance(source, KafkaSource):
                 where = [source.topics, source.topic_pattern, source.isolation]
             contract[f"sources.{source.name}"] = [source.type, source.format, where, source.columns]
+            if isinstance(source, KafkaSource) and (meaning := source.meaning()):
+                contract[f"sources.{source.name}.value"] = meaning
             if isinstance(source, FileSource):
                 end = source.model_dump(
                     mode="json", include={"complete_through", "offsets", "sequence"}

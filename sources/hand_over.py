@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sources.contract import compare_sample
 from sources.document import LoadedPipeline
 from sources.errors import InputError, SeamError, StateError
 from sources.hybrid import HybridSplitEnumerator
@@ -16,10 +15,9 @@ from sources.plan import Plan, require_plan
 from sources.positions import Offsets
 from sources.retention import RetentionWatch
 from sources.rounds import history_of
-from sources.schema import parse_schema
 from sources.seam import seam_rule
 from sources.state import digests
-from sources.topic_plan import read_sample, require_same_topics, start_factory
+from sources.topic_plan import fit_sample, read_sample, require_same_topics, start_factory
 
 CHECKS = {
     "no_gap": "Every record after what history holds is read.",
@@ -106,7 +104,7 @@ def check_hand_over(
         _no_gap(ledger),
         _no_overlap(ledger),
         _retention(RetentionWatch(source, log, left), needed, begun),
-        _schema(plan, log, left),
+        _schema(source, plan, log, left),
     ]
 
 
@@ -164,13 +162,15 @@ def _retention(watch: RetentionWatch, needed: Offsets, begun: Offsets) -> Check:
     return Check("retention", passed=True, text=text, numbers=numbers)
 
 
-def _schema(plan: Plan, log: KafkaLog, starts: Offsets) -> Check:
+def _schema(source: KafkaSource, plan: Plan, log: KafkaLog, starts: Offsets) -> Check:
     assert plan.topic is not None
     sample = read_sample(log, starts)
     before = plan.files[-1].source if plan.files else plan.topic.source
     numbers = {"records looked at": len(sample)}
     try:
-        compare_sample(before, parse_schema(plan.topic.columns), sample)
+        warnings = fit_sample(source, before, plan.topic.columns, sample)
     except InputError as error:
         return Check("schema", passed=False, text=error.message, numbers=numbers)
-    return Check("schema", passed=True, text="The records fit.", numbers=numbers)
+    return Check(
+        "schema", passed=True, text=" ".join(["The records fit.", *warnings]), numbers=numbers
+    )

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PositiveInt, model_validator
 
-from sources.declared import Columns, Declared, Duration, Instant, Name, Reference
+from sources.bad_records import BadRecords
+from sources.declared import Declared, Duration, Instant, Name, Reference
 from sources.hybrid import Boundedness
 from sources.security import Security
+from sources.values import Values
 
 
 def _by_topic(value: Any) -> Any:
@@ -55,7 +58,7 @@ class StartByFactory(Declared):
     factory: Reference
 
 
-class KafkaSource(Declared):
+class KafkaSource(Values, BadRecords):
     """An unbounded source: Kafka topics.
 
     Attributes:
@@ -64,8 +67,6 @@ class KafkaSource(Declared):
         bootstrap_servers: ``host:port`` list, or ``local`` for the broker of this machine.
         security: How to log in and whom to trust; plain text otherwise.
         isolation: ``read_committed`` leaves out records of aborted transactions.
-        format: How a record's value is written.
-        columns: Column names and Spark SQL types; those of the source before, if left out.
         start: ``previous`` (from the end of the source before), ``earliest``, or fixed.
         on_gap: What to do if the log no longer reaches back to where history ends: ``fail``,
             ``extend`` (read files that arrived meanwhile, then try again), or ``accept`` (go on;
@@ -84,8 +85,6 @@ class KafkaSource(Declared):
     bootstrap_servers: str = "local"
     security: Security | None = None
     isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
-    format: Literal["json"] = "json"
-    columns: Columns | None = Field(default=None, alias="schema")
     start: (
         Literal["previous", "earliest"]
         | StartAtOffsets
@@ -97,6 +96,17 @@ class KafkaSource(Declared):
     headroom: Duration = timedelta(minutes=10)
     max_offsets_per_batch: PositiveInt = 1_000_000
     trigger_interval: Duration = timedelta(seconds=1)
+
+    def located(self, locate: Callable[[str], str]) -> KafkaSource:
+        """The same with its files' paths made absolute.
+
+        Args:
+            locate: Makes a path of the declaration absolute.
+        """
+        changes = {**self.values_located(locate), **self.quarantine_located(locate)}
+        if self.security is not None:
+            changes["security"] = self.security.located(locate)
+        return self.model_copy(update=changes)
 
     @property
     def boundedness(self) -> Boundedness:

@@ -109,7 +109,7 @@ class Pipeline(Declared):
                         f"source `{source.name}` is the first: `start: previous` has no meaning"
                     )
                     raise ValueError(message)
-                if source.columns is None:
+                if source.declared_columns is None:
                     message = f"source `{source.name}` is the first: it needs a `schema`"
                     raise ValueError(message)
         if self.seam_filter == "key" and not self.key:
@@ -151,11 +151,9 @@ class Pipeline(Declared):
         return Stores(self.s3)
 
     def located(self, locate: Callable[[str], str]) -> Pipeline:
-        """The same with the files of ``security`` made absolute."""
+        """The same with the files of its topics' declarations made absolute."""
         sources = [
-            source.model_copy(update={"security": source.security.located(locate)})
-            if isinstance(source, KafkaSource) and source.security is not None
-            else source
+            source.located(locate) if isinstance(source, KafkaSource) else source
             for source in self.sources
         ]
         return self.model_copy(update={"sources": sources})

@@ -137,8 +137,8 @@ def _check_columns(pipeline: Pipeline, columns: dict[str, pa.Schema]) -> None:
     first: tuple[str, pa.Schema] | None = None
     for source in pipeline.sources:
         found = columns.get(source.name)
-        if found is None and source.columns:
-            found = parse_schema(source.columns)
+        if found is None and isinstance(source, KafkaSource) and source.declared_columns:
+            found = parse_schema(source.declared_columns)
         if found is None:
             continue
         if first is None:

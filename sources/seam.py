@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal
@@ -12,6 +11,7 @@ from sources.kafka_source import KafkaSource
 from sources.log import LogRecord
 from sources.pipeline import Pipeline
 from sources.positions import EndPosition, StartPosition, iso, to_ms
+from sources.readers import FieldReader
 
 SeamRule = Literal["none", "sequence", "key", "event_time", "off"]
 
@@ -106,6 +106,7 @@ def seam_warnings(
     previous: EndPosition | None,
     start: StartPosition,
     sample: Sequence[LogRecord],
+    reader: FieldReader,
 ) -> list[str]:
     """What people should know before the hand-over."""
     said = [
@@ -128,7 +129,7 @@ def seam_warnings(
                 f"in history, which ends at {end}?"
             )
     lateness_ms = pipeline.lateness_ms
-    ahead_ms = _ahead_ms(pipeline.event_time, sample)
+    ahead_ms = _ahead_ms(pipeline.event_time, sample, reader)
     if start.time_ms is not None and ahead_ms > lateness_ms:
         said.append(
             f"Records carry timestamps up to {ahead_ms / 1000:,.0f} s before their event time, more"
@@ -142,12 +143,13 @@ def _is_matched(start: StartPosition) -> bool:
     return any(part.start < part.log_end or part.log_end == 0 for part in parts)
 
 
-def _ahead_ms(event_time: str, sample: Sequence[LogRecord]) -> int:
+def _ahead_ms(event_time: str, sample: Sequence[LogRecord], reader: FieldReader) -> int:
     """How far event times run ahead of record timestamps in a sample."""
     worst = 0
     for record in sample:
         try:
-            moment = datetime.fromisoformat(json.loads(record.value or b"")[event_time])
+            found = reader.fields(record.value or b"")[event_time]
+            moment = found if isinstance(found, datetime) else datetime.fromisoformat(found)
         except (ValueError, KeyError, TypeError):
             continue
         aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)

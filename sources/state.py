@@ -170,7 +170,8 @@ def open_generation(
     if found is None:
         message = f"{folder.path('generation.json')} is missing."
         raise StateError(message, "Restore it, or start over with an empty state folder.")
-    changed = sorted(key for key in wanted if found.contract.get(key) != wanted[key])
+    keys = sorted({*wanted, *found.contract})
+    changed = [key for key in keys if found.contract.get(key) != wanted.get(key)]
     if changed:
         message = (
             f"`{', '.join(changed)}` of pipeline `{pipeline}` changed since generation "

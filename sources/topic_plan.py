@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sources.contract import compare_sample
 from sources.document import LoadedPipeline
@@ -15,8 +15,8 @@ from sources.kafka_source import KafkaSource
 from sources.log import LogRecord
 from sources.offsets import factory_for, needed_offsets
 from sources.positions import Offsets, Part, StartPosition, span_ms
+from sources.readers import field_reader
 from sources.retention import Headroom, RetentionWatch, retention_ms
-from sources.schema import parse_schema
 from sources.seam import SeamRule, check_compaction, check_start, seam_rule, seam_warnings
 
 SAMPLE_RECORDS = 100
@@ -55,6 +55,15 @@ def read_sample(log: KafkaLog, start: Offsets) -> list[LogRecord]:
     """A few records from each partition's offset on; fewer of each, the more partitions."""
     each = max(SAMPLE_RECORDS // max(len(start), 1), 1)
     return log.read(start, each, log.log_end())
+
+
+def fit_sample(
+    source: KafkaSource, before: str, columns: Mapping[str, str], sample: Sequence[LogRecord]
+) -> list[str]:
+    """Compare a sample with the columns (:func:`sources.contract.compare_sample`)."""
+    of_value, reader = source.of_value(columns), field_reader(source)
+    tolerant = source.on_bad_record != "fail"
+    return compare_sample(before, of_value, sample, reader, tolerant=tolerant)
 
 
 def start_factory(loaded: LoadedPipeline, source: KafkaSource, seam_end: Offsets) -> SourceFactory:
@@ -102,10 +111,10 @@ def plan_topics(
     """
     # Right after the listing: nothing appended from here on can be in the files.
     seam_end, log_start = log.high_watermark(), log.log_start()
-    columns = source.columns or files[0].columns
+    columns = source.columns_after(files[0].columns if files else {})
     before = files[-1].source if files else source.name
     sample = read_sample(log, log_start)
-    compare_sample(before, parse_schema(columns), sample)
+    warnings = fit_sample(source, before, columns, sample)
     settings = log.settings()
     check_compaction(loaded.pipeline, source, settings)
     previous = files[-1].end if files else None
@@ -131,7 +140,7 @@ def plan_topics(
         retention_ms={name: retention_ms(of) for name, of in settings.items()},
         headroom=headroom,
     )
-    warnings = seam_warnings(loaded.pipeline, rule, previous, start, sample)
+    warnings += seam_warnings(loaded.pipeline, rule, previous, start, sample, field_reader(source))
     limit_ms = span_ms(source.headroom)
     if headroom and headroom[0].left_ms < 2 * limit_ms:
         warnings.append(f"Retention: {headroom[0]}.")

@@ -30,12 +30,13 @@ class Heartbeat(Record):
         state_rows: Rows in the operators' state.
         offsets: Unbounded run: first offset not yet read, by partition.
         filtering: Unbounded run: whether the seam filter is in the query.
+        bad_records: How many of the source's records were dropped or put into quarantine so far.
         retention: Bounded run: how long the records to be read afterwards are safe, in words.
         ui_url: Spark's own UI.
         error: Why it failed.
     """
 
-    VERSION = 2
+    VERSION = 3
 
     launch_id: str
     pid: int
@@ -56,6 +57,7 @@ class Heartbeat(Record):
     state_rows: int | None = None
     offsets: Offsets | None = None
     filtering: bool = False
+    bad_records: int = 0
     retention: str | None = None
     ui_url: str | None = None
     error: str | None = None
@@ -83,4 +85,6 @@ def describe(beat: Heartbeat) -> str:
         parts.append(f"{beat.rows_per_s:,.0f} rows/s")
     if beat.event_time_ms is not None:
         parts.append(f"event time {iso(beat.event_time_ms)}")
+    if beat.bad_records:
+        parts.append(f"{beat.bad_records:,} bad records")
     return ", ".join(parts)

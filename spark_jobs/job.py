@@ -28,6 +28,7 @@ from sources.file_source import FileSource
 from sources.hybrid import Boundedness
 from sources.rounds import next_round
 from sources.state import Generation
+from spark_jobs.bad_records import Collectors
 from spark_jobs.lock import QueryLock
 from spark_jobs.progress import Reporter, open_pipes
 from spark_jobs.query import Query
@@ -92,7 +93,8 @@ def run_bounded(
         query = Query(spark, loaded, generation, source)
         reporter.follow(query)
         guard = RetentionGuard(loaded, generation, query.plan, reporter)
-        _watch(query.writer().start(), reporter, stop, guard.look)
+        bad = _bad_records(loaded, generation, reporter)
+        _watch(query.writer().start(), reporter, stop, guard.look, bad)
         if not query.is_drained():
             if stop.is_set():
                 reporter.ended("stopped")
@@ -124,12 +126,13 @@ def run_unbounded(
     while not stop.is_set():
         query = Query(spark, loaded, generation, source)
         reporter.follow(query)
+        bad = _bad_records(loaded, generation, reporter)
         running = query.writer().start()
         if query.has_uncounted_seam():
             # Beside the stream, which does not wait for it.
             threading.Thread(target=_count_seam, args=(query, reporter), daemon=True).start()
         try:
-            _watch(running, reporter, stop, query.has_passed_seam)
+            _watch(running, reporter, stop, query.has_passed_seam, bad)
         except StreamingQueryException as error:
             # A row of the seam older than the kept keys: look it up once, then go on. A second
             # time is impossible, as the filter then knows all of them.
@@ -139,6 +142,13 @@ def run_unbounded(
             reporter.log(f"{count} rows of the seam are older than the kept keys and in history")
     reporter.ended("stopped")
     return 0
+
+
+def _bad_records(loaded: LoadedPipeline, generation: Generation, reporter: Reporter) -> Collectors:
+    """What collects bad records; those that the run before has left are taken in."""
+    collectors = Collectors(loaded.pipeline, generation)
+    reporter.bad_records(collectors.collect())
+    return collectors
 
 
 def _count_seam(query: Query, reporter: Reporter) -> None:
@@ -157,15 +167,18 @@ def _watch(
     reporter: Reporter,
     stop: threading.Event,
     is_over: Callable[[], bool],
+    bad: Collectors,
 ) -> None:
     """Report until the query ends or has to; raises what made it fail."""
     try:
         while running.isActive and not stop.is_set() and not is_over():
             running.awaitTermination(POLL_S)
             reporter.progress(running)
+            reporter.bad_records(bad.collect())
     finally:
         if running.isActive:
             running.stop()
+        reporter.bad_records(bad.collect())
     running.awaitTermination()
     reporter.progress(running)
 

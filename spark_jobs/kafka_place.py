@@ -1,24 +1,19 @@
-"""The Kafka source inside Spark: explicit start offsets, values parsed, bad records refused."""
+"""The Kafka source inside Spark: explicit start offsets, raw records."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 
-import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql import DataFrame, SparkSession
 
 from sources.address import resolve_bootstrap
 from sources.kafka_source import KafkaSource
 from sources.positions import Offsets, TopicPartition, nest
-from sources.schema import ddl
 from sources.security import spark_settings
 
 # Columns of the log that travel with a parsed row until the seam is passed.
 TOPIC, PARTITION, OFFSET = LOG_COLUMNS = ("__topic", "__partition", "__offset")
-_CORRUPT = "__corrupt"
 _EARLIEST = -2
 
 
@@ -68,41 +63,8 @@ def _client(source: KafkaSource) -> dict[str, str]:
         "kafka.bootstrap.servers": resolve_bootstrap(source.bootstrap_servers),
         "kafka.isolation.level": source.isolation,
         "failOnDataLoss": "true",
+        "includeHeaders": str("headers" in source.include.values()).lower(),
     }
-
-
-def parse_values(raw: DataFrame, columns: pa.Schema) -> DataFrame:
-    """The columns of each record's JSON value, with :data:`LOG_COLUMNS`.
-
-    A value that is no JSON object, or does not fit its columns, fails the query with topic,
-    partition and offset: Spark itself would turn it into nulls.
-    """
-    schema = f"{ddl(columns)}, `{_CORRUPT}` string"
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    parsed = raw.select(
-        F.col("topic").alias(TOPIC),
-        F.col("partition").alias(PARTITION),
-        F.col("offset").alias(OFFSET),
-        F.from_json(F.col("value").cast("string"), schema, options).alias("row"),
-    )
-    row_type = from_arrow_schema(columns)
-    good = F.struct(*(F.col("row")[name].alias(name) for name in columns.names))
-    is_bad = F.col("row").isNull() | F.col("row")[_CORRUPT].isNotNull()
-    refused = F.raise_error(_bad_record()).cast(row_type)
-    checked = parsed.select(*LOG_COLUMNS, F.when(is_bad, refused).otherwise(good).alias("row"))
-    return checked.select(*LOG_COLUMNS, "row.*")
-
-
-def _bad_record() -> Column:
-    return F.concat(
-        F.lit("BAD_RECORD: topic `"),
-        F.col(TOPIC),
-        F.lit("`, partition "),
-        F.col(PARTITION),
-        F.lit(", offset "),
-        F.col(OFFSET),
-        F.lit(": the value is no JSON object with the declared columns."),
-    )
 
 
 def with_new_partitions(

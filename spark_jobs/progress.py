@@ -6,6 +6,7 @@ import math
 import os
 import sys
 import time
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -124,6 +125,12 @@ class Reporter:
     def retention(self, text: str | None) -> None:
         """How long the records to be read afterwards are safe."""
         self._update(retention=text)
+
+    def bad_records(self, counts: Mapping[str, int]) -> None:
+        """How many records were dropped or put into quarantine so far, by source."""
+        count = counts.get(self._latest.source, 0)
+        if count != self._latest.bad_records:
+            self._update(bad_records=count)
 
     def warn(self, text: str) -> None:
         """Tell people about something that may end badly."""

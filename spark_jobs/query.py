@@ -26,13 +26,14 @@ from sources.offsets import check_in_log
 from sources.plan import require_plan
 from sources.positions import Offsets, StartPosition, span_ms
 from sources.rounds import history_of
-from sources.schema import ddl, parse_schema
+from sources.schema import ddl
 from sources.state import Generation
 from sources.topic_plan import require_same_topics
 from spark_jobs import checkpoint, sink
-from spark_jobs.kafka_place import parse_values, stream_topics, with_new_partitions
+from spark_jobs.kafka_place import stream_topics, with_new_partitions
 from spark_jobs.planned import PlannedSource
 from spark_jobs.seam import Seam
+from spark_jobs.values import parse_values
 from spark_jobs.watermark import require_order
 
 
@@ -159,7 +160,8 @@ class Query:
         require_same_topics(self.plan.topic, log)
         self._check_start(log, place, start)
         partitions = with_new_partitions(start.offsets(), log.partitions)
-        rows = parse_values(stream_topics(self.spark, source, partitions), self._topic_columns())
+        raw = stream_topics(self.spark, source, partitions)
+        rows = parse_values(raw, source, self._topic_columns(), self.generation)
         seam = self._seam
         self.filtering = not seam.is_passed(self._reached())
         if not self.filtering:
@@ -204,9 +206,9 @@ class Query:
         batches = [source.batch(self.spark) for source in self.planned.values()]
         return reduce(DataFrame.unionByName, batches)
 
-    def _topic_columns(self) -> pa.Schema:
+    def _topic_columns(self) -> dict[str, str]:
         assert self.plan.topic is not None
-        return parse_schema(self.plan.topic.columns)
+        return self.plan.topic.columns
 
     def _committed(self) -> Any:
         return checkpoint.committed_offset(self.generation.checkpoint, self.place)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from sources.kafka_source import KafkaSource
@@ -14,8 +13,9 @@ from sources.pipeline import Pipeline
 from sources.positions import EndPosition, Offsets, StartPosition, TopicPartition
 from sources.seam import seam_rule
 from sources.state import Generation
-from spark_jobs.kafka_place import PARTITION, TOPIC, parse_values, read_topics
+from spark_jobs.kafka_place import PARTITION, TOPIC, read_topics
 from spark_jobs.seam_filter import KEYS, EventTimeFilter, KeyFilter, SeamFilter, SequenceFilter
+from spark_jobs.values import parse_values
 
 
 class Seam:
@@ -93,7 +93,9 @@ class Seam:
             return EventTimeFilter(pipeline.event_time, end_ms, self._seam_end)
         return self._key_filter(history)
 
-    def look_up_older(self, spark: SparkSession, history: DataFrame, columns: pa.Schema) -> int:
+    def look_up_older(
+        self, spark: SparkSession, history: DataFrame, columns: Mapping[str, str]
+    ) -> int:
         """Resolve rows of the seam that are older than the keys kept of history.
 
         Returns:
@@ -102,7 +104,9 @@ class Seam:
         rows = self._rows(spark, columns)
         return 0 if rows is None else self._key_filter(history).look_up_older(rows)
 
-    def count(self, spark: SparkSession, history: DataFrame, columns: pa.Schema) -> SeamCount:
+    def count(
+        self, spark: SparkSession, history: DataFrame, columns: Mapping[str, str]
+    ) -> SeamCount:
         """Count what was in the seam and what of it was removed, and write it down."""
         rows = self._rows(spark, columns)
         read = {} if rows is None else _by_partition(rows)
@@ -114,9 +118,11 @@ class Seam:
         )
         return self._generation.put_if_absent(count_name(self._source.name), found)
 
-    def _rows(self, spark: SparkSession, columns: pa.Schema) -> DataFrame | None:
+    def _rows(self, spark: SparkSession, columns: Mapping[str, str]) -> DataFrame | None:
         raw = read_topics(spark, self._source, self._start.offsets(), self._seam_end)
-        return None if raw is None else parse_values(raw, columns)
+        if raw is None:
+            return None
+        return parse_values(raw, self._source, columns, self._generation)
 
     def _key_filter(self, history: DataFrame) -> KeyFilter:
         pipeline = self._pipeline

@@ -140,6 +140,20 @@ def test_a_value_that_can_not_be_decoded_is_refused_by_its_offset(
     assert told in text
 
 
+@pytest.mark.parametrize("policy", ["drop", "quarantine"])
+def test_bad_records_that_are_allowed_are_told_and_are_no_rows(live: Live, policy: str) -> None:
+    bad = [b"[1]", b"\xff", None, b'{"id": "7"}', b'{"seats": 1.5}', b'{"delay": "2"}']
+    live.send([*as_json(ROWS[10:12]), *bad, *as_json(ROWS[12:14])])
+    live.case.target(ROWS[:14])
+    history, topic = live.sources()
+    report = live.case.audit(sources=[history, {**topic, "on_bad_record": policy}])
+    assert report.ok
+    assert report.notes == []
+    assert report.input_rows.sources == {"history": 10, "live": 4}
+    line = report.bad_records[0]
+    assert (line.source, line.policy, line.found, line.counted) == ("live", policy, 6, None)
+
+
 def test_a_topic_that_does_not_exist(live: Live) -> None:
     gone = Live(live.case, live.servers, "gone")
     assert f"There is no topic `gone` on {live.servers}." in gone.refusal()

@@ -11,6 +11,7 @@ from sources.contract import check_key, compare_declared, compare_sample
 from sources.errors import InputError
 from sources.log import LogRecord
 from sources.positions import TopicPartition
+from sources.readers import JsonReader
 from sources.schema import parse_schema
 
 COLUMNS = parse_schema({"id": "bigint", "at": "timestamp", "v": "double", "name": "string"})
@@ -24,17 +25,17 @@ def record(value: Any, offset: int = 0) -> LogRecord:
 
 def refusal(*values: Any) -> str:
     with pytest.raises(InputError) as caught:
-        compare_sample("history", COLUMNS, [record(value) for value in values])
+        compare_sample("history", COLUMNS, [record(value) for value in values], JsonReader())
     return str(caught.value)
 
 
 def test_records_that_fit_pass_nulls_and_unknown_fields_too() -> None:
     values = [GOOD, {**GOOD, "v": None, "name": None}, {**GOOD, "more": [1]}]
-    compare_sample("history", COLUMNS, [record(value) for value in values])
+    compare_sample("history", COLUMNS, [record(value) for value in values], JsonReader())
 
 
 def test_an_empty_topic_proves_nothing_and_passes() -> None:
-    compare_sample("history", COLUMNS, [])
+    compare_sample("history", COLUMNS, [], JsonReader())
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_a_column_that_no_record_has_is_shown_with_the_fields_nobody_asked_for()
 @pytest.mark.parametrize("value", [b"no json", b"[1]", b"null"])
 def test_a_value_that_is_no_json_object_is_named_by_its_offset(value: bytes) -> None:
     with pytest.raises(InputError, match="Topic `t`, partition 2, offset 9: the value"):
-        compare_sample("history", COLUMNS, [record(value, offset=9)])
+        compare_sample("history", COLUMNS, [record(value, offset=9)], JsonReader())
 
 
 def test_declared_columns_are_compared_side_by_side() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sources.bad_records import BadRecordCount
 from sources.errors import StateError
 from sources.ledger import Ledger, SeamCount
 from sources.plan import Plan
@@ -13,6 +14,7 @@ from sources.state import CurrentGeneration, GenerationInfo
 from spark_jobs.heartbeat import Heartbeat
 
 KINDS: list[type[Record]] = [
+    BadRecordCount,
     CurrentGeneration,
     EndPosition,
     GenerationInfo,

@@ -1,0 +1,103 @@
+"""Bad records of a topic, found anew and compared with what was dropped or put into quarantine."""
+
+from __future__ import annotations
+
+import duckdb
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from orchestration.audit import BadLine
+from orchestration.audit_sql import count_rows
+from orchestration.audit_topic import bad_table
+from sources.bad_records import BadRecordCount, bad_count_name, quarantine_path
+from sources.document import LoadedPipeline
+from sources.errors import InputError
+from sources.kafka_source import KafkaSource
+from sources.ledger import read_ledger
+from sources.positions import Offsets, TopicPartition
+from sources.state import Generation
+
+
+def recount_bad(
+    connection: duckdb.DuckDBPyConnection,
+    loaded: LoadedPipeline,
+    source: KafkaSource,
+    log_start: Offsets,
+) -> BadLine:
+    """Compare the bad records that a topic holds with those that its runs met.
+
+    What lies before the start offsets was never read. What Kafka has deleted since was, perhaps:
+    then the runs may have met more.
+
+    Args:
+        connection: Holds the table of bad records.
+        loaded: The pipeline.
+        source: The topic's source.
+        log_start: First offset that the topic still holds, by partition.
+
+    Raises:
+        InputError: The quarantine table can't be read.
+    """
+    generation = loaded.open_generation(create=False)
+    starts: Offsets = {}
+    counted = None
+    if generation is not None:
+        ledger, _ = read_ledger(generation, source.name)
+        entries = ledger.entries if ledger is not None else []
+        starts = {TopicPartition(each.topic, each.partition): each.start for each in entries}
+        count = generation.read(bad_count_name(source.name), BadRecordCount)
+        counted = count.total if count is not None else 0
+    found = _keep_read(connection, bad_table(source.name), starts)
+    lacking = None
+    if generation is not None and source.on_bad_record == "quarantine":
+        lacking = _lacking(connection, source, generation)
+    is_whole = all(log_start.get(at, 0) <= start for at, start in starts.items())
+    agrees = counted is None or (counted == found if is_whole else counted >= found)
+    return BadLine(
+        source=source.name,
+        policy=source.on_bad_record,
+        found=found,
+        counted=counted,
+        lacking=lacking,
+        agrees=agrees and not lacking,
+    )
+
+
+def _keep_read(connection: duckdb.DuckDBPyConnection, bad: str, starts: Offsets) -> int:
+    """Remove the bad records before the start offsets; returns how many are left."""
+    columns = [
+        pa.array([at.topic for at in starts], pa.string()),
+        pa.array([at.partition for at in starts], pa.int32()),
+        pa.array(list(starts.values()), pa.int64()),
+    ]
+    connection.register("_starts", pa.table(columns, ["topic", "part", "start"]))
+    connection.execute(
+        f"DELETE FROM {bad} USING _starts "
+        "WHERE _topic = topic AND _partition = part AND _offset < start"
+    )
+    connection.unregister("_starts")
+    return count_rows(connection, bad)
+
+
+def _lacking(
+    connection: duckdb.DuckDBPyConnection, source: KafkaSource, generation: Generation
+) -> int:
+    """How many of the bad records that were found the quarantine table does not hold."""
+    path = quarantine_path(source.name, source.quarantine, generation)
+    bad = bad_table(source.name)
+    if not DeltaTable.is_deltatable(path):
+        return count_rows(connection, bad)
+    try:
+        held = DeltaTable(path).to_pyarrow_table(columns=["place", "partition", "offset"])
+    except (DeltaError, OSError) as error:
+        message = f"The quarantine of source `{source.name}`, {path}, can't be read: {error}"
+        raise InputError(message, "Repair its `_delta_log`.") from None
+    connection.register("_held", held)
+    query = (
+        f"SELECT count(*) FROM {bad} ANTI JOIN _held "
+        'ON _topic = place AND _partition = "partition" AND _offset = "offset"'
+    )
+    lacking = connection.execute(query).fetchall()[0][0]
+    connection.unregister("_held")
+    return int(lacking)

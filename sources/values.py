@@ -1,0 +1,148 @@
+"""How the records of a topic become rows: the part of a source's declaration that is about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+import pyarrow as pa
+from pydantic import Field, model_validator
+
+from sources.declared import Columns, Declared
+from sources.errors import InputError
+from sources.registry import Registry
+from sources.schema import parse_schema, parse_type, type_name
+
+Included = Literal["key", "headers", "timestamp", "topic", "partition", "offset"]
+RAW_COLUMN = "value"
+# The first type is the one meant where none is declared.
+_TYPES: dict[Included, list[str]] = {
+    "key": ["binary", "string"],
+    "headers": ["array<struct<key:string,value:binary>>"],
+    "timestamp": ["timestamp"],
+    "topic": ["string"],
+    "partition": ["int"],
+    "offset": ["bigint"],
+}
+_OWNERS = {
+    "avro_schema": "avro",
+    "registry": "avro",
+    "descriptor": "protobuf",
+    "message": "protobuf",
+    "wire_format": "protobuf",
+}
+
+
+class Values(Declared):
+    """The part of a topic's declaration that is about what its records hold.
+
+    Attributes:
+        format: How a record's value is written; ``raw`` leaves it as it is, in a column ``value``.
+        columns: All columns of a row and their Spark SQL types; those of the source before, if
+            left out. Fields of a value that are no columns are passed over.
+        include: Columns that are filled from the record itself rather than from its value: its
+            key (binary, or a string if declared so), headers, timestamp, topic, partition, offset.
+        avro_schema: Avro: file with the schema of all values, which have no frame. Relative to the
+            pipeline's file.
+        registry: Avro, instead: the schema registry that the ids in front of the values refer to.
+        descriptor: Protobuf: file with the message's ``FileDescriptorSet``, imports included
+            (``protoc --include_imports -o``). Relative to the pipeline's file.
+        message: Protobuf: the full name of the message.
+        wire_format: Protobuf: ``confluent`` where a registry's frame is in front of the values.
+
+    """
+
+    format: Literal["json", "avro", "protobuf", "raw"] = "json"
+    columns: Columns | None = Field(default=None, alias="schema")
+    include: dict[str, Included] = Field(default_factory=dict)
+    avro_schema: str | None = None
+    registry: Registry | None = None
+    descriptor: str | None = None
+    message: str | None = None
+    wire_format: Literal["plain", "confluent"] | None = None
+
+    @model_validator(mode="after")
+    def _format_has_what_it_needs(self) -> Values:
+        for name, owner in _OWNERS.items():
+            if getattr(self, name) is not None and self.format != owner:
+                message = f"`{name}` has no meaning with `format: {self.format}`"
+                raise ValueError(message)
+        if self.format == "avro" and (self.avro_schema is None) == (self.registry is None):
+            message = "`format: avro` needs either `avro_schema` or `registry`"
+            raise ValueError(message)
+        if self.format == "protobuf" and (self.descriptor is None or self.message is None):
+            message = "`format: protobuf` needs `descriptor` and `message`"
+            raise ValueError(message)
+        return self
+
+    @model_validator(mode="after")
+    def _included_columns_do_not_clash(self) -> Values:
+        if self.columns is not None:
+            self._check_included(self.columns)
+        if self.format == "raw":
+            if RAW_COLUMN in self.include:
+                message = f"`include.{RAW_COLUMN}`: `format: raw` has a column of this name"
+                raise ValueError(message)
+            of_value = self.of_value(self.columns or {RAW_COLUMN: "binary"})
+            if of_value != parse_schema({RAW_COLUMN: "binary"}):
+                message = f"`format: raw` gives one column, `{RAW_COLUMN}: binary`, to the `schema`"
+                raise ValueError(message)
+        return self
+
+    @property
+    def declared_columns(self) -> dict[str, str] | None:
+        """All columns of a row, those of ``include`` too; None if the source before tells them."""
+        columns = self.columns or ({RAW_COLUMN: "binary"} if self.format == "raw" else None)
+        if columns is None:
+            return None
+        return {**{name: _TYPES[what][0] for name, what in self.include.items()}, **columns}
+
+    def columns_after(self, before: Mapping[str, str]) -> dict[str, str]:
+        """All columns of a row.
+
+        Args:
+            before: Those of the source before, where there is one.
+
+        Raises:
+            InputError: ``include`` does not fit them.
+        """
+        if (declared := self.declared_columns) is not None:
+            return declared
+        for name in self.include:
+            if name not in before:
+                message = f"`include.{name}`: the source before has no column `{name}`."
+                raise InputError(message, f"It has {', '.join(before)}.")
+        self._check_included(before)
+        return dict(before)
+
+    def of_value(self, columns: Mapping[str, str]) -> pa.Schema:
+        """Those of all columns that are filled from a record's value."""
+        return parse_schema({n: kind for n, kind in columns.items() if n not in self.include})
+
+    def meaning(self) -> dict[str, object]:
+        """What of this may not change while a checkpoint is in use; empty for plain JSON."""
+        told = self.model_dump(
+            mode="json", include={"include", "message", "wire_format"}, exclude_defaults=True
+        )
+        return {**told, "framed": True} if self.registry is not None else told
+
+    def values_located(self, locate: Callable[[str], str]) -> dict[str, object]:
+        """The changes that make the paths of files absolute."""
+        changes: dict[str, object] = {
+            name: locate(path)
+            for name in ("avro_schema", "descriptor")
+            if (path := getattr(self, name)) is not None
+        }
+        if self.registry is not None:
+            changes["registry"] = self.registry.located(locate)
+        return changes
+
+    def _check_included(self, columns: Mapping[str, str]) -> None:
+        for name, what in self.include.items():
+            kinds = _TYPES[what]
+            if name in columns and type_name(parse_type(columns[name])) not in kinds:
+                message = (
+                    f"`include.{name}: {what}` is of type {' or '.join(kinds)}, but there is a "
+                    f"column `{name}` of type {columns[name]}."
+                )
+                raise InputError(message, "Give one of them another name.")

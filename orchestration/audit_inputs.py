@@ -1,7 +1,7 @@
 """Raw input of an audit: one DuckDB view per source, and ``input``, every row once.
 
-Nothing here looks at a plan or a position: files are found by their globs, topics are read from
-log start to log end.
+Files are found by their globs, topics are read from log start to log end. Where a topic ends that
+is bounded, and where one starts that nothing comes before, only the state can tell.
 """
 
 from __future__ import annotations
@@ -27,8 +27,11 @@ from orchestration.audit_topic import TopicReading, create_topic_view
 from sources.document import LoadedPipeline
 from sources.errors import InputError
 from sources.file_source import FileSource
+from sources.hybrid import HybridSplitEnumerator
 from sources.kafka_source import KafkaSource
 from sources.pipeline import Pipeline
+from sources.positions import Offsets
+from sources.topic_range import find_range
 
 _MAGIC = re.compile(r"[*?\[]")
 
@@ -65,9 +68,7 @@ def create_inputs(connection: duckdb.DuckDBPyConnection, loaded: LoadedPipeline)
         raise InputError(message, hint)
     # All ends are asked for before anything is read: what comes later is in none of the counts.
     readings = {
-        source.name: TopicReading(source)
-        for source in pipeline.sources
-        if isinstance(source, KafkaSource)
+        source.name: TopicReading(source, *_limits(loaded, source)) for source in pipeline.topics
     }
     notes: list[str] = []
     columns: dict[str, dict[str, str]] = {}
@@ -90,6 +91,23 @@ def create_inputs(connection: duckdb.DuckDBPyConnection, loaded: LoadedPipeline)
             raise InputError(message, hint) from None
     _create_input(connection, pipeline, columns)
     return Inputs(rows, count_rows(connection, "input"), notes)
+
+
+def _limits(loaded: LoadedPipeline, source: KafkaSource) -> tuple[Offsets | None, Offsets | None]:
+    """First offset and the one after the last of what a topic adds to the input, where decided."""
+    generation = loaded.open_generation(create=False)
+    if generation is None:
+        return None, None
+    chain = loaded.pipeline.hybrid_source()
+    found = find_range(generation, source.name)
+    if chain.index(source.name) == 0:
+        start = HybridSplitEnumerator(chain, generation).start_of(source.name)
+        first = None if start is None else start.offsets()
+    else:
+        # A topic that goes on from the end of a bounded source adds what comes after that.
+        before = find_range(generation, loaded.pipeline.source_before(source.name).name)
+        first = before.ends if before is not None and before.end.offsets is not None else None
+    return first, None if found is None else found.ends
 
 
 def find_raw_files(source: FileSource, folder: Path) -> list[str]:
@@ -146,7 +164,7 @@ def create_file_view(
         reader = f"read_parquet([{files}], union_by_name = true, hive_partitioning = false)"
     types = columns_of(connection, f"SELECT * FROM {reader}")
     selected = ", ".join(_selected(name, types.get(name, "")) for name in declared or types)
-    connection.execute(f"CREATE VIEW {view} AS SELECT {selected} FROM {reader}")
+    connection.execute(f"CREATE OR REPLACE VIEW {view} AS SELECT {selected} FROM {reader}")
 
 
 def _selected(name: str, kind: str) -> str:

@@ -148,7 +148,8 @@ def _plan_all_topics(
     earlier = [Earlier(part.source, part.columns, part.end) for part in files]
     plans: list[TopicPlan] = []
     warnings: list[str] = []
-    for source, log, after in zip(loaded.pipeline.topics, logs, [*logs[1:], None], strict=True):
+    for number, (source, log) in enumerate(zip(loaded.pipeline.topics, logs, strict=True)):
+        after = logs[number + 1] if number + 1 < len(logs) else None
         part, said = plan_topics(loaded, source, log, earlier, after)
         plans.append(part)
         warnings += said

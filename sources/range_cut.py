@@ -40,8 +40,9 @@ def cut_evenly(ranges: Ranges, limit: int) -> list[Ranges]:
         limit: Offsets that a batch has at most; rounded, so by less than one for each partition.
     """
     count = -(-size_of(ranges) // limit)
-    return [
-        _filled(
+
+    def share(number: int) -> Ranges:
+        return _filled(
             {
                 at: (
                     first + (end - first) * number // count,
@@ -50,8 +51,8 @@ def cut_evenly(ranges: Ranges, limit: int) -> list[Ranges]:
                 for at, (first, end) in ranges.items()
             }
         )
-        for number in range(count)
-    ]
+
+    return [batch for number in range(count) if (batch := share(number))]
 
 
 def cut_by_time(

@@ -7,11 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
+from orchestration import chain
+from orchestration.assets import pipeline_assets
 from orchestration.audit import audit
+from orchestration.status import status
 from services.broker import create_topic
 from sources.document import LoadedPipeline
 from sources.errors import SeamError
@@ -23,7 +27,7 @@ from sources.positions import TopicPartition
 from sources.topic_range import require_range
 from spark_jobs import checkpoint, job
 from spark_jobs.progress import Reporter
-from tests.e2e.case import Case, wrong
+from tests.e2e.case import Case, live_of, windows, wrong
 from tests.e2e.in_session import run_and_audit, run_chain, run_history, run_live, seam_is_counted
 from tests.e2e.test_topics import transact
 from tests.services.processes import wait_for
@@ -44,7 +48,7 @@ def archive_first(**fields: Any) -> Callable[[dict[str, Any]], None]:
     return edit
 
 
-def archive_between(topic: str, **fields: Any) -> Callable[[dict[str, Any]], None]:
+def archive_between(topic: str | list[str], **fields: Any) -> Callable[[dict[str, Any]], None]:
     """Files, then a topic up to an end, then the live one."""
 
     def edit(document: dict[str, Any]) -> None:
@@ -157,6 +161,30 @@ def test_aborted_transactions_and_control_records_at_the_end_of_the_range(
         assert (report.expected, wrong(report)) == (500, {"duplicated": 50})
 
 
+@pytest.mark.parametrize("is_aligned", [True, False])
+def test_partitions_in_step_lose_no_row_behind_the_watermark(
+    tmp_path: Path, servers: str, spark: SparkSession, *, is_aligned: bool
+) -> None:
+    case = Case(tmp_path, servers, partitions=2)
+    # One partition is even in time; the other has nearly all of its records at the beginning.
+    slow = [*range(1, 361, 2), *range(361, 2000, 82)]
+    case.produce(sorted([*range(0, 2000, 2), *slow]))
+    align = {"align": {"drift": "30 min"}} if is_aligned else {}
+
+    def windowed(document: dict[str, Any]) -> None:
+        archive_first(max_offsets_per_batch=100, **align)(document)
+        windows(document)
+
+    report = run_and_audit(spark, case.pipeline(windowed))
+    assert report.expected > 30
+    assert report.input_rows.distinct == 1200
+    if is_aligned:
+        assert wrong(report) == {}
+    else:
+        # The same computation sees the rows that came too late for their windows.
+        assert wrong(report).get("different", 0) > 3
+
+
 def test_a_run_that_stopped_or_died_goes_on_with_the_batch_that_was_due(
     tmp_path: Path, servers: str, spark: SparkSession
 ) -> None:
@@ -219,6 +247,38 @@ def test_records_that_are_deleted_before_they_are_read_stop_the_run(
     delete_below(case, 990)
     with pytest.raises(SeamError, match=rf"`{case.topic}`, partition 0 is to be read from offset"):
         run_history(spark, loaded)
+
+
+def test_each_bounded_topic_is_an_asset_and_has_a_start_unless_it_is_the_first(
+    tmp_path: Path, servers: str
+) -> None:
+    case = Case(tmp_path, servers, partitions=2)
+    archive = another_topic(case)
+    case.write_history(range(600))
+    case.produce(range(500, 1000), archive)
+    case.produce(range(900, 1200))
+    loaded = case.pipeline(archive_between(archive))
+    try:
+        with dg.DagsterInstance.ephemeral() as instance:
+            result = dg.materialize(pipeline_assets(loaded), instance=instance)
+        made = [
+            event.asset_key.path[-1]
+            for event in result.get_asset_materialization_events()
+            if event.asset_key
+        ]
+        assert made == ["plan", "history", "archive_start", "archive", "live_start", "live"]
+        checks = result.get_asset_check_evaluations()
+        assert (len(checks), all(each.passed for each in checks)) == (8, True)
+        chain.wait_until_caught_up(loaded, live_of(loaded))
+        states = {each.source: each.state for each in status(loaded).sources}
+        assert states == {"history": "finished", "archive": "finished", "live": "running"}
+    finally:
+        chain.stop(loaded)
+    report = audit(loaded)
+    assert (report.expected, wrong(report)) == (1200, {})
+    first = case.pipeline(lambda document: archive_first()(document) or document.update(state="s2"))
+    names = [asset.key.path[-1] for asset in pipeline_assets(first)]
+    assert names == ["plan", "archive", "live_start", "live"]
 
 
 def stop_after_first_batch(spark: SparkSession, loaded: LoadedPipeline) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import event, given
+from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from sources.log import LogRecord
@@ -14,6 +14,7 @@ from sources.range_cut import Ranges, cut_by_time, cut_evenly, size_of, splits_o
 from tests.sources.model_log import ModelLog
 
 MINUTE_MS = 60_000
+EXAMPLES = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @st.composite
@@ -52,6 +53,7 @@ def require_whole(ranges: Ranges, batches: list[Ranges]) -> None:
         )
 
 
+@EXAMPLES
 @given(st.data(), st.integers(1, 100))
 def test_in_proportion_each_offset_is_in_exactly_one_batch(data: st.DataObject, limit: int) -> None:
     ranges = data.draw(ranges_of(data.draw(logs())))
@@ -61,6 +63,7 @@ def test_in_proportion_each_offset_is_in_exactly_one_batch(data: st.DataObject, 
     assert all(batches)
 
 
+@EXAMPLES
 @given(st.data(), st.integers(1, 100), st.sampled_from([1, MINUTE_MS, 60 * MINUTE_MS]))
 def test_by_time_each_offset_is_in_exactly_one_batch_and_no_partition_is_ahead(
     data: st.DataObject, limit: int, drift_ms: int

@@ -273,6 +273,8 @@ def consumer_settings(source: KafkaSource) -> dict[str, Any]:
         "isolation.level": source.isolation,
         # Many partitions share few records: don't wait for more of them.
         "fetch.wait.max.ms": 50,
+        # librdkafka rests for a second once it has enough; until then the next is used up.
+        "fetch.queue.backoff.ms": 10,
     }
 
 

@@ -52,7 +52,8 @@ class RangeReader:
             if told:
                 heard = time.monotonic()
             elif time.monotonic() - heard > SILENCE_S:
-                raise _failure(split.at, position, f"nothing came for {SILENCE_S:.0f} s")
+                why = f"nothing came for {SILENCE_S:.0f} s"
+                raise _failure(split.at, position, why, "Check the broker, and run again.")
             records = [message for message in told if message.error() is None]
             if len(records) < len(told):
                 _require_end_of_partition(told, split.at, position)
@@ -71,12 +72,13 @@ def _require_end_of_partition(told: list[Any], at: TopicPartition, position: int
         if error is None:
             position = message.offset() + 1
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
-            raise _failure(at, position, "Kafka no longer holds it")
+            hint = "It is lost to this generation: start over with a new state folder."
+            raise _failure(at, position, "Kafka no longer holds it", hint)
         elif error.code() != KafkaError._PARTITION_EOF:
-            raise _failure(at, position, str(error.str()).rstrip("."))
+            why = str(error.str()).rstrip(".")
+            raise _failure(at, position, why, "Check the broker, and run again.")
 
 
-def _failure(at: TopicPartition, position: int, why: str) -> SeamError:
+def _failure(at: TopicPartition, position: int, why: str, hint: str) -> SeamError:
     message = f"{str(at).replace('topic', 'Topic', 1)}: offset {position} is to be read, but {why}."
-    hint = "What was deleted is lost to this generation: start over with a new state folder."
     return SeamError(message, hint)

@@ -19,6 +19,7 @@ from sources.positions import EndPosition, Offsets, Part, StartPosition, span_ms
 from sources.retention import Headroom, RetentionWatch, retention_ms
 from sources.schema import parse_schema
 from sources.seam import SeamRule, check_compaction, check_start, seam_rule, seam_warnings
+from sources.topic_cut import cut_range
 from sources.topic_ends import end_position, newest_read, resolve_ends
 
 SAMPLE_RECORDS = 100
@@ -45,11 +46,13 @@ class RangePlan(Part):
     Attributes:
         ends: First offset that is not read, for each partition.
         offsets: How many there are; records are fewer where control records take some up.
+        batches: Number of micro-batches.
         end: The end position to expect.
     """
 
     ends: Offsets
     offsets: int
+    batches: int
     end: EndPosition
 
 
@@ -223,4 +226,9 @@ def _plan_range(
         lateness_ms=loaded.pipeline.lateness_ms,
         is_continued=is_continued(source, log, following),
     )
-    return RangePlan(ends=ends, offsets=sum(ends.values()) - sum(starts.values()), end=end)
+    return RangePlan(
+        ends=ends,
+        offsets=sum(ends.values()) - sum(starts.values()),
+        batches=len(cut_range(source, log, starts, ends)),
+        end=end,
+    )

@@ -14,23 +14,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sources.document import LoadedPipeline
-from sources.errors import SeamError, StateError
+from sources.errors import StateError
 from sources.hybrid import HybridSplitEnumerator
 from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource
-from sources.log import Log
 from sources.plan import Plan
-from sources.positions import (
-    EndPosition,
-    Offsets,
-    Record,
-    TopicPartition,
-    iso,
-    span_ms,
-)
-from sources.range_cut import Ranges, cut_by_time, cut_evenly, splits_of
+from sources.positions import EndPosition, Offsets, Record, TopicPartition
+from sources.range_cut import Ranges, splits_of
 from sources.rounds import history_of
 from sources.state import Generation
+from sources.topic_cut import cut_range
 from sources.topic_ends import end_position, newest_read, resolve_ends
 from sources.topic_plan import is_continued
 
@@ -128,7 +121,7 @@ def decide_range(loaded: LoadedPipeline, plan: Plan, source: KafkaSource) -> Top
     begun = log.log_start()
     # One that appeared since the start was decided is read from its beginning.
     starts = {at: start.get(at, begun[at]) for at in ends}
-    batches = cut(source, log, starts, ends)
+    batches = cut_range(source, log, starts, ends)
     table = _table(batches)
     after = loaded.pipeline.source_after(source.name)
     following = KafkaLog(after) if isinstance(after, KafkaSource) else None
@@ -162,54 +155,6 @@ def decide_range(loaded: LoadedPipeline, plan: Plan, source: KafkaSource) -> Top
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, path)
     return generation.put_if_absent(f"ranges/{source.name}.json", made)
-
-
-def cut(source: KafkaSource, log: Log, starts: Offsets, ends: Offsets) -> list[Ranges]:
-    """What each micro-batch of a source reads, in order.
-
-    Raises:
-        SeamError: It is to be cut by time, and its record timestamps do not allow that.
-    """
-    ranges = {at: (starts[at], end) for at, end in ends.items() if starts[at] < end}
-    limit = source.max_offsets_per_batch
-    if source.align is None or not ranges:
-        return cut_evenly(ranges, limit)
-    drift_ms = span_ms(source.align.drift)
-    firsts = [record.timestamp_ms for record in log.read(starts, 1, ends)]
-    if min(firsts, default=0) < 0:
-        message = f"Records of source `{source.name}` carry no timestamp: they can't be aligned."
-        raise SeamError(message, "Leave `align` out.")
-    _check_markers(source, log, starts, ends, drift_ms)
-    return cut_by_time(ranges, limit, drift_ms, min(firsts, default=0), log.offsets_for_time)
-
-
-def _check_markers(
-    source: KafkaSource, log: Log, starts: Offsets, ends: Offsets, drift_ms: int
-) -> None:
-    """Refuse to align what was written in transactions much later than its record timestamps say.
-
-    A commit is a control record with the time of the commit. It answers a look-up by time, so what
-    lies behind it would look newer than all records that are newer than the last commit.
-    """
-    newest = newest_read(log, starts, ends)
-    if not newest:
-        return
-    time_ms = max(newest.values()) + 1
-    found = log.offsets_for_time(time_ms)
-    suspects = {
-        at: max(offset, starts[at])
-        for at, end in ends.items()
-        if (offset := found.get(at)) is not None and offset < end
-    }
-    for record in log.read(suspects, 1, ends):
-        is_answer = record.offset == suspects[record.at]
-        if not is_answer and time_ms - record.timestamp_ms > drift_ms:
-            message = (
-                f"Source `{source.name}` can't be aligned: {record.at} was written in a "
-                f"transaction that ended after {iso(time_ms - 1)}, and goes on with offset "
-                f"{record.offset} of {iso(record.timestamp_ms)}, so a look-up by time says nothing."
-            )
-            raise SeamError(message, "Leave `align` out, and allow the watermark more delay.")
 
 
 def _table(batches: Sequence[Ranges]) -> pa.Table:

@@ -27,7 +27,7 @@ from sources.positions import TopicPartition
 from sources.topic_range import require_range
 from spark_jobs import checkpoint, job
 from spark_jobs.progress import Reporter
-from tests.e2e.case import Case, live_of, windows, wrong
+from tests.e2e.case import Case, live_of, moment, windows, wrong
 from tests.e2e.in_session import run_and_audit, run_chain, run_history, run_live, seam_is_counted
 from tests.e2e.test_topics import transact
 from tests.services.processes import wait_for
@@ -207,6 +207,22 @@ def test_a_run_that_stopped_or_died_goes_on_with_the_batch_that_was_due(
     run_chain(spark, loaded)
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (1200, {})
+
+
+def test_a_chain_whose_last_topic_has_an_end_ends(
+    tmp_path: Path, servers: str, spark: SparkSession
+) -> None:
+    case = Case(tmp_path, servers, partitions=2)
+    case.write_history(range(600))
+    case.produce(range(400, 1000))
+
+    def until_a_time(document: dict[str, Any]) -> None:
+        document["sources"][1]["until"] = {"timestamp": moment(800)}
+
+    loaded = case.pipeline(until_a_time)
+    run_history(spark, loaded)
+    report = audit(loaded)
+    assert (report.expected, wrong(report), report.ok) == (800, {}, True)
 
 
 def test_a_place_that_is_drained_is_never_read_again(

@@ -20,8 +20,9 @@ from sources.plan import make_plan
 from sources.positions import EndPosition, TopicPartition
 from sources.range_cut import Split
 from sources.range_reader import RangeReader
+from sources.topic_cut import cut_range
 from sources.topic_ends import end_position, newest_read, resolve_ends
-from sources.topic_range import TopicRange, cut, find_range, require_range
+from sources.topic_range import TopicRange, find_range, require_range
 from tests.e2e.case import BEGIN, Case, moment
 from tests.e2e.test_bounded_topic import another_topic, archive_between, archive_first
 from tests.e2e.test_topics import transact
@@ -136,7 +137,7 @@ class TestInStep:
     def test_records_without_a_time_can_not_be_aligned(self) -> None:
         source = declared(align={"drift": "1 min"})
         with pytest.raises(SeamError, match="carry no timestamp: they can't be aligned"):
-            cut(source, log_of([-1, -1]), {A: 0}, {A: 2})
+            cut_range(source, log_of([-1, -1]), {A: 0}, {A: 2})
 
     def test_commits_that_are_newer_than_records_behind_them_are_refused(self) -> None:
         hour = 3_600_000
@@ -147,12 +148,12 @@ class TestInStep:
         with pytest.raises(
             SeamError, match=r"partition 0 was written in a transaction .* offset 3"
         ):
-            cut(source, log, {A: 0}, {A: 20})
+            cut_range(source, log, {A: 0}, {A: 20})
         # A commit as old as its records does no harm.
         log.markers = {
             A: [(2, 2 * hour)],
         }
-        assert len(cut(source, log, {A: 0}, {A: 20})) >= 7
+        assert len(cut_range(source, log, {A: 0}, {A: 20})) >= 7
 
 
 class TestDeclarations:

@@ -172,7 +172,7 @@ def test_partitions_in_step_lose_no_row_behind_the_watermark(
     align = {"align": {"drift": "30 min"}} if is_aligned else {}
 
     def windowed(document: dict[str, Any]) -> None:
-        archive_first(max_offsets_per_batch=200, **align)(document)
+        archive_first(max_offsets_per_batch=300, **align)(document)
         windows(document)
 
     report = run_and_audit(spark, case.pipeline(windowed))

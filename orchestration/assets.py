@@ -11,8 +11,8 @@ import dagster as dg
 from orchestration import chain, metadata
 from sources.document import LoadedPipeline, load_pipeline
 from sources.errors import HybridError
-from sources.file_source import FileSource
 from sources.hand_over import CHECKS, check_hand_over, hand_over
+from sources.hybrid import Boundedness
 from sources.kafka_source import KafkaSource
 from sources.ledger import read_ledger
 from sources.offsets import GapError
@@ -27,12 +27,13 @@ def pipeline_assets(loaded: LoadedPipeline) -> list[dg.AssetsDefinition]:
     """
     steps = [_plan(loaded)]
     for source in loaded.pipeline.sources:
-        before = steps[-1].key
-        if isinstance(source, FileSource):
-            steps.append(_bounded(loaded, source.name, before))
-        else:
-            steps.append(_start(loaded, source.name, before))
-            steps.append(_live(loaded, source.name, steps[-1].key))
+        is_bounded = source.boundedness is Boundedness.BOUNDED
+        # A first source with an end is decided by the plan, be it files or topics.
+        is_planned = is_bounded and source is loaded.pipeline.sources[0]
+        if isinstance(source, KafkaSource) and not is_planned:
+            steps.append(_start(loaded, source.name, steps[-1].key))
+        make = _bounded if is_bounded else _live
+        steps.append(make(loaded, source.name, steps[-1].key))
     return steps
 
 
@@ -69,7 +70,6 @@ def _bounded(loaded: LoadedPipeline, name: str, before: dg.AssetKey) -> dg.Asset
     def bounded(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         fresh = load_pipeline(loaded.path)
         source = fresh.pipeline.source(name)
-        assert isinstance(source, FileSource)
         with (
             _failures(),
             # For the job's progress only: what it did is read from the state folder.

@@ -42,9 +42,10 @@ class AuditExample:
 
 @dataclass(frozen=True)
 class LedgerLine:
-    """One partition of the hand-over, as files and topic show it now.
+    """One partition of a hand-over, as history and topic show it now.
 
     Attributes:
+        source: The source that was handed over to.
         topic, partition: Which.
         start: First offset read, as decided.
         first_offset: Of the first record from ``start`` on that the topic holds now.
@@ -56,6 +57,7 @@ class LedgerLine:
         agrees: Whether nothing is in neither, and the run counted the same.
     """
 
+    source: str
     topic: str
     partition: int
     start: int
@@ -115,7 +117,7 @@ class AuditReport:
         unexpected: Rows whose key is not expected at all.
         examples: Up to :data:`EXAMPLES` for each of these four words, in order of the key.
         input_rows: What was read.
-        ledger: The hand-over, one line a partition, counted anew from files and topic.
+        ledger: Each hand-over, one line a partition, counted anew from files and topics.
         bad_records: One line for each source that may have bad records.
         notes: What a reader of the numbers should know, in words.
         seconds: How long it took.

@@ -1,7 +1,7 @@
 """Raw input of an audit: one DuckDB view per source, and ``input``, every row once.
 
-Nothing here looks at a plan or a position: files are found by their globs, topics are read from
-log start to log end.
+Files are found by their globs, topics are read from log start to log end. Where a topic ends that
+is bounded, and where one starts that nothing comes before, only the state can tell.
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ from orchestration.audit_topic import TopicReading, create_topic_view
 from sources.document import LoadedPipeline
 from sources.errors import InputError
 from sources.file_source import FileSource
+from sources.hybrid import HybridSplitEnumerator
 from sources.kafka_source import KafkaSource
 from sources.pipeline import Pipeline
+from sources.positions import Offsets
 from sources.schema import normalize_schema, parse_schema
+from sources.topic_range import find_range
 
 
 @dataclass(frozen=True)
@@ -60,9 +63,7 @@ def create_inputs(
         raise InputError(message, hint)
     # All ends are asked for before anything is read: what comes later is in none of the counts.
     readings = {
-        source.name: TopicReading(source)
-        for source in pipeline.sources
-        if isinstance(source, KafkaSource)
+        source.name: TopicReading(source, *_limits(loaded, source)) for source in pipeline.topics
     }
     notes: list[str] = []
     columns: dict[str, dict[str, str]] = {}
@@ -101,6 +102,23 @@ def _topic_columns(
         found = connection.sql(f"SELECT * FROM {quoted(first)} LIMIT 0").to_arrow_table().schema
         schema = normalize_schema(found)
     return dict(zip(schema.names, schema.types, strict=True))
+
+
+def _limits(loaded: LoadedPipeline, source: KafkaSource) -> tuple[Offsets | None, Offsets | None]:
+    """First offset and the one after the last of what a topic adds to the input, where decided."""
+    generation = loaded.open_generation(create=False)
+    if generation is None:
+        return None, None
+    chain = loaded.pipeline.hybrid_source()
+    found = find_range(generation, source.name)
+    if chain.index(source.name) == 0:
+        start = HybridSplitEnumerator(chain, generation).start_of(source.name)
+        first = None if start is None else start.offsets()
+    else:
+        # A topic that goes on from the end of a bounded source adds what comes after that.
+        before = find_range(generation, loaded.pipeline.source_before(source.name).name)
+        first = before.ends if before is not None and before.end.offsets is not None else None
+    return first, None if found is None else found.ends
 
 
 def _create_input(

@@ -1,7 +1,8 @@
-"""The ledger of a hand-over, counted anew from the topic and the files that were planned."""
+"""The ledgers of hand-overs, counted anew from the topics and what was planned before them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import duckdb
@@ -17,9 +18,10 @@ from sources.kafka_source import KafkaSource
 from sources.ledger import Ledger, LedgerEntry, SeamCount, read_ledger
 from sources.pipeline import Pipeline
 from sources.plan import require_plan
-from sources.positions import TopicPartition, iso
+from sources.positions import Offsets, TopicPartition, iso
 from sources.rounds import history_of
 from sources.state import Generation
+from sources.topic_range import find_range
 
 
 def recount(
@@ -36,28 +38,32 @@ def recount(
         A line for each partition, and what can't be counted, in words.
     """
     generation = loaded.open_generation(create=False)
-    live = loaded.pipeline.sources[-1]
-    if generation is None or not isinstance(live, KafkaSource):
-        return [], []
-    ledger, count = read_ledger(generation, live.name)
-    if ledger is None or ledger.previous is None:
-        return [], []
-    notes = []
-    is_filtered = ledger.rule in ("key", "event_time")
-    if is_filtered and count is None:
-        notes.append("The run has not counted the seam yet: it is not past it.")
-    try:
-        _mark_delivered(connection, loaded.pipeline, ledger, generation, files)
-        found = _count(connection, ledger)
-    except duckdb.IOException as error:
-        return [], [f"The seam can't be counted anew, as planned files are gone: {error}"]
-    lines = []
-    for entry in ledger.entries:
-        at = TopicPartition(entry.topic, entry.partition)
-        line, is_whole = _line(entry, found.get(at, _NOTHING), count if is_filtered else None)
-        lines.append(line)
-        if not is_whole:
-            notes.append(f"Kafka no longer holds the seam of {at}, so it can't be counted anew.")
+    lines: list[LedgerLine] = []
+    notes: list[str] = []
+    if generation is None:
+        return lines, notes
+    for source in loaded.pipeline.topics:
+        ledger, count = read_ledger(generation, source.name)
+        if ledger is None or ledger.previous is None:
+            continue
+        is_filtered = ledger.rule in ("key", "event_time")
+        if is_filtered and count is None:
+            notes.append("The run has not counted the seam yet: it is not past it.")
+        try:
+            _mark_delivered(connection, loaded.pipeline, ledger, source.name, generation, files)
+            found = _count(connection, ledger)
+        except duckdb.IOException as error:
+            notes.append(f"The seam can't be counted anew, as planned files are gone: {error}")
+            continue
+        for entry in ledger.entries:
+            at = TopicPartition(entry.topic, entry.partition)
+            counted = count if is_filtered else None
+            line, is_whole = _line(source.name, entry, found.get(at, _NOTHING), counted)
+            lines.append(line)
+            if not is_whole:
+                notes.append(
+                    f"Kafka no longer holds the seam of {at}, so it can't be counted anew."
+                )
     return lines, notes
 
 
@@ -65,6 +71,7 @@ def _mark_delivered(
     connection: duckdb.DuckDBPyConnection,
     pipeline: Pipeline,
     ledger: Ledger,
+    source: str,
     generation: Generation,
     files: AuditFiles,
 ) -> None:
@@ -75,7 +82,8 @@ def _mark_delivered(
     """
     by_key = "NULL"
     if pipeline.key:
-        keys = _create_planned_keys(connection, pipeline, generation, files)
+        before = pipeline.sources[: pipeline.hybrid_source().index(source)]
+        keys = _create_planned_keys(connection, pipeline.key, before, generation, files)
         same = " AND ".join(
             f"h.{quoted(name)} IS NOT DISTINCT FROM l.{quoted(name)}" for name in pipeline.key
         )
@@ -89,21 +97,24 @@ def _mark_delivered(
     elif ledger.rule == "sequence" and ledger.previous is not None and pipeline.sequence:
         by_rule = f"l.{quoted(pipeline.sequence)} <= {ledger.previous.sequence}"
     connection.execute(
-        f"CREATE TABLE audit.topic AS SELECT _topic, _partition, _offset, {by_rule} AS _held, "
-        f"(({by_key}) OR ({by_rule})) AS _known FROM {quoted(pipeline.sources[-1].name)} l"
+        "CREATE OR REPLACE TABLE audit.topic AS "
+        f"SELECT _topic, _partition, _offset, {by_rule} AS _held, "
+        f"(({by_key}) OR ({by_rule})) AS _known FROM {quoted(source)} l"
     )
 
 
 def _create_planned_keys(
     connection: duckdb.DuckDBPyConnection,
-    pipeline: Pipeline,
+    key: Sequence[str],
+    before: Sequence[FileSource | KafkaSource],
     generation: Generation,
     files: AuditFiles,
 ) -> str:
-    """Make a table of the keys of all planned files; returns its name."""
+    """Make a table of the keys of all that was planned before a topic; returns its name."""
     plan = require_plan(generation)
     selects = []
-    for source in pipeline.sources:
+    for source in before:
+        view = quoted(source.name)
         if isinstance(source, FileSource):
             view = f"audit.{quoted(f'{source.name}.planned')}"
             parts = history_of(generation, plan, source.name).parts
@@ -111,9 +122,32 @@ def _create_planned_keys(
             # A file read in regions is planned several times.
             paths = dict.fromkeys(path for some in planned for path in some)
             files.create_view(connection, source, [files.local(path) for path in paths], view)
-            selects.append(f"SELECT {listed(pipeline.key)} FROM {view}")
-    connection.execute(f"CREATE TABLE audit.planned_keys AS {' UNION '.join(selects)}")
+        elif (found := find_range(generation, source.name)) is not None:
+            # The view begins where the log does.
+            starts = f"audit.{quoted(f'{source.name}.starts')}"
+            _create_places(connection, starts, {"_start": found.starts})
+            view = f"{view} JOIN {starts} USING (_topic, _partition) WHERE _offset >= _start"
+        selects.append(f"SELECT {listed(key)} FROM {view}")
+    connection.execute(f"CREATE OR REPLACE TABLE audit.planned_keys AS {' UNION '.join(selects)}")
     return "audit.planned_keys"
+
+
+def _create_places(
+    connection: duckdb.DuckDBPyConnection, table: str, offsets: Mapping[str, Offsets]
+) -> None:
+    """Make a table of partitions with a column for each kind of offset."""
+    places = sorted(set().union(*offsets.values()))
+    columns: dict[str, Any] = {
+        "_topic": pa.array([at.topic for at in places], pa.string()),
+        "_partition": pa.array([at.partition for at in places], pa.int32()),
+    }
+    for name, by in offsets.items():
+        columns[name] = pa.array([by[at] for at in places], pa.int64())
+    names = ", ".join(f"{name} BIGINT" for name in offsets)
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {table} (_topic VARCHAR, _partition INTEGER, {names})"
+    )
+    insert_arrow(connection, table, pa.table(columns))
 
 
 _Counts = tuple[int | None, int | None, int, int, int, bool | None]
@@ -127,14 +161,10 @@ def _count(connection: duckdb.DuckDBPyConnection, ledger: Ledger) -> dict[TopicP
         By partition: lowest offset, first one read, rows of the seam, those of them that history
         holds, rows before the start that it does not hold, whether anything tells what it holds.
     """  # fmt: skip
-    entries = [(e.topic, e.partition, e.start, e.seam_end) for e in ledger.entries]
-    names = ("_topic", "_partition", "_start", "_end")
-    connection.execute(
-        "CREATE TABLE audit.entries "
-        "(_topic VARCHAR, _partition INTEGER, _start BIGINT, _end BIGINT)"
-    )
-    columns: list[Any] = [list(column) for column in zip(*entries, strict=True)]
-    insert_arrow(connection, "audit.entries", pa.table(dict(zip(names, columns, strict=True))))
+    by = {TopicPartition(entry.topic, entry.partition): entry for entry in ledger.entries}
+    starts = {at: entry.start for at, entry in by.items()}
+    ends = {at: entry.seam_end for at, entry in by.items()}
+    _create_places(connection, "audit.entries", {"_start": starts, "_end": ends})
     rows = connection.execute(
         "SELECT _topic, _partition, min(_offset), "
         "min(_offset) FILTER (_offset >= _start), "
@@ -147,7 +177,9 @@ def _count(connection: duckdb.DuckDBPyConnection, ledger: Ledger) -> dict[TopicP
     return {TopicPartition(row[0], row[1]): row[2:] for row in rows}
 
 
-def _line(entry: LedgerEntry, found: _Counts, count: SeamCount | None) -> tuple[LedgerLine, bool]:
+def _line(
+    source: str, entry: LedgerEntry, found: _Counts, count: SeamCount | None
+) -> tuple[LedgerLine, bool]:
     """The line of a partition, and whether the topic still holds all of its seam."""
     lowest, first, seam_rows, delivered, lost, is_keyed = found
     at = TopicPartition(entry.topic, entry.partition)
@@ -158,6 +190,7 @@ def _line(entry: LedgerEntry, found: _Counts, count: SeamCount | None) -> tuple[
     )  # fmt: skip
     agrees = not is_whole or ((removed is None or removed == delivered) and not lost)
     line = LedgerLine(
+        source=source,
         topic=entry.topic,
         partition=entry.partition,
         start=entry.start,

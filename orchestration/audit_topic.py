@@ -47,16 +47,22 @@ class TopicReading:
 
     Args:
         source: The declaration.
+        first: Records before are another source's, or nobody's.
+        end: Offset after the last record of each partition, if the source has an end.
 
     Raises:
         InputError: The broker can't be reached, or has no such topic.
     """
 
-    def __init__(self, source: KafkaSource) -> None:
+    def __init__(
+        self, source: KafkaSource, first: Offsets | None = None, end: Offsets | None = None
+    ) -> None:
         self._source = source
         self._log = KafkaLog(source)
-        self._ends = self._log.log_end()
-        self.starts: Offsets = self._log.log_start()
+        ends, starts = self._log.log_end(), self._log.log_start()
+        # A partition that an end does not name came later.
+        self._ends = ends if end is None else {at: min(end.get(at, 0), ends[at]) for at in ends}
+        self.starts: Offsets = {at: max((first or {}).get(at, 0), starts[at]) for at in starts}
 
     def insert_into(
         self, connection: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, pa.DataType]

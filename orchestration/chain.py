@@ -13,13 +13,14 @@ from sources.document import LoadedPipeline
 from sources.errors import RunError
 from sources.file_source import FileSource
 from sources.functions import load_function, load_transform
-from sources.hand_over import require_sound
-from sources.hybrid import HybridSplitEnumerator
+from sources.hand_over import hand_over, require_sound
+from sources.hybrid import Boundedness, HybridSplitEnumerator
 from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource, StartByFactory
 from sources.plan import Plan, make_plan
 from sources.positions import EndPosition, Offsets
 from sources.state import Generation
+from sources.topic_range import find_range, read_range_splits, require_range, unread
 from spark_jobs import checkpoint, process
 from spark_jobs.heartbeat import Heartbeat
 from spark_jobs.java import require_java
@@ -41,14 +42,21 @@ def validate(loaded: LoadedPipeline) -> None:
 
 
 def plan(loaded: LoadedPipeline) -> Plan:
-    """Make the plan, or read the one that was made (:func:`sources.plan.make_plan`)."""
+    """Make the plan, or read the one that was made (:func:`sources.plan.make_plan`).
+
+    A topic that comes first and has an end is decided with it.
+    """
     validate(loaded)
-    return make_plan(loaded)
+    made = make_plan(loaded)
+    first = loaded.pipeline.sources[0]
+    if isinstance(first, KafkaSource) and first.boundedness is Boundedness.BOUNDED:
+        hand_over(loaded, first)
+    return made
 
 
 def run_bounded(
     loaded: LoadedPipeline,
-    source: FileSource,
+    source: FileSource | KafkaSource,
     on_beat: process.OnBeat = lambda _: None,
     on_output: process.OnOutput = lambda _: None,
     extra_environment: Mapping[str, str] | None = None,
@@ -57,12 +65,17 @@ def run_bounded(
 
     Raises:
         StateError: It is out of turn, or another run is active.
+        SeamError: A topic's hand-over does not pass its checks; asked before the first launch only.
         RunError: Spark failed, or ended without having read all of the plan.
     """
     generation, enumerator = _state(loaded)
     enumerator.require_turn(source.name)
     if (end := enumerator.end_of(source.name)) is not None:
         return end
+    if isinstance(source, KafkaSource):
+        require_range(generation, source.name)
+        if not reached(loaded, source):
+            require_sound(loaded, source)
     process.run_to_end(loaded, generation, source.name, on_beat, on_output, extra_environment)
     if (end := enumerator.end_of(source.name)) is None:
         message = f"The Spark run of `{source.name}` ended well but left no end position."
@@ -89,10 +102,17 @@ def go_live(
 
 
 def reached(loaded: LoadedPipeline, source: KafkaSource) -> Offsets:
-    """First offsets that the live run has not committed yet; empty if it never committed any."""
+    """First offsets that a topic's run has not committed yet; empty if it never committed any."""
     generation, _ = _state(loaded)
     place = loaded.pipeline.hybrid_source().index(source.name)
-    return checkpoint.reached(generation.checkpoint, place)
+    if source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
+        return checkpoint.reached(generation.checkpoint, place)
+    found = find_range(generation, source.name)
+    offset = checkpoint.committed_offset(generation.checkpoint, place)
+    if found is None or offset is None:
+        return {}
+    batches_done = checkpoint.position_in_plan(offset, [found.batches])
+    return {**found.ends, **unread(read_range_splits(found, generation), batches_done)}
 
 
 def stop(loaded: LoadedPipeline) -> list[str]:

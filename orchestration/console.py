@@ -9,6 +9,7 @@ from orchestration import chain
 from sources.document import LoadedPipeline
 from sources.file_source import FileSource
 from sources.hand_over import hand_over
+from sources.hybrid import Boundedness
 from sources.kafka_source import KafkaSource
 from spark_jobs.heartbeat import Heartbeat, describe
 
@@ -26,13 +27,15 @@ def run(loaded: LoadedPipeline, *, stop_when_caught_up: bool) -> None:
         chain.plan(loaded)
         bars.update(bar, completed=1)
         for source in loaded.pipeline.sources:
-            if isinstance(source, FileSource):
+            if isinstance(source, KafkaSource):
+                hand_over(loaded, source)
+            if isinstance(source, FileSource) or source.boundedness is Boundedness.BOUNDED:
                 _bounded(bars, loaded, source)
             else:
                 _live(bars, loaded, source, stop_when_caught_up=stop_when_caught_up)
 
 
-def _bounded(bars: Progress, loaded: LoadedPipeline, source: FileSource) -> None:
+def _bounded(bars: Progress, loaded: LoadedPipeline, source: FileSource | KafkaSource) -> None:
     bar = bars.add_task(source.name, total=None)
 
     def show(beat: Heartbeat) -> None:
@@ -46,7 +49,6 @@ def _bounded(bars: Progress, loaded: LoadedPipeline, source: FileSource) -> None
 def _live(
     bars: Progress, loaded: LoadedPipeline, source: KafkaSource, *, stop_when_caught_up: bool
 ) -> None:
-    hand_over(loaded, source)
     bar = bars.add_task(f"{source.name}: starting", total=None)
 
     def show_lag(behind: int) -> None:

@@ -13,6 +13,7 @@ from sources.ledger import Ledger, LedgerEntry, SeamCount
 from sources.offsets import GapError
 from sources.plan import Plan
 from sources.positions import EndPosition, StartPosition, TopicPartition, iso, nest
+from sources.topic_plan import RangePlan
 from spark_jobs.heartbeat import Heartbeat
 
 Metadata = dict[str, Any]
@@ -51,21 +52,25 @@ def plan(made: Plan) -> Metadata:
     rows = [part.rows for part in made.files if part.rows is not None]
     if len(rows) == len(made.files):
         shown["rows"] = sum(rows)
-    if made.topic is not None:
+    if made.topics:
         shown["topics"] = _table(
             [
                 {
                     "topic": name,
-                    "timestamp type": made.topic.timestamp_type[name],
+                    "timestamp type": topic.timestamp_type[name],
                     "retention": "for ever" if kept is None else f"{kept / 3_600_000:,.1f} h",
                 }
-                for name, kept in made.topic.retention_ms.items()
+                for topic in made.topics
+                for name, kept in topic.retention_ms.items()
             ]
         )
-        shown["rows in both"] = made.topic.seam_rule
-        shown["expected start"] = _starts(made.topic.expected_start)
-        if made.topic.headroom:
-            shown["retention headroom (s)"] = made.topic.headroom[0].left_ms / 1000
+        rooms = [room.left_ms for topic in made.topics for room in topic.headroom[:1]]
+        if rooms:
+            shown["retention headroom (s)"] = min(rooms) / 1000
+    for topic in made.topics:
+        of = f" of {topic.source}" if len(made.topics) > 1 else ""
+        shown[f"rows in both{of}"] = topic.seam_rule
+        shown[f"expected start{of}"] = _starts(topic.expected_start, topic.range)
     return shown
 
 
@@ -184,11 +189,10 @@ def live(beat: Heartbeat, log: Path, target: str) -> Metadata:
 
 
 def _type_names(made: Plan) -> Sequence[str]:
-    columns = made.files[0].columns if made.files else (made.topic.columns if made.topic else {})
-    return list(columns.values())
+    return list(made.columns_by_name.values())
 
 
-def _starts(position: StartPosition) -> dg.TableMetadataValue:
+def _starts(position: StartPosition, until: RangePlan | None) -> dg.TableMetadataValue:
     return _table(
         [
             {
@@ -197,6 +201,7 @@ def _starts(position: StartPosition) -> dg.TableMetadataValue:
                 "log start": part.log_start,
                 "start": part.start,
                 "log end": part.log_end,
+                **({} if until is None else {"read until": until.ends[at]}),
                 "why": part.reason,
             }
             for at, part in sorted(position.partitions.items())

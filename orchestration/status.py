@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from orchestration import chain
 from sources.document import LoadedPipeline
 from sources.errors import InputError
-from sources.hybrid import HybridSplitEnumerator
+from sources.hybrid import Boundedness, HybridSplitEnumerator
 from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource
 from sources.plan import Plan
@@ -73,7 +73,8 @@ def _source_status(
     beat = read_heartbeat(generation, name)
     source = loaded.pipeline.source(name)
     lag = None
-    if isinstance(source, KafkaSource) and beat is not None:
+    is_live = source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
+    if isinstance(source, KafkaSource) and is_live and beat is not None:
         try:
             lag = chain.lag(beat, KafkaLog(source), loaded)
         except InputError:

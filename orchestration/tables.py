@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from orchestration.audit import AuditReport, BadLine, LedgerLine
     from orchestration.status import Status
     from sources.plan import Plan
+    from sources.topic_plan import TopicPlan
 
 
 def plan(made: Plan) -> Group:
@@ -29,23 +30,30 @@ def plan(made: Plan) -> Group:
             iso(part.end.complete_through_ms),
         )
     parts: list[Table | str] = [files]
-    if made.topic is not None:
-        starts = Table("topic", "partition", "log start", "start", "log end", "why")
-        starts.title = f"{made.topic.source}: expected start"
-        for at, part_start in sorted(made.topic.expected_start.partitions.items()):
-            starts.add_row(
-                at.topic,
-                str(at.partition),
-                str(part_start.log_start),
-                str(part_start.start),
-                str(part_start.log_end),
-                part_start.reason,
-            )
-        parts.append(starts)
-        parts.append(f"Rows in both files and topic are told by: {made.topic.seam_rule}.")
-        parts.extend(f"Retention: {room}." for room in made.topic.headroom[:1])
+    for topic in made.topics:
+        parts.append(_starts(topic))
+        parts.append(
+            f"Rows that {topic.source} and history both hold are told by: {topic.seam_rule}."
+        )
+        parts.extend(f"Retention: {room}." for room in topic.headroom[:1])
     parts.extend(f"[yellow]Warning:[/] {text}" for text in made.warnings)
     return Group(*parts)
+
+
+def _starts(topic: TopicPlan) -> Table:
+    starts = Table("topic", "partition", "log start", "start", "until", "log end", "why")
+    starts.title = f"{topic.source}: expected start"
+    for at, part in sorted(topic.expected_start.partitions.items()):
+        starts.add_row(
+            at.topic,
+            str(at.partition),
+            str(part.log_start),
+            str(part.start),
+            "" if topic.range is None else str(topic.range.ends[at]),
+            str(part.log_end),
+            part.reason,
+        )
+    return starts
 
 
 def status(found: Status) -> Table:
@@ -99,10 +107,12 @@ def _bad(line: BadLine) -> str:
 
 
 def _seam(lines: list[LedgerLine]) -> Table:
-    names = ("topic", "partition", "start", "first record", "rows in the seam", "in history")
-    table = Table(*names, "removed", "in neither", title="The seam, counted anew")
+    names = ("source", "topic", "partition", "start", "first record", "rows in the seam")
+    more = ("in history", "removed", "in neither")
+    table = Table(*names, *more, title="The seam, counted anew")
     for line in lines:
         values = (
+            line.source,
             line.topic,
             line.partition,
             line.start,

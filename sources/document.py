@@ -65,6 +65,9 @@ class LoadedPipeline:
             where: object = source.patterns if isinstance(source, FileSource) else None
             if isinstance(source, KafkaSource):
                 where = [source.topics, source.topic_pattern, source.isolation]
+                contract[f"sources.{source.name}.end"] = source.model_dump(
+                    mode="json", include={"until", "align"}
+                )
             contract[f"sources.{source.name}"] = [source.type, source.format, where, source.columns]
             if isinstance(source, KafkaSource) and (meaning := source.meaning()):
                 contract[f"sources.{source.name}.value"] = meaning

@@ -17,7 +17,6 @@ from sources.errors import InputError
 from sources.file_source import FileBatch, FileSource, OffsetColumns
 from sources.files import FileListing
 from sources.held import held_by_columns, held_by_names
-from sources.kafka_source import KafkaSource
 from sources.pipeline import Pipeline
 from sources.positions import EndPosition, HeldOffsets, Part, iso, to_ms, to_us
 from sources.schema import names_and_types
@@ -200,8 +199,8 @@ def _held(
         return None, []
     paths = splits["path"].to_pylist()
     if isinstance(source.offsets, OffsetColumns):
-        live = pipeline.sources[-1]
-        if not isinstance(live, KafkaSource) or len(live.topics) != 1:
+        live = pipeline.topic_after(source.name)
+        if live is None or len(live.topics) != 1:
             message = f"Source `{source.name}`: `offsets` by columns needs one topic to belong to."
             raise InputError(message, "Name a single `topic`, or use `offsets: names`.")
         columns = source.offsets

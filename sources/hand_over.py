@@ -7,17 +7,23 @@ from dataclasses import dataclass
 
 from sources.document import LoadedPipeline
 from sources.errors import InputError, SeamError, StateError
-from sources.hybrid import HybridSplitEnumerator
+from sources.hybrid import Boundedness, HybridSplitEnumerator, SourceSwitchContext
 from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource
 from sources.ledger import Ledger, ledger_name, make_ledger
 from sources.plan import Plan, require_plan
-from sources.positions import Offsets
+from sources.positions import Offsets, StartPosition
 from sources.retention import RetentionWatch
-from sources.rounds import history_of
 from sources.seam import seam_rule
 from sources.state import digests
-from sources.topic_plan import fit_sample, read_sample, require_same_topics, start_factory
+from sources.topic_plan import (
+    TopicPlan,
+    fit_sample,
+    read_sample,
+    require_same_topics,
+    start_factory,
+)
+from sources.topic_range import decide_range, seam_end_after
 
 CHECKS = {
     "no_gap": "Every record after what history holds is read.",
@@ -47,13 +53,20 @@ class Check:
 
 
 def hand_over(loaded: LoadedPipeline, source: KafkaSource) -> Ledger:
-    """Decide where a source starts, once, and write the ledger.
+    """Decide where a source starts, once, and write the ledger; and where it ends, if it does.
 
     Raises:
         StateError: A source before it has not finished.
         GapError: Records are in neither history nor log.
-        SeamError: The start can't be decided, or is not in the log.
+        SeamError: Start or end can't be decided, or are not in the log.
     """
+    ledger = _hand_over(loaded, source)
+    if source.boundedness is Boundedness.BOUNDED:
+        decide_range(loaded, require_plan(loaded.require_generation()), source)
+    return ledger
+
+
+def _hand_over(loaded: LoadedPipeline, source: KafkaSource) -> Ledger:
     generation = loaded.require_generation()
     enumerator = HybridSplitEnumerator(loaded.pipeline.hybrid_source(), generation)
     enumerator.require_turn(source.name)
@@ -65,12 +78,19 @@ def hand_over(loaded: LoadedPipeline, source: KafkaSource) -> Ledger:
         return known
     log = KafkaLog(source)
     plan = require_plan(generation)
-    assert plan.topic is not None
-    require_same_topics(plan.topic, log)
+    planned = plan.topic_of(source.name)
+    require_same_topics(planned, log)
     ends = enumerator.ends_before(source.name)
-    seam_end = history_of(generation, plan, ends[-1].source).seam_end if ends else {}
-    start = enumerator.switch(source.name, start_factory(loaded, source, seam_end), log)
-    rule = seam_rule(loaded.pipeline, ends, start)
+    seam_end = seam_end_after(generation, plan, ends[-1].source) if ends else {}
+
+    def as_planned(_: SourceSwitchContext) -> StartPosition:
+        return planned.expected_start
+
+    # What comes first and has an end was decided by the plan, as a listing of files is.
+    is_decided = not ends and planned.range is not None
+    factory = as_planned if is_decided else start_factory(loaded, source, seam_end)
+    start = enumerator.switch(source.name, factory, log)
+    rule = seam_rule(loaded.pipeline, ends, start, seam_end)
     ledger = make_ledger(start, ends, rule, seam_end, log, declared=declared)
     return generation.put_if_absent(ledger_name(source.name), ledger)
 
@@ -95,8 +115,8 @@ def check_hand_over(
     ledger = hand_over(loaded, source)
     log = KafkaLog(source)
     plan = require_plan(generation)
-    assert plan.topic is not None
-    require_same_topics(plan.topic, log)
+    planned = plan.topic_of(source.name)
+    require_same_topics(planned, log)
     needed = {**start.offsets(), **(reached or {})}
     begun = log.log_start()
     left = {at: max(offset, begun[at]) for at, offset in needed.items() if at in begun}
@@ -104,7 +124,7 @@ def check_hand_over(
         _no_gap(ledger),
         _no_overlap(ledger),
         _retention(RetentionWatch(source, log, left), needed, begun),
-        _schema(source, plan, log, left),
+        _schema(source, plan, planned, log, left),
     ]
 
 
@@ -162,13 +182,14 @@ def _retention(watch: RetentionWatch, needed: Offsets, begun: Offsets) -> Check:
     return Check("retention", passed=True, text=text, numbers=numbers)
 
 
-def _schema(source: KafkaSource, plan: Plan, log: KafkaLog, starts: Offsets) -> Check:
-    assert plan.topic is not None
+def _schema(
+    source: KafkaSource, plan: Plan, planned: TopicPlan, log: KafkaLog, starts: Offsets
+) -> Check:
     sample = read_sample(log, starts)
-    before = plan.files[-1].source if plan.files else plan.topic.source
+    before = plan.files[-1].source if plan.files else plan.topics[0].source
     numbers = {"records looked at": len(sample)}
     try:
-        warnings = fit_sample(source, before, plan.topic.columns, sample)
+        warnings = fit_sample(source, before, planned.columns, sample)
     except InputError as error:
         return Check("schema", passed=False, text=error.message, numbers=numbers)
     return Check(

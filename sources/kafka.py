@@ -178,7 +178,8 @@ class KafkaLog:
         wanted = {at for at in start if start[at] < end[at]}
         if not wanted:
             return
-        consumer = Consumer(self._consumer_settings(), logger=QUIET)
+        settings = {**consumer_settings(self._source), "error_cb": self._on_error}
+        consumer = Consumer(settings, logger=QUIET)
         try:
             consumer.assign([confluent_kafka.TopicPartition(*at, start[at]) for at in wanted])
             heard = time.monotonic()
@@ -198,18 +199,6 @@ class KafkaLog:
             raise InputError(message, "Check the broker.") from None
         finally:
             consumer.close()
-
-    def _consumer_settings(self) -> dict[str, Any]:
-        return {
-            **self._client,
-            "group.id": "hybrid-look-up",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "error",
-            "enable.partition.eof": True,
-            "isolation.level": self._source.isolation,
-            # Many partitions share few records: don't wait for more of them.
-            "fetch.wait.max.ms": 50,
-        }
 
     def _find(self, known: list[str]) -> list[str]:
         if self._source.topic_pattern is not None:
@@ -270,6 +259,23 @@ class KafkaLog:
             words in text for words in ("alert bad certificate", "PLAINTEXT broker listener")
         ):
             self._refusal = text.rstrip(".")
+
+
+def consumer_settings(source: KafkaSource) -> dict[str, Any]:
+    """Settings of a consumer that reads ranges of a source, secrets in the clear."""
+    return {
+        **client_settings(source.security),
+        "bootstrap.servers": resolve_bootstrap(source.bootstrap_servers),
+        "group.id": "hybrid-look-up",
+        "enable.auto.commit": False,
+        "auto.offset.reset": "error",
+        "enable.partition.eof": True,
+        "isolation.level": source.isolation,
+        # Many partitions share few records: don't wait for more of them.
+        "fetch.wait.max.ms": 50,
+        # librdkafka rests for a second once it has enough; until then the next is used up.
+        "fetch.queue.backoff.ms": 10,
+    }
 
 
 def _step(

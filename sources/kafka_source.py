@@ -1,4 +1,4 @@
-"""Declaration of an unbounded source: Kafka topics."""
+"""Declaration of a Kafka source: topics, to be followed for ever or read to an end."""
 
 from __future__ import annotations
 
@@ -58,8 +58,28 @@ class StartByFactory(Declared):
     factory: Reference
 
 
+class EndAtOffsets(StartAtOffsets):
+    """A fixed end: the first offset that is not read, for every partition."""
+
+
+class EndAtTimestamp(StartAtTimestamp):
+    """A fixed end: each partition ends before its first record at or after this time."""
+
+
+class Align(Declared):
+    """Partitions of a bounded source advance together in record time (FLIP-182).
+
+    Attributes:
+        drift: At the end of a micro-batch no partition is ahead of another one by more. A
+            watermark delay that is shorter can drop rows.
+
+    """
+
+    drift: Duration = Field(ge=timedelta(milliseconds=1))
+
+
 class KafkaSource(Values, BadRecords):
-    """An unbounded source: Kafka topics.
+    """A source of Kafka topics: unbounded, or bounded where ``until`` is declared.
 
     Attributes:
         topic: Its name, or several.
@@ -67,7 +87,9 @@ class KafkaSource(Values, BadRecords):
         bootstrap_servers: ``host:port`` list, or ``local`` for the broker of this machine.
         security: How to log in and whom to trust; plain text otherwise.
         isolation: ``read_committed`` leaves out records of aborted transactions.
-        start: ``previous`` (from the end of the source before), ``earliest``, or fixed.
+        start: ``previous`` (from the end of the source before), ``earliest``, ``latest``, or fixed.
+        until: Where it ends: ``latest`` (the log ends when its turn comes), or fixed.
+        align: Partitions are read in step, by record time; needs ``until``.
         on_gap: What to do if the log no longer reaches back to where history ends: ``fail``,
             ``extend`` (read files that arrived meanwhile, then try again), or ``accept`` (go on;
             the ledger records the gap).
@@ -86,12 +108,14 @@ class KafkaSource(Values, BadRecords):
     security: Security | None = None
     isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
     start: (
-        Literal["previous", "earliest"]
+        Literal["previous", "earliest", "latest"]
         | StartAtOffsets
         | StartAtTimestamp
         | StartAgo
         | StartByFactory
     ) = "previous"
+    until: Literal["latest"] | EndAtOffsets | EndAtTimestamp | None = None
+    align: Align | None = None
     on_gap: Literal["fail", "extend", "accept"] = "fail"
     headroom: Duration = timedelta(minutes=10)
     max_offsets_per_batch: PositiveInt = 1_000_000
@@ -110,8 +134,9 @@ class KafkaSource(Values, BadRecords):
 
     @property
     def boundedness(self) -> Boundedness:
-        """A topic has no end."""
-        return Boundedness.CONTINUOUS_UNBOUNDED
+        """A topic has no end but the one that is declared (Flink: ``KafkaSource.setBounded``)."""
+        is_bounded = self.until is not None
+        return Boundedness.BOUNDED if is_bounded else Boundedness.CONTINUOUS_UNBOUNDED
 
     @property
     def topics(self) -> list[str]:
@@ -139,8 +164,21 @@ class KafkaSource(Values, BadRecords):
         if len(set(self.topics)) < len(self.topics):
             message = f"`topic` names one twice: {', '.join(self.topics)}"
             raise ValueError(message)
-        unnamed = isinstance(self.start, StartAtOffsets) and "" in self.start.offsets
-        if unnamed and len(self.topics) != 1:
-            message = "with several topics, `start.offsets` is {topic: {partition: offset}}"
+        for field, where in (("start", self.start), ("until", self.until)):
+            unnamed = isinstance(where, StartAtOffsets) and "" in where.offsets
+            if unnamed and len(self.topics) != 1:
+                message = (
+                    f"with several topics, `{field}.offsets` is {{topic: {{partition: offset}}}}"
+                )
+                raise ValueError(message)
+        return self
+
+    @model_validator(mode="after")
+    def _aligns_what_ends(self) -> KafkaSource:
+        if self.align is not None and self.until is None:
+            message = (
+                "`align` needs `until`: only ranges can be cut by time. Put a source of the same "
+                "topic before this one, with `until: latest`"
+            )
             raise ValueError(message)
         return self

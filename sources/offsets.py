@@ -104,6 +104,8 @@ def _decide(
         return _from_user(look, start.factory, _call(start.factory, load, context))
     if start == "earliest":
         return look.at_log_start()
+    if start == "latest":
+        return look.at_log_end()
     previous = context.previous
     assert previous is not None  # the declaration refuses it for a first source
     if previous.offsets is not None and previous.offsets.exact:
@@ -231,20 +233,22 @@ class _LookUp:
         gaps = [] if self._previous is None else self._deleted(0, starts, ends)
         return self._position(partitions, "fixed", None, gaps)
 
+    def at_log_end(self) -> StartPosition:
+        """Start each partition at the first record that is not there yet."""
+        ends, starts = self._log.log_end(), self._log.log_start()
+        partitions = {
+            at: PartitionStart(start=end, log_start=starts[at], log_end=end, reason="log end")
+            for at, end in ends.items()
+        }
+        return self._position(partitions, "fixed", None, [])
+
     def at_offsets(
         self, declared: Mapping[str, Mapping[int, int]], evidence: Evidence
     ) -> StartPosition:
         """Start at offsets that somebody wrote; they must name exactly the partitions there are."""
-        topics = {at.topic for at in self._log.partitions}
-        only = next(iter(topics))
-        offsets = flatten({topic or only: parts for topic, parts in declared.items()})
-        if set(offsets) != set(self._log.partitions):
-            missing = sorted(set(self._log.partitions) - set(offsets))
-            unknown = sorted(set(offsets) - set(self._log.partitions))
-            said = [f"{at} has no offset" for at in missing[:1]]
-            said += [f"there is no {at}" for at in unknown[:1]]
-            message = f"The start offsets of source `{self._source.name}`: {'; '.join(said)}."
-            raise SeamError(message, "Name an offset for each partition.")
+        offsets = written_offsets(
+            declared, self._log.partitions, f"The start offsets of source `{self._source.name}`"
+        )
         ends, starts = self._log.log_end(), self._log.log_start()
         partitions = {
             at: PartitionStart(
@@ -355,6 +359,31 @@ class _LookUp:
             partitions=partitions,
             gaps=gaps,
         )
+
+
+def written_offsets(
+    declared: Mapping[str, Mapping[int, int]], partitions: Sequence[TopicPartition], what: str
+) -> Offsets:
+    """Offsets that somebody wrote, by partition.
+
+    Args:
+        declared: By topic, which may be empty if there is only one, and partition.
+        partitions: All there are.
+        what: What they are, for the error.
+
+    Raises:
+        SeamError: A partition is not named, or there is no such one.
+    """
+    only = partitions[0].topic
+    offsets = flatten({topic or only: parts for topic, parts in declared.items()})
+    if set(offsets) != set(partitions):
+        missing = sorted(set(partitions) - set(offsets))
+        unknown = sorted(set(offsets) - set(partitions))
+        said = [f"{at} has no offset" for at in missing[:1]]
+        said += [f"there is no {at}" for at in unknown[:1]]
+        message = f"{what}: {'; '.join(said)}."
+        raise SeamError(message, "Name an offset for each partition.")
+    return offsets
 
 
 def needed_offsets(

@@ -119,7 +119,8 @@ class Pipeline(Declared):
             )
             raise ValueError(message)
         for source, after in zip(self.sources, [*self.sources[1:], None], strict=True):
-            if not isinstance(source, FileSource):
+            if isinstance(source, KafkaSource):
+                _check_after_topic(source, after)
                 continue
             if source.converge is not None and not isinstance(after, KafkaSource):
                 message = f"source `{source.name}` can't `converge`: no topic comes after it"
@@ -168,3 +169,42 @@ class Pipeline(Declared):
     def source(self, name: str) -> FileSource | KafkaSource:
         """The source of this name."""
         return next(source for source in self.sources if source.name == name)
+
+    @property
+    def topics(self) -> list[KafkaSource]:
+        """The Kafka sources, in order; no files come after the first one."""
+        return [source for source in self.sources if isinstance(source, KafkaSource)]
+
+    def topic_source(self, name: str) -> KafkaSource:
+        """The Kafka source of this name."""
+        return next(source for source in self.topics if source.name == name)
+
+    def source_after(self, name: str) -> FileSource | KafkaSource | None:
+        """The source that comes right after the source of this name."""
+        following = self.hybrid_source().index(name) + 1
+        return self.sources[following] if following < len(self.sources) else None
+
+    def source_before(self, name: str) -> FileSource | KafkaSource:
+        """The source right before the source of this name, which is not the first."""
+        return self.sources[self.hybrid_source().index(name) - 1]
+
+    def topic_after(self, name: str) -> KafkaSource | None:
+        """The first Kafka source after the source of this name."""
+        later = self.sources[self.hybrid_source().index(name) + 1 :]
+        return next((source for source in later if isinstance(source, KafkaSource)), None)
+
+
+def _check_after_topic(source: KafkaSource, after: FileSource | KafkaSource | None) -> None:
+    """Refuse what can't follow a topic that ends."""
+    if isinstance(after, FileSource):
+        message = (
+            f"source `{after.name}`: files can't come after the topic `{source.subscription}`; "
+            "nothing tells which rows are in both"
+        )
+        raise ValueError(message)
+    if after is not None and after.on_gap == "extend":
+        message = (
+            f"source `{after.name}`: `on_gap: extend` reads files, and source `{source.name}` "
+            "before it has none"
+        )
+        raise ValueError(message)

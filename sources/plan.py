@@ -7,6 +7,7 @@ happens here.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -22,19 +23,35 @@ from sources.pipeline import Pipeline
 from sources.positions import Record, iso
 from sources.schema import check_event_time, parse_schema
 from sources.state import Generation
-from sources.topic_plan import TopicPlan, plan_topics
+from sources.topic_plan import Earlier, TopicPlan, plan_topics
 
 
 class Plan(Record):
-    """The plan of a generation."""
+    """The plan of a generation.
+
+    Attributes:
+        files: One for each file source.
+        archives: One for each Kafka source that is not the last source.
+        topic: That of the last source, if it is one of Kafka.
+    """
 
     VERSION = 3
 
     pipeline: str
     created_ms: int
     files: list[FilePlan]
+    archives: list[TopicPlan]
     topic: TopicPlan | None
     warnings: list[str]
+
+    @property
+    def topics(self) -> list[TopicPlan]:
+        """One for each Kafka source, in order."""
+        return [*self.archives, *([] if self.topic is None else [self.topic])]
+
+    def topic_of(self, source: str) -> TopicPlan:
+        """The plan of one Kafka source."""
+        return next(part for part in self.topics if part.source == source)
 
     def files_of(self, source: str) -> FilePlan:
         """The plan of one file source."""
@@ -43,11 +60,12 @@ class Plan(Record):
     @property
     def columns(self) -> pa.Schema:
         """The columns that the transform sees: those of the first source."""
-        first = self.files[0].columns if self.files else None
-        if first is None:
-            assert self.topic is not None
-            first = self.topic.columns
-        return parse_schema(first)
+        return parse_schema(self.columns_by_name)
+
+    @property
+    def columns_by_name(self) -> dict[str, str]:
+        """The same as names and Spark SQL types."""
+        return self.files[0].columns if self.files else self.topics[0].columns
 
 
 def make_plan(loaded: LoadedPipeline) -> Plan:
@@ -92,9 +110,8 @@ def draft_plan(loaded: LoadedPipeline) -> tuple[Plan, dict[str, FileListing]]:
     """
     pipeline = loaded.pipeline
     # Reach the broker first: a wrong address should not cost a listing of all files.
-    live = pipeline.sources[-1]
-    if isinstance(live, KafkaSource):
-        KafkaLog(live)
+    for source in pipeline.topics:
+        KafkaLog(source)
     listings = {
         source.name: list_source(loaded, source)
         for source in pipeline.sources
@@ -108,19 +125,37 @@ def draft_plan(loaded: LoadedPipeline) -> tuple[Plan, dict[str, FileListing]]:
         warnings += [*said, *_reaching_back(part, files)]
         files.append(part)
     _check_columns(pipeline, {part.source: listings[part.source].columns for part in files})
-    topic_plan = None
-    if isinstance(live, KafkaSource):
-        # Opened anew: a partition that appeared during the listing may be in the files.
-        topic_plan, said = plan_topics(loaded, live, KafkaLog(live), files)
-        warnings += said
+    topics, said = _plan_all_topics(loaded, files)
+    warnings += said
+    last = topics.pop() if isinstance(pipeline.sources[-1], KafkaSource) else None
     plan = Plan(
         pipeline=pipeline.name,
         created_ms=time.time_ns() // 1_000_000,
         files=files,
-        topic=topic_plan,
+        archives=topics,
+        topic=last,
         warnings=warnings,
     )
     return plan, listings
+
+
+def _plan_all_topics(
+    loaded: LoadedPipeline, files: Sequence[FilePlan]
+) -> tuple[list[TopicPlan], list[str]]:
+    """Plans of all Kafka sources, in order, and what people should know about them."""
+    # Opened anew: a partition that appeared during the listing may be in the files.
+    logs = [KafkaLog(source) for source in loaded.pipeline.topics]
+    earlier = [Earlier(part.source, part.columns, part.end) for part in files]
+    plans: list[TopicPlan] = []
+    warnings: list[str] = []
+    for number, (source, log) in enumerate(zip(loaded.pipeline.topics, logs, strict=True)):
+        after = logs[number + 1] if number + 1 < len(logs) else None
+        part, said = plan_topics(loaded, source, log, earlier, after)
+        plans.append(part)
+        warnings += said
+        if part.range is not None:
+            earlier.append(Earlier(part.source, part.columns, part.range.end))
+    return plans, warnings
 
 
 def _reaching_back(part: FilePlan, before: list[FilePlan]) -> list[str]:

@@ -88,7 +88,7 @@ class History:
 def history_of(generation: Generation, plan: Plan, source: str) -> History:
     """Everything that is planned of a source so far."""
     parts = [plan.files_of(source)]
-    seam_end = plan.topic.seam_end if plan.topic is not None else {}
+    seam_end = plan.topics[0].seam_end if plan.topics else {}
     while (found := generation.read(_name(source, len(parts)), Round)) is not None:
         parts.append(found.files)
         seam_end = found.seam_end
@@ -107,9 +107,8 @@ def next_round(
         InputError: A new file can't be read, or has other columns.
         GapError: The hand-over could not be made, and no file has arrived that may help.
     """
-    live = loaded.pipeline.sources[-1]
-    chain = loaded.pipeline.hybrid_source()
-    if not isinstance(live, KafkaSource) or chain.index(source.name) != len(chain.sources) - 2:
+    live = loaded.pipeline.source_after(source.name)
+    if not isinstance(live, KafkaSource):
         return None
     history = history_of(generation, plan, source.name)
     why, gap = _due(loaded, source, live, history)

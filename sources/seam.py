@@ -10,22 +10,26 @@ from sources.errors import SeamError
 from sources.kafka_source import KafkaSource
 from sources.log import LogRecord
 from sources.pipeline import Pipeline
-from sources.positions import EndPosition, StartPosition, iso, to_ms
+from sources.positions import EndPosition, Offsets, StartPosition, iso, to_ms
 from sources.readers import FieldReader
 
 SeamRule = Literal["none", "sequence", "key", "event_time", "off"]
 
 
-def seam_rule(pipeline: Pipeline, ends: Sequence[EndPosition], start: StartPosition) -> SeamRule:
+def seam_rule(
+    pipeline: Pipeline, ends: Sequence[EndPosition], start: StartPosition, seam_end: Offsets
+) -> SeamRule:
     """How live rows that history has delivered are told.
 
-    ``none`` where there are none: no history, or all of it tells its offsets exactly. ``sequence``
-    where history is a snapshot with a log position. Otherwise as declared.
+    ``none`` where there are none: no history, or all of it tells its offsets exactly, or its last
+    source does and has passed the seam of those before. ``sequence`` where history is a snapshot
+    with a log position. Otherwise as declared.
 
     Args:
         pipeline: The declaration.
         ends: End positions of all sources before the topic, in order.
         start: Where the topic starts.
+        seam_end: First offset beyond the seam.
     """
     if not ends:
         return "none"
@@ -34,7 +38,16 @@ def seam_rule(pipeline: Pipeline, ends: Sequence[EndPosition], start: StartPosit
             return "none"
         if ends[-1].sequence is not None:
             return "sequence"
+        if start.evidence == "offsets" and _is_passed(ends[-1], start, seam_end):
+            return "none"
     return pipeline.seam_rule
+
+
+def _is_passed(last: EndPosition, start: StartPosition, seam_end: Offsets) -> bool:
+    """Whether a topic starts beyond its seam, at the offsets that the source before it tells."""
+    starts = start.offsets()
+    is_exact = last.offsets is not None and last.offsets.exact
+    return is_exact and all(starts.get(at, end) >= end for at, end in seam_end.items())
 
 
 def _tell_all(ends: Sequence[EndPosition], start: StartPosition) -> bool:

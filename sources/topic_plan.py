@@ -1,29 +1,63 @@
-"""Plan of the Kafka source: the seam's end, and where it would start by today's look-up."""
+"""Plan of a Kafka source: the seam's end, and where it would start by today's look-up."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from sources.contract import compare_sample
 from sources.document import LoadedPipeline
-from sources.errors import SeamError
-from sources.file_plan import FilePlan
+from sources.errors import InputError, SeamError
 from sources.functions import load_function
 from sources.hybrid import SourceFactory, SourceSwitchContext
 from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource
 from sources.log import LogRecord
 from sources.offsets import factory_for, needed_offsets
-from sources.positions import Offsets, Part, StartPosition, span_ms
+from sources.positions import EndPosition, Offsets, Part, StartPosition, span_ms
 from sources.readers import field_reader
 from sources.retention import Headroom, RetentionWatch, retention_ms
 from sources.seam import SeamRule, check_compaction, check_start, seam_rule, seam_warnings
+from sources.topic_cut import cut_range
+from sources.topic_ends import end_position, newest_read, resolve_ends
 
 SAMPLE_RECORDS = 100
 
 
+@dataclass(frozen=True)
+class Earlier:
+    """What is planned of a source before a topic.
+
+    Attributes:
+        source: Its name.
+        columns: Column names and Spark SQL types.
+        end: The end position to expect.
+    """
+
+    source: str
+    columns: dict[str, str]
+    end: EndPosition
+
+
+class RangePlan(Part):
+    """Where a bounded Kafka source ends by today's look-up; decided, if it is the first source.
+
+    Attributes:
+        ends: First offset that is not read, for each partition.
+        offsets: How many there are; records are fewer where control records take some up.
+        batches: Number of micro-batches.
+        end: The end position to expect.
+    """
+
+    ends: Offsets
+    offsets: int
+    batches: int
+    end: EndPosition
+
+
 class TopicPlan(Part):
-    """Plan of the Kafka source.
+    """Plan of a Kafka source.
 
     Attributes:
         topics: Each topic and which one of that name it is (cluster and topic id).
@@ -37,6 +71,7 @@ class TopicPlan(Part):
         retention_ms: By topic; None if it keeps records for ever.
         headroom: How long the records to be read afterwards are safe; the partitions that Kafka
             may delete from, the most urgent first.
+        range: Where it ends, if it does.
     """
 
     source: str
@@ -49,6 +84,7 @@ class TopicPlan(Part):
     timestamp_type: dict[str, str]
     retention_ms: dict[str, int | None]
     headroom: list[Headroom]
+    range: RangePlan | None = None
 
 
 def read_sample(log: KafkaLog, start: Offsets) -> list[LogRecord]:
@@ -94,16 +130,41 @@ def require_same_topics(plan: TopicPlan, log: KafkaLog) -> None:
             raise SeamError(message, hint)
 
 
+def is_continued(source: KafkaSource, log: KafkaLog, following: KafkaLog | None) -> bool:
+    """Whether the source after a bounded one, if there is one, reads the same topics.
+
+    Raises:
+        InputError: It reads some of them, or others beside them.
+    """
+    if following is None:
+        return True
+    own, others = set(log.identities().values()), set(following.identities().values())
+    if own & others and own != others:
+        message = (
+            f"Source `{source.name}` reads {', '.join(log.topics)}, the source after it "
+            f"{', '.join(following.topics)}: some topics are in both."
+        )
+        raise InputError(message, "Let both read the same topics, or none that the other reads.")
+    return own == others
+
+
 def plan_topics(
-    loaded: LoadedPipeline, source: KafkaSource, log: KafkaLog, files: Sequence[FilePlan]
+    loaded: LoadedPipeline,
+    source: KafkaSource,
+    log: KafkaLog,
+    earlier: Sequence[Earlier],
+    following: KafkaLog | None,
 ) -> tuple[TopicPlan, list[str]]:
-    """Plan of the topics, and what people should know about it; call it right after the listing.
+    """Plan of a source's topics, and what people should know about it.
+
+    Call it right after the listing of the files.
 
     Args:
         loaded: The pipeline.
         source: The Kafka source.
         log: Its look-ups.
-        files: Plans of all sources before it.
+        earlier: What is planned of all sources before it.
+        following: Look-ups of the source after it, if there is one.
 
     Raises:
         InputError: Records do not fit the columns.
@@ -111,21 +172,22 @@ def plan_topics(
     """
     # Right after the listing: nothing appended from here on can be in the files.
     seam_end, log_start = log.high_watermark(), log.log_start()
-    columns = source.columns_after(files[0].columns if files else {})
-    before = files[-1].source if files else source.name
+    columns = source.columns_after(earlier[0].columns if earlier else {})
+    before = earlier[-1].source if earlier else source.name
     sample = read_sample(log, log_start)
     warnings = fit_sample(source, before, columns, sample)
     settings = log.settings()
     check_compaction(loaded.pipeline, source, settings)
-    previous = files[-1].end if files else None
+    ends = [part.end for part in earlier]
+    previous = ends[-1] if ends else None
     # Files that arrive while history runs may still close a gap.
     may_close = source.on_gap == "extend"
     judged = source.model_copy(update={"on_gap": "accept"}) if may_close else source
     start = start_factory(loaded, judged, seam_end)(SourceSwitchContext(previous, log))
     sample += read_sample(log, start.offsets())
-    rule = seam_rule(loaded.pipeline, [part.end for part in files], start)
+    rule = seam_rule(loaded.pipeline, ends, start, seam_end)
     lateness_ms = loaded.pipeline.lateness_ms
-    check_start(rule, [part.end for part in files], start, sample)
+    check_start(rule, ends, start, sample)
     needed = needed_offsets(log, start, previous, lateness_ms)
     headroom = RetentionWatch(source, log, needed).look()
     plan = TopicPlan(
@@ -139,9 +201,43 @@ def plan_topics(
         timestamp_type={name: of["message.timestamp.type"] for name, of in settings.items()},
         retention_ms={name: retention_ms(of) for name, of in settings.items()},
         headroom=headroom,
+        range=_plan_range(loaded, source, log, start, previous, following),
     )
     warnings += seam_warnings(loaded.pipeline, rule, previous, start, sample, field_reader(source))
+    if source.start == "latest":
+        warnings.append(
+            f"Source `{source.name}` has `start: latest`: whatever its topics hold before their "
+            "end at the hand-over is skipped."
+        )
     limit_ms = span_ms(source.headroom)
     if headroom and headroom[0].left_ms < 2 * limit_ms:
         warnings.append(f"Retention: {headroom[0]}.")
     return plan, warnings
+
+
+def _plan_range(
+    loaded: LoadedPipeline,
+    source: KafkaSource,
+    log: KafkaLog,
+    start: StartPosition,
+    previous: EndPosition | None,
+    following: KafkaLog | None,
+) -> RangePlan | None:
+    if source.until is None:
+        return None
+    starts = start.offsets()
+    ends = resolve_ends(source, log, starts, time.time_ns() // 1_000_000)
+    end = end_position(
+        source,
+        newest_read(log, starts, ends),
+        ends,
+        previous,
+        lateness_ms=loaded.pipeline.lateness_ms,
+        is_continued=is_continued(source, log, following),
+    )
+    return RangePlan(
+        ends=ends,
+        offsets=sum(ends.values()) - sum(starts.values()),
+        batches=len(cut_range(source, log, starts, ends)),
+        end=end,
+    )

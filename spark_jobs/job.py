@@ -88,22 +88,30 @@ def run_bounded(
 ) -> int:
     """Read a bounded source to its end, rounds included, and record its end position."""
     declared = loaded.pipeline.source(source)
-    assert isinstance(declared, FileSource)
     while True:
         query = Query(spark, loaded, generation, source)
         reporter.follow(query)
-        guard = RetentionGuard(loaded, generation, query.plan, reporter)
+        guard = RetentionGuard(loaded, generation, query, reporter)
         bad = _bad_records(loaded, generation, reporter)
-        _watch(query.writer().start(), reporter, stop, guard.look, bad)
+        try:
+            _watch(query.writer().start(), reporter, stop, guard.look, bad)
+        except StreamingQueryException as error:
+            _look_up_older(query, reporter, error)
+            continue
         if not query.is_drained():
             if stop.is_set():
                 reporter.ended("stopped")
                 return INCOMPLETE
             message = f"Source `{source}`: the run ended with planned splits unread."
             raise RunError(message, "Run it again: it goes on where it ended.")
-        made = next_round(loaded, generation, query.plan, declared)
+        made = None
+        if isinstance(declared, FileSource):
+            made = next_round(loaded, generation, query.plan, declared)
+        elif query.has_uncounted_seam():
+            _count_seam(query, reporter)
         if made is None:
-            query.enumerator.finish(query.histories[source].end)
+            assert query.end is not None
+            query.enumerator.finish(query.end)
             reporter.ended("finished")
             return 0
         reporter.log(f"{source}: round {made.number}, {made.files.splits} files more: {made.why}")
@@ -134,12 +142,7 @@ def run_unbounded(
         try:
             _watch(running, reporter, stop, query.has_passed_seam, bad)
         except StreamingQueryException as error:
-            # A row of the seam older than the kept keys: look it up once, then go on. A second
-            # time is impossible, as the filter then knows all of them.
-            if OLDER_ROW not in str(error):
-                raise
-            count = query.look_up_older()
-            reporter.log(f"{count} rows of the seam are older than the kept keys and in history")
+            _look_up_older(query, reporter, error)
     reporter.ended("stopped")
     return 0
 
@@ -149,6 +152,17 @@ def _bad_records(loaded: LoadedPipeline, generation: Generation, reporter: Repor
     collectors = Collectors(loaded.pipeline, generation)
     reporter.bad_records(collectors.collect())
     return collectors
+
+
+def _look_up_older(query: Query, reporter: Reporter, error: StreamingQueryException) -> None:
+    """Look up rows of the seam that are older than the kept keys, if that is what went wrong.
+
+    Once, then the run goes on. A second time is impossible: the filter then knows all of them.
+    """
+    if OLDER_ROW not in str(error):
+        raise error
+    count = query.look_up_older()
+    reporter.log(f"{count} rows of the seam are older than the kept keys and in history")
 
 
 def _count_seam(query: Query, reporter: Reporter) -> None:

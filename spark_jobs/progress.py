@@ -73,9 +73,7 @@ class Reporter:
         """The session is up and the query is known."""
         self._query = query
         totals: dict[str, Any] = {}
-        name = query.source.name
-        if name in query.histories:
-            end = query.histories[name].end
+        if (end := query.end) is not None:
             totals = {"splits_total": end.splits, "rows_total": end.rows}
         ui_url = query.spark.sparkContext.uiWebUrl
         self._update(state="running", ui_url=ui_url, **totals)

@@ -18,20 +18,22 @@ from sources.document import LoadedPipeline
 from sources.errors import InputError, StateError
 from sources.file_source import FileSource
 from sources.functions import load_transform
-from sources.hybrid import HybridSplitEnumerator
+from sources.hybrid import Boundedness, HybridSplitEnumerator
 from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource
 from sources.ledger import SeamCount
 from sources.offsets import check_in_log
 from sources.plan import require_plan
-from sources.positions import Offsets, StartPosition, span_ms
+from sources.positions import EndPosition, Offsets, StartPosition, span_ms
 from sources.rounds import history_of
 from sources.schema import ddl
 from sources.state import Generation
 from sources.topic_plan import require_same_topics
+from sources.topic_range import find_range, require_range, seam_end_after
 from spark_jobs import checkpoint, sink
 from spark_jobs.kafka_place import stream_topics, with_new_partitions
 from spark_jobs.planned import PlannedSource
+from spark_jobs.planned_topic import PlannedTopic
 from spark_jobs.seam import Seam
 from spark_jobs.values import parse_values
 from spark_jobs.watermark import require_order
@@ -66,7 +68,7 @@ class Query:
         self.histories = {
             part.source: history_of(generation, self.plan, part.source) for part in self.plan.files
         }
-        self.planned = {
+        self.planned: dict[str, PlannedSource | PlannedTopic] = {
             part.name: PlannedSource(
                 part,
                 self.histories[part.name].parts,
@@ -77,6 +79,15 @@ class Query:
             for part in chain.sources
             if isinstance(part, FileSource)
         }
+        # One whose turn has not come has no range.
+        self._ranges = {
+            part.name: found
+            for part in self._pipeline.topics
+            if (found := find_range(generation, part.name)) is not None
+        }
+        for name, found in self._ranges.items():
+            topic = self._pipeline.topic_source(name)
+            self.planned[name] = PlannedTopic(topic, found, generation, self._topic_columns(name))
 
     def writer(self) -> DataStreamWriter:
         """Check everything, prepare the target, and return the writer; the caller starts it.
@@ -95,14 +106,23 @@ class Query:
         sink.prepare_table(self._pipeline.sink, path, rows, self.generation)
         writer = sink.write_stream(rows, self._pipeline.sink, path, self.generation)
         writer = writer.option("checkpointLocation", str(self.generation.checkpoint))
-        if isinstance(self.source, FileSource):
+        if self.source.boundedness is Boundedness.BOUNDED:
             return writer.trigger(availableNow=True)
+        assert isinstance(self.source, KafkaSource)
         interval_ms = span_ms(self.source.trigger_interval)
         return writer.trigger(processingTime=f"{interval_ms} milliseconds")
 
+    @property
+    def end(self) -> EndPosition | None:
+        """The end position of this run's source, once all that is planned is read; if it ends."""
+        name = self.source.name
+        if name in self._ranges:
+            return self._ranges[name].end
+        return self.histories[name].end if name in self.histories else None
+
     def is_drained(self) -> bool:
         """Whether every planned split of this run's source was read and committed."""
-        versions = len(self.histories[self.source.name].parts)
+        versions = len(self.planned[self.source.name].entries)
         return checkpoint.is_drained(self._committed(), versions)
 
     def has_passed_seam(self) -> bool:
@@ -111,11 +131,13 @@ class Query:
 
     def has_uncounted_seam(self) -> bool:
         """Whether a seam was filtered and is passed, but not counted yet."""
-        return not self.filtering and self._seam.is_to_count()
+        is_passed = not self.filtering or self.source.name in self._ranges
+        return is_passed and self._seam.is_to_count()
 
     def count_seam(self) -> SeamCount:
         """Count what was in the seam that the stream has passed."""
-        return self._seam.count(self.spark, self._history(), self._topic_columns())
+        columns = self._topic_columns(self.source.name)
+        return self._seam.count(self.spark, self._history(), columns)
 
     def look_up_older(self) -> int:
         """Resolve rows of the seam that are older than the keys kept of history.
@@ -124,7 +146,8 @@ class Query:
             How many of them history holds.
         """
         self._require_unchanged()
-        return self._seam.look_up_older(self.spark, self._history(), self._topic_columns())
+        columns = self._topic_columns(self.source.name)
+        return self._seam.look_up_older(self.spark, self._history(), columns)
 
     def _union(self) -> DataFrame:
         columns = self.plan.columns
@@ -140,12 +163,37 @@ class Query:
             return self._placeholder(columns)
         if isinstance(source, FileSource):
             planned = self.planned[source.name]
+            assert isinstance(planned, PlannedSource)
             # What is drained is not read again: its files may go.
             if place == self.place:
                 planned.require_unchanged()
             planned.prepare()
             return planned.stream(self.spark)
+        if source.boundedness is Boundedness.BOUNDED:
+            return self._ranged(source, place)
         return self._live(source, place)
+
+    def _ranged(self, source: KafkaSource, place: int) -> DataFrame:
+        require_range(self.generation, source.name)
+        planned = self.planned[source.name]
+        assert isinstance(planned, PlannedTopic)
+        planned.prepare()
+        if place < self.place:
+            return planned.drained(self.spark)
+        require_same_topics(self.plan.topic_of(source.name), KafkaLog(source))
+        entries_done = checkpoint.position_in_plan(self._committed(), planned.entries)
+        planned.require_unchanged(entries_done)
+        return self._filtered(planned.stream(self.spark), {})
+
+    def _filtered(self, rows: DataFrame, reached: Offsets) -> DataFrame:
+        """Rows of this run's topic without those of the seam that history has delivered."""
+        seam = self._seam
+        self.filtering = not seam.is_passed(reached)
+        if not self.filtering:
+            return rows
+        if seam.needs_history():
+            self._require_unchanged()
+        return seam.filter(self._history()).apply(rows)
 
     def _placeholder(self, columns: pa.Schema) -> DataFrame:
         # Only a glob that matches nothing can be swapped for the real source later: Spark
@@ -156,19 +204,12 @@ class Query:
     def _live(self, source: KafkaSource, place: int) -> DataFrame:
         start = self.enumerator.require_start(source.name)
         log = KafkaLog(source)
-        assert self.plan.topic is not None
-        require_same_topics(self.plan.topic, log)
+        require_same_topics(self.plan.topic_of(source.name), log)
         self._check_start(log, place, start)
         partitions = with_new_partitions(start.offsets(), log.partitions)
         raw = stream_topics(self.spark, source, partitions)
-        rows = parse_values(raw, source, self._topic_columns(), self.generation)
-        seam = self._seam
-        self.filtering = not seam.is_passed(self._reached())
-        if not self.filtering:
-            return rows
-        if seam.needs_history():
-            self._require_unchanged()
-        return seam.filter(self._history()).apply(rows)
+        rows = parse_values(raw, source, self._topic_columns(source.name), self.generation)
+        return self._filtered(rows, self._reached())
 
     def _check_start(self, log: KafkaLog, place: int, start: StartPosition) -> None:
         fixed = checkpoint.initial_kafka_offsets(self.generation.checkpoint, place)
@@ -187,28 +228,38 @@ class Query:
     @cached_property
     def _seam(self) -> Seam:
         """The seam; what it is made of was decided for good before the run was started."""
-        assert isinstance(self.source, KafkaSource)
-        last = self.histories[self.plan.files[-1].source] if self.plan.files else None
+        source = self.source
+        assert isinstance(source, KafkaSource)
+        ends = self.enumerator.ends_before(source.name)
+        seam_end = seam_end_after(self.generation, self.plan, ends[-1].source) if ends else {}
+        if source.name in self._ranges:
+            limits = self._ranges[source.name].ends
+            seam_end = {at: min(end, limits.get(at, end)) for at, end in seam_end.items()}
         return Seam(
             self._pipeline,
-            self.source,
+            source,
             self.generation,
-            ends=self.enumerator.ends_before(self.source.name),
-            start=self.enumerator.require_start(self.source.name),
-            seam_end=last.seam_end if last is not None else {},
+            ends=ends,
+            start=self.enumerator.require_start(source.name),
+            seam_end=seam_end,
         )
 
+    @property
+    def _earlier(self) -> list[PlannedSource | PlannedTopic]:
+        """The sources before this run's."""
+        return [self.planned[source.name] for source in self._pipeline.sources[: self.place]]
+
     def _require_unchanged(self) -> None:
-        for source in self.planned.values():
+        for source in self._earlier:
             source.require_unchanged()
 
     def _history(self) -> DataFrame:
-        batches = [source.batch(self.spark) for source in self.planned.values()]
+        columns = self.plan.columns.names
+        batches = [source.batch(self.spark).select(*columns) for source in self._earlier]
         return reduce(DataFrame.unionByName, batches)
 
-    def _topic_columns(self) -> dict[str, str]:
-        assert self.plan.topic is not None
-        return self.plan.topic.columns
+    def _topic_columns(self, source: str) -> dict[str, str]:
+        return self.plan.topic_of(source).columns
 
     def _committed(self) -> Any:
         return checkpoint.committed_offset(self.generation.checkpoint, self.place)

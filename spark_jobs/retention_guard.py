@@ -10,13 +10,13 @@ from sources.hybrid import SourceSwitchContext
 from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource
 from sources.offsets import needed_offsets
-from sources.plan import Plan
 from sources.positions import Offsets, span_ms
 from sources.retention import RetentionWatch
-from sources.rounds import history_of
 from sources.state import Generation
 from sources.topic_plan import start_factory
+from sources.topic_range import end_planned, seam_end_after
 from spark_jobs.progress import Reporter
+from spark_jobs.query import Query
 
 INTERVAL_S = 5.0
 # Say so while there is still time to do something about it.
@@ -29,18 +29,17 @@ class RetentionGuard:
     Args:
         loaded: The pipeline.
         generation: Its state.
-        plan: Its plan.
+        query: The run of the bounded source.
         reporter: Gets the warnings, and tells how far the run is.
     """
 
     def __init__(
-        self, loaded: LoadedPipeline, generation: Generation, plan: Plan, reporter: Reporter
+        self, loaded: LoadedPipeline, generation: Generation, query: Query, reporter: Reporter
     ) -> None:
         self._loaded = loaded
         self._generation = generation
-        live = loaded.pipeline.sources[-1]
-        self._source = live if isinstance(live, KafkaSource) else None
-        self._plan = plan
+        self._source = loaded.pipeline.topic_after(query.source.name)
+        self._query = query
         self._reporter = reporter
         self._watch: RetentionWatch | None = None
         self._looked_at = 0.0
@@ -64,12 +63,12 @@ class RetentionGuard:
 
     def _needed(self, source: KafkaSource, log: KafkaLog) -> Offsets:
         """What has to be in the log at the hand-over, as far as history is planned by now."""
-        history = history_of(self._generation, self._plan, self._plan.files[-1].source)
-        end = history.end
+        generation, plan = self._generation, self._query.plan
+        before = self._loaded.pipeline.source_before(source.name)
+        end = end_planned(generation, plan, before.name)
+        seam_end = seam_end_after(generation, plan, before.name)
         lenient = source.model_copy(update={"on_gap": "accept"})
-        start = start_factory(self._loaded, lenient, history.seam_end)(
-            SourceSwitchContext(end, log)
-        )
+        start = start_factory(self._loaded, lenient, seam_end)(SourceSwitchContext(end, log))
         lateness_ms = self._loaded.pipeline.lateness_ms
         return needed_offsets(log, start, end, lateness_ms)
 

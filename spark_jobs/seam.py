@@ -46,7 +46,7 @@ class Seam:
         self._ends = ends
         self._start = start
         self._seam_end = seam_end
-        self.rule = seam_rule(pipeline, ends, start)
+        self.rule = seam_rule(pipeline, ends, start, seam_end)
 
     @property
     def _folder(self) -> Path:

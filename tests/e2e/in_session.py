@@ -10,9 +10,10 @@ from pyspark.sql import SparkSession
 from orchestration import chain
 from orchestration.audit import AuditReport, audit
 from sources.document import LoadedPipeline
-from sources.file_source import FileSource
 from sources.hand_over import hand_over, require_sound
+from sources.hybrid import Boundedness
 from sources.kafka import KafkaLog
+from sources.kafka_source import KafkaSource
 from sources.ledger import Ledger, read_ledger
 from sources.plan import make_plan
 from spark_jobs import job
@@ -25,11 +26,13 @@ DEADLINE_S = 90
 
 
 def run_history(spark: SparkSession, loaded: LoadedPipeline) -> None:
-    """Plan, and read all bounded sources."""
+    """Plan, and read all bounded sources; a topic's after its hand-over."""
     make_plan(loaded)
     generation = loaded.require_generation()
     for source in loaded.pipeline.sources:
-        if isinstance(source, FileSource):
+        if source.boundedness is Boundedness.BOUNDED:
+            if isinstance(source, KafkaSource):
+                hand_over(loaded, source)
             reporter = Reporter(generation, source.name, "test", None, bounded=True)
             never = threading.Event()
             done = job.run_bounded(spark, loaded, generation, source.name, reporter, never)

@@ -103,7 +103,7 @@ def arriving(
     sequences: Mapping[Key, int] | None = None,
 ) -> Counter[Key]:
     """What reaches the transform: history, and the live rows that the seam filter lets pass."""
-    rule = seam_rule(pipeline(*key), [previous], start)
+    rule = seam_rule(pipeline(*key), [previous], start, world.seam_end)
     assert rule == expected
     filters: dict[SeamRule, Callable[[Entry], bool]] = {
         "none": lambda _: False,

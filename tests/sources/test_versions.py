@@ -11,6 +11,7 @@ from sources.plan import Plan
 from sources.positions import EndPosition, Record, StartPosition
 from sources.rounds import Round
 from sources.state import CurrentGeneration, GenerationInfo
+from sources.topic_range import TopicRange
 from spark_jobs.heartbeat import Heartbeat
 
 KINDS: list[type[Record]] = [
@@ -24,6 +25,7 @@ KINDS: list[type[Record]] = [
     Round,
     SeamCount,
     StartPosition,
+    TopicRange,
 ]
 
 

@@ -1,0 +1,184 @@
+"""A bounded Kafka source is read as history is: from a plan, here of ranges of offsets.
+
+A Delta log lists small tables of splits, one for each micro-batch; tasks read the ranges with a
+consumer of their own. Spark's own Kafka stream has no end: in later runs on the same checkpoint
+it would read on, whereas a plan stays drained for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+
+from sources.address import resolve_bootstrap
+from sources.errors import SeamError
+from sources.kafka import KafkaLog, consumer_settings
+from sources.kafka_source import KafkaSource
+from sources.positions import TopicPartition
+from sources.range_cut import Split
+from sources.range_reader import RangeReader
+from sources.schema import TIMESTAMP, ddl, parse_schema
+from sources.state import Generation
+from sources.topic_range import RANGE_SPLITS, TopicRange, read_range_splits, unread
+from spark_jobs.kafka_place import read_topics
+from spark_jobs.plan_log import Entry, PlanLog
+from spark_jobs.values import parse_values
+
+# As Spark's own Kafka source has them.
+_RECORDS = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", TIMESTAMP),
+    ]
+)
+
+
+class PlannedTopic:
+    """One bounded Kafka source, readable as a stream or as a batch.
+
+    Attributes:
+        entries: Number of entries of its Delta log, which has one version; a micro-batch each.
+    """
+
+    def __init__(
+        self,
+        source: KafkaSource,
+        found: TopicRange,
+        generation: Generation,
+        columns: Mapping[str, str],
+    ) -> None:
+        self._source = source
+        self._range = found
+        self._generation = generation
+        self._columns = columns
+        self._log = PlanLog(generation.path(f"plan-log/{source.name}"))
+        # A log without an entry would never be read to its end.
+        self.entries = [max(found.batches, 1)]
+
+    @cached_property
+    def _splits(self) -> pa.Table:
+        return read_range_splits(self._range, self._generation)
+
+    def reached(self, entries: int) -> tuple[int, int | None, int | None]:
+        """Splits of the first entries; rows and highest event time are not known."""
+        batches = self._splits["batch"].to_numpy()
+        return int(np.searchsorted(batches, entries)), None, None
+
+    def require_unchanged(self, entries_done: int = 0) -> None:
+        """Refuse to read a range of which Kafka has deleted records.
+
+        Args:
+            entries_done: What these hold need not be there.
+
+        Raises:
+            SeamError: Names the first partition and what is gone.
+        """
+        begun = KafkaLog(self._source).log_start()
+        for at, first in unread(self._splits, entries_done).items():
+            if begun.get(at, first + 1) > first:
+                message = (
+                    f"Source `{self._source.name}`: {at} is to be read from offset {first} on, but "
+                    f"Kafka deleted records up to {begun.get(at, 'its end')}."
+                )
+                hint = "They are lost to this generation: start over with a new state folder."
+                raise SeamError(message, hint)
+
+    def prepare(self) -> None:
+        """Write the Delta log if it is not there."""
+        if not self._log.has(0):
+            self._log.write(0, RANGE_SPLITS, self._entries())
+
+    def stream(self, spark: SparkSession) -> DataFrame:
+        """The source as a stream of parsed rows with the columns of the log, in planned order."""
+        entries = self._stream_entries(spark)
+        spread = entries.repartition(spark.sparkContext.defaultParallelism)
+        raw = spread.mapInArrow(range_reader(self._source), ddl(_RECORDS))
+        return parse_values(raw, self._source, self._columns, self._generation)
+
+    def drained(self, spark: SparkSession) -> DataFrame:
+        """The place of a source that was read to its end: no task runs for it.
+
+        It would fail if there were anything left to read.
+        """
+        text = f"Source `{self._source.name}` was read to its end, but Spark reads on."
+        failing = F.raise_error(F.lit(text))
+        types = self._columns.items()
+        return self._stream_entries(spark).select(
+            *(failing.cast(kind).alias(name) for name, kind in types)
+        )
+
+    def batch(self, spark: SparkSession) -> DataFrame:
+        """The whole source as a batch of parsed rows; read by Spark's own Kafka source."""
+        raw = read_topics(spark, self._source, self._range.starts, self._range.ends)
+        if raw is None:
+            return spark.createDataFrame([], ddl(parse_schema(self._columns)))
+        return parse_values(raw, self._source, self._columns, self._generation)
+
+    def _stream_entries(self, spark: SparkSession) -> DataFrame:
+        reader = spark.readStream.format("delta").option("maxFilesPerTrigger", 1)
+        return reader.load(str(self._log.folder))
+
+    def _entries(self) -> Iterator[Entry]:
+        self._log.folder.mkdir(parents=True, exist_ok=True)
+        for number in range(self.entries[0]):
+            path = self._log.folder / f"splits-{number:06d}.parquet"
+            pq.write_table(self._splits.filter(pc.equal(self._splits["batch"], number)), path)
+            yield Entry(path.name, path.stat().st_size)
+
+
+def range_reader(
+    source: KafkaSource,
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A function for ``mapInArrow`` that turns rows of splits into the records of their ranges.
+
+    A range of which records were deleted fails the task with topic, partition and offset.
+    """
+    # The address of a local broker is known to the driver's machine only.
+    servers = resolve_bootstrap(source.bootstrap_servers)
+    located = source.model_copy(update={"bootstrap_servers": servers})
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        reader: RangeReader | None = None
+        try:
+            for batch in batches:
+                for row in batch.to_pylist():
+                    # Tasks without splits open no consumer.
+                    reader = reader or RangeReader(consumer_settings(located))
+                    at = TopicPartition(row["topic"], row["partition"])
+                    for messages in reader.read(Split(at, row["first"], row["end"])):
+                        yield _records(at, messages)
+        finally:
+            if reader is not None:
+                reader.close()
+
+    return read
+
+
+def _records(at: TopicPartition, messages: list[Any]) -> pa.RecordBatch:
+    count = len(messages)
+    # Kafka's times are in milliseconds; there is none below zero.
+    times = [message.timestamp()[1] for message in messages]
+    millis = pa.array([time if time >= 0 else None for time in times], pa.timestamp("ms", "UTC"))
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([message.key() for message in messages], pa.binary()),
+            pa.array([message.value() for message in messages], pa.binary()),
+            pa.repeat(at.topic, count),
+            pa.repeat(pa.scalar(at.partition, pa.int32()), count),
+            pa.array([message.offset() for message in messages], pa.int64()),
+            millis.cast(TIMESTAMP),
+        ],
+        schema=_RECORDS,
+    )

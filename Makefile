@@ -34,6 +34,7 @@ bench: install
 	$(BIN)/python -m benchmarks.history
 	$(BIN)/python -m benchmarks.seam
 	$(BIN)/python -m benchmarks.partitions
+	$(BIN)/python -m benchmarks.topic_range
 
 clean:
 	rm -rf .demo build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.session import report, session
+from benchmarks.session import report, session, write_to_delta
 from sources.document import LoadedPipeline
 from sources.file_source import FileSource
 from sources.pipeline import Pipeline
@@ -48,7 +47,9 @@ def main() -> None:
         speeds: dict[str, list[float]] = {name: [] for name in contenders}
         for round_ in range(options.rounds + 1):  # the first one warms up
             for contender, read in contenders.items():
-                speed = options.rows / _write(read(round_), folder / f"{contender}-{round_}")
+                speed = options.rows / write_to_delta(
+                    read(round_), folder / f"{contender}-{round_}"
+                )
                 if round_:
                     speeds[contender].append(speed)
         spark.stop()
@@ -98,18 +99,6 @@ def _planned(spark: SparkSession, folder: Path, round_: int) -> DataFrame:
     planned.require_unchanged()
     planned.prepare()
     return planned.stream(spark)
-
-
-def _write(rows: DataFrame, target: Path) -> float:
-    started = time.monotonic()
-    query = (
-        rows.writeStream.format("delta")
-        .option("checkpointLocation", f"{target}-checkpoint")
-        .trigger(availableNow=True)
-        .start(str(target))
-    )
-    query.awaitTermination()
-    return time.monotonic() - started
 
 
 if __name__ == "__main__":

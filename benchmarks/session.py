@@ -6,9 +6,10 @@ import json
 import os
 import statistics
 import sys
+import time
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from sources.document import LoadedPipeline
 from spark_jobs.jars import resolve
@@ -21,6 +22,19 @@ def session(loaded: LoadedPipeline, scratch: Path) -> SparkSession:
     for name, value in spark_conf(loaded, scratch).items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def write_to_delta(rows: DataFrame, target: Path) -> float:
+    """Seconds that a stream takes to be written to its end."""
+    started = time.monotonic()
+    query = (
+        rows.writeStream.format("delta")
+        .option("checkpointLocation", f"{target}-checkpoint")
+        .trigger(availableNow=True)
+        .start(str(target))
+    )
+    query.awaitTermination()
+    return time.monotonic() - started
 
 
 def report(name: str, speeds: dict[str, list[float]], first: str, second: str, rows: int) -> None:

@@ -20,8 +20,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame
 
-from benchmarks.history import _write
-from benchmarks.session import report, session
+from benchmarks.session import report, session, write_to_delta
 from services.broker import LocalBroker, create_topic
 from sources.document import LoadedPipeline
 from sources.hand_over import hand_over
@@ -76,7 +75,7 @@ def main() -> None:
         speeds: dict[str, list[float]] = {name: [] for name in contenders}
         for round_ in range(options.rounds + 1):  # the first one warms up
             for contender, read in contenders.items():
-                speed = options.rows / _write(read(), folder / f"{contender}-{round_}")
+                speed = options.rows / write_to_delta(read(), folder / f"{contender}-{round_}")
                 if round_:
                     speeds[contender].append(speed)
         spark.stop()

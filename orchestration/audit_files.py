@@ -97,7 +97,9 @@ class AuditFiles:
         if source.select:
             made = (f"{source.selection.duckdb(at)} AS {quoted(at)}" for at in source.select)
             rows = f"SELECT {', '.join(made)} FROM ({rows})"
-        connection.execute(f"CREATE OR REPLACE VIEW {view} AS SELECT * FROM ({rows}) {self._range(source)}")
+        connection.execute(
+            f"CREATE OR REPLACE VIEW {view} AS SELECT * FROM ({rows}) {self._range(source)}"
+        )
 
     def _range(self, source: FileSource) -> str:
         at, wanted = quoted(self._loaded.pipeline.event_time), source.time_range

@@ -93,7 +93,12 @@ def test_files_that_are_read_together_lose_nothing_however_they_overlap(
     case = Case(tmp_path, servers)
     overlapping(case)
     case.produce(range(950, 1200))
-    report = run_and_audit(spark, case.pipeline(windows))
+
+    def together(document: dict[str, Any]) -> None:
+        windows(document)
+        document["sources"][0]["batch"] = {"files": 3}
+
+    report = run_and_audit(spark, case.pipeline(together))
     assert wrong(report) == {}
 
 

@@ -22,7 +22,7 @@ from sources.folders import FolderTime, check_partitions, partition_of
 from sources.formats.format import Format
 from sources.formats.known import format_of
 from sources.formats.packed import codec_of
-from sources.formats.reading import reading
+from sources.formats.reading import read_region, reading
 from sources.formats.regions import Region, cut
 from sources.listing import find_files
 from sources.parquet import Range, column_range, read_footers
@@ -227,14 +227,14 @@ def _sample(
     form = format_of(source)
     with reading(region.path, form, stores) as file:
         rows = form.rows(file)
-        can_cut = form.splits and codec_of(region.path) is None
-        most = 1 if rows is None and not can_cut else None
-        # All columns: values that do not fit are found before anything runs.
-        ranges = [
-            column_range(source.selection.evaluate(event_time, batch))
-            for part in (_ends(region) if can_cut else [region])
-            for batch in islice(form.read(file, part, columns), most)
-        ]
+    can_cut = form.splits and codec_of(region.path) is None
+    most = 1 if rows is None and not can_cut else None
+    # All columns: values that do not fit are found before anything runs.
+    ranges = [
+        column_range(source.selection.evaluate(event_time, batch))
+        for part in (_ends(region) if can_cut else [region])
+        for batch in islice(read_region(form, part, columns, stores), most)
+    ]
     lows = [found.low for found in ranges if found.low is not None]
     highs = [found.high for found in ranges if found.high is not None]
     nulls = None if rows is None else sum(found.nulls or 0 for found in ranges)

@@ -27,7 +27,7 @@ from sources.files import changed_splits
 from sources.folders import typed, values_of
 from sources.formats.format import Format
 from sources.formats.known import format_of
-from sources.formats.reading import reading
+from sources.formats.reading import read_region
 from sources.formats.regions import Region
 from sources.schema import ddl, names_and_types, parse_schema
 from sources.state import Generation
@@ -262,9 +262,8 @@ def split_reader(
                     continue
                 constants = values_of(split["partition"])
                 region = Region(*(split[name] for name in Region._fields))
-                with reading(region.path, form, stores) as file:
-                    for rows in form.read(file, region, inside):
-                        yield _with_constants(rows, columns, constants)
+                for rows in read_region(form, region, inside, stores):
+                    yield _with_constants(rows, columns, constants)
 
     return read
 

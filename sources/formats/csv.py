@@ -11,7 +11,7 @@ from pydantic import Field
 
 from sources.declared import Declared
 from sources.errors import InputError
-from sources.formats.regions import Region, border, records
+from sources.formats.regions import Region, border, records, skip_blank
 
 _BLOCK_BYTES = 16 << 20
 _ZONE = r"(Z|[+-]\d\d(:?\d\d)?)$"
@@ -58,7 +58,8 @@ class Csv:
         """Columns of the file that are not asked for are ignored; a missing one is refused."""
         names, begin = self._names(file, region, columns)
         low, high = records(file, region, b"\n", begin)
-        if low >= high:
+        # Arrow takes nothing at all for an error.
+        if skip_blank(file, low, high) >= high:
             return
         # Instants are read as text: Arrow refuses those without a zone, which mean UTC here.
         kinds = {

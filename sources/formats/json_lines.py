@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.json as pa_json
 
-from sources.formats.regions import Region, records
+from sources.formats.regions import Region, records, skip_blank
 
 _BLOCK_BYTES = 16 << 20
 
@@ -29,6 +29,8 @@ class JsonLines:
     ) -> Iterator[pa.RecordBatch]:
         """Fields that are no column are ignored; a missing one is null."""
         low, high = records(file, region, b"\n")
+        # Arrow takes blank lines for an error if there is nothing else.
+        low = skip_blank(file, low, high)
         if low >= high:
             return
         parse = pa_json.ParseOptions(explicit_schema=columns, unexpected_field_behavior="ignore")

@@ -48,6 +48,6 @@ class _Unpacked:
     def get_stream(self, place: int, _: int) -> pa.NativeFile:
         """From a place on, to the end: packed files are read whole."""
         stream = pa.CompressedInputStream(self._storage.open(self._path), self._codec)
-        while place:
-            place -= len(stream.read(min(place, _BLOCK_BYTES)))
+        while place and (skipped := stream.read(min(place, _BLOCK_BYTES))):
+            place -= len(skipped)
         return stream

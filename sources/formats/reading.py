@@ -9,8 +9,32 @@ import pyarrow as pa
 
 from sources.errors import InputError
 from sources.formats.format import Format
-from sources.formats.packed import open_unpacked
+from sources.formats.packed import codec_of, open_unpacked
+from sources.formats.regions import Region
 from sources.stores import Stores
+
+# No file is as long; of a packed one, only reading tells how long it is unpacked.
+_ENDLESS = 1 << 62
+
+
+def read_region(
+    form: Format, region: Region, columns: pa.Schema, stores: Stores
+) -> Iterator[pa.RecordBatch]:
+    """The rows that begin in a region of a file.
+
+    Args:
+        form: The format of the file.
+        region: Which part of it; all of it, if it is packed.
+        columns: What to return.
+        stores: Where the file is.
+
+    Raises:
+        InputError: It can't be opened, is damaged, or does not fit its columns.
+    """
+    if codec_of(region.path) is not None:
+        region = Region(region.path, 0, _ENDLESS, _ENDLESS)
+    with reading(region.path, form, stores) as file:
+        yield from form.read(file, region, columns)
 
 
 @contextmanager

@@ -50,11 +50,14 @@ def border(file: pa.NativeFile, at: int, mark: bytes, size: int) -> int:
     kept = b""
     while place < size:
         file.seek(place)
-        block: bytes = kept + file.read(_BLOCK_BYTES)
-        found: int = block.find(mark)
+        read: bytes = file.read(_BLOCK_BYTES)
+        if not read:
+            return size
+        block = kept + read
+        found = block.find(mark)
         if found >= 0:
             return place - len(kept) + found + len(mark)
-        place += len(block) - len(kept)
+        place += len(read)
         kept = block[-(len(mark) - 1) :] if len(mark) > 1 else b""
     return size
 
@@ -76,3 +79,22 @@ def records(file: pa.NativeFile, region: Region, mark: bytes, begin: int = 0) ->
         return region.size if edge >= region.size else border(file, edge, mark, region.size)
 
     return first(edges[0]), first(edges[1])
+
+
+def skip_blank(file: pa.NativeFile, low: int, high: int) -> int:
+    """A place before the first byte that is no white space, from ``low`` on; ``high`` if none is.
+
+    Args:
+        file: Open at any place.
+        low: Where to begin.
+        high: Where to end.
+    """
+    while low < high:
+        file.seek(low)
+        block: bytes = file.read(min(_BLOCK_BYTES, high - low))
+        if not block:
+            return high
+        if block.strip():
+            return low
+        low += len(block)
+    return high

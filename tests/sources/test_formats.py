@@ -27,7 +27,7 @@ from sources.formats.format import Format
 from sources.formats.json_lines import JsonLines
 from sources.formats.orc import Orc
 from sources.formats.packed import open_unpacked
-from sources.formats.reading import reading
+from sources.formats.reading import read_region
 from sources.formats.regions import Region, border, cut
 from sources.formats.text import TEXT_COLUMNS, Text
 from sources.schema import parse_schema
@@ -86,10 +86,10 @@ def all_regions(path: Path, form: Format, edges: list[int], columns: pa.Schema) 
     places = sorted({0, size, *(edge % (size + 1) for edge in edges)})
     found: list[Row] = []
     for low, high in pairwise(places):
-        with reading(str(path), form, STORES) as file:
-            for batch in form.read(file, Region(str(path), low, high - low, size), columns):
-                assert batch.schema.equals(columns)
-                found += batch.to_pylist()
+        region = Region(str(path), low, high - low, size)
+        for batch in read_region(form, region, columns, STORES):
+            assert batch.schema.equals(columns)
+            found += batch.to_pylist()
     return found
 
 
@@ -170,6 +170,32 @@ def test_packed_files_are_read_whole(
         path = tmp_path / f"{form.title}{suffix}"
         path.write_bytes(pack(write(rows)))
         assert all_regions(path, form, [], COLUMNS) == rows
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_a_packed_file_may_be_longer_or_shorter_than_it_is_unpacked(
+    tmp_path: Path, end: str
+) -> None:
+    one = parse_schema({"id": "int"})
+    # A header that packs to less than its own length, and a file that packs to more.
+    wide = tmp_path / "wide.csv.gz"
+    wide.write_bytes(gzip.compress(f"id,{'x' * 5000}\n1,2{end}".encode()))
+    short = tmp_path / "short.csv.gz"
+    short.write_bytes(gzip.compress(f"id{end}".encode()))
+    assert wide.stat().st_size < 5000
+    assert all_regions(wide, Csv(CsvOptions()), [], one) == [{"id": 1}]
+    assert all_regions(short, Csv(CsvOptions()), [], one) == []
+
+
+@given(st.lists(st.sampled_from(["", " ", "\r", '{"id": 1}']), max_size=12), st.integers(0, 60))
+@settings(max_examples=60, deadline=None)
+def test_blank_lines_are_no_rows(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], edge: int
+) -> None:
+    path = tmp_path_factory.mktemp("blank") / "file"
+    path.write_bytes("\n".join(lines).encode())
+    found = all_regions(path, JsonLines(), [edge], parse_schema({"id": "int"}))
+    assert len(found) == sum(1 for line in lines if "id" in line)
 
 
 def test_going_back_in_a_packed_file_begins_again(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ class Csv:
             return columns.names, 0
         begin = border(file, 1, b"\n", region.size)
         file.seek(0)
-        line = file.read(begin)
+        line = file.read(min(begin, _BLOCK_BYTES))
         if not line.strip():
             return columns.names, begin
         parse = pa_csv.ParseOptions(

@@ -98,7 +98,7 @@ class Csv:
             delimiter=self._options.delimiter, quote_char=self._options.quote
         )
         names: list[str] = pa_csv.read_csv(
-            pa.BufferReader(line.removeprefix(b"\xef\xbb\xbf")), parse_options=parse
+            pa.BufferReader(line.removeprefix(b"\xef\xbb\xbf") + b"\n"), parse_options=parse
         ).column_names
         if absent := [name for name in columns.names if name not in names]:
             message = f"{region.path} has no column {', '.join(absent)}."

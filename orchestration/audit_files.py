@@ -7,7 +7,7 @@ whole by their libraries, without the regions of the plan.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from glob import escape
 from itertools import islice
 from pathlib import Path
@@ -16,6 +16,7 @@ from urllib.parse import unquote
 import duckdb
 import fastavro
 import pyarrow as pa
+from deltalake import DeltaTable
 from pyarrow import orc
 
 from orchestration.audit_sql import (
@@ -30,6 +31,7 @@ from sources.document import LoadedPipeline
 from sources.errors import InputError
 from sources.file_source import FileSource
 from sources.positions import to_us
+from sources.schema import names_and_types, normalize_schema
 
 _MAGIC = re.compile(r"[*?\[]")
 _BATCH_ROWS = 50_000
@@ -58,6 +60,8 @@ class AuditFiles:
             InputError: No file matches.
         """
         folder = self._loaded.folder
+        if source.format == "delta":
+            return sorted(self._table(source).file_uris())
         patterns = [self._local_pattern(pattern) for pattern in source.patterns]
         found = {str(file) for pattern in patterns for file in _matches(pattern, folder)}
         if not found:
@@ -86,9 +90,9 @@ class AuditFiles:
             reader = f"audit.{quoted(f'{source.name}.{self._tables}')}"
             _load(connection, source, paths, reader)
         else:
-            reader = _reader(source, paths)
+            reader = _reader(source, paths, self._partitions(source))
         types = columns_of(connection, f"SELECT * FROM {reader}")
-        partitions = duckdb_types(source.partitions)
+        partitions = duckdb_types(self._partitions(source))
         own = duckdb_types(source.columns) if source.columns else {}
         names = [*(own or (name for name in types if name not in partitions)), *partitions]
         wanted = {**own, **partitions}
@@ -100,6 +104,18 @@ class AuditFiles:
         connection.execute(
             f"CREATE OR REPLACE VIEW {view} AS SELECT * FROM ({rows}) {self._range(source)}"
         )
+
+    def _table(self, source: FileSource) -> DeltaTable:
+        path = self._loaded.locate(self._local_pattern(source.patterns[0]))
+        return DeltaTable(path, version=source.version)
+
+    def _partitions(self, source: FileSource) -> dict[str, str]:
+        """Columns that no file holds, and their types."""
+        if source.format != "delta":
+            return source.partitions
+        table = self._table(source)
+        types = names_and_types(normalize_schema(pa.schema(table.schema().to_arrow())))
+        return {name: types[name] for name in table.metadata().partition_columns}
 
     def _range(self, source: FileSource) -> str:
         at, wanted = quoted(self._loaded.pipeline.event_time), source.time_range
@@ -143,16 +159,16 @@ def _matches(pattern: str, folder: Path) -> Iterator[Path]:
                 yield file
 
 
-def _reader(source: FileSource, paths: list[str]) -> str:
+def _reader(source: FileSource, paths: list[str], partitions: Mapping[str, str]) -> str:
     """DuckDB's function that reads the files."""
     files = ", ".join(literal(escape(path)) for path in paths)
     hive = "hive_partitioning = false"
-    if source.partitions:
-        hive = f"hive_partitioning = true, hive_types = {_struct(duckdb_types(source.partitions))}"
+    if partitions:
+        hive = f"hive_partitioning = true, hive_types = {_struct(duckdb_types(partitions))}"
     if source.format == "text":
         lines = "unnest(regexp_split_to_array(regexp_replace(content, '\\r?\\n$', ''), '\\r?\\n'))"
         return f"(SELECT {lines} AS value FROM read_text([{files}]))"
-    if source.format == "parquet":
+    if source.is_parquet:
         return f"read_parquet([{files}], union_by_name = true, {hive})"
     assert source.columns is not None  # the declaration refuses it
     if source.format == "json":

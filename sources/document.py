@@ -78,7 +78,7 @@ class LoadedPipeline:
                 contract[f"sources.{source.name}.end"] = end
                 contract[f"sources.{source.name}.read"] = source.model_dump(
                     mode="json",
-                    include={"csv", "partitions", "select", "time_range"},
+                    include={"csv", "partitions", "select", "time_range", "version"},
                 )
         state = Path(self.locate(pipeline.state))
         return open_generation(state, pipeline.name, contract, create=create)

@@ -38,6 +38,7 @@ class FilePlan(Part):
         splits_file: The table of splits, relative to the generation's folder.
         read: Column names and Spark SQL types of the files, partition columns included.
         columns: Those that come out of the source's ``select``.
+        partitions: Columns that no file holds.
         disorder_ms: How far a micro-batch reaches back behind what is read before it; an
             estimate where event times are sampled.
         end: The end position to expect.
@@ -52,6 +53,7 @@ class FilePlan(Part):
     event_min_ms: int
     read: dict[str, str]
     columns: dict[str, str]
+    partitions: list[str]
     disorder_ms: int
     end: EndPosition
 
@@ -99,6 +101,7 @@ def plan_files(
         event_min_ms=begin_ms,
         read=names_and_types(listing.read),
         columns=names_and_types(listing.columns),
+        partitions=listing.partitions,
         disorder_ms=_disorder_ms(splits, source.batch),
         end=EndPosition(
             source=name,

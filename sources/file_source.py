@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, ByteSize, Field, PositiveInt, model_validator
+from pydantic import AfterValidator, ByteSize, Field, NonNegativeInt, PositiveInt, model_validator
 
 from sources.declared import Columns, Declared, Duration, Instant, Name, Sequence
 from sources.folders import FolderTime
@@ -77,7 +77,9 @@ class FileSource(Declared):
     Attributes:
         path: Glob or globs; ``**`` crosses folders. Relative to the pipeline's file, or
             ``s3://bucket/…``.
-        format: ``json`` stands for JSON lines; ``text`` has the one column ``value``.
+        format: ``json`` stands for JSON lines; ``text`` has the one column ``value``; ``delta`` is
+            a Delta table, whose folder ``path`` then is.
+        version: Of a Delta table; the newest when the plan is made, if left out.
         columns: Column names and Spark SQL types. Needed for JSON and CSV; others know their own.
         csv: How CSV is written.
         partitions: Columns that only the names of folders hold (``day=2024-01-01``), and their
@@ -100,7 +102,8 @@ class FileSource(Declared):
     type: Literal["files"]
     name: Name
     path: str | list[str]
-    format: Literal["parquet", "json", "csv", "avro", "orc", "text"]
+    format: Literal["parquet", "json", "csv", "avro", "orc", "text", "delta"]
+    version: NonNegativeInt | None = None
     columns: Columns | None = Field(default=None, alias="schema")
     csv: CsvOptions = CsvOptions()
     partitions: Columns = Field(default_factory=dict)
@@ -124,6 +127,11 @@ class FileSource(Declared):
         return [self.path] if isinstance(self.path, str) else self.path
 
     @property
+    def is_parquet(self) -> bool:
+        """Whether the files are Parquet: a Delta table's are."""
+        return self.format in ("parquet", "delta")
+
+    @property
     def selection(self) -> Selection:
         """What becomes of the columns of the files."""
         return Selection(self.name, self.select)
@@ -136,7 +144,7 @@ class FileSource(Declared):
         if self.format == "text" and self.columns:
             message = "`schema` has no meaning for text: its one column is `value`"
             raise ValueError(message)
-        if self.format != "parquet" and isinstance(self.offsets, OffsetColumns):
+        if not self.is_parquet and isinstance(self.offsets, OffsetColumns):
             message = (
                 f"`offsets` by columns needs Parquet: of {self.format} files every byte would be "
                 "read twice. Use `offsets: names`, or leave it out"
@@ -144,6 +152,15 @@ class FileSource(Declared):
             raise ValueError(message)
         if self.offsets is not None and self.time_range != TimeRange():
             message = "with `time_range` files do not tell which offsets they hold: omit `offsets`"
+            raise ValueError(message)
+        if self.format == "delta" and len(self.patterns) != 1:
+            message = "`path` names several tables: give each a source of its own"
+            raise ValueError(message)
+        if self.format == "delta" and (self.partitions or self.offsets == "names" or self.converge):
+            message = "a Delta table tells its partitions itself, has no names, and does not grow"
+            raise ValueError(message)
+        if self.format != "delta" and self.version is not None:
+            message = f"`version` has no meaning for {self.format} files"
             raise ValueError(message)
         if doubled := set(self.partitions) & set(self.columns or {}):
             message = f"`{min(doubled)}` is in `schema` and in `partitions`"

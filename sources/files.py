@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sources.delta_table import list_table
 from sources.document import LoadedPipeline
 from sources.errors import InputError
 from sources.file_source import FileSource, TimeRange
@@ -28,7 +29,8 @@ from sources.listing import find_files
 from sources.parquet import Range, column_range, read_footers
 from sources.positions import to_us
 from sources.schema import check_event_time, differences, parse_schema
-from sources.storage import FILES
+from sources.select import EventColumn
+from sources.storage import FILES, table_of
 from sources.stores import Stores
 
 # Columns of the table of splits, one row a split, in reading order.
@@ -44,6 +46,7 @@ SPLITS = pa.schema(
         ("nulls", pa.int64()),  # rows without an event time; null where nothing tells
     ]
 )
+_ORDER = [(name, "ascending") for name in ("event_min_us", "event_max_us", "path", "offset")]
 REGION_BYTES = 64 << 20
 SAMPLE_BYTES = 1 << 20
 _WORKERS = 16
@@ -57,12 +60,14 @@ class FileListing:
         splits: A table of schema :data:`SPLITS`, ordered by event time.
         read: The columns of the files, partition columns included.
         columns: Those that come out of the source's ``select``.
+        partitions: Columns that no file holds.
         exact: Whether event times come from all rows, not from a sample.
     """
 
     splits: pa.Table
     read: pa.Schema
     columns: pa.Schema
+    partitions: list[str]
     exact: bool
 
 
@@ -93,6 +98,9 @@ def list_source(
         InputError: There are none, or as :func:`list_splits` does.
     """
     stores = loaded.pipeline.stores
+    if source.format == "delta":
+        # A version of a table never grows.
+        return None if known is not None else _list_table(loaded, source)
     files = find_files(source.name, source.patterns, loaded.folder, stores)
     if known is not None:
         files = files.filter(pc.invert(pc.is_in(files["path"], known)))
@@ -127,9 +135,9 @@ def list_splits(
         splits, inside = _sampled_splits(source, event_time, files, stores)
     exact = source.format in ("parquet", "orc")
     splits = _in_range(source, splits, exact=exact)
-    order = [(name, "ascending") for name in ("event_min_us", "event_max_us", "path", "offset")]
     read, columns = _selected(source, event_time, inside)
-    return FileListing(splits.sort_by(order), read, columns, exact=exact)
+    partitions = list(source.partitions)
+    return FileListing(splits.sort_by(_ORDER), read, columns, partitions, exact=exact)
 
 
 def _selected(
@@ -147,12 +155,7 @@ def _parquet_splits(
 ) -> tuple[pa.Table, pa.Schema]:
     declared = parse_schema(source.columns) if source.columns else None
     columns, first = declared, files["path"][0].as_py()
-    event = source.selection.event_column(event_time)
-    if event is None:
-        text = source.select.get(event_time, "")
-        message = f"Source `{source.name}`: `select.{event_time}: {text}` hides its column."
-        hint = "Parquet's statistics tell of a plain column, or timestamp_millis(<column>)."
-        raise InputError(message, hint)
+    event = _event_column(source, event_time)
     chunks = []
     names = declared.names if declared is not None else None
     for found in read_footers(files["path"].to_pylist(), event, names, stores):
@@ -163,6 +166,36 @@ def _parquet_splits(
         chunks.append(_ranges(found.ranges))
     assert columns is not None
     return _assembled(files, pa.concat_tables(chunks)), columns
+
+
+def _event_column(source: FileSource, event_time: str) -> EventColumn:
+    event = source.selection.event_column(event_time)
+    if event is None:
+        text = source.select.get(event_time, "")
+        message = f"Source `{source.name}`: `select.{event_time}: {text}` hides its column."
+        hint = "Parquet's statistics tell of a plain column, or timestamp_millis(<column>)."
+        raise InputError(message, hint)
+    return event
+
+
+def _list_table(loaded: LoadedPipeline, source: FileSource) -> FileListing:
+    """The splits of a Delta table."""
+    pipeline = loaded.pipeline
+    event = _event_column(source, pipeline.event_time)
+    found = list_table(source, loaded.locate(source.patterns[0]), event, pipeline.stores)
+    files = _in_range_by_folder(source, table_of(found.files))
+    partitions = dict(zip((file.path for file in found.files), found.partitions, strict=True))
+    kept = [partitions[path] for path in files["path"].to_pylist()]
+    ranges = dict(zip((file.path for file in found.files), found.ranges, strict=True))
+    known = _ranges([ranges[path] for path in files["path"].to_pylist()])
+    files = files.append_column("partition", pa.array(kept, pa.string()))
+    splits = _in_range(source, _assembled(files, known), exact=True)
+    names = list(source.columns) if source.columns else found.columns.names
+    read = pa.schema([field for field in found.columns if field.name in names])
+    columns = source.selection.columns(read)
+    check_event_time(columns, pipeline.event_time, f"source `{source.name}`")
+    inside = [name for name in found.partition_columns if name in names]
+    return FileListing(splits.sort_by(_ORDER), read, columns, inside, exact=True)
 
 
 def _sampled_splits(
@@ -357,6 +390,9 @@ def changed_splits(splits: pa.Table, stores: Stores) -> list[str]:
         path, size, modified_ns, etag = was
         if file is None:
             changed.append(f"{path} is gone")
-        elif (file.size, file.etag or file.modified_ns) != (size, etag or modified_ns):
+        elif file.size != size or (
+            # What a table's log names is never rewritten.
+            modified_ns is not None and (file.etag or file.modified_ns) != (etag or modified_ns)
+        ):
             changed.append(f"{path} was rewritten")
     return changed

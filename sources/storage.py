@@ -21,7 +21,7 @@ FILES = pa.schema(
     [
         ("path", pa.string()),
         ("size", pa.int64()),  # bytes
-        ("modified_ns", pa.int64()),
+        ("modified_ns", pa.int64()),  # null where nobody looked
         ("etag", pa.string()),  # null where the storage has none
     ]
 )
@@ -33,7 +33,7 @@ class File(NamedTuple):
 
     path: str
     size: int
-    modified_ns: int
+    modified_ns: int | None
     etag: str | None
 
 

@@ -50,6 +50,17 @@ class Stores:
             raise InputError(message, "Name a local path, or s3://bucket/key.")
         return self._local
 
+    def delta_options(self, path: str) -> dict[str, str] | None:
+        """Options for delta-rs; None for a table on this machine. It finds logins as boto3 does."""
+        if not path.startswith("s3://"):
+            return None
+        options = {"AWS_REGION": self._s3.region}
+        if self._s3.endpoint is not None:
+            is_plain = self._s3.endpoint.startswith("http://")
+            options |= {"AWS_ENDPOINT_URL": self._s3.endpoint, "AWS_ALLOW_HTTP": str(is_plain)}
+        style = "false" if self._s3.path_style else "true"
+        return {**options, "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": style}
+
     @cached_property
     def _local(self) -> LocalStorage:
         return LocalStorage()

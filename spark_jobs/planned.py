@@ -73,7 +73,7 @@ class PlannedSource:
         self._columns = parse_schema(parts[0].columns)
         self._event_time = event_time
         self._stores = stores
-        self._is_parquet = source.format == "parquet"
+        self._partitions = parts[0].partitions
         self._versions = [_Version(read_splits(part, generation), source) for part in parts]
         self._log = PlanLog(generation.path(f"plan-log/{source.name}"))
         self.entries = [len(version.ends) for version in self._versions]
@@ -97,18 +97,18 @@ class PlannedSource:
 
     def prepare(self) -> None:
         """Write those versions of the Delta log that are not there."""
-        partitions = list(self._source.partitions) if self._is_parquet else []
-        columns = self._read if self._is_parquet else _ENTRY_COLUMNS
+        partitions = self._partitions if self._source.is_parquet else []
+        columns = self._read if self._source.is_parquet else _ENTRY_COLUMNS
         for number, version in enumerate(self._versions):
             if not self._log.has(number):
-                entries = self._parquet_entries if self._is_parquet else self._split_entries
+                entries = self._parquet_entries if self._source.is_parquet else self._split_entries
                 self._log.write(number, columns, entries(number, version), partitions)
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """The source as a stream, in planned order."""
         batch = self._source.batch
         reader = spark.readStream.format("delta")
-        if self._is_parquet:
+        if self._source.is_parquet:
             reader = reader.option("maxFilesPerTrigger", batch.files)
             reader = reader.option("maxBytesPerTrigger", f"{int(batch.bytes)}b")
         else:
@@ -148,7 +148,7 @@ class PlannedSource:
 
     def _rows(self, spark: SparkSession, entries: DataFrame) -> DataFrame:
         rows = entries
-        if not self._is_parquet:
+        if not self._source.is_parquet:
             spread = entries.repartition(2 * spark.sparkContext.defaultParallelism, "rank")
             read = split_reader(format_of(self._source), self._read, self._source, self._stores)
             rows = spread.mapInArrow(read, ddl(self._read))
@@ -211,7 +211,7 @@ class _Version:
         # Delta itself admits single files; groups of others are made within the same limits.
         self.ends: Ints = (
             np.arange(1, len(splits) + 1)
-            if source.format == "parquet"
+            if source.is_parquet
             else batch_ends(splits["length"].to_pylist(), source.batch)
         )
 

@@ -12,12 +12,13 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from pyarrow import orc
 from pyspark.sql import SparkSession
 
 from orchestration.audit import audit
 from sources import files
-from sources.plan import require_plan
+from sources.plan import make_plan, require_plan
 from tests.e2e.case import Case, as_json, moment, wrong
 from tests.e2e.in_session import run_chain, run_history
 
@@ -156,3 +157,29 @@ def test_partition_columns_and_a_time_range_reach_the_target(
     assert {row["kind"] for row in found.select("kind").distinct().collect()} == {"a b"}
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (144, {})
+
+
+def test_a_version_of_a_delta_table_stays_what_it_was(
+    tmp_path: Path, servers: str, spark: SparkSession
+) -> None:
+    for at in range(4):
+        part = table(list(range(at * 250, (at + 1) * 250)))
+        day = pa.array([None if at == 3 else f"d {at}/%"] * len(part), pa.string())
+        part = part.append_column("day", day)
+        write_deltalake(tmp_path / "in", part, mode="append", partition_by=["day"])
+    case = Case(tmp_path, servers)
+    case.produce(range(900, 1200))
+    select = {name: name for name in COLUMNS}
+
+    def from_table(document: dict[str, Any]) -> None:
+        history = document["sources"][0]
+        history.update(format="delta", path="in", select=select)
+
+    loaded = case.pipeline(from_table)
+    make_plan(loaded)
+    # Neither rows that come later nor files that are rewritten change what was planned.
+    write_deltalake(tmp_path / "in", part.slice(0, 1), mode="append")
+    DeltaTable(tmp_path / "in").optimize.compact()
+    run_chain(spark, loaded)
+    found = DeltaTable(tmp_path / "out").to_pyarrow_table(columns=["id"])
+    assert sorted(found["id"].to_pylist()) == list(range(1200))

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from sources.document import LoadedPipeline
-from sources.errors import RunError
+from sources.errors import InputError, RunError
 from sources.file_source import FileSource
 from sources.functions import load_function, load_transform
 from sources.hand_over import hand_over, require_sound
@@ -19,6 +19,7 @@ from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource, StartByFactory
 from sources.plan import Plan, make_plan
 from sources.positions import EndPosition, Offsets
+from sources.rate import RateLimit, put_in_force, require_meaning
 from sources.state import Generation
 from sources.topic_range import find_range, read_range_splits, require_range, unread
 from spark_jobs import checkpoint, process
@@ -113,6 +114,22 @@ def reached(loaded: LoadedPipeline, source: KafkaSource) -> Offsets:
         return {}
     batches_done = checkpoint.position_in_plan(offset, [found.batches])
     return {**found.ends, **unread(read_range_splits(found, generation), batches_done)}
+
+
+def change_rate(loaded: LoadedPipeline, source: str, limit: RateLimit) -> None:
+    """Limit how fast a source is read, from now on; a run that is under way takes it over.
+
+    Raises:
+        InputError: There is no such source, or the limit means nothing for it.
+        StateError: Nothing was planned yet.
+    """
+    names = [each.name for each in loaded.pipeline.sources]
+    if source not in names:
+        message = f"Pipeline `{loaded.pipeline.name}` has no source `{source}`."
+        raise InputError(message, f"Name one of {', '.join(names)}.")
+    is_topic = isinstance(loaded.pipeline.source(source), KafkaSource)
+    require_meaning(source, limit, is_topic=is_topic)
+    put_in_force(loaded.require_generation(), source, limit)
 
 
 def stop(loaded: LoadedPipeline) -> list[str]:

@@ -112,6 +112,33 @@ def stop(pipeline: PipelineFile, as_json: AsJson = False) -> None:
 
 
 @app.command()
+def rate(
+    pipeline: PipelineFile,
+    source: Annotated[str, typer.Argument(help="One of its sources.")],
+    bytes_: Annotated[str | None, typer.Option("--bytes", help="Of files, such as 50MiB.")] = None,
+    files: Annotated[int | None, typer.Option(help="Files by second.", min=1)] = None,
+    offsets: Annotated[int | None, typer.Option(help="Of topics, by second.", min=1)] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Limit how fast a source is read, by second, also while it is; without a number: no limit."""
+    with _answer(as_json) as show:
+        from orchestration import chain
+        from sources.rate import parse_limit
+
+        loaded = _load(pipeline)
+        limit = parse_limit(bytes_, files, offsets)
+        chain.change_rate(loaded, source, limit)
+        given = limit.model_dump(exclude_none=True)
+        shown = ", ".join(f"{number:,} {name}" for name, number in given.items())
+        text = (
+            f"`{source}` is read at {shown} a second at most."
+            if given
+            else (f"`{source}` is read as fast as it goes.")
+        )
+        show({"ok": True, "source": source, "rate": given}, text)
+
+
+@app.command()
 def audit(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """Compare the target with an independent computation over all input."""
     with _answer(as_json) as show:

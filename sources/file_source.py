@@ -10,6 +10,7 @@ from sources.declared import Columns, Declared, Duration, Instant, Name, Sequenc
 from sources.folders import FolderTime
 from sources.formats.csv import CsvOptions
 from sources.hybrid import Boundedness
+from sources.rate import RateLimit, require_meaning
 from sources.select import Selection
 
 
@@ -89,6 +90,7 @@ class FileSource(Declared):
         select: Columns as Spark SQL expressions of those of the files; all as they are, if left
             out. ``CAST(… AS <type>)`` around an expression tells its type.
         batch: Admission of one micro-batch.
+        rate: ``bytes`` and ``files`` by second, at most.
         complete_through: Every row up to this time is in the files; their highest event time
             minus the allowed lateness, if left out.
         offsets: How the files tell which Kafka records they hold: ``names`` (as Kafka Connect
@@ -111,6 +113,7 @@ class FileSource(Declared):
     time_range: TimeRange = TimeRange()
     select: dict[str, str] = Field(default_factory=dict)
     batch: FileBatch = FileBatch()
+    rate: RateLimit = RateLimit()
     complete_through: Instant | None = None
     offsets: Literal["names"] | OffsetColumns | None = None
     sequence: Sequence | None = None
@@ -138,6 +141,7 @@ class FileSource(Declared):
 
     @model_validator(mode="after")
     def _fits_its_format(self) -> FileSource:
+        require_meaning(self.name, self.rate, is_topic=False)
         if self.format in ("json", "csv") and not self.columns:
             message = f"`schema` is needed: {self.format} files do not carry their types"
             raise ValueError(message)

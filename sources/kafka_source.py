@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, PositiveInt, model_validator
 from sources.bad_records import BadRecords
 from sources.declared import Declared, Duration, Instant, Name, Reference
 from sources.hybrid import Boundedness
+from sources.rate import RateLimit, require_meaning
 from sources.security import Security
 from sources.values import Values
 
@@ -96,6 +97,7 @@ class KafkaSource(Values, BadRecords):
         headroom: A bounded run fails while the first record to be read afterwards has still this
             long until Kafka may delete it.
         max_offsets_per_batch: Offsets that one micro-batch takes in at most, all partitions.
+        rate: ``offsets`` by second, at most, all partitions together.
         trigger_interval: Time between the starts of two micro-batches.
 
     """
@@ -119,6 +121,7 @@ class KafkaSource(Values, BadRecords):
     on_gap: Literal["fail", "extend", "accept"] = "fail"
     headroom: Duration = timedelta(minutes=10)
     max_offsets_per_batch: PositiveInt = 1_000_000
+    rate: RateLimit = RateLimit()
     trigger_interval: Duration = timedelta(seconds=1)
 
     def located(self, locate: Callable[[str], str]) -> KafkaSource:
@@ -152,6 +155,7 @@ class KafkaSource(Values, BadRecords):
 
     @model_validator(mode="after")
     def _names_topics_once(self) -> KafkaSource:
+        require_meaning(self.name, self.rate, is_topic=True)
         if bool(self.topics) == bool(self.topic_pattern):
             message = "name either `topic` or `topic_pattern`"
             raise ValueError(message)

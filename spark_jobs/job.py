@@ -93,8 +93,12 @@ def run_bounded(
         reporter.follow(query)
         guard = RetentionGuard(loaded, generation, query, reporter)
         bad = _bad_records(loaded, generation, reporter)
+
+        def is_over(query: Query = query, guard: RetentionGuard = guard) -> bool:
+            return guard.look() or query.has_new_rate() or (query.is_paced and query.is_drained())
+
         try:
-            _watch(query.writer().start(), reporter, stop, guard.look, bad)
+            _watch(query.writer().start(), reporter, stop, is_over, bad)
         except StreamingQueryException as error:
             _look_up_older(query, reporter, error)
             continue
@@ -102,8 +106,13 @@ def run_bounded(
             if stop.is_set():
                 reporter.ended("stopped")
                 return INCOMPLETE
+            if query.has_new_rate():
+                continue
             message = f"Source `{source}`: the run ended with planned splits unread."
             raise RunError(message, "Run it again: it goes on where it ended.")
+        if query.is_paced:
+            # Once more, as it is: a last micro-batch without data may be due.
+            continue
         made = None
         if isinstance(declared, FileSource):
             made = next_round(loaded, generation, query.plan, declared)
@@ -140,7 +149,7 @@ def run_unbounded(
             # Beside the stream, which does not wait for it.
             threading.Thread(target=_count_seam, args=(query, reporter), daemon=True).start()
         try:
-            _watch(running, reporter, stop, query.has_passed_seam, bad)
+            _watch(running, reporter, stop, query.is_to_be_rebuilt, bad)
         except StreamingQueryException as error:
             _look_up_older(query, reporter, error)
     reporter.ended("stopped")

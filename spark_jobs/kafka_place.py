@@ -17,7 +17,9 @@ TOPIC, PARTITION, OFFSET = LOG_COLUMNS = ("__topic", "__partition", "__offset")
 _EARLIEST = -2
 
 
-def stream_topics(spark: SparkSession, source: KafkaSource, starts: Offsets) -> DataFrame:
+def stream_topics(
+    spark: SparkSession, source: KafkaSource, starts: Offsets, most_offsets: int
+) -> DataFrame:
     """The topics as a stream of raw records.
 
     Args:
@@ -25,6 +27,7 @@ def stream_topics(spark: SparkSession, source: KafkaSource, starts: Offsets) -> 
         source: The declaration.
         starts: Start offset of each partition there is; -2 for its log start. Spark heeds them
             only when the checkpoint has never read these topics.
+        most_offsets: Of one micro-batch, all partitions.
     """
     subscription = ("subscribe", ",".join(source.topics))
     if source.topic_pattern is not None:
@@ -34,7 +37,7 @@ def stream_topics(spark: SparkSession, source: KafkaSource, starts: Offsets) -> 
         .options(**_client(source))
         .option(*subscription)
         .option("startingOffsets", _offsets_json(starts))
-        .option("maxOffsetsPerTrigger", source.max_offsets_per_batch)
+        .option("maxOffsetsPerTrigger", most_offsets)
         .load()
     )
 

@@ -29,6 +29,7 @@ from sources.formats.format import Format
 from sources.formats.known import format_of
 from sources.formats.reading import read_region
 from sources.formats.regions import Region
+from sources.rate import Batch
 from sources.schema import ddl, names_and_types, parse_schema
 from sources.state import Generation
 from sources.stores import Stores
@@ -77,6 +78,19 @@ class PlannedSource:
         self._versions = [_Version(read_splits(part, generation), source) for part in parts]
         self._log = PlanLog(generation.path(f"plan-log/{source.name}"))
         self.entries = [len(version.ends) for version in self._versions]
+
+    @property
+    def largest(self) -> Batch:
+        """What one micro-batch takes in at most."""
+        largest = Batch(bytes=0, files=0)
+        for version in self._versions:
+            lengths = version.splits["length"].to_pylist()
+            ends = batch_ends(lengths, self._source.batch)
+            starts = np.append(0, ends[:-1])
+            most = int(np.add.reduceat(np.array(lengths, np.int64), starts).max(initial=0))
+            files = int((ends - starts).max(initial=0))
+            largest = Batch(max(largest.bytes or 0, most), max(largest.files or 0, files))
+        return largest
 
     def require_unchanged(self) -> None:
         """Refuse to read files that are not those that were planned.

@@ -25,6 +25,7 @@ from sources.kafka_source import KafkaSource
 from sources.positions import TopicPartition
 from sources.range_cut import Split
 from sources.range_reader import RangeReader
+from sources.rate import Batch
 from sources.schema import TIMESTAMP, ddl, parse_schema
 from sources.state import Generation
 from sources.topic_range import RANGE_SPLITS, TopicRange, read_range_splits, unread
@@ -75,6 +76,14 @@ class PlannedTopic:
         """Splits of the first entries; rows and highest event time are not known."""
         batches = self._splits["batch"].to_numpy()
         return int(np.searchsorted(batches, entries)), None, None
+
+    @property
+    def largest(self) -> Batch:
+        """What one micro-batch takes in at most."""
+        sizes = np.zeros(self.entries[0], np.int64)
+        counts = self._splits["end"].to_numpy() - self._splits["first"].to_numpy()
+        np.add.at(sizes, self._splits["batch"].to_numpy(), counts)
+        return Batch(offsets=int(sizes.max()))
 
     def require_unchanged(self, entries_done: int = 0) -> None:
         """Refuse to read a range of which Kafka has deleted records.

@@ -25,6 +25,7 @@ from sources.ledger import SeamCount
 from sources.offsets import check_in_log
 from sources.plan import require_plan
 from sources.positions import EndPosition, Offsets, StartPosition, span_ms
+from sources.rate import RateLimit, interval_ms, live_pace, rate_of
 from sources.rounds import history_of
 from sources.schema import ddl
 from sources.state import Generation
@@ -50,6 +51,7 @@ class Query:
 
     Attributes:
         filtering: Whether the seam filter is in the query, once :meth:`writer` was called.
+        is_paced: Whether a bounded run waits between its micro-batches, likewise.
     """
 
     def __init__(
@@ -58,6 +60,9 @@ class Query:
         self.spark = spark
         self.generation = generation
         self.filtering = False
+        self.is_paced = False
+        self._rate = RateLimit()
+        self._interval_ms = 0
         self._loaded = loaded
         self._pipeline = loaded.pipeline
         chain = self._pipeline.hybrid_source()
@@ -98,6 +103,7 @@ class Query:
             StateError: It is not this source's turn, or the checkpoint or target is another's.
         """
         self.enumerator.require_turn(self.source.name)
+        self._rate = self._current_rate()
         rows = load_transform(self._loaded)(self._union())
         self._check_result(rows)
         if self.source.name in self.histories:
@@ -107,10 +113,21 @@ class Query:
         writer = sink.write_stream(rows, self._pipeline.sink, path, self.generation)
         writer = writer.option("checkpointLocation", str(self.generation.checkpoint))
         if self.source.boundedness is Boundedness.BOUNDED:
-            return writer.trigger(availableNow=True)
-        assert isinstance(self.source, KafkaSource)
-        interval_ms = span_ms(self.source.trigger_interval)
-        return writer.trigger(processingTime=f"{interval_ms} milliseconds")
+            largest = self.planned[self.source.name].largest
+            # What is drained has nothing to wait for, but a last batch without data.
+            self._interval_ms = 0 if self.is_drained() else interval_ms(self._rate, largest)
+            self.is_paced = self._interval_ms > 0
+            if not self.is_paced:
+                return writer.trigger(availableNow=True)
+        return writer.trigger(processingTime=f"{self._interval_ms} milliseconds")
+
+    def is_to_be_rebuilt(self) -> bool:
+        """Whether a live query is no longer the one that would be made now."""
+        return self.has_passed_seam() or self.has_new_rate()
+
+    def has_new_rate(self) -> bool:
+        """Whether another limit is in force than the one that the query was made with."""
+        return self._current_rate() != self._rate
 
     @property
     def end(self) -> EndPosition | None:
@@ -207,7 +224,13 @@ class Query:
         require_same_topics(self.plan.topic_of(source.name), log)
         self._check_start(log, place, start)
         partitions = with_new_partitions(start.offsets(), log.partitions)
-        raw = stream_topics(self.spark, source, partitions)
+        offsets, self._interval_ms = live_pace(
+            self._rate,
+            span_ms(source.trigger_interval),
+            source.max_offsets_per_batch,
+            len(partitions),
+        )
+        raw = stream_topics(self.spark, source, partitions, offsets)
         rows = parse_values(raw, source, self._topic_columns(source.name), self.generation)
         return self._filtered(rows, self._reached())
 
@@ -260,6 +283,9 @@ class Query:
 
     def _topic_columns(self, source: str) -> dict[str, str]:
         return self.plan.topic_of(source).columns
+
+    def _current_rate(self) -> RateLimit:
+        return rate_of(self.generation, self.source.name, self.source.rate)
 
     def _committed(self) -> Any:
         return checkpoint.committed_offset(self.generation.checkpoint, self.place)

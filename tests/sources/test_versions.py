@@ -9,6 +9,7 @@ from sources.errors import StateError
 from sources.ledger import Ledger, SeamCount
 from sources.plan import Plan
 from sources.positions import EndPosition, Record, StartPosition
+from sources.rate import CurrentRate
 from sources.rounds import Round
 from sources.state import CurrentGeneration, GenerationInfo
 from sources.topic_range import TopicRange
@@ -17,6 +18,7 @@ from spark_jobs.heartbeat import Heartbeat
 KINDS: list[type[Record]] = [
     BadRecordCount,
     CurrentGeneration,
+    CurrentRate,
     EndPosition,
     GenerationInfo,
     Heartbeat,

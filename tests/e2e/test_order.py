@@ -70,16 +70,18 @@ def overlapping(case: Case) -> None:
         case.write_history(numbers, files=1, name=lambda *_, at=at: f"{at}.parquet")
 
 
+def one_by_one(document: dict[str, Any]) -> None:
+    """Windows over history alone, a file in each micro-batch."""
+    alone(document)
+    windows(document)
+    document["sources"][0]["batch"] = {"files": 1}
+
+
 def test_files_that_would_lose_rows_behind_the_watermark_are_refused(
     tmp_path: Path, servers: str, spark: SparkSession
 ) -> None:
     case = Case(tmp_path, servers)
     overlapping(case)
-
-    def one_by_one(document: dict[str, Any]) -> None:
-        alone(document)
-        windows(document)
-        document["sources"][0]["batch"] = {"files": 1}
 
     with pytest.raises(InputError, match="reach back in event time by") as caught:
         run_history(spark, case.pipeline(one_by_one))
@@ -108,11 +110,6 @@ def test_rows_are_really_dropped_where_the_order_is_not_checked(
     monkeypatch.setattr("spark_jobs.query.require_order", lambda *_: None)
     case = Case(tmp_path, servers)
     overlapping(case)
-
-    def one_by_one(document: dict[str, Any]) -> None:
-        alone(document)
-        windows(document)
-        document["sources"][0]["batch"] = {"files": 1}
 
     loaded = case.pipeline(one_by_one)
     run_history(spark, loaded)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -224,3 +225,23 @@ def test_files_that_changed_since_the_plan_are_named(tmp_path: Path) -> None:
         "a.parquet is gone",
         "b.parquet was rewritten",
     ]
+
+
+def test_a_folder_that_vanished_since_the_plan_is_told_file_by_file(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for name in "ab":
+        pq.write_table(rows(1), tmp_path / "in" / f"{name}.parquet")
+    splits = listing(source("in"), tmp_path).splits
+    shutil.rmtree(tmp_path / "in")
+    assert changed_splits(splits, STORES) == [
+        f"{tmp_path}/in/{name}.parquet is gone" for name in "ab"
+    ]
+
+
+def test_an_empty_file_is_no_parquet_and_no_row_of_json(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").touch()
+    assert "a.parquet can't be read as Parquet" in refusal(tmp_path, source())
+    (tmp_path / "a.json").touch()
+    (tmp_path / "b.json").write_text(json_lines(1))
+    found = listing(json_source(), tmp_path).splits.to_pylist()
+    assert [split["event_min_us"] is None for split in found] == [False, True]

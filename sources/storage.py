@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from stat import S_ISREG
 from typing import NamedTuple, Protocol
+from urllib.parse import quote
 
 import pyarrow as pa
 
@@ -132,7 +132,7 @@ class LocalStorage:
 
     def uri(self, path: str) -> str:
         """See :class:`Storage`."""
-        return Path(path).as_uri()
+        return f"file://{quote(path)}"
 
 
 def _described(path: str, status: os.stat_result) -> File:

@@ -12,6 +12,7 @@ import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -67,9 +68,12 @@ class PlanLog:
         """
         commit = self._commit(version)
         commit.parent.mkdir(parents=True, exist_ok=True)
-        actions = [*([] if version else _header(columns, partitions)), *_adds(entries)]
+        header = [] if version else _header(columns, partitions)
         temporary = commit.with_name(f".{uuid.uuid4().hex}")
-        temporary.write_text("".join(json.dumps(action) + "\n" for action in actions))
+        with temporary.open("w", encoding="utf-8") as file:
+            # Line by line: there may be a million of them.
+            for action in chain(header, _adds(entries)):
+                file.write(f"{json.dumps(action)}\n")
         temporary.replace(commit)
 
     def _commit(self, version: int) -> Path:

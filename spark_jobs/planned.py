@@ -12,7 +12,6 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -45,6 +44,8 @@ _ENTRY_COLUMNS = pa.schema(
         ("partition", pa.string()),
     ]
 )
+# What an entry of a Parquet file is made of.
+_ENTRY_OF = ("path", "size", "partition", "rows", "event_min_us", "event_max_us")
 
 
 class PlannedSource:
@@ -178,25 +179,13 @@ class PlannedSource:
         return rows
 
     def _parquet_entries(self, _: int, version: _Version) -> Iterator[Entry]:
-        for chunk in version.splits.to_batches(max_chunksize=10_000):
-            for split in chunk.to_pylist():
-                uri = self._stores.of(split["path"]).uri(split["path"])
-                values = values_of(split["partition"])
-                yield Entry(uri, split["size"], self._statistics(split), values)
-
-    def _statistics(self, split: dict[str, Any]) -> str:
         event = self._source.selection.event_column(self._event_time)
-        if split["event_min_us"] is None or event is None or event.unit_us is not None:
-            return json.dumps({"numRecords": split["rows"]})
-        # Delta keeps milliseconds and allows for the rest of them when it skips files.
-        low, high = (_moment(split[name]) for name in ("event_min_us", "event_max_us"))
-        return json.dumps(
-            {
-                "numRecords": split["rows"],
-                "minValues": {event.name: low},
-                "maxValues": {event.name: high},
-            }
-        )
+        named = event.name if event is not None and event.unit_us is None else None
+        for chunk in version.splits.to_batches(max_chunksize=10_000):
+            values = (chunk[name].to_pylist() for name in _ENTRY_OF)
+            for path, size, partition, rows, low, high in zip(*values, strict=True):
+                uri = self._stores.of(path).uri(path)
+                yield Entry(uri, size, _statistics(rows, named, low, high), values_of(partition))
 
     def _split_entries(self, number: int, version: _Version) -> Iterator[Entry]:
         self._log.folder.mkdir(parents=True, exist_ok=True)
@@ -233,6 +222,15 @@ class _Version:
         """First split of each entry, and the one after its last."""
         ends = self.ends.tolist()
         yield from zip([0, *ends[:-1]], ends, strict=True)
+
+
+def _statistics(rows: int, event_time: str | None, low: int | None, high: int | None) -> str:
+    """Delta's statistics of a file; event times in microseconds, if they are known."""
+    if event_time is None or low is None or high is None:
+        return json.dumps({"numRecords": rows})
+    # Delta keeps milliseconds and allows for the rest of them when it skips files.
+    least, most = {event_time: _moment(low)}, {event_time: _moment(high)}
+    return json.dumps({"numRecords": rows, "minValues": least, "maxValues": most})
 
 
 def _moment(micros: int) -> str:

@@ -37,6 +37,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.shuffle.partitions": "1",
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.ui.enabled": "false",
+        # Compiling a plan costs more than running it over a few thousand rows; tests that launch
+        # processes keep Spark's own way.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
     builder = SparkSession.builder.appName("tests")
     for name, value in conf.items():

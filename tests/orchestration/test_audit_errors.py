@@ -127,6 +127,7 @@ def test_a_target_whose_log_is_damaged(case: Case) -> None:
     assert f"The target {case.folder / 'table'} can't be read" in refusal(case)
 
 
+@pytest.mark.slow
 def test_a_broker_that_does_not_answer(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sources.kafka.TIMEOUT_S", 0.5)
     history, _ = case.loaded().pipeline.sources

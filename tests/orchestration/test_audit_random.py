@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -57,6 +58,7 @@ def count(expected: dict[Any, Row], target: list[Row]) -> dict[str, int]:
     return {kind: number for kind, number in counts.items() if number}
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     rows=st.dictionaries(KEYS, st.tuples(DELAYS, PLACES, DAMAGE), max_size=15),

@@ -91,6 +91,7 @@ def test_a_refused_plan_leaves_no_state(tmp_path: Path, declared: dict[str, Any]
     assert not (tmp_path / "state").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.kafka
 def test_a_broker_that_is_not_there_is_named_before_anything_is_written(
     tmp_path: Path, declared: dict[str, Any]

@@ -151,6 +151,7 @@ def test_stop_leaves_neither_process_nor_port_nor_temporary_folder_nor_address(
     broker.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.kafka
 @pytest.mark.crash
 @pytest.mark.parametrize("victim", ["the parent", "the guard"])

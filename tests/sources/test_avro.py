@@ -243,6 +243,7 @@ def test_what_the_registry_can_not_explain_is_bad(
         AvroReader(None, Registry(url=server.url)).fields(value)
 
 
+@pytest.mark.slow
 def test_a_registry_that_fails_makes_no_record_bad(server: RegistryServer) -> None:
     server.login = "me:s3cret"
     reader = AvroReader(None, Registry(url=server.url, username="me", password="wrong"))  # type: ignore[arg-type]

@@ -187,6 +187,7 @@ class TestDeclarations:
         assert "`on_gap: extend` reads files, and source `archive`" in self.refusal(tmp_path, edit)
 
 
+@pytest.mark.slow
 @pytest.mark.kafka
 class TestDecided:
     def test_the_plan_decides_what_comes_first(self, tmp_path: Path, servers: str) -> None:
@@ -298,6 +299,7 @@ class TestDecided:
         assert [(entry.start, entry.why) for entry in ledger.entries] == [(400, "log end")]
 
 
+@pytest.mark.slow
 @pytest.mark.kafka
 class TestReading:
     def test_ranges_are_read_whole_over_aborted_and_control_records(

@@ -76,7 +76,9 @@ def worlds(draw: st.DrawFn, evidence: str) -> World:
         times.append(max(highest - back, 0))
     parts = draw(st.lists(st.integers(0, partitions - 1), min_size=count, max_size=count))
     flags = st.lists(st.sampled_from([False] * 5 + [True]), min_size=count, max_size=count)
-    listed = draw(st.integers(1, count))
+    # A filter by time alone takes late records that came after the files for delivered: no such
+    # one, as the plan says that it would be lost.
+    listed = count if evidence == "event_time" else draw(st.integers(1, count))
     history = draw(histories(evidence, times[:listed], parts[:listed], lateness))
     held = set(history)
     deleted = [0] * partitions

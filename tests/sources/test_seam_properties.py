@@ -224,7 +224,10 @@ def test_exact_offsets_need_no_filter(case: tuple[World, HeldOffsets]) -> None:
     event("decided, a file is missing of what was deleted" if unknown else "decided")
     # Of a partition with records that history says nothing of, keys have to tell.
     tells_all = all(at in held.next or not part.log_end for at, part in start.partitions.items())
-    rule: SeamRule = "none" if tells_all else "key"
+    # Unless it starts beyond all that was there when history was listed.
+    starts = start.offsets()
+    is_beyond = all(starts[at] >= seam_end for at, seam_end in world.seam_end.items())
+    rule: SeamRule = "none" if tells_all or is_beyond else "key"
     assert arriving(world, end, start, rule) == world.everything() - unknown
 
 

@@ -85,14 +85,15 @@ class AuditFiles:
             paths: The files, on this machine.
             view: Its name, quoted.
         """
+        outside = self._partitions(source)
         if source.format in ("avro", "orc"):
             self._tables += 1
             reader = f"audit.{quoted(f'{source.name}.{self._tables}')}"
             _load(connection, source, paths, reader)
         else:
-            reader = _reader(source, paths, self._partitions(source))
+            reader = _reader(source, paths, outside)
         types = columns_of(connection, f"SELECT * FROM {reader}")
-        partitions = duckdb_types(self._partitions(source))
+        partitions = duckdb_types(outside)
         own = duckdb_types(source.columns) if source.columns else {}
         names = [*(own or (name for name in types if name not in partitions)), *partitions]
         wanted = {**own, **partitions}
@@ -132,18 +133,16 @@ class AuditFiles:
             return pattern
         bucket, _, key = pattern.partition("://")[2].partition("/")
         prefix = key[: match.start()] if (match := _MAGIC.search(key)) else key
-        settings = self._loaded.pipeline.s3
         # boto3 takes a quarter of a second to import; most pipelines need none.
-        import boto3  # noqa: PLC0415
+        from sources.s3 import connect  # noqa: PLC0415
 
-        store = boto3.resource(
-            "s3", endpoint_url=settings.endpoint, region_name=settings.region
-        ).Bucket(bucket)
-        for item in store.objects.filter(Prefix=prefix):
-            target = self._copies / bucket / item.key
-            if not item.key.endswith("/") and not target.exists():
+        store = connect(self._loaded.pipeline.s3)
+        pages = store.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+        for item in (item for page in pages for item in page.get("Contents", [])):
+            target = self._copies / bucket / item["Key"]
+            if not item["Key"].endswith("/") and not target.exists():
                 target.parent.mkdir(parents=True, exist_ok=True)
-                store.download_file(item.key, str(target))
+                store.download_file(bucket, item["Key"], str(target))
         return str(self._copies / bucket / key)
 
 

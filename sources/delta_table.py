@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -17,6 +17,7 @@ from deltalake.exceptions import DeltaError
 
 from sources.errors import InputError
 from sources.file_source import FileSource
+from sources.folders import partition_from
 from sources.parquet import Range, check_event_column, read_footers
 from sources.positions import to_us
 from sources.schema import normalize_schema
@@ -35,15 +36,13 @@ class TableFiles:
     """The files of one version.
 
     Attributes:
-        version: Which one.
         files: Their sizes as the log has them; ``modified_ns`` is not known.
-        partitions: Of each file, as :func:`sources.folders.partition_of` has them.
+        partitions: Of each file, as :func:`sources.folders.values_of` reads them.
         partition_columns: Names of the columns that no file holds.
         columns: All columns of the table.
         ranges: What is known of each file's rows.
     """
 
-    version: int
     files: list[File]
     partitions: list[str]
     partition_columns: list[str]
@@ -76,10 +75,9 @@ def list_table(source: FileSource, path: str, event: EventColumn, stores: Stores
     files, partitions = [], []
     for row in actions.to_pylist():
         files.append(File(_located(path, row["path"]), row["size_bytes"], None, None))
-        values = ((name, row[f"partition.{name}"]) for name in names)
-        partitions.append("/".join(f"{name}={_as_folder(value)}" for name, value in values))
+        partitions.append(partition_from({name: row[f"partition.{name}"] for name in names}))
     ranges = _ranges(actions, [file.path for file in files], event, stores)
-    return TableFiles(table.version(), files, partitions, names, columns, ranges)
+    return TableFiles(files, partitions, names, columns, ranges)
 
 
 def _require_plain(source: FileSource, table: DeltaTable) -> None:
@@ -101,14 +99,6 @@ def _located(table: str, path: str) -> str:
     if "://" in plain:
         return plain.removeprefix("file://")
     return plain if plain.startswith("/") else f"{table.rstrip('/')}/{plain}"
-
-
-def _as_folder(value: object) -> str:
-    """A partition value as text, in the form that folders have."""
-    if value is None:
-        return "__HIVE_DEFAULT_PARTITION__"
-    text = value.isoformat() if isinstance(value, datetime) else str(value)
-    return quote(text, safe="")
 
 
 def _ranges(

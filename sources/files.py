@@ -23,7 +23,7 @@ from sources.folders import FolderTime, check_partitions, partition_of
 from sources.formats.format import Format
 from sources.formats.known import format_of
 from sources.formats.packed import codec_of
-from sources.formats.reading import read_region, reading
+from sources.formats.reading import reading, unpacked
 from sources.formats.regions import Region, cut
 from sources.listing import find_files
 from sources.parquet import Range, column_range, read_footers
@@ -183,13 +183,10 @@ def _list_table(loaded: LoadedPipeline, source: FileSource) -> FileListing:
     pipeline = loaded.pipeline
     event = _event_column(source, pipeline.event_time)
     found = list_table(source, loaded.locate(source.patterns[0]), event, pipeline.stores)
-    files = _in_range_by_folder(source, table_of(found.files))
-    partitions = dict(zip((file.path for file in found.files), found.partitions, strict=True))
-    kept = [partitions[path] for path in files["path"].to_pylist()]
-    ranges = dict(zip((file.path for file in found.files), found.ranges, strict=True))
-    known = _ranges([ranges[path] for path in files["path"].to_pylist()])
-    files = files.append_column("partition", pa.array(kept, pa.string()))
-    splits = _in_range(source, _assembled(files, known), exact=True)
+    files = table_of(found.files)
+    files = files.append_column("partition", pa.array(found.partitions, pa.string()))
+    splits = _in_range_by_folder(source, _assembled(files, _ranges(found.ranges)))
+    splits = _in_range(source, splits, exact=True)
     names = list(source.columns) if source.columns else found.columns.names
     read = pa.schema([field for field in found.columns if field.name in names])
     columns = source.selection.columns(read)
@@ -231,12 +228,13 @@ def _own_columns(source: FileSource, form: Format, files: pa.Table, stores: Stor
         with reading(path, form, stores) as file:
             return form.columns(file)
 
+    columns = declared
+    if paths and told(paths[0]) is None:
+        # No file of this format tells: none more is opened to ask.
+        paths = []
     with ThreadPoolExecutor(_WORKERS) as pool:
-        schemas = zip(paths, pool.map(told, paths), strict=True)
-        columns = declared
-        for path, schema in schemas:
-            if schema is None:
-                break
+        for path, schema in zip(paths, pool.map(told, paths), strict=True):
+            assert schema is not None
             names = schema.names if declared is None else declared.names
             counted = pa.schema([field for field in schema if field.name in names])
             columns = columns or counted
@@ -258,16 +256,16 @@ def _sample(
     if not region.length:
         return Range(0, None, None, 0)
     form = format_of(source)
+    can_cut = form.splits and codec_of(region.path) is None
     with reading(region.path, form, stores) as file:
         rows = form.rows(file)
-    can_cut = form.splits and codec_of(region.path) is None
-    most = 1 if rows is None and not can_cut else None
-    # All columns: values that do not fit are found before anything runs.
-    ranges = [
-        column_range(source.selection.evaluate(event_time, batch))
-        for part in (_ends(region) if can_cut else [region])
-        for batch in islice(read_region(form, part, columns, stores), most)
-    ]
+        most = 1 if rows is None and not can_cut else None
+        # All columns: values that do not fit are found before anything runs.
+        ranges = [
+            column_range(source.selection.evaluate(event_time, batch))
+            for part in (_ends(region) if can_cut else [unpacked(region)])
+            for batch in islice(form.read(file, part, columns), most)
+        ]
     lows = [found.low for found in ranges if found.low is not None]
     highs = [found.high for found in ranges if found.high is not None]
     nulls = None if rows is None else sum(found.nulls or 0 for found in ranges)

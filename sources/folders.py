@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -71,6 +71,18 @@ def partition_of(folder: str, names: Sequence[str]) -> str:
         message = f"{folder} tells no `{absent[0]}`."
         raise InputError(message, f"`partitions` needs folders named {absent[0]}=<value>.")
     return "/".join(f"{name}={pairs[name]}" for name in names)
+
+
+def partition_from(values: Mapping[str, object]) -> str:
+    """The same from values, as folders would be named after them; the reverse of values_of."""
+    return "/".join(f"{name}={_as_folder(value)}" for name, value in values.items())
+
+
+def _as_folder(value: object) -> str:
+    if value is None:
+        return _NULL
+    text = value.isoformat() if isinstance(value, datetime) else str(value)
+    return quote(text, safe="")
 
 
 def values_of(partition: str) -> dict[str, str | None]:

@@ -16,12 +16,12 @@ from pydantic import SecretStr, model_validator
 from sources.declared import Declared
 from sources.errors import InputError
 from sources.fitting import BadValue
+from sources.security import locate_files
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import SchemaRegistryClient
 
 TIMEOUT_S = 10.0
-_FILES = ("ca", "certificate", "key")
 _NOT_FOUND = 404
 
 
@@ -66,8 +66,7 @@ class Registry(Declared):
 
     def located(self, locate: Callable[[str], str]) -> Registry:
         """The same with its files' paths made absolute."""
-        paths = {name: getattr(self, name) for name in _FILES}
-        return self.model_copy(update={name: locate(at) for name, at in paths.items() if at})
+        return locate_files(self, locate)
 
 
 def unframe(value: bytes) -> tuple[int, bytes]:

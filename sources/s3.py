@@ -93,22 +93,12 @@ class S3Storage:
         return _described(bucket, key, found["ContentLength"], found)
 
     @cached_property
-    def _session(self) -> boto3.Session:
-        return boto3.Session(region_name=self._settings.region)
-
-    @cached_property
     def _client(self) -> Any:
-        style = "path" if self._settings.path_style else "virtual"
-        config = Config(
-            s3={"addressing_style": style},
-            retries={"mode": "standard", "max_attempts": 5},
-            max_pool_connections=_WORKERS,
-        )
-        return self._session.client("s3", endpoint_url=self._settings.endpoint, config=config)
+        return connect(self._settings)
 
     @cached_property
     def _files(self) -> fs.S3FileSystem:
-        login = self._session.get_credentials()
+        login = boto3.Session().get_credentials()
         if login is None:
             raise self._refused("s3://", "opened", "there are no credentials")
         known = login.get_frozen_credentials()
@@ -131,6 +121,19 @@ class S3Storage:
             "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE."
         )
         return InputError(message, hint)
+
+
+def connect(settings: S3Settings) -> Any:
+    """A client of boto3 for an object store."""
+    style = "path" if settings.path_style else "virtual"
+    config = Config(
+        s3={"addressing_style": style},
+        retries={"mode": "standard", "max_attempts": 5},
+        max_pool_connections=_WORKERS,
+    )
+    return boto3.Session(region_name=settings.region).client(
+        "s3", endpoint_url=settings.endpoint, config=config
+    )
 
 
 def _split(path: str) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, SecretStr, model_validator
 
@@ -17,6 +17,7 @@ _LOGIN_MODULE = {
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
 _SIGN_IN = ("mechanism", "username", "password")
+M = TypeVar("M", bound=BaseModel)
 _FILES = ("ca", "certificate", "key")
 _BLANKS = (" ", "\t", "\n", "\v", "\f", "\r")
 # In Java's StreamTokenizer a backslash escapes, and a line's end is a string's end.
@@ -126,8 +127,13 @@ class Security(BaseModel):
         Args:
             locate: Makes a path of the declaration absolute.
         """
-        paths = {name: getattr(self, name) for name in _FILES}
-        return self.model_copy(update={name: locate(at) for name, at in paths.items() if at})
+        return locate_files(self, locate)
+
+
+def locate_files(declared: M, locate: Callable[[str], str]) -> M:
+    """The same with the paths of its TLS files, as many as it has, made absolute."""
+    paths = {name: getattr(declared, name) for name in _FILES}
+    return declared.model_copy(update={name: locate(at) for name, at in paths.items() if at})
 
 
 def client_settings(security: Security | None) -> dict[str, str]:

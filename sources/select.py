@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -105,7 +105,7 @@ class Selection:
         trees = {}
         for name, text in self.expressions.items():
             try:
-                trees[name] = parse_one(text, read="spark")
+                trees[name] = _parse(text)
             except SqlglotError as error:
                 first = str(error).splitlines()[0]
                 message = f"Source `{self.source}`: `select.{name}: {text}` is no SQL: {first}"
@@ -132,6 +132,12 @@ class Selection:
             return parse_type(tree.to.sql("spark"))
         message = f"{where} does not tell its type."
         raise InputError(message, "Write CAST(… AS <type>) around it.")
+
+
+@cache
+def _parse(text: str) -> exp.Expr:
+    """An expression; each is looked at many times while planning."""
+    return parse_one(text, read="spark")
 
 
 def _is_plain(tree: exp.Expr) -> bool:

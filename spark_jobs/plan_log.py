@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import from_arrow_schema
 
 
@@ -50,6 +51,13 @@ class PlanLog:
     def has(self, version: int) -> bool:
         """Whether a version was written."""
         return self._commit(version).exists()
+
+    def keep(self, name: str, table: pa.Table) -> Entry:
+        """Write a table of splits beside the log; returns the entry that points at it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / name
+        pq.write_table(table, path)
+        return Entry(path.name, path.stat().st_size)
 
     def write(
         self,

@@ -15,7 +15,6 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
@@ -188,14 +187,12 @@ class PlannedSource:
                 yield Entry(uri, size, _statistics(rows, named, low, high), values_of(partition))
 
     def _split_entries(self, number: int, version: _Version) -> Iterator[Entry]:
-        self._log.folder.mkdir(parents=True, exist_ok=True)
         for rank, (first, end) in enumerate(version.groups()):
             group = version.splits.slice(first, end - first)
             ranks = pa.array(np.arange(first, end))
             columns = [ranks, *(group[name] for name in _ENTRY_COLUMNS.names[1:])]
-            path = self._log.folder / f"splits-{number:04d}-{rank:06d}.parquet"
-            pq.write_table(pa.table(columns, schema=_ENTRY_COLUMNS), path)
-            yield Entry(path.name, path.stat().st_size)
+            table = pa.table(columns, schema=_ENTRY_COLUMNS)
+            yield self._log.keep(f"splits-{number:04d}-{rank:06d}.parquet", table)
 
 
 _NO_TIME = np.iinfo(np.int64).min

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
@@ -140,11 +139,9 @@ class PlannedTopic:
         return reader.load(str(self._log.folder))
 
     def _entries(self) -> Iterator[Entry]:
-        self._log.folder.mkdir(parents=True, exist_ok=True)
         for number in range(self.entries[0]):
-            path = self._log.folder / f"splits-{number:06d}.parquet"
-            pq.write_table(self._splits.filter(pc.equal(self._splits["batch"], number)), path)
-            yield Entry(path.name, path.stat().st_size)
+            table = self._splits.filter(pc.equal(self._splits["batch"], number))
+            yield self._log.keep(f"splits-{number:06d}.parquet", table)
 
 
 def range_reader(

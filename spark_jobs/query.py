@@ -113,9 +113,9 @@ class Query:
         writer = sink.write_stream(rows, self._pipeline.sink, path, self.generation)
         writer = writer.option("checkpointLocation", str(self.generation.checkpoint))
         if self.source.boundedness is Boundedness.BOUNDED:
-            largest = self.planned[self.source.name].largest
             # What is drained has nothing to wait for, but a last batch without data.
-            self._interval_ms = 0 if self.is_drained() else interval_ms(self._rate, largest)
+            if self._rate != RateLimit() and not self.is_drained():
+                self._interval_ms = interval_ms(self._rate, self.planned[self.source.name].largest)
             self.is_paced = self._interval_ms > 0
             if not self.is_paced:
                 return writer.trigger(availableNow=True)

@@ -31,10 +31,15 @@ def read_region(
     Raises:
         InputError: It can't be opened, is damaged, or does not fit its columns.
     """
-    if codec_of(region.path) is not None:
-        region = Region(region.path, 0, _ENDLESS, _ENDLESS)
     with reading(region.path, form, stores) as file:
-        yield from form.read(file, region, columns)
+        yield from form.read(file, unpacked(region), columns)
+
+
+def unpacked(region: Region) -> Region:
+    """A region as a format is to read it: all of a packed file, whose bytes nobody has counted."""
+    if codec_of(region.path) is None:
+        return region
+    return Region(region.path, 0, _ENDLESS, _ENDLESS)
 
 
 @contextmanager

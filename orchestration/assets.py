@@ -125,11 +125,13 @@ def _start(loaded: LoadedPipeline, name: str, before: dg.AssetKey) -> dg.AssetsD
 
 
 def _live(loaded: LoadedPipeline, name: str, before: dg.AssetKey) -> dg.AssetsDefinition:
+    is_topic = isinstance(loaded.pipeline.source(name), KafkaSource)
+
     @dg.asset(
         key=_key(loaded, name),
         deps=[before],
         group_name=loaded.pipeline.name,
-        kinds={"spark", "kafka", "deltalake"},
+        kinds={"spark", "deltalake", *(["kafka"] if is_topic else [])},
         tags={"boundedness": "continuous_unbounded"},
         description=(
             f"Starts the unbounded run of `{name}` and returns when its first batch is in; "
@@ -139,7 +141,6 @@ def _live(loaded: LoadedPipeline, name: str, before: dg.AssetKey) -> dg.AssetsDe
     def live(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         fresh = load_pipeline(loaded.path)
         source = fresh.pipeline.source(name)
-        assert isinstance(source, KafkaSource)
         with _failures():
             beat = chain.go_live(fresh, source)
         context.log.info(f"The run of `{name}` is live: driver {beat.pid}")

@@ -30,6 +30,7 @@ from orchestration.audit_sql import (
 from sources.document import LoadedPipeline
 from sources.errors import InputError
 from sources.file_source import FileSource
+from sources.hybrid import Boundedness
 from sources.positions import to_us
 from sources.schema import names_and_types, normalize_schema
 
@@ -57,14 +58,14 @@ class AuditFiles:
         :mod:`sources.listing`: a file that one of the two overlooks shows up as a difference.
 
         Raises:
-            InputError: No file matches.
+            InputError: No file matches, of a source that is read to its end.
         """
         folder = self._loaded.folder
         if source.format == "delta":
             return sorted(self._table(source).file_uris())
         patterns = [self._local_pattern(pattern) for pattern in source.patterns]
         found = {str(file) for pattern in patterns for file in _matches(pattern, folder)}
-        if not found:
+        if not found and source.boundedness is Boundedness.BOUNDED:
             message = f"Source `{source.name}`: no file matches {', '.join(source.patterns)}"
             hint = f"(looked from {folder}). Correct `path`, or put the files there."
             raise InputError(message, hint)

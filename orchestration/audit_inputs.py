@@ -19,7 +19,7 @@ from orchestration.audit_topic import TopicReading, create_topic_view
 from sources.document import LoadedPipeline
 from sources.errors import InputError
 from sources.file_source import FileSource
-from sources.hybrid import HybridSplitEnumerator
+from sources.hybrid import Boundedness, HybridSplitEnumerator
 from sources.kafka_source import KafkaSource
 from sources.pipeline import Pipeline
 from sources.positions import Offsets
@@ -66,13 +66,24 @@ def create_inputs(
         source.name: TopicReading(source, *_limits(loaded, source)) for source in pipeline.topics
     }
     notes: list[str] = []
+    taken: set[str] = set()
     columns: dict[str, dict[str, str]] = {}
     rows: dict[str, int] = {}
     for source in pipeline.sources:
         view = quoted(source.name)
         try:
             if isinstance(source, FileSource):
-                files.create_view(connection, source, files.find(source), view)
+                paths = files.find(source)
+                if source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
+                    # A folder that keeps filling is read for what no source before it reads.
+                    paths = [path for path in paths if path not in taken]
+                taken.update(paths)
+                if paths or not columns:
+                    files.create_view(connection, source, paths, view)
+                else:
+                    first = quoted(next(iter(columns)))
+                    empty = f"SELECT * FROM {first} WHERE false"
+                    connection.execute(f"CREATE VIEW {view} AS {empty}")
                 columns[source.name] = columns_of(connection, view)
             else:
                 types = _topic_columns(connection, source, next(iter(columns), None))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
+from sources.discovery import Folder
 from sources.document import LoadedPipeline
 from sources.errors import InputError, RunError
 from sources.file_source import FileSource
@@ -17,7 +18,7 @@ from sources.hand_over import hand_over, require_sound
 from sources.hybrid import Boundedness, HybridSplitEnumerator
 from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource, StartByFactory
-from sources.plan import Plan, make_plan
+from sources.plan import Plan, make_plan, require_plan
 from sources.positions import EndPosition, Offsets
 from sources.rate import RateLimit, put_in_force, require_meaning
 from sources.state import Generation
@@ -85,20 +86,23 @@ def run_bounded(
 
 
 def go_live(
-    loaded: LoadedPipeline, source: KafkaSource, on_beat: process.OnBeat = lambda _: None
+    loaded: LoadedPipeline,
+    source: FileSource | KafkaSource,
+    on_beat: process.OnBeat = lambda _: None,
 ) -> Heartbeat:
     """Start the unbounded run, or find it running; returns when its first batch is in.
 
     Raises:
-        StateError: The hand-over was not made.
+        StateError: A source before it has not finished, or a topic's hand-over was not made.
         SeamError: It does not pass its checks; asked before the first launch only.
         RunError: Spark failed before its first batch.
     """
     generation, enumerator = _state(loaded)
     enumerator.require_turn(source.name)
-    enumerator.require_start(source.name)
-    if not reached(loaded, source):
-        require_sound(loaded, source)
+    if isinstance(source, KafkaSource):
+        enumerator.require_start(source.name)
+        if not reached(loaded, source):
+            require_sound(loaded, source)
     return process.start_detached(loaded, generation, source.name, on_beat)
 
 
@@ -149,21 +153,23 @@ def is_live(loaded: LoadedPipeline) -> bool:
 
 
 def wait_until_caught_up(
-    loaded: LoadedPipeline, source: KafkaSource, on_lag: Callable[[int], None] = lambda _: None
+    loaded: LoadedPipeline,
+    source: FileSource | KafkaSource,
+    on_lag: Callable[[int], None] = lambda _: None,
 ) -> None:
-    """Wait until the live run has committed everything that the topic holds.
+    """Wait until the live run has committed everything that the topic, or the folder, holds.
 
     Raises:
         RunError: The run ended meanwhile.
     """
     generation, _ = _state(loaded)
-    log = KafkaLog(source)
+    log = KafkaLog(source) if isinstance(source, KafkaSource) else None
     while True:
         beat = process.find_running(generation, source.name)
         if beat is None:
             message = f"The live run of `{source.name}` ended before it had caught up."
             raise RunError(message, f"See {process.log_path(generation, source.name)}.")
-        behind = lag(beat, log, loaded)
+        behind = unread_files(beat, loaded) if log is None else lag(beat, log, loaded)
         on_lag(behind)
         if behind == 0:
             return
@@ -179,6 +185,20 @@ def lag(beat: Heartbeat | None, log: KafkaLog, loaded: LoadedPipeline) -> int:
     if beat is not None and beat.offsets is not None:
         position.update(beat.offsets)
     return sum(max(end - position[at], 0) for at, end in log.log_end().items())
+
+
+def unread_files(beat: Heartbeat | None, loaded: LoadedPipeline) -> int:
+    """How much of the folder that comes last the live run has not committed yet.
+
+    Splits of what was discovered, files of what was not.
+
+    Raises:
+        InputError: The folder can't be listed.
+    """
+    generation = loaded.require_generation()
+    folder = Folder(loaded, generation, require_plan(generation))
+    done = 0 if beat is None or beat.splits_done is None else beat.splits_done
+    return folder.splits - done + folder.undiscovered()
 
 
 def _state(loaded: LoadedPipeline) -> tuple[Generation, HybridSplitEnumerator]:

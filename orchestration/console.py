@@ -29,7 +29,7 @@ def run(loaded: LoadedPipeline, *, stop_when_caught_up: bool) -> None:
         for source in loaded.pipeline.sources:
             if isinstance(source, KafkaSource):
                 hand_over(loaded, source)
-            if isinstance(source, FileSource) or source.boundedness is Boundedness.BOUNDED:
+            if source.boundedness is Boundedness.BOUNDED:
                 _bounded(bars, loaded, source)
             else:
                 _live(bars, loaded, source, stop_when_caught_up=stop_when_caught_up)
@@ -47,12 +47,17 @@ def _bounded(bars: Progress, loaded: LoadedPipeline, source: FileSource | KafkaS
 
 
 def _live(
-    bars: Progress, loaded: LoadedPipeline, source: KafkaSource, *, stop_when_caught_up: bool
+    bars: Progress,
+    loaded: LoadedPipeline,
+    source: FileSource | KafkaSource,
+    *,
+    stop_when_caught_up: bool,
 ) -> None:
     bar = bars.add_task(f"{source.name}: starting", total=None)
+    unit = "records" if isinstance(source, KafkaSource) else "files"
 
     def show_lag(behind: int) -> None:
-        bars.update(bar, description=f"{source.name}: {behind:,} records behind")
+        bars.update(bar, description=f"{source.name}: {behind:,} {unit} behind")
 
     chain.go_live(loaded, source)
     bars.update(bar, description=f"{source.name}: live")

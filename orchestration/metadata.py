@@ -49,6 +49,8 @@ def plan(made: Plan) -> Metadata:
             ]
         ),
     }
+    if made.folder is not None:
+        shown[f"splits of {made.folder.source} so far"] = made.folder.splits
     rows = [part.rows for part in made.files if part.rows is not None]
     if len(rows) == len(made.files):
         shown["rows"] = sum(rows)
@@ -181,6 +183,8 @@ def live(beat: Heartbeat, log: Path, target: str) -> Metadata:
     }
     if beat.offsets is not None:
         shown["read up to"] = dg.MetadataValue.json(nest(beat.offsets))
+    if beat.splits_total is not None:
+        shown["splits read"] = f"{beat.splits_done or 0:,} of {beat.splits_total:,}"
     if beat.bad_records:
         shown["bad records"] = beat.bad_records
     if beat.ui_url is not None:

@@ -26,7 +26,8 @@ class SourceStatus(BaseModel):
     Attributes:
         state: ``waiting`` before its turn; ``dead`` if it should run but its process is gone.
         heartbeat: Its run's latest word.
-        lag: Unbounded: records not committed yet; None if the broker does not answer.
+        lag: Unbounded: records of a topic, or splits found in a folder, that are not committed
+            yet; None if the broker does not answer.
     """
 
     source: str
@@ -79,6 +80,8 @@ def _source_status(
             lag = chain.lag(beat, KafkaLog(source), loaded)
         except InputError:
             lag = None
+    elif is_live and beat is not None and beat.splits_total is not None:
+        lag = beat.splits_total - (beat.splits_done or 0)
     state = _state(loaded, generation, name, beat)
     return SourceStatus(source=name, state=state, heartbeat=beat, lag=lag)
 

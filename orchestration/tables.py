@@ -29,6 +29,10 @@ def plan(made: Plan) -> Group:
             f"{iso(part.event_min_ms)} … {iso(part.end.event_time_ms)}",
             iso(part.end.complete_through_ms),
         )
+    if (folder := made.folder) is not None:
+        rows = "unknown" if folder.rows is None else f"{folder.rows:,}"
+        sizes = (f"{folder.splits:,}", f"{folder.bytes:,}", rows)
+        files.add_row(folder.source, *sizes, "so far", "never")
     parts: list[Table | str] = [files]
     for topic in made.topics:
         parts.append(_starts(topic))

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from sources.errors import InputError, StateError
 from sources.file_source import FileSource
+from sources.hybrid import Boundedness
 from sources.kafka_source import KafkaSource
 from sources.pipeline import Pipeline
 from sources.security import check_secrets_come_from_environment
@@ -75,6 +76,8 @@ class LoadedPipeline:
                 end = source.model_dump(
                     mode="json", include={"complete_through", "offsets", "sequence"}
                 )
+                if source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
+                    end["boundedness"] = source.boundedness.value
                 contract[f"sources.{source.name}.end"] = end
                 contract[f"sources.{source.name}.read"] = source.model_dump(
                     mode="json",

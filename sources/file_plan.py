@@ -30,8 +30,8 @@ _EARLIEST_MS = 631_152_000_000
 _AHEAD_MS = 10 * 365 * 86_400_000
 
 
-class FilePlan(Part):
-    """Plan of one file source; its splits are a Parquet table beside this document.
+class FoundFiles(Part):
+    """What one listing of a file source found; its splits are a Parquet table beside this document.
 
     Attributes:
         splits, bytes, rows: How much there is; ``rows`` is None where the format does not tell.
@@ -39,9 +39,6 @@ class FilePlan(Part):
         read: Column names and Spark SQL types of the files, partition columns included.
         columns: Those that come out of the source's ``select``.
         partitions: Columns that no file holds.
-        disorder_ms: How far a micro-batch reaches back behind what is read before it; an
-            estimate where event times are sampled.
-        end: The end position to expect.
     """
 
     source: str
@@ -50,12 +47,40 @@ class FilePlan(Part):
     splits: int
     bytes: int
     rows: int | None
-    event_min_ms: int
     read: dict[str, str]
     columns: dict[str, str]
     partitions: list[str]
+
+
+class FilePlan(FoundFiles):
+    """Plan of one bounded file source.
+
+    Attributes:
+        event_min_ms: Lowest event time.
+        disorder_ms: How far a micro-batch reaches back behind what is read before it; an
+            estimate where event times are sampled.
+        end: The end position to expect.
+    """
+
+    event_min_ms: int
     disorder_ms: int
     end: EndPosition
+
+
+def found_files(source: FileSource, listing: FileListing) -> FoundFiles:
+    """What a listing found, as a document; its splits are yet to be kept."""
+    splits = listing.splits
+    return FoundFiles(
+        source=source.name,
+        format=source.format,
+        splits_file=f"splits/{source.name}-{uuid.uuid4().hex[:12]}.parquet",
+        splits=len(splits),
+        bytes=pc.sum(splits["length"], min_count=0).as_py(),
+        rows=None if splits["rows"].null_count else pc.sum(splits["rows"], min_count=0).as_py(),
+        read=names_and_types(listing.read),
+        columns=names_and_types(listing.columns),
+        partitions=listing.partitions,
+    )
 
 
 def plan_files(
@@ -77,11 +102,11 @@ def plan_files(
     source = pipeline.source(name)
     assert isinstance(source, FileSource)
     splits = listing.splits
-    if splits["event_max_us"].null_count == len(splits):
+    times = event_range_ms(splits)
+    if times is None:
         message = f"Source `{name}`: its {len(splits)} files hold no rows with a time."
         raise InputError(message, f"History needs at least one row with `{pipeline.event_time}`.")
-    end_ms = pc.max(splits["event_max_us"]).as_py() // 1000
-    begin_ms = pc.min(splits["event_min_us"]).as_py() // 1000
+    begin_ms, end_ms = times
     complete_ms = _complete_through_ms(pipeline, source, end_ms)
     if source.time_range.until is not None:
         # Nothing from there on is read, though files hold it.
@@ -89,19 +114,11 @@ def plan_files(
         end_ms, complete_ms = min(end_ms, last_ms), min(complete_ms, last_ms)
     if source.time_range.since is not None:
         begin_ms = max(begin_ms, to_ms(source.time_range.since))
-    rows = None if splits["rows"].null_count else pc.sum(splits["rows"]).as_py()
     held, warnings = _held(pipeline, source, pa.concat_tables([*earlier, splits]))
+    found = found_files(source, listing)
     part = FilePlan(
-        source=name,
-        format=source.format,
-        splits_file=f"splits/{name}-{uuid.uuid4().hex[:12]}.parquet",
-        splits=len(splits),
-        bytes=pc.sum(splits["length"]).as_py(),
-        rows=rows,
+        **dict(found),
         event_min_ms=begin_ms,
-        read=names_and_types(listing.read),
-        columns=names_and_types(listing.columns),
-        partitions=listing.partitions,
         disorder_ms=_disorder_ms(splits, source.batch),
         end=EndPosition(
             source=name,
@@ -110,11 +127,11 @@ def plan_files(
             event_times="exact" if listing.exact else "sampled",
             offsets=held,
             sequence=source.sequence,
-            splits=len(splits),
-            rows=rows,
+            splits=found.splits,
+            rows=found.rows,
         ),
     )
-    warnings += _suspicions(name, splits, part)
+    warnings += suspicions(found, splits)
     if part.disorder_ms:
         warnings.append(
             f"Source `{name}`: micro-batches reach back in event time by up to "
@@ -123,9 +140,10 @@ def plan_files(
     return part, warnings
 
 
-def _suspicions(name: str, splits: pa.Table, part: FilePlan) -> list[str]:
-    """What looks wrong in the statistics."""
+def suspicions(part: FoundFiles, splits: pa.Table) -> list[str]:
+    """What looks wrong in the statistics of a listing."""
     found = []
+    name = part.source
     nulls = pc.sum(splits["nulls"]).as_py()
     if nulls:
         found.append(
@@ -138,12 +156,18 @@ def _suspicions(name: str, splits: pa.Table, part: FilePlan) -> list[str]:
             f"Source `{name}`: {files:,} files of {part.bytes / files / 1024:,.1f} KiB on average; "
             "most of the time will go into opening them. Compact them if you can."
         )
-    if unit := misread_unit(part.event_min_ms, part.end.event_time_ms):
+    if (times := event_range_ms(splits)) is not None and (unit := misread_unit(*times)):
+        low, high = map(iso, times)
         found.append(
-            f"Source `{name}`: its event times go from {iso(part.event_min_ms)} to "
-            f"{iso(part.end.event_time_ms)}; they look like {unit}."
+            f"Source `{name}`: its event times go from {low} to {high}; they look like {unit}."
         )
     return found
+
+
+def event_range_ms(splits: pa.Table) -> tuple[int, int] | None:
+    """Lowest and highest event time of splits; None if no row has one."""
+    low, high = pc.min(splits["event_min_us"]).as_py(), pc.max(splits["event_max_us"]).as_py()
+    return None if low is None or high is None else (low // 1000, high // 1000)
 
 
 def misread_unit(low_ms: int, high_ms: int) -> str | None:
@@ -224,7 +248,7 @@ def batch_ends(lengths: Sequence[int], limit: FileBatch) -> Ints:
             ends.append(at)
             first, size = at, 0
         size += length
-    return np.array([*ends, len(lengths)], np.int64)
+    return np.array([*ends, len(lengths)] if lengths else [], np.int64)
 
 
 def _disorder_ms(splits: pa.Table, limit: FileBatch) -> int:
@@ -244,13 +268,13 @@ def _disorder_ms(splits: pa.Table, limit: FileBatch) -> int:
     return max(int((before - lowest)[known].max(initial=0)) // 1000, 0)
 
 
-def keep_splits(plan: FilePlan, listing: FileListing, generation: Generation) -> None:
-    """Write the table of splits of a planned source, in order."""
-    path = generation.path(plan.splits_file)
+def keep_splits(found: FoundFiles, listing: FileListing, generation: Generation) -> None:
+    """Write the table of splits of a listing, in order."""
+    path = generation.path(found.splits_file)
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(listing.splits, path)
 
 
-def read_splits(plan: FilePlan, generation: Generation) -> pa.Table:
-    """The table of splits of a planned source (:data:`sources.files.SPLITS`), in order."""
-    return pq.read_table(generation.path(plan.splits_file))
+def read_splits(found: FoundFiles, generation: Generation) -> pa.Table:
+    """The table of splits of a listing (:data:`sources.files.SPLITS`), in order."""
+    return pq.read_table(generation.path(found.splits_file))

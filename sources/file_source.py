@@ -1,7 +1,8 @@
-"""Declaration of a bounded source: files."""
+"""Declaration of a source of files: those that are there, or those that keep arriving."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, ByteSize, Field, NonNegativeInt, PositiveInt, model_validator
@@ -73,7 +74,7 @@ def _folder_time(pattern: str) -> str:
 
 
 class FileSource(Declared):
-    """A bounded source: files that exist when the plan is made.
+    """Files that exist when the plan is made; with a discovery interval, also those that arrive.
 
     Attributes:
         path: Glob or globs; ``**`` crosses folders. Relative to the pipeline's file, or
@@ -98,6 +99,9 @@ class FileSource(Declared):
         sequence: Log position of the database snapshot that the files are (PostgreSQL: an LSN,
             ``16/B374D848``); changes at or before it are dropped.
         converge: For a folder that grows while it is read.
+        discovery_interval: How often a folder without end is looked through for files that
+            arrived (FLIP-27: ``FileSource.monitorContinuously``); without it, the source is
+            bounded.
 
     """
 
@@ -118,11 +122,13 @@ class FileSource(Declared):
     offsets: Literal["names"] | OffsetColumns | None = None
     sequence: Sequence | None = None
     converge: Converge | None = None
+    discovery_interval: Duration | None = None
 
     @property
     def boundedness(self) -> Boundedness:
-        """Files are bounded."""
-        return Boundedness.BOUNDED
+        """Whether only what the plan finds is read."""
+        is_bounded = self.discovery_interval is None
+        return Boundedness.BOUNDED if is_bounded else Boundedness.CONTINUOUS_UNBOUNDED
 
     @property
     def patterns(self) -> list[str]:
@@ -163,6 +169,8 @@ class FileSource(Declared):
         if self.format == "delta" and (self.partitions or self.offsets == "names" or self.converge):
             message = "a Delta table tells its partitions itself, has no names, and does not grow"
             raise ValueError(message)
+        if self.discovery_interval is not None:
+            _check_endless(self, self.discovery_interval)
         if self.format != "delta" and self.version is not None:
             message = f"`version` has no meaning for {self.format} files"
             raise ValueError(message)
@@ -170,3 +178,17 @@ class FileSource(Declared):
             message = f"`{min(doubled)}` is in `schema` and in `partitions`"
             raise ValueError(message)
         return self
+
+
+def _check_endless(source: FileSource, interval: timedelta) -> None:
+    """Refuse what means nothing for a folder that keeps filling."""
+    if interval <= timedelta(0):
+        message = "`discovery_interval` must be longer than nothing"
+        raise ValueError(message)
+    if source.format == "delta":
+        message = "a Delta table is read at one version: `discovery_interval` has no meaning for it"
+        raise ValueError(message)
+    ends = {"complete_through", "converge", "offsets", "sequence", "time_range"}
+    if given := ends & source.model_fields_set:
+        message = f"with `discovery_interval` the source has no end: `{min(given)}` has no meaning"
+        raise ValueError(message)

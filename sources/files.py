@@ -25,7 +25,8 @@ from sources.formats.known import format_of
 from sources.formats.packed import codec_of
 from sources.formats.reading import reading, unpacked
 from sources.formats.regions import Region, cut
-from sources.listing import find_files
+from sources.formats.text import TEXT_COLUMNS
+from sources.listing import find_files, match_files
 from sources.parquet import Range, column_range, read_footers
 from sources.positions import to_us
 from sources.schema import check_event_time, differences, parse_schema
@@ -89,7 +90,7 @@ def list_source(
     Args:
         loaded: The pipeline.
         source: One of its sources.
-        known: Paths that were planned before; they are left out.
+        known: Paths that were found before; they are left out.
 
     Returns:
         The splits; None if all files are known.
@@ -101,12 +102,23 @@ def list_source(
     if source.format == "delta":
         # A version of a table never grows.
         return None if known is not None else _list_table(loaded, source)
-    files = find_files(source.name, source.patterns, loaded.folder, stores)
-    if known is not None:
-        files = files.filter(pc.invert(pc.is_in(files["path"], known)))
+    if known is None:
+        files = find_files(source.name, source.patterns, loaded.folder, stores)
+    else:
+        files = new_files(loaded, source, known)
         if not files.num_rows:
             return None
     return list_splits(source, loaded.pipeline.event_time, files, stores)
+
+
+def new_files(loaded: LoadedPipeline, source: FileSource, known: pa.ChunkedArray) -> pa.Table:
+    """The files of a source that are not among those known by their paths.
+
+    Raises:
+        InputError: A storage can't be read.
+    """
+    files = match_files(source.patterns, loaded.folder, loaded.pipeline.stores)
+    return files.filter(pc.invert(pc.is_in(files["path"], known)))
 
 
 def list_splits(
@@ -138,6 +150,29 @@ def list_splits(
     read, columns = _selected(source, event_time, inside)
     partitions = list(source.partitions)
     return FileListing(splits.sort_by(_ORDER), read, columns, partitions, exact=exact)
+
+
+def nothing_yet(source: FileSource, event_time: str, common: pa.Schema | None) -> FileListing:
+    """The listing of a source that has no files yet, by what it declares.
+
+    Args:
+        source: The declaration.
+        event_time: The event-time column.
+        common: Columns of the sources before it, if there are any: its own, unless it says more.
+
+    Raises:
+        InputError: Nothing tells its columns.
+    """
+    inside = parse_schema(source.columns) if source.columns else None
+    if source.format == "text":
+        inside = TEXT_COLUMNS
+    elif inside is None and common is not None and not source.select:
+        inside = pa.schema([field for field in common if field.name not in source.partitions])
+    if inside is None:
+        message = f"Source `{source.name}`: there is no file yet that tells its columns."
+        raise InputError(message, "Declare its `schema`.")
+    read, columns = _selected(source, event_time, inside)
+    return FileListing(SPLITS.empty_table(), read, columns, list(source.partitions), exact=True)
 
 
 def _selected(

@@ -64,12 +64,22 @@ def find_files(name: str, patterns: Sequence[str], folder: Path, stores: Stores)
     Raises:
         InputError: Nothing matches, or a storage can't be read.
     """
-    globs = [parse_glob(pattern, folder) for pattern in patterns]
-    tables = [table for glob in globs for table in _matches(glob, stores)]
-    found = pa.concat_tables([FILES.empty_table(), *tables])
+    found = match_files(patterns, folder, stores)
     if not found.num_rows:
         message = f"Source `{name}`: no file matches {', '.join(patterns)}"
         raise InputError(message, f"(looked from {folder}).")
+    return found
+
+
+def match_files(patterns: Sequence[str], folder: Path, stores: Stores) -> pa.Table:
+    """The same, where nothing has to match.
+
+    Raises:
+        InputError: A storage can't be read.
+    """
+    globs = [parse_glob(pattern, folder) for pattern in patterns]
+    tables = [table for glob in globs for table in _matches(glob, stores)]
+    found = pa.concat_tables([FILES.empty_table(), *tables])
     if len(globs) > 1:
         found = found.group_by("path", use_threads=False).aggregate(
             [(column, "first") for column in FILES.names[1:]]

@@ -14,9 +14,18 @@ import pyarrow as pa
 from sources.contract import check_key, check_sequence, compare_declared
 from sources.document import LoadedPipeline
 from sources.errors import StateError
-from sources.file_plan import FilePlan, keep_splits, plan_files, told_alike
+from sources.file_plan import (
+    FilePlan,
+    FoundFiles,
+    event_range_ms,
+    keep_splits,
+    plan_files,
+    told_alike,
+)
 from sources.file_source import FileSource
 from sources.files import FileListing, list_source
+from sources.folder_plan import plan_folder
+from sources.hybrid import Boundedness
 from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource
 from sources.pipeline import Pipeline
@@ -30,9 +39,10 @@ class Plan(Record):
     """The plan of a generation.
 
     Attributes:
-        files: One for each file source.
+        files: One for each bounded file source.
         archives: One for each Kafka source that is not the last source.
         topic: That of the last source, if it is one of Kafka.
+        folder: What the last source found, if it is a folder that keeps filling.
     """
 
     VERSION = 3
@@ -43,6 +53,7 @@ class Plan(Record):
     archives: list[TopicPlan]
     topic: TopicPlan | None
     warnings: list[str]
+    folder: FoundFiles | None = None
 
     @property
     def topics(self) -> list[TopicPlan]:
@@ -54,7 +65,7 @@ class Plan(Record):
         return next(part for part in self.topics if part.source == source)
 
     def files_of(self, source: str) -> FilePlan:
-        """The plan of one file source."""
+        """The plan of one bounded file source."""
         return next(part for part in self.files if part.source == source)
 
     @property
@@ -65,7 +76,9 @@ class Plan(Record):
     @property
     def columns_by_name(self) -> dict[str, str]:
         """The same as names and Spark SQL types."""
-        return self.files[0].columns if self.files else self.topics[0].columns
+        if self.files:
+            return self.files[0].columns
+        return self.topics[0].columns if self.folder is None else self.folder.columns
 
 
 def make_plan(loaded: LoadedPipeline) -> Plan:
@@ -84,8 +97,8 @@ def make_plan(loaded: LoadedPipeline) -> Plan:
     plan, listings = draft_plan(loaded)
     generation = loaded.open_generation(create=True)
     assert generation is not None
-    for name, listing in listings.items():
-        keep_splits(plan.files_of(name), listing, generation)
+    for part in [*plan.files, *([] if plan.folder is None else [plan.folder])]:
+        keep_splits(part, listings[part.source], generation)
     return generation.put_if_absent("plan.json", plan)
 
 
@@ -115,26 +128,32 @@ def draft_plan(loaded: LoadedPipeline) -> tuple[Plan, dict[str, FileListing]]:
     listings = {
         source.name: list_source(loaded, source)
         for source in pipeline.sources
-        if isinstance(source, FileSource)
+        if isinstance(source, FileSource) and source.boundedness is Boundedness.BOUNDED
     }
     warnings: list[str] = []
     files: list[FilePlan] = []
     for name, listing in listings.items():
         told = [listings[part.source].splits for part in told_alike(pipeline, name, files)]
         part, said = plan_files(loaded, name, listing, told)
-        warnings += [*said, *_reaching_back(part, files)]
+        warnings += [*said, *_reaching_back(name, part.event_min_ms, files)]
         files.append(part)
-    _check_columns(pipeline, {part.source: listings[part.source].columns for part in files})
+    folder = None
+    if isinstance(last := pipeline.sources[-1], FileSource) and last.name not in listings:
+        folder, listings[last.name], said = plan_folder(loaded, last, listings)
+        times = event_range_ms(listings[last.name].splits)
+        warnings += said if times is None else [*said, *_reaching_back(last.name, times[0], files)]
+    _check_columns(pipeline, {name: listing.columns for name, listing in listings.items()})
     topics, said = _plan_all_topics(loaded, files)
     warnings += said
-    last = topics.pop() if isinstance(pipeline.sources[-1], KafkaSource) else None
+    topic = topics.pop() if isinstance(last, KafkaSource) else None
     plan = Plan(
         pipeline=pipeline.name,
         created_ms=time.time_ns() // 1_000_000,
         files=files,
         archives=topics,
-        topic=last,
+        topic=topic,
         warnings=warnings,
+        folder=folder,
     )
     return plan, listings
 
@@ -158,11 +177,11 @@ def _plan_all_topics(
     return plans, warnings
 
 
-def _reaching_back(part: FilePlan, before: list[FilePlan]) -> list[str]:
-    if not before or part.event_min_ms > before[-1].end.event_time_ms:
+def _reaching_back(name: str, begin_ms: int, before: list[FilePlan]) -> list[str]:
+    if not before or begin_ms > before[-1].end.event_time_ms:
         return []
     return [
-        f"Source `{part.source}` begins at {iso(part.event_min_ms)}, source `{before[-1].source}` "
+        f"Source `{name}` begins at {iso(begin_ms)}, source `{before[-1].source}` "
         f"before it ends at {iso(before[-1].end.event_time_ms)}: rows in both come twice, and a "
         "watermark delay below the overlap can drop rows."
     ]

@@ -6,23 +6,25 @@ plan is; the source ends when no further round is due.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
+from sources.arrivals import list_arrived, paths_of
 from sources.document import LoadedPipeline
-from sources.errors import InputError
-from sources.file_plan import FilePlan, keep_splits, plan_files, read_splits, told_alike
+from sources.file_plan import (
+    FilePlan,
+    event_range_ms,
+    keep_splits,
+    plan_files,
+    read_splits,
+    told_alike,
+)
 from sources.file_source import FileSource
-from sources.files import FileListing, list_source
 from sources.hybrid import SourceSwitchContext
 from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource
 from sources.offsets import GapError
 from sources.plan import Plan
 from sources.positions import EndPosition, Offsets, Record, span_ms
-from sources.schema import differences, parse_schema
 from sources.state import Generation
 from sources.topic_plan import start_factory
 
@@ -113,19 +115,16 @@ def next_round(
     history = history_of(generation, plan, source.name)
     why, gap = _due(loaded, source, live, history)
     earlier = [] if why is None else [read_splits(part, generation) for part in history.parts]
-    listing = None if why is None else _arrived(loaded, source, earlier)
+    columns = history.parts[0].columns
+    listing = None if why is None else list_arrived(loaded, source, paths_of(earlier), columns)
+    if listing is not None and event_range_ms(listing.splits) is None:
+        # Files without a row change nothing.
+        listing = None
     if why is None or listing is None:
         if gap is not None:
             # The source stays unfinished: the next run looks again.
             raise gap
         return None
-    if rows := differences(parse_schema(history.parts[0].columns), listing.columns):
-        name, planned, found = rows[0]
-        message = (
-            f"Source `{source.name}`: column `{name}` of the files that arrived is {found}, "
-            f"planned was {planned}."
-        )
-        raise InputError(message, "Repair or remove them, then run again.")
     others = told_alike(loaded.pipeline, source.name, plan.files[:-1])
     told = [*(read_splits(part, generation) for part in others), *earlier]
     part, _ = plan_files(loaded, source.name, listing, told)
@@ -162,18 +161,6 @@ def _due(
             ahead_s = (newest_ms - history.end.event_time_ms) / 1000
             return f"the topic is {ahead_s:,.0f} s ahead", gap
     return None, gap
-
-
-def _arrived(
-    loaded: LoadedPipeline, source: FileSource, earlier: Sequence[pa.Table]
-) -> FileListing | None:
-    known = pa.chunked_array([chunk for splits in earlier for chunk in splits["path"].chunks])
-    listing = list_source(loaded, source, known)
-    if listing is None:
-        return None
-    # Files without a row change nothing.
-    has_rows = listing.splits["event_max_us"].null_count < len(listing.splits)
-    return listing if has_rows else None
 
 
 def _name(source: str, number: int) -> str:

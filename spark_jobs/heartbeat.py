@@ -23,7 +23,8 @@ class Heartbeat(Record):
         batches: Micro-batches that this launch has committed.
         idle: Whether the query waits for data.
         rows_per_s: Input rows by second in the last micro-batch.
-        splits_done, splits_total: Bounded run: how much of the plan is read.
+        splits_done, splits_total: Of files: how much of what is planned, or was found so far, is
+            read.
         rows_done, rows_total: Rows of the plan; None where the format does not tell.
         event_time_ms: Highest event time reached.
         watermark_ms: Of the query, if it has one.

@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from pyspark.errors import StreamingQueryException
@@ -29,6 +29,7 @@ from sources.hybrid import Boundedness
 from sources.rounds import next_round
 from sources.state import Generation
 from spark_jobs.bad_records import Collectors
+from spark_jobs.discoverer import Discoverer
 from spark_jobs.lock import QueryLock
 from spark_jobs.progress import Reporter, open_pipes
 from spark_jobs.query import Query
@@ -139,7 +140,10 @@ def run_unbounded(
     reporter: Reporter,
     stop: threading.Event,
 ) -> int:
-    """Follow the topic until told to stop; the seam filter leaves the query once it is passed."""
+    """Follow a topic or a folder until told to stop.
+
+    The query is built anew when another one is due, as when the seam is passed.
+    """
     while not stop.is_set():
         query = Query(spark, loaded, generation, source)
         reporter.follow(query)
@@ -149,11 +153,33 @@ def run_unbounded(
             # Beside the stream, which does not wait for it.
             threading.Thread(target=_count_seam, args=(query, reporter), daemon=True).start()
         try:
-            _watch(running, reporter, stop, query.is_to_be_rebuilt, bad)
+            with _discovery(query) as discoverer:
+
+                def is_over(query: Query = query, found: Discoverer | None = discoverer) -> bool:
+                    _take_in(query, found, reporter)
+                    return query.is_to_be_rebuilt()
+
+                _watch(running, reporter, stop, is_over, bad)
         except StreamingQueryException as error:
             _look_up_older(query, reporter, error)
     reporter.ended("stopped")
     return 0
+
+
+def _discovery(query: Query) -> AbstractContextManager[Discoverer | None]:
+    """What looks for files that arrive, if the query follows a folder."""
+    source = query.source
+    if query.folder is None or not isinstance(source, FileSource):
+        return nullcontext()
+    assert source.discovery_interval is not None
+    return Discoverer(query.folder, source.discovery_interval.total_seconds())
+
+
+def _take_in(query: Query, discoverer: Discoverer | None, reporter: Reporter) -> None:
+    """Hand what was discovered to the running query."""
+    while discoverer is not None and (found := discoverer.take()) is not None:
+        query.take_in(found)
+        reporter.log(f"{found.source}: {found.splits:,} splits arrived, {found.bytes:,} bytes")
 
 
 def _bad_records(loaded: LoadedPipeline, generation: Generation, reporter: Reporter) -> Collectors:

@@ -3,7 +3,8 @@
 For Parquet the log points at the files themselves (nothing is copied). For other formats it
 points at small tables of splits, which tasks open and parse. Either way Delta's source reads
 exactly what was planned, in the planned order, fails loudly when a file is gone, and stays
-drained for ever in the runs that follow. The plan is version 0, each round after it one more.
+drained for ever in the runs that follow. The plan is version 0, each round or discovery after it
+one more.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.errors import InputError
-from sources.file_plan import FilePlan, Ints, batch_ends, read_splits
+from sources.file_plan import FoundFiles, Ints, batch_ends, read_splits
 from sources.file_source import FileSource
 from sources.files import changed_splits
 from sources.folders import typed, values_of
@@ -52,19 +55,16 @@ class PlannedSource:
 
     Args:
         source: The declaration.
-        parts: Its plan, and one more for each round.
+        parts: Its plan, and one more for each round or discovery.
         generation: Where the plan is kept.
         event_time: The event-time column.
         stores: Where the files are.
-
-    Attributes:
-        entries: Number of entries in each version of its Delta log; the unit of Delta's offsets.
     """
 
     def __init__(
         self,
         source: FileSource,
-        parts: Sequence[FilePlan],
+        parts: Sequence[FoundFiles],
         generation: Generation,
         event_time: str,
         stores: Stores,
@@ -75,34 +75,48 @@ class PlannedSource:
         self._event_time = event_time
         self._stores = stores
         self._partitions = parts[0].partitions
+        self._generation = generation
         self._versions = [_Version(read_splits(part, generation), source) for part in parts]
         self._log = PlanLog(generation.path(f"plan-log/{source.name}"))
-        self.entries = [len(version.ends) for version in self._versions]
+
+    @property
+    def entries(self) -> list[int]:
+        """Number of entries in each version of its Delta log; the unit of Delta's offsets."""
+        return [len(version.ends) for version in self._versions]
+
+    @property
+    def splits(self) -> int:
+        """How many splits there are."""
+        return sum(len(version.splits) for version in self._versions)
+
+    def extend(self, found: FoundFiles) -> None:
+        """Add what arrived while the stream runs: its next micro-batch takes it in."""
+        self._versions.append(_Version(read_splits(found, self._generation), self._source))
+        self.__dict__.pop("_totals", None)
+        self.prepare()
 
     @property
     def largest(self) -> Batch:
         """What one micro-batch takes in at most."""
-        largest = Batch(bytes=0, files=0)
-        for version in self._versions:
-            lengths = version.splits["length"].to_pylist()
-            ends = batch_ends(lengths, self._source.batch)
-            starts = np.append(0, ends[:-1])
-            most = int(np.add.reduceat(np.array(lengths, np.int64), starts).max(initial=0))
-            files = int((ends - starts).max(initial=0))
-            largest = Batch(max(largest.bytes or 0, most), max(largest.files or 0, files))
-        return largest
+        each = [version.largest for version in self._versions]
+        return Batch(
+            bytes=max(batch.bytes or 0 for batch in each),
+            files=max(batch.files or 0 for batch in each),
+        )
 
-    def require_unchanged(self) -> None:
+    def require_unchanged(self, entries_done: int = 0) -> None:
         """Refuse to read files that are not those that were planned.
+
+        Args:
+            entries_done: As many entries of the log have been read: their files may go.
 
         Raises:
             InputError: A planned file is gone or was rewritten; names up to five.
         """
-        changed = [
-            text
-            for version in self._versions
-            for text in changed_splits(version.splits, self._stores)
-        ]
+        done, _, _ = self.reached(entries_done)
+        every = pa.concat_tables([version.splits for version in self._versions])
+        to_read = every.filter(pc.is_in(every["path"], every["path"].slice(done).unique()))
+        changed = changed_splits(to_read, self._stores)
         if changed:
             shown = "\n    ".join(changed[:5])
             message = f"Source `{self._source.name}` changed since it was planned:\n    {shown}"
@@ -208,6 +222,7 @@ class _Version:
 
     def __init__(self, splits: pa.Table, source: FileSource) -> None:
         self.splits = splits
+        self._limit = source.batch
         # Delta itself admits single files; groups of others are made within the same limits.
         self.ends: Ints = (
             np.arange(1, len(splits) + 1)
@@ -215,10 +230,20 @@ class _Version:
             else batch_ends(splits["length"].to_pylist(), source.batch)
         )
 
+    @cached_property
+    def largest(self) -> Batch:
+        """What one micro-batch of it takes in at most."""
+        lengths = self.splits["length"].to_pylist()
+        if not lengths:
+            return Batch(bytes=0, files=0)
+        ends = batch_ends(lengths, self._limit)
+        starts = np.append(0, ends[:-1])
+        most = int(np.add.reduceat(np.array(lengths, np.int64), starts).max())
+        return Batch(bytes=most, files=int((ends - starts).max()))
+
     def groups(self) -> Iterator[tuple[int, int]]:
         """First split of each entry, and the one after its last."""
-        ends = self.ends.tolist()
-        yield from zip([0, *ends[:-1]], ends, strict=True)
+        yield from pairwise([0, *self.ends.tolist()])
 
 
 def _statistics(rows: int, event_time: str | None, low: int | None, high: int | None) -> str:

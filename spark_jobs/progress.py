@@ -75,6 +75,8 @@ class Reporter:
         totals: dict[str, Any] = {}
         if (end := query.end) is not None:
             totals = {"splits_total": end.splits, "rows_total": end.rows}
+        elif query.folder is not None:
+            totals = {"splits_total": query.folder.splits}
         ui_url = query.spark.sparkContext.uiWebUrl
         self._update(state="running", ui_url=ui_url, **totals)
 
@@ -172,7 +174,10 @@ class Reporter:
         planned = self._followed.planned[self._followed.source.name]
         entries = checkpoint.position_in_plan(offset, planned.entries)
         splits, rows, highest = planned.reached(entries)
-        return {"splits_done": splits, "rows_done": rows, "event_time_ms": highest}
+        found = {"splits_done": splits, "rows_done": rows, "event_time_ms": highest}
+        if self._followed.folder is not None:
+            found["splits_total"] = self._followed.folder.splits
+        return found
 
     def _update(self, **changes: Any) -> None:
         filtering = self._query is not None and self._query.filtering

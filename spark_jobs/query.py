@@ -7,6 +7,7 @@ the same checkpoint with the next source in its place, goes on with all its stat
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property, reduce
 from typing import Any
 
@@ -14,8 +15,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from sources.discovery import Folder
 from sources.document import LoadedPipeline
 from sources.errors import InputError, StateError
+from sources.file_plan import FoundFiles
 from sources.file_source import FileSource
 from sources.functions import load_transform
 from sources.hybrid import Boundedness, HybridSplitEnumerator
@@ -39,6 +42,9 @@ from spark_jobs.seam import Seam
 from spark_jobs.values import parse_values
 from spark_jobs.watermark import require_order
 
+# How often a folder's log is looked at for what was discovered.
+_LOOK_MS = 500
+
 
 class Query:
     """The query of one run, built for the source whose turn it is.
@@ -50,6 +56,7 @@ class Query:
         source: Name of the source that this run reads.
 
     Attributes:
+        folder: The folder that this run follows, if its source is one that keeps filling.
         filtering: Whether the seam filter is in the query, once :meth:`writer` was called.
         is_paced: Whether a bounded run waits between its micro-batches, likewise.
     """
@@ -73,16 +80,22 @@ class Query:
         self.histories = {
             part.source: history_of(generation, self.plan, part.source) for part in self.plan.files
         }
+        self.folder = self._find_folder()
+        listed: dict[str, Sequence[FoundFiles]] = {
+            name: history.parts for name, history in self.histories.items()
+        }
+        if self.folder is not None:
+            listed[source] = self.folder.parts
         self.planned: dict[str, PlannedSource | PlannedTopic] = {
             part.name: PlannedSource(
                 part,
-                self.histories[part.name].parts,
+                listed[part.name],
                 generation,
                 self._pipeline.event_time,
                 self._pipeline.stores,
             )
             for part in chain.sources
-            if isinstance(part, FileSource)
+            if isinstance(part, FileSource) and part.name in listed
         }
         # One whose turn has not come has no range.
         self._ranges = {
@@ -114,16 +127,26 @@ class Query:
         writer = writer.option("checkpointLocation", str(self.generation.checkpoint))
         if self.source.boundedness is Boundedness.BOUNDED:
             # What is drained has nothing to wait for, but a last batch without data.
-            if self._rate != RateLimit() and not self.is_drained():
-                self._interval_ms = interval_ms(self._rate, self.planned[self.source.name].largest)
+            if not self.is_drained():
+                self._interval_ms = self._planned_interval_ms()
             self.is_paced = self._interval_ms > 0
             if not self.is_paced:
                 return writer.trigger(availableNow=True)
+        elif self.folder is not None:
+            self._interval_ms = self._folder_interval_ms()
         return writer.trigger(processingTime=f"{self._interval_ms} milliseconds")
 
     def is_to_be_rebuilt(self) -> bool:
         """Whether a live query is no longer the one that would be made now."""
+        if self.folder is not None and self._folder_interval_ms() != self._interval_ms:
+            return True
         return self.has_passed_seam() or self.has_new_rate()
+
+    def take_in(self, arrived: FoundFiles) -> None:
+        """Let the running query read files that were discovered."""
+        planned = self.planned[self.source.name]
+        assert isinstance(planned, PlannedSource)
+        planned.extend(arrived)
 
     def has_new_rate(self) -> bool:
         """Whether another limit is in force than the one that the query was made with."""
@@ -148,6 +171,8 @@ class Query:
 
     def has_uncounted_seam(self) -> bool:
         """Whether a seam was filtered and is passed, but not counted yet."""
+        if isinstance(self.source, FileSource):
+            return False
         is_passed = not self.filtering or self.source.name in self._ranges
         return is_passed and self._seam.is_to_count()
 
@@ -181,9 +206,10 @@ class Query:
         if isinstance(source, FileSource):
             planned = self.planned[source.name]
             assert isinstance(planned, PlannedSource)
-            # What is drained is not read again: its files may go.
+            # What was read is not read again: its files may go.
             if place == self.place:
-                planned.require_unchanged()
+                done = checkpoint.position_in_plan(self._committed(), planned.entries)
+                planned.require_unchanged(done)
             planned.prepare()
             return planned.stream(self.spark)
         if source.boundedness is Boundedness.BOUNDED:
@@ -211,6 +237,20 @@ class Query:
         if seam.needs_history():
             self._require_unchanged()
         return seam.filter(self._history()).apply(rows)
+
+    def _find_folder(self) -> Folder | None:
+        """What was found in the folder that this run follows, if it follows one."""
+        if self.plan.folder is None or self.plan.folder.source != self.source.name:
+            return None
+        return Folder(self._loaded, self.generation, self.plan)
+
+    def _planned_interval_ms(self) -> int:
+        if self._rate == RateLimit():
+            return 0
+        return interval_ms(self._rate, self.planned[self.source.name].largest)
+
+    def _folder_interval_ms(self) -> int:
+        return max(self._planned_interval_ms(), _LOOK_MS)
 
     def _placeholder(self, columns: pa.Schema) -> DataFrame:
         # Only a glob that matches nothing can be swapped for the real source later: Spark

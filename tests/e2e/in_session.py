@@ -45,7 +45,7 @@ def run_live(
     is_done: Callable[[Heartbeat], bool] = lambda _: True,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> Heartbeat:
-    """Follow the topic until it is read to its end and ``is_done``, then stop.
+    """Follow the last source until it is read to its end and ``is_done``, then stop.
 
     Args:
         spark: The session.
@@ -56,7 +56,7 @@ def run_live(
     Returns:
         The heartbeat when it was done.
     """
-    source = live_of(loaded)
+    source = loaded.pipeline.sources[-1]
     generation = loaded.require_generation()
     reporter = Reporter(generation, source.name, "test", None, bounded=False)
     stop = threading.Event()
@@ -72,11 +72,16 @@ def run_live(
     thread.start()
     seen: list[Heartbeat] = []
 
+    def is_behind(beat: Heartbeat) -> bool:
+        if isinstance(source, KafkaSource):
+            return beat.offsets is None or chain.lag(beat, KafkaLog(source), loaded) > 0
+        return chain.unread_files(beat, loaded) > 0
+
     def has_read_all() -> bool:
         if failures:
             raise failures[0]
         beat = read_heartbeat(generation, source.name)
-        if beat is None or beat.offsets is None or chain.lag(beat, KafkaLog(source), loaded):
+        if beat is None or beat.state != "running" or is_behind(beat):
             return False
         seen.append(beat)
         return True

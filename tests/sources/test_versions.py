@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sources.bad_records import BadRecordCount
+from sources.discovery import Discovery
 from sources.errors import StateError
 from sources.ledger import Ledger, SeamCount
 from sources.plan import Plan
@@ -19,6 +20,7 @@ KINDS: list[type[Record]] = [
     BadRecordCount,
     CurrentGeneration,
     CurrentRate,
+    Discovery,
     EndPosition,
     GenerationInfo,
     Heartbeat,

@@ -1,0 +1,94 @@
+"""A folder that keeps filling: what arrives is found, written down, and then read.
+
+As FLIP-27's file source does in ``ContinuousFileSplitEnumerator``, the folder is listed at an
+interval and a file is new if its path is not known. What is known is in the state, so that a file
+is read once whatever its times, however slow a listing is, and whenever the run is stopped.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from sources.arrivals import list_arrived, paths_of
+from sources.document import LoadedPipeline
+from sources.file_plan import FoundFiles, found_files, keep_splits, read_splits
+from sources.file_source import FileSource
+from sources.files import new_files
+from sources.plan import Plan
+from sources.positions import Record
+from sources.state import Generation
+
+
+class Discovery(Record):
+    """Files that arrived.
+
+    Attributes:
+        number: From 1; the plan's listing is before that.
+        files: What they are.
+    """
+
+    number: int
+    files: FoundFiles
+
+
+class Folder:
+    """All that was found so far in the folder that a generation's last source reads.
+
+    Args:
+        loaded: The pipeline.
+        generation: Its state.
+        plan: Its plan, which has a folder.
+
+    Attributes:
+        parts: What the plan found, and one more for each discovery.
+    """
+
+    def __init__(self, loaded: LoadedPipeline, generation: Generation, plan: Plan) -> None:
+        source = loaded.pipeline.sources[-1]
+        assert isinstance(source, FileSource)
+        assert plan.folder is not None
+        self._loaded = loaded
+        self._generation = generation
+        self._source = source
+        self.parts = [plan.folder]
+        while (known := generation.read(self._name(len(self.parts)), Discovery)) is not None:
+            self.parts.append(known.files)
+        every = [*plan.files, *self.parts]
+        self._known = paths_of(read_splits(part, generation) for part in every)
+
+    @property
+    def splits(self) -> int:
+        """How many splits were found."""
+        return sum(part.splits for part in self.parts)
+
+    def undiscovered(self) -> int:
+        """How many files are there that no discovery has found yet.
+
+        Raises:
+            InputError: The folder can't be listed.
+        """
+        return len(new_files(self._loaded, self._source, self._known))
+
+    def discover(self) -> FoundFiles | None:
+        """Look for files that arrived, and write down what they are before anyone reads them.
+
+        Raises:
+            InputError: One can't be read, or has other columns; the folder can't be listed.
+        """
+        columns = self.parts[0].columns
+        listing = list_arrived(self._loaded, self._source, self._known, columns)
+        if listing is None:
+            return None
+        found = found_files(self._source, listing)
+        keep_splits(found, listing, self._generation)
+        number = len(self.parts)
+        made = Discovery(number=number, files=found)
+        # What stands counts, should two look at once.
+        standing = self._generation.put_if_absent(self._name(number), made).files
+        splits = read_splits(standing, self._generation)
+        self._known = pa.chunked_array([*self._known.chunks, *splits["path"].chunks])
+        self.parts.append(standing)
+        return standing
+
+    def _name(self, number: int) -> str:
+        return f"discoveries/{self._source.name}-{number}.json"

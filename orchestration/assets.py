@@ -16,7 +16,7 @@ from sources.hybrid import Boundedness
 from sources.kafka_source import KafkaSource
 from sources.ledger import read_ledger
 from sources.offsets import GapError
-from spark_jobs.process import log_path
+from spark_jobs.launch import log_path
 
 
 def pipeline_assets(loaded: LoadedPipeline) -> list[dg.AssetsDefinition]:

@@ -26,6 +26,7 @@ from sources.topic_range import find_range, read_range_splits, require_range, un
 from spark_jobs import checkpoint, process
 from spark_jobs.heartbeat import Heartbeat
 from spark_jobs.java import require_java
+from spark_jobs.launch import OnOutput, log_path
 
 _POLL_S = 0.3
 
@@ -60,7 +61,7 @@ def run_bounded(
     loaded: LoadedPipeline,
     source: FileSource | KafkaSource,
     on_beat: process.OnBeat = lambda _: None,
-    on_output: process.OnOutput = lambda _: None,
+    on_output: OnOutput = lambda _: None,
     extra_environment: Mapping[str, str] | None = None,
 ) -> EndPosition:
     """Read a bounded source to its end; one that has ended is not read again.
@@ -168,7 +169,7 @@ def wait_until_caught_up(
         beat = process.find_running(generation, source.name)
         if beat is None:
             message = f"The live run of `{source.name}` ended before it had caught up."
-            raise RunError(message, f"See {process.log_path(generation, source.name)}.")
+            raise RunError(message, f"See {log_path(generation, source.name)}.")
         behind = unread_files(beat, loaded) if log is None else lag(beat, log, loaded)
         on_lag(behind)
         if behind == 0:

@@ -16,6 +16,7 @@ from sources.plan import Plan
 from sources.state import Generation
 from spark_jobs import process
 from spark_jobs.heartbeat import Heartbeat, read_heartbeat
+from spark_jobs.launch import ALIVE, find_run
 
 SourceState = Literal["waiting", "starting", "running", "finished", "stopped", "failed", "dead"]
 
@@ -92,8 +93,11 @@ def _state(
     enumerator = HybridSplitEnumerator(loaded.pipeline.hybrid_source(), generation)
     if enumerator.end_of(name) is not None:
         return "finished"
+    run = find_run(generation, name)
+    if run is not None and run.beat() is None:
+        return "starting"
     if beat is None:
         return "waiting"
-    if beat.state in ("starting", "running") and process.find_running(generation, name) is None:
+    if beat.state in ALIVE and process.find_running(generation, name) is None:
         return "dead"
     return beat.state

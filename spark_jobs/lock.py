@@ -1,16 +1,23 @@
-"""One Spark run at a time for each generation: a lock that the kernel frees with its holder."""
+"""One Spark run at a time for each generation: locks that the kernel frees with their holders.
+
+Two of them. The *launch lock* is taken before anything is started, and handed to the process that
+is: of two launches at once one goes on, and whoever comes back later sees that a run is there. The
+*query lock* is held by the driver itself, so that a driver started by hand is seen as well.
+"""
 
 from __future__ import annotations
 
 import fcntl
+import os
 import time
+from pathlib import Path
 from types import TracebackType
-from typing import IO
 
 from sources.errors import StateError
 from sources.state import Generation
 
-_NAME = "run/query.lock"
+_QUERY = "run/query.lock"
+_LAUNCH = "run/launch.lock"
 _TRIES = 20
 _PAUSE_S = 0.05
 
@@ -19,8 +26,8 @@ class QueryLock:
     """Held by a driver as long as it lives; two drivers on one checkpoint can't both run."""
 
     def __init__(self, generation: Generation) -> None:
-        self._path = generation.path(_NAME)
-        self._file: IO[bytes] | None = None
+        self._path = generation.path(_QUERY)
+        self._held: int | None = None
 
     def __enter__(self) -> QueryLock:
         """Take the lock.
@@ -28,20 +35,10 @@ class QueryLock:
         Raises:
             StateError: Another run of this generation holds it.
         """
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        file = self._path.open("ab")
-        # Whoever looks whether a run is alive holds the lock for a moment.
-        for _ in range(_TRIES):
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                time.sleep(_PAUSE_S)
-        else:
-            file.close()
+        self._held = _take(self._path)
+        if self._held is None:
             message = f"Another run of this pipeline is active (it holds {self._path})."
             raise StateError(message, "Wait for it, or end it with `hybrid stop`.")
-        self._file = file
         return self
 
     def __exit__(
@@ -51,13 +48,45 @@ class QueryLock:
         trace: TracebackType | None,
     ) -> None:
         """Free the lock."""
-        if self._file is not None:
-            self._file.close()
+        if self._held is not None:
+            os.close(self._held)
+
+
+def take_launch_lock(generation: Generation) -> int | None:
+    """The launch lock as a file descriptor, which frees it once all who inherited it are gone.
+
+    Returns:
+        None if a launch holds it.
+    """
+    return _take(generation.path(_LAUNCH))
+
+
+def is_launched(generation: Generation) -> bool:
+    """Whether a launch, or the process that it started, is there."""
+    return _is_held(generation.path(_LAUNCH))
 
 
 def is_held(generation: Generation) -> bool:
-    """Whether a run of this generation is alive."""
-    path = generation.path(_NAME)
+    """Whether a driver of this generation is alive."""
+    return _is_held(generation.path(_QUERY))
+
+
+def _take(path: Path) -> int | None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    # Whoever looks whether a run is alive holds the lock for a moment.
+    for _ in range(_TRIES):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_PAUSE_S)
+        else:
+            return file
+    os.close(file)
+    return None
+
+
+def _is_held(path: Path) -> bool:
     if not path.exists():
         return False
     with path.open("ab") as file:

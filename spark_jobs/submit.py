@@ -17,9 +17,14 @@ from spark_jobs.java import require_java
 _HERE = Path(__file__).parent
 
 
-def scratch_folder(generation: Generation) -> Path:
-    """Temporary files of this generation's runs; only one runs at a time."""
-    return Path(tempfile.gettempdir()) / f"hybrid-{generation.info.transaction_id}"
+def scratch_folder(generation: Generation, launch_id: str) -> Path:
+    """Temporary files of one launch."""
+    return Path(tempfile.gettempdir()) / f"hybrid-{generation.info.transaction_id}-{launch_id}"
+
+
+def scratch_folders(generation: Generation) -> list[Path]:
+    """Those of a generation that are there: a launch that was killed leaves its own."""
+    return list(Path(tempfile.gettempdir()).glob(scratch_folder(generation, "*").name))
 
 
 def spark_conf(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
@@ -67,7 +72,7 @@ def command(
     loaded: LoadedPipeline, generation: Generation, source: str, launch_id: str
 ) -> list[str]:
     """The ``spark-submit`` command that runs one source of a pipeline."""
-    conf = {**_s3_conf(loaded), **spark_conf(loaded, scratch_folder(generation))}
+    conf = {**_s3_conf(loaded), **spark_conf(loaded, scratch_folder(generation, launch_id))}
     settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
     sets = ["spark", "s3"] if _uses_s3(loaded) else ["spark"]
     jars = ",".join(str(jar) for name in sets for jar in resolve(name))

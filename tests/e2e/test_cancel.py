@@ -14,7 +14,7 @@ import pytest
 from orchestration import chain
 from spark_jobs.heartbeat import Heartbeat, read_heartbeat
 from spark_jobs.lock import is_held
-from spark_jobs.submit import scratch_folder
+from spark_jobs.submit import scratch_folders
 from tests.e2e.case import Case
 from tests.services.processes import wait_for
 
@@ -69,4 +69,4 @@ def test_cancelling_the_run_ends_spark(tmp_path: Path, servers: str) -> None:
     # Killed processes answer to signals until init has reaped them.
     wait_for(lambda: not group_is_there(group), "the end of Spark's processes", 60)
     assert not is_held(generation)
-    assert not scratch_folder(generation).exists()
+    assert scratch_folders(generation) == []

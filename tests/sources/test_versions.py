@@ -15,6 +15,7 @@ from sources.rounds import Round
 from sources.state import CurrentGeneration, GenerationInfo
 from sources.topic_range import TopicRange
 from spark_jobs.heartbeat import Heartbeat
+from spark_jobs.launch import Launch
 
 KINDS: list[type[Record]] = [
     BadRecordCount,
@@ -24,6 +25,7 @@ KINDS: list[type[Record]] = [
     EndPosition,
     GenerationInfo,
     Heartbeat,
+    Launch,
     Ledger,
     Plan,
     Round,

@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Spark spends most of a small test waiting for itself: two at once take little more than half.
+PARALLEL ?= -n 2 --dist worksteal
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
 .PHONY: install demo ui test fast lint bench clean
@@ -20,7 +22,7 @@ ui: install
 	$(BIN)/python -m examples.demo --ui
 
 test: install lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PARALLEL)
 
 fast: install
 	$(BIN)/python -m pytest -m "not slow"

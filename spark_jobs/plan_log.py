@@ -18,7 +18,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 from pyspark.sql.pandas.types import from_arrow_schema
+
+CHECKPOINT_EVERY = 50  # versions
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,9 @@ class PlanLog:
             for action in chain(header, _adds(entries)):
                 file.write(f"{json.dumps(action)}\n")
         temporary.replace(commit)
+        if version and version % CHECKPOINT_EVERY == 0:
+            # Spark reads a log from its last checkpoint; a folder that fills for months has many.
+            DeltaTable(str(self.folder)).create_checkpoint()
 
     def _commit(self, version: int) -> Path:
         return self.folder / "_delta_log" / f"{version:020d}.json"

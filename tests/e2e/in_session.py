@@ -22,7 +22,7 @@ from spark_jobs.progress import Reporter
 from tests.e2e.case import live_of
 from tests.services.processes import wait_for
 
-DEADLINE_S = 90
+DEADLINE_S = 240
 
 
 def run_history(spark: SparkSession, loaded: LoadedPipeline) -> None:

@@ -20,7 +20,7 @@ from orchestration.audit import audit
 from orchestration.status import status
 from sources.discovery import Folder
 from sources.plan import require_plan
-from spark_jobs import process
+from spark_jobs import plan_log, process
 from tests.e2e.case import Case, as_json, windows, wrong
 from tests.e2e.in_session import run_history, run_live
 from tests.services.processes import runs, wait_for
@@ -51,8 +51,9 @@ def ids(folder: Path) -> Counter[int]:
 
 
 def test_what_arrives_is_read_once_whenever_it_arrives(
-    tmp_path: Path, servers: str, spark: SparkSession
+    tmp_path: Path, servers: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(plan_log, "CHECKPOINT_EVERY", 2)
     case = Case(tmp_path, servers)
     case.write_history(range(100))
     loaded = case.pipeline(lambda document: document["sources"].__setitem__(1, inbox()))
@@ -80,6 +81,7 @@ def test_what_arrives_is_read_once_whenever_it_arrives(
     arrive(tmp_path / "inbox", "e.json", range(150, 160))
     run_live(spark, loaded, lambda beat: beat.splits_done == 5)
     assert ids(tmp_path) == Counter(range(160))
+    assert list(generation.path("plan-log/inbox/_delta_log").glob("*.checkpoint.parquet"))
 
 
 def test_one_folder_is_history_and_goes_on_with_its_windows(

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from sources.document import LoadedPipeline, load_pipeline
-from sources.errors import HybridError, RunError
+from sources.errors import HybridError, RunError, StateError
 from sources.file_source import FileSource
 from sources.hybrid import Boundedness
 from sources.rounds import next_round
@@ -218,9 +218,16 @@ def _watch(
     is_over: Callable[[], bool],
     bad: Collectors,
 ) -> None:
-    """Report until the query ends or has to; raises what made it fail."""
+    """Report until the query ends or has to; raises what made it fail.
+
+    Raises:
+        StateError: Another run was launched meanwhile.
+    """
     try:
         while running.isActive and not stop.is_set() and not is_over():
+            if reporter.is_replaced():
+                message = "This driver was taken for dead: another one was launched."
+                raise StateError(message, "Nothing is to be done: the other one goes on.")
             running.awaitTermination(POLL_S)
             reporter.progress(running)
             reporter.bad_records(bad.collect())

@@ -17,6 +17,7 @@ from sources.positions import to_ms
 from sources.state import Generation
 from spark_jobs import checkpoint
 from spark_jobs.heartbeat import Heartbeat, describe, heartbeat_name
+from spark_jobs.launch import last_launch
 
 if TYPE_CHECKING:
     from spark_jobs.query import Query
@@ -58,6 +59,7 @@ class Reporter:
         self._query: Query | None = None
         self._seen: tuple[str, int] | None = None
         self._beat_at = 0.0
+        self._started_ms = _now_ms()
         self._paced: list[tuple[float, int]] = []
         self._latest = Heartbeat(
             launch_id=launch_id,
@@ -98,6 +100,12 @@ class Reporter:
             self._take(latest, committed, idle=idle)
         elif idle != self._latest.idle or time.monotonic() - self._beat_at >= BEAT_S:
             self._update(idle=idle)
+
+    def is_replaced(self) -> bool:
+        """Whether another run was launched since: this one was taken for dead."""
+        last = last_launch(self._generation)
+        is_own = last is None or last.launch_id == self._latest.launch_id
+        return last is not None and not is_own and last.at_ms > self._started_ms
 
     def ended(self, state: str) -> None:
         """The run ended in good order."""
@@ -187,7 +195,8 @@ class Reporter:
 
     def _write(self) -> None:
         self._beat_at = time.monotonic()
-        self._generation.replace(heartbeat_name(self._latest.source), self._latest)
+        if not self.is_replaced():
+            self._generation.replace(heartbeat_name(self._latest.source), self._latest)
 
 
 def _now_ms() -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -12,12 +15,14 @@ import pytest
 from deltalake import DeltaTable
 
 from orchestration import chain
+from orchestration.audit import audit
 from orchestration.status import status
 from sources.errors import StateError
+from spark_jobs.checkpoint import last_planned
 from spark_jobs.heartbeat import Heartbeat, read_heartbeat
 from spark_jobs.launch import last_launch
-from tests.e2e.case import HISTORY, Case, history_of
-from tests.services.processes import wait_for
+from tests.e2e.case import HISTORY, Case, history_of, live_of, start_live, wrong
+from tests.services.processes import runs, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 WATCH = """
@@ -68,3 +73,53 @@ def test_a_run_outlives_its_watchers_and_is_found_again(tmp_path: Path, servers:
     assert not chain.stop(loaded)
     written = DeltaTable(str(tmp_path / "out")).to_pyarrow_table(columns=["id"])["id"]
     assert Counter(written.to_pylist()) == Counter(HISTORY)
+
+
+@pytest.mark.crash
+def test_a_driver_that_wakes_after_it_was_replaced_adds_no_row(
+    tmp_path: Path, servers: str
+) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history()
+    case.produce(range(500, 1200))
+    loaded = case.pipeline(lambda document: document.update(transform="transforms:held"))
+    live = live_of(loaded)
+    (tmp_path / "hold").touch()
+    groups: list[int] = []
+    try:
+        start_live(loaded)
+        generation = loaded.require_generation()
+        first = last_launch(generation)
+        assert first is not None
+        assert first.group is not None
+        groups.append(first.group)
+        # Asleep in the middle of a batch.
+        case.produce(range(1500, 1600))
+        begun = last_planned(generation.checkpoint)
+        wait_for(lambda: last_planned(generation.checkpoint) != begun, "a batch", 60)
+        os.killpg(first.group, signal.SIGSTOP)
+        # As on a machine that does not see the lock of the one that sleeps.
+        for lock in ("query.lock", "launch.lock"):
+            generation.path(f"run/{lock}").unlink()
+        (tmp_path / "hold").unlink()
+        chain.go_live(loaded, live)
+        case.produce(range(1600, 1700))
+        chain.wait_until_caught_up(loaded, live)
+        second = last_launch(generation)
+        assert second is not None
+        assert second.launch_id != first.launch_id
+        os.killpg(first.group, signal.SIGCONT)
+        wait_for(lambda: not runs(groups[0]), "the first driver to give up", 120)
+        case.produce(range(1700, 1800))
+        chain.wait_until_caught_up(loaded, live)
+        assert status(loaded).sources[-1].state == "running"
+        beat = read_heartbeat(generation, live.name)
+        assert beat is not None
+        assert beat.launch_id == second.launch_id
+    finally:
+        for group in groups:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
+        chain.stop(loaded)
+    report = audit(loaded)
+    assert (report.expected, wrong(report)) == (1500, {})

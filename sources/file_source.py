@@ -141,6 +141,13 @@ class FileSource(Declared):
         return self.format in ("parquet", "delta")
 
     @property
+    def column_names(self) -> list[str] | None:
+        """The columns that come out, where the declaration tells them."""
+        if self.select:
+            return list(self.select)
+        return [*self.columns, *self.partitions] if self.columns else None
+
+    @property
     def selection(self) -> Selection:
         """What becomes of the columns of the files."""
         return Selection(self.name, self.select)

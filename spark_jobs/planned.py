@@ -31,10 +31,11 @@ from sources.formats.known import format_of
 from sources.formats.reading import read_region
 from sources.formats.regions import Region
 from sources.rate import Batch
-from sources.schema import ddl, names_and_types, parse_schema
+from sources.schema import ddl, parse_schema
 from sources.state import Generation
 from sources.stores import Stores
 from spark_jobs.plan_log import Entry, PlanLog
+from spark_jobs.select import select_columns
 
 _ENTRY_COLUMNS = pa.schema(
     [
@@ -180,9 +181,7 @@ class PlannedSource:
             spread = entries.repartition(2 * spark.sparkContext.defaultParallelism, "rank")
             read = split_reader(format_of(self._source), self._read, self._source, self._stores)
             rows = spread.mapInArrow(read, ddl(self._read))
-        if select := self._source.select:
-            rows = rows.select(*(F.expr(select[name]).alias(name) for name in self._columns.names))
-            require_columns(rows, self._columns, f"Source `{self._source.name}`: `select`")
+        rows = select_columns(rows, self._source.selection, self._columns)
         wanted, at = self._source.time_range, F.col(f"`{self._event_time}`")
         # A row without a time is in no range; it is not for us to lose it.
         if wanted.since is not None:
@@ -258,20 +257,6 @@ def _statistics(rows: int, event_time: str | None, low: int | None, high: int | 
 def _moment(micros: int) -> str:
     moment = datetime.fromtimestamp(micros // 1_000_000, UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{micros // 1000 % 1000:03d}Z"
-
-
-def require_columns(rows: DataFrame, columns: pa.Schema, what: str) -> None:
-    """Refuse rows whose columns, as Spark sees them, are not those that were planned.
-
-    Raises:
-        InputError: Shows both.
-    """
-    found = {field.name: field.dataType.simpleString() for field in rows.schema}
-    planned = names_and_types(columns)
-    for name, kind in planned.items():
-        if found.get(name) != kind:
-            message = f"{what} makes `{name}` a {found.get(name)}, planned was {kind}."
-            raise InputError(message, "Write CAST(… AS <type>) around it.")
 
 
 def split_reader(

@@ -178,6 +178,10 @@ class KafkaSource(Values, BadRecords):
             return dict(read)
         return names_and_types(self.selection.columns(parse_schema(read)))
 
+    def check_rate(self, limit: RateLimit) -> None:
+        """Refuse a limit that means nothing for a topic (:func:`sources.rate.require_meaning`)."""
+        require_meaning(self.name, "a topic", limit, ["offsets"])
+
     @model_validator(mode="after")
     def _selects_what_is_declared(self) -> KafkaSource:
         if not self.select:
@@ -193,7 +197,7 @@ class KafkaSource(Values, BadRecords):
 
     @model_validator(mode="after")
     def _names_topics_once(self) -> KafkaSource:
-        require_meaning(self.name, self.rate, is_topic=True)
+        self.check_rate(self.rate)
         if bool(self.topics) == bool(self.topic_pattern):
             message = "name either `topic` or `topic_pattern`"
             raise ValueError(message)

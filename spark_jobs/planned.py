@@ -99,11 +99,8 @@ class PlannedSource:
     @property
     def largest(self) -> Batch:
         """What one micro-batch takes in at most."""
-        each = [version.largest for version in self._versions]
-        return Batch(
-            bytes=max(batch.bytes or 0 for batch in each),
-            files=max(batch.files or 0 for batch in each),
-        )
+        numbers = zip(*(version.largest for version in self._versions), strict=True)
+        return Batch(*(None if None in of else max(of) for of in numbers))
 
     def require_unchanged(self, entries_done: int = 0) -> None:
         """Refuse to read files that are not those that were planned.
@@ -232,13 +229,16 @@ class _Version:
     @cached_property
     def largest(self) -> Batch:
         """What one micro-batch of it takes in at most."""
-        lengths = self.splits["length"].to_pylist()
-        if not lengths:
-            return Batch(bytes=0, files=0)
-        ends = batch_ends(lengths, self._limit)
+        if not self.splits:
+            return Batch(bytes=0, files=0, rows=0)
+        ends = batch_ends(self.splits["length"].to_pylist(), self._limit)
         starts = np.append(0, ends[:-1])
-        most = int(np.add.reduceat(np.array(lengths, np.int64), starts).max())
-        return Batch(bytes=most, files=int((ends - starts).max()))
+
+        def most(column: str) -> int:
+            return int(np.add.reduceat(self.splits[column].to_numpy(), starts).max())
+
+        rows = None if self.splits["rows"].null_count else most("rows")
+        return Batch(most("length"), int((ends - starts).max()), rows)
 
     def groups(self) -> Iterator[tuple[int, int]]:
         """First split of each entry, and the one after its last."""

@@ -149,6 +149,24 @@ def test_files_an_archive_and_a_topic_of_three_schemas_become_one_table(
     ]
 
 
+def test_a_field_that_nobody_selects_makes_its_record_bad(
+    tmp_path: Path, servers: str, spark: SparkSession
+) -> None:
+    case = Case(tmp_path, servers)
+    write_files(tmp_path, range(1000))
+    send(case, case.topic, range(900, 1200), of_live, [BAD])
+
+    def edit(document: dict[str, Any]) -> None:
+        document["sources"][0]["select"] = FILES
+        document["sources"][1].update({**LIVE, "on_bad_record": "fail"})
+        del document["sources"][1]["quarantine"]
+
+    with pytest.raises(
+        Exception, match=f"BAD_RECORD: topic `{case.topic}`, partition 0, offset 300"
+    ):
+        run_chain(spark, case.pipeline(edit))
+
+
 @pytest.mark.parametrize(
     ("expression", "told"),
     [

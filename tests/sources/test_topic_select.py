@@ -282,7 +282,8 @@ class TestThePlan:
         plan, _ = draft_plan(case.pipeline(selected()))
         assert not [text for text in plan.warnings if "before their event time" in text]
         late = {"id": "id", "at": "timestamp_seconds(id * 10000000)", "v": "v"}
-        plan, _ = draft_plan(case.pipeline(selected(select=late)))
+        read = {"id": "bigint", "v": "double"}
+        plan, _ = draft_plan(case.pipeline(selected(schema=read, select=late)))
         assert [text for text in plan.warnings if "before their event time" in text]
-        assert plan.topics[0].read == {"id": "bigint", "at": "timestamp", "v": "double"}
-        assert plan.topics[0].columns == plan.topics[0].read
+        assert plan.topics[0].read == read
+        assert plan.topics[0].columns == plan.columns_by_name

@@ -135,15 +135,19 @@ class AuditFiles:
         bucket, _, key = pattern.partition("://")[2].partition("/")
         prefix = key[: match.start()] if (match := _MAGIC.search(key)) else key
         # boto3 takes a quarter of a second to import; most pipelines need none.
-        from sources.s3 import connect  # noqa: PLC0415
+        from sources.s3 import REFUSALS, connect, refused  # noqa: PLC0415
 
-        store = connect(self._loaded.pipeline.s3)
-        pages = store.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-        for item in (item for page in pages for item in page.get("Contents", [])):
-            target = self._copies / bucket / item["Key"]
-            if not item["Key"].endswith("/") and not target.exists():
-                target.parent.mkdir(parents=True, exist_ok=True)
-                store.download_file(bucket, item["Key"], str(target))
+        settings = self._loaded.pipeline.s3
+        store = connect(settings)
+        try:
+            pages = store.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+            for item in (item for page in pages for item in page.get("Contents", [])):
+                target = self._copies / bucket / item["Key"]
+                if not item["Key"].endswith("/") and not target.exists():
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    store.download_file(bucket, item["Key"], str(target))
+        except REFUSALS as error:
+            raise refused(settings, pattern, "read", error) from None
         return str(self._copies / bucket / key)
 
 

@@ -86,9 +86,10 @@ def create_inputs(
                     connection.execute(f"CREATE VIEW {view} AS {empty}")
                 columns[source.name] = columns_of(connection, view)
             else:
-                types = _topic_columns(connection, source, next(iter(columns), None))
+                earlier = next(iter(columns.items()), None)
+                types = _topic_columns(connection, source, earlier)
                 notes += create_topic_view(connection, source, readings[source.name], types)
-                columns[source.name] = dict.fromkeys(types, "")
+                columns[source.name] = dict.fromkeys(source.select or types, "")
             rows[source.name] = count_rows(connection, view)
         except duckdb.Error as error:
             message = f"Source `{source.name}` can't be read: {error}"
@@ -104,13 +105,22 @@ def create_inputs(
 
 
 def _topic_columns(
-    connection: duckdb.DuckDBPyConnection, source: KafkaSource, first: str | None
+    connection: duckdb.DuckDBPyConnection,
+    source: KafkaSource,
+    first: tuple[str, dict[str, str]] | None,
 ) -> dict[str, pa.DataType]:
-    """Columns and types of a topic: declared, or those of the first source."""
+    """Columns and types of a topic before ``select``: declared, or those of the first source.
+
+    Args:
+        connection: Holds the first source's view.
+        source: The topic's source.
+        first: Name and columns of the first source.
+    """
     schema = parse_schema(source.declared_columns or {})
     if source.declared_columns is None:
         assert first is not None  # the declaration refuses it
-        found = connection.sql(f"SELECT * FROM {quoted(first)} LIMIT 0").to_arrow_table().schema
+        query = f"SELECT {listed(first[1])} FROM {quoted(first[0])} LIMIT 0"
+        found = connection.sql(query).to_arrow_table().schema
         schema = normalize_schema(found)
     return dict(zip(schema.names, schema.types, strict=True))
 

@@ -13,7 +13,15 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from orchestration.audit_sql import columns_of, count_rows, insert_arrow, literal, quoted, structure
+from orchestration.audit_sql import (
+    columns_of,
+    count_rows,
+    insert_arrow,
+    listed,
+    literal,
+    quoted,
+    structure,
+)
 from sources.errors import InputError
 from sources.fitting import BadValue
 from sources.kafka import KafkaLog
@@ -170,8 +178,14 @@ def create_topic_view(
 ) -> list[str]:
     """Read a topic and make the view of its rows, named like the source.
 
-    The view has the source's columns, and ``_topic``, ``_partition``, ``_offset``,
-    ``_timestamp_ms``. Places of bad records are in :func:`bad_table`.
+    The view has the columns that come out of the source, and ``_topic``, ``_partition``,
+    ``_offset``, ``_timestamp_ms``. Places of bad records are in :func:`bad_table`.
+
+    Args:
+        connection: Gets the view.
+        source: The declaration.
+        reading: The records.
+        columns: All columns of a row, before ``select``.
 
     Returns:
         A note, if there are records without a value: those are no rows.
@@ -193,8 +207,13 @@ def create_topic_view(
         f"CREATE TABLE {bad} AS SELECT _topic, _partition, _offset, _reason FROM {rows} "
         "WHERE _reason IS NOT NULL"
     )
+    made = ["* EXCLUDE (_reason)"]
+    if source.select:
+        own = [field.name for field in _RECORD if field.name != "_reason"]
+        made = [f"{source.selection.duckdb(at)} AS {quoted(at)}" for at in source.select]
+        made = [listed(own), *made]
     connection.execute(
-        f"CREATE VIEW {quoted(source.name)} AS SELECT * EXCLUDE (_reason) FROM {rows} "
+        f"CREATE VIEW {quoted(source.name)} AS SELECT {', '.join(made)} FROM {rows} "
         "WHERE _reason IS NULL"
     )
     return _refuse_bad(connection, source, bad) if source.on_bad_record == "fail" else []

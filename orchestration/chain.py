@@ -20,7 +20,7 @@ from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource, StartByFactory
 from sources.plan import Plan, make_plan, require_plan
 from sources.positions import EndPosition, Offsets
-from sources.rate import RateLimit, put_in_force, require_meaning
+from sources.rate import RateLimit, put_in_force
 from sources.state import Generation
 from sources.topic_range import find_range, read_range_splits, require_range, unread
 from spark_jobs import checkpoint, process
@@ -132,8 +132,7 @@ def change_rate(loaded: LoadedPipeline, source: str, limit: RateLimit) -> None:
     if source not in names:
         message = f"Pipeline `{loaded.pipeline.name}` has no source `{source}`."
         raise InputError(message, f"Name one of {', '.join(names)}.")
-    is_topic = isinstance(loaded.pipeline.source(source), KafkaSource)
-    require_meaning(source, limit, is_topic=is_topic)
+    loaded.pipeline.source(source).check_rate(limit)
     put_in_force(loaded.require_generation(), source, limit)
 
 

@@ -112,11 +112,14 @@ def stop(pipeline: PipelineFile, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def rate(
+def rate(  # noqa: PLR0913, PLR0917 - each is an option
     pipeline: PipelineFile,
     source: Annotated[str, typer.Argument(help="One of its sources.")],
     bytes_: Annotated[str | None, typer.Option("--bytes", help="Of files, such as 50MiB.")] = None,
     files: Annotated[int | None, typer.Option(help="Files by second.", min=1)] = None,
+    rows: Annotated[
+        int | None, typer.Option(help="Of Parquet, Delta or ORC, by second.", min=1)
+    ] = None,
     offsets: Annotated[int | None, typer.Option(help="Of topics, by second.", min=1)] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -126,7 +129,7 @@ def rate(
         from sources.rate import parse_limit
 
         loaded = _load(pipeline)
-        limit = parse_limit(bytes_, files, offsets)
+        limit = parse_limit(bytes_, files=files, rows=rows, offsets=offsets)
         chain.change_rate(loaded, source, limit)
         given = limit.model_dump(exclude_none=True)
         shown = ", ".join(f"{number:,} {name}" for name, number in given.items())

@@ -91,7 +91,7 @@ class FileSource(Declared):
         select: Columns as Spark SQL expressions of those of the files; all as they are, if left
             out. ``CAST(… AS <type>)`` around an expression tells its type.
         batch: Admission of one micro-batch.
-        rate: ``bytes`` and ``files`` by second, at most.
+        rate: ``bytes``, ``files`` and, of formats that tell them, ``rows`` by second, at most.
         complete_through: Every row up to this time is in the files; their highest event time
             minus the allowed lateness, if left out.
         offsets: How the files tell which Kafka records they hold: ``names`` (as Kafka Connect
@@ -141,13 +141,32 @@ class FileSource(Declared):
         return self.format in ("parquet", "delta")
 
     @property
+    def column_names(self) -> list[str] | None:
+        """The columns that come out, where the declaration tells them."""
+        if self.select:
+            return list(self.select)
+        return [*self.columns, *self.partitions] if self.columns else None
+
+    @property
     def selection(self) -> Selection:
         """What becomes of the columns of the files."""
         return Selection(self.name, self.select)
 
+    def check_rate(self, limit: RateLimit) -> None:
+        """Refuse a limit that means nothing for the files (:func:`sources.rate.require_meaning`).
+
+        Only some formats tell how many rows there are before they are read.
+        """
+        if self.is_parquet or self.format == "orc":
+            require_meaning(self.name, "a file source", limit, ["bytes", "files", "rows"])
+        else:
+            kind = f"whose {self.format} files do not tell how many rows they hold"
+            kind = kind if limit.rows is not None else "a file source"
+            require_meaning(self.name, kind, limit, ["bytes", "files"])
+
     @model_validator(mode="after")
     def _fits_its_format(self) -> FileSource:
-        require_meaning(self.name, self.rate, is_topic=False)
+        self.check_rate(self.rate)
         if self.format in ("json", "csv") and not self.columns:
             message = f"`schema` is needed: {self.format} files do not carry their types"
             raise ValueError(message)

@@ -189,7 +189,7 @@ def _schema(
     before = plan.files[-1].source if plan.files else plan.topics[0].source
     numbers = {"records looked at": len(sample)}
     try:
-        warnings = fit_sample(source, before, planned.columns, sample)
+        warnings = fit_sample(source, before, planned.read, sample)
     except InputError as error:
         return Check("schema", passed=False, text=error.message, numbers=numbers)
     return Check(

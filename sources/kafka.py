@@ -128,7 +128,14 @@ class KafkaLog:
         taken = dict.fromkeys(start, 0)
 
         def take(at: TopicPartition, message: Any) -> bool:
-            record = LogRecord(at, message.offset(), message.timestamp()[1], message.value())
+            record = LogRecord(
+                at,
+                message.offset(),
+                message.timestamp()[1],
+                message.value(),
+                message.key(),
+                message.headers(),
+            )
             records.append(record)
             taken[at] += 1
             return taken[at] < limit

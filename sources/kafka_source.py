@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
@@ -13,7 +13,9 @@ from sources.bad_records import BadRecords
 from sources.declared import Declared, Duration, Instant, Name, Reference
 from sources.hybrid import Boundedness
 from sources.rate import RateLimit, require_meaning
+from sources.schema import names_and_types, parse_schema
 from sources.security import Security
+from sources.select import Selection
 from sources.values import Values
 
 
@@ -153,9 +155,49 @@ class KafkaSource(Values, BadRecords):
         """What is read, in words."""
         return ", ".join(self.topics) or f"/{self.topic_pattern}/"
 
+    @property
+    def column_names(self) -> list[str] | None:
+        """The columns that come out, where the declaration tells them."""
+        return list(self.select or self.declared_columns or []) or None
+
+    @property
+    def selection(self) -> Selection:
+        """What becomes of the columns of a row."""
+        return Selection(self.name, self.select)
+
+    def selected(self, read: Mapping[str, str]) -> dict[str, str]:
+        """The columns that come out of ``select``, by name.
+
+        Args:
+            read: All columns of a row.
+
+        Raises:
+            InputError: An expression does not fit them, or does not tell its type.
+        """
+        if not self.select:
+            return dict(read)
+        return names_and_types(self.selection.columns(parse_schema(read)))
+
+    def check_rate(self, limit: RateLimit) -> None:
+        """Refuse a limit that means nothing for a topic (:func:`sources.rate.require_meaning`)."""
+        require_meaning(self.name, "a topic", limit, ["offsets"])
+
+    @model_validator(mode="after")
+    def _selects_what_is_declared(self) -> KafkaSource:
+        if not self.select:
+            return self
+        if self.declared_columns is None:
+            message = (
+                "`select` needs a `schema`: the columns of the source before are those that come "
+                "out of it"
+            )
+            raise ValueError(message)
+        self.selected(self.declared_columns)
+        return self
+
     @model_validator(mode="after")
     def _names_topics_once(self) -> KafkaSource:
-        require_meaning(self.name, self.rate, is_topic=True)
+        self.check_rate(self.rate)
         if bool(self.topics) == bool(self.topic_pattern):
             message = "name either `topic` or `topic_pattern`"
             raise ValueError(message)

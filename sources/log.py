@@ -17,6 +17,8 @@ class LogRecord:
     offset: int
     timestamp_ms: int
     value: bytes | None
+    key: bytes | None = None
+    headers: Sequence[tuple[str, bytes | None]] | None = None
 
 
 class Log(Protocol):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from itertools import permutations
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -118,6 +119,7 @@ class Pipeline(Declared):
                 "already delivered can't be told by key. Declare it, or leave `seam_filter` out"
             )
             raise ValueError(message)
+        _check_selects(self.sources)
         for source, after in zip(self.sources, [*self.sources[1:], None], strict=True):
             if isinstance(source, KafkaSource):
                 _check_after_topic(source, after)
@@ -192,6 +194,19 @@ class Pipeline(Declared):
         """The first Kafka source after the source of this name."""
         later = self.sources[self.hybrid_source().index(name) + 1 :]
         return next((source for source in later if isinstance(source, KafkaSource)), None)
+
+
+def _check_selects(sources: Sequence[FileSource | KafkaSource]) -> None:
+    """Refuse a ``select`` that other sources' columns don't match, where declarations tell them."""
+    named = [(source, names) for source in sources if (names := source.column_names)]
+    for (one, left), (other, right) in permutations(named, 2):
+        lacking = [name for name in right if name not in left]
+        if lacking and (one.select or other.select):
+            message = (
+                f"source `{one.name}` has no column `{lacking[0]}`, which source `{other.name}` "
+                f"has: all sources have the same, by `select` or by `schema`"
+            )
+            raise ValueError(message)
 
 
 def _check_after_topic(source: KafkaSource, after: FileSource | KafkaSource | None) -> None:

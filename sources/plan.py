@@ -45,7 +45,7 @@ class Plan(Record):
         folder: What the last source found, if it is a folder that keeps filling.
     """
 
-    VERSION = 3
+    VERSION = 4
 
     pipeline: str
     created_ms: int
@@ -192,7 +192,7 @@ def _check_columns(pipeline: Pipeline, columns: dict[str, pa.Schema]) -> None:
     for source in pipeline.sources:
         found = columns.get(source.name)
         if found is None and isinstance(source, KafkaSource) and source.declared_columns:
-            found = parse_schema(source.declared_columns)
+            found = parse_schema(source.selected(source.declared_columns))
         if found is None:
             continue
         if first is None:

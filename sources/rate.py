@@ -7,6 +7,7 @@ no more than the limit allows by then, and one micro-batch.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import NamedTuple
 
 from pydantic import ByteSize, PositiveInt, ValidationError
@@ -23,12 +24,14 @@ class RateLimit(Declared):
     Attributes:
         bytes: Of files, on disk.
         files: Files, or regions of large ones.
+        rows: Of files whose footers or log tell how many they hold.
         offsets: Of topics, all partitions together.
 
     """
 
     bytes: ByteSize | None = None
     files: PositiveInt | None = None
+    rows: PositiveInt | None = None
     offsets: PositiveInt | None = None
 
 
@@ -50,17 +53,26 @@ class Batch(NamedTuple):
 
     bytes: int | None = None
     files: int | None = None
+    rows: int | None = None
     offsets: int | None = None
 
 
-def parse_limit(size: str | None, files: int | None, offsets: int | None) -> RateLimit:
+def parse_limit(
+    size: str | None,
+    *,
+    files: int | None = None,
+    rows: int | None = None,
+    offsets: int | None = None,
+) -> RateLimit:
     """A limit from what people write.
 
     Raises:
         InputError: The size is none.
     """
     try:
-        return RateLimit.model_validate({"bytes": size, "files": files, "offsets": offsets})
+        return RateLimit.model_validate(
+            {"bytes": size, "files": files, "rows": rows, "offsets": offsets}
+        )
     except ValidationError:
         message = f"`{size}` is no number of bytes."
         raise InputError(message, "Write 1000000, 50MB or 50MiB.") from None
@@ -77,17 +89,21 @@ def put_in_force(generation: Generation, source: str, limit: RateLimit) -> None:
     generation.replace(_name(source), CurrentRate(source=source, limit=limit))
 
 
-def require_meaning(source: str, limit: RateLimit, *, is_topic: bool) -> None:
+def require_meaning(source: str, kind: str, limit: RateLimit, meant: Collection[str]) -> None:
     """Refuse numbers that mean nothing for a source.
 
+    Args:
+        source: Its name.
+        kind: What it is, in words.
+        limit: The limit.
+        meant: The numbers that mean something.
+
     Raises:
-        InputError: Names them.
+        InputError: Names the first other one.
     """
-    meant = {"offsets"} if is_topic else {"bytes", "files"}
     if others := [name for name in limit.model_dump(exclude_none=True) if name not in meant]:
-        kind = "topic" if is_topic else "file source"
-        message = f"`rate.{others[0]}` has no meaning for `{source}`, a {kind}."
-        raise InputError(message, f"Limit {' or '.join(sorted(meant))}.")
+        message = f"`rate.{others[0]}` has no meaning for `{source}`, {kind}."
+        raise InputError(message, f"Limit {' or '.join(meant)}.")
 
 
 def interval_ms(limit: RateLimit, largest: Batch) -> int:
@@ -102,6 +118,7 @@ def interval_ms(limit: RateLimit, largest: Batch) -> int:
         for size, allowed in (
             (largest.bytes, limit.bytes),
             (largest.files, limit.files),
+            (largest.rows, limit.rows),
             (largest.offsets, limit.offsets),
         )
         if size is not None and allowed is not None

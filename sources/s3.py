@@ -24,6 +24,8 @@ from sources.storage import Children, File, table_of
 from sources.stores import S3Settings
 
 _WORKERS = 32
+REFUSALS = (BotoCoreError, ClientError)
+"""What boto3 raises where a store does not answer, or does not do what it is asked to."""
 _MISSING = {"404", "NoSuchKey", "NotFound"}
 
 
@@ -60,8 +62,8 @@ class S3Storage:
 
         try:
             return Children(folders, table_of(files()))
-        except (BotoCoreError, ClientError) as error:
-            raise self._refused(folder, "listed", error) from None
+        except REFUSALS as error:
+            raise refused(self._settings, folder, "listed", error) from None
 
     def stat(self, paths: Sequence[str]) -> Iterator[File | None]:
         """See :class:`sources.storage.Storage`."""
@@ -71,7 +73,12 @@ class S3Storage:
     def open(self, path: str) -> pa.NativeFile:
         """See :class:`sources.storage.Storage`."""
         bucket, key = _split(path)
-        return self._files.open_input_file(f"{bucket}/{key}")
+        try:
+            return self._files.open_input_file(f"{bucket}/{key}")
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise refused(self._settings, path, "opened", error) from None
 
     def uri(self, path: str) -> str:
         """See :class:`sources.storage.Storage`; Hadoop's client is called S3A."""
@@ -87,9 +94,9 @@ class S3Storage:
         except ClientError as error:
             if error.response["Error"]["Code"] in _MISSING:
                 return None
-            raise self._refused(path, "looked at", error) from None
+            raise refused(self._settings, path, "examined", error) from None
         except BotoCoreError as error:
-            raise self._refused(path, "looked at", error) from None
+            raise refused(self._settings, path, "examined", error) from None
         return _described(bucket, key, found["ContentLength"], found)
 
     @cached_property
@@ -100,7 +107,7 @@ class S3Storage:
     def _files(self) -> fs.S3FileSystem:
         login = boto3.Session().get_credentials()
         if login is None:
-            raise self._refused("s3://", "opened", "there are no credentials")
+            raise refused(self._settings, "s3://", "opened", "there are no credentials")
         known = login.get_frozen_credentials()
         where = urlsplit(self._settings.endpoint or "")
         return fs.S3FileSystem(
@@ -113,14 +120,16 @@ class S3Storage:
             force_virtual_addressing=not self._settings.path_style,
         )
 
-    def _refused(self, path: str, what: str, why: object) -> InputError:
-        where = self._settings.endpoint or "Amazon S3"
-        message = f"{path} can't be {what} at {where}: {why}."
-        hint = (
-            "Check `s3.endpoint`, the bucket, and the login: AWS_ACCESS_KEY_ID and "
-            "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE."
-        )
-        return InputError(message, hint)
+
+def refused(settings: S3Settings, path: str, what: str, why: object) -> InputError:
+    """The error to raise where an object store does not do what it is asked to."""
+    where = settings.endpoint or "Amazon S3"
+    message = f"{path} can't be {what} at {where}: {str(why).rstrip('.')}."
+    hint = (
+        "Check `s3.endpoint`, the bucket, and the login: AWS_ACCESS_KEY_ID and "
+        "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE."
+    )
+    return InputError(message, hint)
 
 
 def connect(settings: S3Settings) -> Any:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Literal
 
 from sources.errors import SeamError
 from sources.kafka_source import KafkaSource
 from sources.log import LogRecord
 from sources.pipeline import Pipeline
-from sources.positions import EndPosition, Offsets, StartPosition, iso, to_ms
-from sources.readers import FieldReader
+from sources.positions import EndPosition, Offsets, StartPosition, iso
 
 SeamRule = Literal["none", "sequence", "key", "event_time", "off"]
 
@@ -118,10 +116,17 @@ def seam_warnings(
     rule: SeamRule,
     previous: EndPosition | None,
     start: StartPosition,
-    sample: Sequence[LogRecord],
-    reader: FieldReader,
+    ahead_ms: int,
 ) -> list[str]:
-    """What people should know before the hand-over."""
+    """What people should know before the hand-over.
+
+    Args:
+        pipeline: The declaration.
+        rule: How rows in both are told.
+        previous: Where the source before ends.
+        start: Where the topic starts.
+        ahead_ms: How far event times run ahead of record timestamps.
+    """
     said = [
         f"Gap as of now: topic `{gap.topic}`, partition {gap.partition}: {gap.why}."
         for gap in start.gaps
@@ -142,7 +147,6 @@ def seam_warnings(
                 f"in history, which ends at {end}?"
             )
     lateness_ms = pipeline.lateness_ms
-    ahead_ms = _ahead_ms(pipeline.event_time, sample, reader)
     if start.time_ms is not None and ahead_ms > lateness_ms:
         said.append(
             f"Records carry timestamps up to {ahead_ms / 1000:,.0f} s before their event time, more"
@@ -154,17 +158,3 @@ def seam_warnings(
 def _is_matched(start: StartPosition) -> bool:
     parts = start.partitions.values()
     return any(part.start < part.log_end or part.log_end == 0 for part in parts)
-
-
-def _ahead_ms(event_time: str, sample: Sequence[LogRecord], reader: FieldReader) -> int:
-    """How far event times run ahead of record timestamps in a sample."""
-    worst = 0
-    for record in sample:
-        try:
-            found = reader.fields(record.value or b"")[event_time]
-            moment = found if isinstance(found, datetime) else datetime.fromisoformat(found)
-        except (ValueError, KeyError, TypeError):
-            continue
-        aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        worst = max(worst, to_ms(aware) - record.timestamp_ms)
-    return worst

@@ -71,6 +71,12 @@ class Selection:
             return EventColumn(_argument(tree).name, unit)
         return None
 
+    def inputs(self, name: str) -> set[str]:
+        """The columns of the source that one column is made of."""
+        if not self.expressions:
+            return {name}
+        return {column.parts[0].name for column in self._trees[name].find_all(exp.Column)}
+
     def evaluate(self, name: str, batch: pa.RecordBatch) -> pa.ChunkedArray:
         """One column of a sample, evaluated without Spark.
 
@@ -98,7 +104,7 @@ class Selection:
 
     def duckdb(self, name: str) -> str:
         """An expression as DuckDB writes it."""
-        return self._trees[name].transform(_without_instants).sql("duckdb")
+        return self._trees[name].transform(_without_instants).transform(_decoded).sql("duckdb")
 
     @cached_property
     def _trees(self) -> dict[str, exp.Expr]:
@@ -155,6 +161,18 @@ def _argument(tree: exp.Expr | None) -> exp.Expr:
     assert isinstance(tree, exp.Anonymous)
     argument: exp.Expr = tree.expressions[0]
     return argument
+
+
+def _decoded(tree: exp.Expr) -> exp.Expr:
+    """Bytes as text: Spark takes them for UTF-8, a cast of DuckDB's shows them."""
+    if not isinstance(tree, exp.Cast) or not tree.to.is_type("text"):
+        return tree
+    value = tree.this.transform(_decoded).sql("duckdb")
+    text = (
+        f"(CASE WHEN typeof({value}) = 'BLOB' THEN TRY(decode(TRY_CAST({value} AS BLOB))) "
+        f"ELSE TRY_CAST({value} AS TEXT) END)"
+    )
+    return parse_one(text, read="duckdb")
 
 
 def _without_instants(tree: exp.Expr) -> exp.Expr:

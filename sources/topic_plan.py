@@ -18,6 +18,7 @@ from sources.offsets import factory_for, needed_offsets
 from sources.positions import EndPosition, Offsets, Part, StartPosition, span_ms
 from sources.readers import field_reader
 from sources.retention import Headroom, RetentionWatch, retention_ms
+from sources.sample import ahead_ms
 from sources.seam import SeamRule, check_compaction, check_start, seam_rule, seam_warnings
 from sources.topic_cut import cut_range
 from sources.topic_ends import end_position, newest_read, resolve_ends
@@ -61,7 +62,8 @@ class TopicPlan(Part):
 
     Attributes:
         topics: Each topic and which one of that name it is (cluster and topic id).
-        columns: Column names and Spark SQL types that its values are read with.
+        read: Names and Spark SQL types of the columns that its records are read with.
+        columns: The same of those that come out, after ``select``.
         seam_end: Offset after the last record of each partition, open transactions included,
             read right after history was listed.
         log_start: Log start of each partition.
@@ -76,6 +78,7 @@ class TopicPlan(Part):
 
     source: str
     topics: dict[str, str]
+    read: dict[str, str]
     columns: dict[str, str]
     seam_end: Offsets
     log_start: Offsets
@@ -94,12 +97,21 @@ def read_sample(log: KafkaLog, start: Offsets) -> list[LogRecord]:
 
 
 def fit_sample(
-    source: KafkaSource, before: str, columns: Mapping[str, str], sample: Sequence[LogRecord]
+    source: KafkaSource, before: str, read: Mapping[str, str], sample: Sequence[LogRecord]
 ) -> list[str]:
-    """Compare a sample with the columns (:func:`sources.contract.compare_sample`)."""
-    of_value, reader = source.of_value(columns), field_reader(source)
+    """Compare a sample with the columns (:func:`sources.contract.compare_sample`).
+
+    Args:
+        source: The declaration.
+        before: The source before, which has the same columns.
+        read: All columns of a row, before ``select``.
+        sample: Records of the topic.
+    """
+    of_value, reader = source.of_value(read), field_reader(source)
     tolerant = source.on_bad_record != "fail"
-    return compare_sample(before, of_value, sample, reader, tolerant=tolerant)
+    # What is selected from are the source's own columns, nobody else's.
+    left = source.name if source.select else before
+    return compare_sample(left, of_value, sample, reader, tolerant=tolerant)
 
 
 def start_factory(loaded: LoadedPipeline, source: KafkaSource, seam_end: Offsets) -> SourceFactory:
@@ -172,10 +184,10 @@ def plan_topics(
     """
     # Right after the listing: nothing appended from here on can be in the files.
     seam_end, log_start = log.high_watermark(), log.log_start()
-    columns = source.columns_after(earlier[0].columns if earlier else {})
+    read = source.columns_after(earlier[0].columns if earlier else {})
     before = earlier[-1].source if earlier else source.name
     sample = read_sample(log, log_start)
-    warnings = fit_sample(source, before, columns, sample)
+    warnings = fit_sample(source, before, read, sample)
     settings = log.settings()
     check_compaction(loaded.pipeline, source, settings)
     ends = [part.end for part in earlier]
@@ -193,7 +205,8 @@ def plan_topics(
     plan = TopicPlan(
         source=source.name,
         topics=log.identities(),
-        columns=columns,
+        read=read,
+        columns=source.selected(read),
         seam_end=seam_end,
         log_start=log_start,
         expected_start=start,
@@ -203,7 +216,8 @@ def plan_topics(
         headroom=headroom,
         range=_plan_range(loaded, source, log, start, previous, following),
     )
-    warnings += seam_warnings(loaded.pipeline, rule, previous, start, sample, field_reader(source))
+    ahead = ahead_ms(source, read, loaded.pipeline.event_time, sample)
+    warnings += seam_warnings(loaded.pipeline, rule, previous, start, ahead)
     if source.start == "latest":
         warnings.append(
             f"Source `{source.name}` has `start: latest`: whatever its topics hold before their "

@@ -39,9 +39,11 @@ class Values(Declared):
     Attributes:
         format: How a record's value is written; ``raw`` leaves it as it is, in a column ``value``.
         columns: All columns of a row and their Spark SQL types; those of the source before, if
-            left out. Fields of a value that are no columns are passed over.
+            left out. Fields of a value that are no columns are passed over. Needed by ``select``.
         include: Columns that are filled from the record itself rather than from its value: its
             key (binary, or a string if declared so), headers, timestamp, topic, partition, offset.
+        select: Columns as Spark SQL expressions of those above; all as they are, if left out.
+            ``CAST(… AS <type>)`` around an expression tells its type.
         avro_schema: Avro: file with the schema of all values, which have no frame. Relative to the
             pipeline's file.
         registry: Avro, instead: the schema registry that the ids in front of the values refer to.
@@ -55,6 +57,7 @@ class Values(Declared):
     format: Literal["json", "avro", "protobuf", "raw"] = "json"
     columns: Columns | None = Field(default=None, alias="schema")
     include: dict[str, Included] = Field(default_factory=dict)
+    select: dict[str, str] = Field(default_factory=dict)
     avro_schema: str | None = None
     registry: Registry | None = None
     descriptor: str | None = None
@@ -122,7 +125,9 @@ class Values(Declared):
     def meaning(self) -> dict[str, object]:
         """What of this may not change while a checkpoint is in use; empty for plain JSON."""
         told = self.model_dump(
-            mode="json", include={"include", "message", "wire_format"}, exclude_defaults=True
+            mode="json",
+            include={"include", "message", "select", "wire_format"},
+            exclude_defaults=True,
         )
         return {**told, "framed": True} if self.registry is not None else told
 

@@ -31,10 +31,11 @@ from sources.formats.known import format_of
 from sources.formats.reading import read_region
 from sources.formats.regions import Region
 from sources.rate import Batch
-from sources.schema import ddl, names_and_types, parse_schema
+from sources.schema import ddl, parse_schema
 from sources.state import Generation
 from sources.stores import Stores
 from spark_jobs.plan_log import Entry, PlanLog
+from spark_jobs.select import select_columns
 
 _ENTRY_COLUMNS = pa.schema(
     [
@@ -98,11 +99,8 @@ class PlannedSource:
     @property
     def largest(self) -> Batch:
         """What one micro-batch takes in at most."""
-        each = [version.largest for version in self._versions]
-        return Batch(
-            bytes=max(batch.bytes or 0 for batch in each),
-            files=max(batch.files or 0 for batch in each),
-        )
+        numbers = zip(*(version.largest for version in self._versions), strict=True)
+        return Batch(*(None if None in of else max(of) for of in numbers))
 
     def require_unchanged(self, entries_done: int = 0) -> None:
         """Refuse to read files that are not those that were planned.
@@ -180,9 +178,7 @@ class PlannedSource:
             spread = entries.repartition(2 * spark.sparkContext.defaultParallelism, "rank")
             read = split_reader(format_of(self._source), self._read, self._source, self._stores)
             rows = spread.mapInArrow(read, ddl(self._read))
-        if select := self._source.select:
-            rows = rows.select(*(F.expr(select[name]).alias(name) for name in self._columns.names))
-            require_columns(rows, self._columns, f"Source `{self._source.name}`: `select`")
+        rows = select_columns(rows, self._source.selection, self._columns)
         wanted, at = self._source.time_range, F.col(f"`{self._event_time}`")
         # A row without a time is in no range; it is not for us to lose it.
         if wanted.since is not None:
@@ -233,13 +229,16 @@ class _Version:
     @cached_property
     def largest(self) -> Batch:
         """What one micro-batch of it takes in at most."""
-        lengths = self.splits["length"].to_pylist()
-        if not lengths:
-            return Batch(bytes=0, files=0)
-        ends = batch_ends(lengths, self._limit)
+        if not self.splits:
+            return Batch(bytes=0, files=0, rows=0)
+        ends = batch_ends(self.splits["length"].to_pylist(), self._limit)
         starts = np.append(0, ends[:-1])
-        most = int(np.add.reduceat(np.array(lengths, np.int64), starts).max())
-        return Batch(bytes=most, files=int((ends - starts).max()))
+
+        def most(column: str) -> int:
+            return int(np.add.reduceat(self.splits[column].to_numpy(), starts).max())
+
+        rows = None if self.splits["rows"].null_count else most("rows")
+        return Batch(most("length"), int((ends - starts).max()), rows)
 
     def groups(self) -> Iterator[tuple[int, int]]:
         """First split of each entry, and the one after its last."""
@@ -258,20 +257,6 @@ def _statistics(rows: int, event_time: str | None, low: int | None, high: int | 
 def _moment(micros: int) -> str:
     moment = datetime.fromtimestamp(micros // 1_000_000, UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{micros // 1000 % 1000:03d}Z"
-
-
-def require_columns(rows: DataFrame, columns: pa.Schema, what: str) -> None:
-    """Refuse rows whose columns, as Spark sees them, are not those that were planned.
-
-    Raises:
-        InputError: Shows both.
-    """
-    found = {field.name: field.dataType.simpleString() for field in rows.schema}
-    planned = names_and_types(columns)
-    for name, kind in planned.items():
-        if found.get(name) != kind:
-            message = f"{what} makes `{name}` a {found.get(name)}, planned was {kind}."
-            raise InputError(message, "Write CAST(… AS <type>) around it.")
 
 
 def split_reader(

@@ -43,10 +43,17 @@ _RECORDS = pa.schema(
         ("timestamp", TIMESTAMP),
     ]
 )
+_HEADERS = pa.field("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
 
 
 class PlannedTopic:
     """One bounded Kafka source, readable as a stream or as a batch.
+
+    Args:
+        source: The declaration.
+        found: Its range.
+        generation: Where plans and bad records are kept.
+        read: All columns of a row, before ``select``.
 
     Attributes:
         entries: Number of entries of its Delta log, which has one version; a micro-batch each.
@@ -57,12 +64,13 @@ class PlannedTopic:
         source: KafkaSource,
         found: TopicRange,
         generation: Generation,
-        columns: Mapping[str, str],
+        read: Mapping[str, str],
     ) -> None:
         self._source = source
         self._range = found
         self._generation = generation
-        self._columns = columns
+        self._read = read
+        self._columns = source.selected(read)
         self._log = PlanLog(generation.path(f"plan-log/{source.name}"))
         # A log without an entry would never be read to its end.
         self.entries = [max(found.batches, 1)]
@@ -112,8 +120,8 @@ class PlannedTopic:
         """The source as a stream of parsed rows with the columns of the log, in planned order."""
         entries = self._stream_entries(spark)
         spread = entries.repartition(spark.sparkContext.defaultParallelism)
-        raw = spread.mapInArrow(range_reader(self._source), ddl(_RECORDS))
-        return parse_values(raw, self._source, self._columns, self._generation)
+        raw = spread.mapInArrow(range_reader(self._source), ddl(_columns_of(self._source)))
+        return parse_values(raw, self._source, self._read, self._generation)
 
     def drained(self, spark: SparkSession) -> DataFrame:
         """The place of a source that was read to its end: no task runs for it.
@@ -132,7 +140,7 @@ class PlannedTopic:
         raw = read_topics(spark, self._source, self._range.starts, self._range.ends)
         if raw is None:
             return spark.createDataFrame([], ddl(parse_schema(self._columns)))
-        return parse_values(raw, self._source, self._columns, self._generation)
+        return parse_values(raw, self._source, self._read, self._generation)
 
     def _stream_entries(self, spark: SparkSession) -> DataFrame:
         reader = spark.readStream.format("delta").option("maxFilesPerTrigger", 1)
@@ -142,6 +150,11 @@ class PlannedTopic:
         for number in range(self.entries[0]):
             table = self._splits.filter(pc.equal(self._splits["batch"], number))
             yield self._log.keep(f"splits-{number:06d}.parquet", table)
+
+
+def _columns_of(source: KafkaSource) -> pa.Schema:
+    """Columns of the records of a source; headers, as in Spark's own, only if they are wanted."""
+    return _RECORDS.append(_HEADERS) if "headers" in source.include.values() else _RECORDS
 
 
 def range_reader(
@@ -154,6 +167,7 @@ def range_reader(
     # The address of a local broker is known to the driver's machine only.
     servers = resolve_bootstrap(source.bootstrap_servers)
     located = source.model_copy(update={"bootstrap_servers": servers})
+    columns = _columns_of(source)
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         reader: RangeReader | None = None
@@ -164,7 +178,7 @@ def range_reader(
                     reader = reader or RangeReader(consumer_settings(located))
                     at = TopicPartition(row["topic"], row["partition"])
                     for messages in reader.read(Split(at, row["first"], row["end"])):
-                        yield _records(at, messages)
+                        yield _records(at, messages, columns)
         finally:
             if reader is not None:
                 reader.close()
@@ -172,19 +186,23 @@ def range_reader(
     return read
 
 
-def _records(at: TopicPartition, messages: list[Any]) -> pa.RecordBatch:
+def _records(at: TopicPartition, messages: list[Any], columns: pa.Schema) -> pa.RecordBatch:
     count = len(messages)
     # Kafka's times are in milliseconds; there is none below zero.
     times = [message.timestamp()[1] for message in messages]
     millis = pa.array([time if time >= 0 else None for time in times], pa.timestamp("ms", "UTC"))
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array([message.key() for message in messages], pa.binary()),
-            pa.array([message.value() for message in messages], pa.binary()),
-            pa.repeat(at.topic, count),
-            pa.repeat(pa.scalar(at.partition, pa.int32()), count),
-            pa.array([message.offset() for message in messages], pa.int64()),
-            millis.cast(TIMESTAMP),
-        ],
-        schema=_RECORDS,
-    )
+    arrays = [
+        pa.array([message.key() for message in messages], pa.binary()),
+        pa.array([message.value() for message in messages], pa.binary()),
+        pa.repeat(at.topic, count),
+        pa.repeat(pa.scalar(at.partition, pa.int32()), count),
+        pa.array([message.offset() for message in messages], pa.int64()),
+        millis.cast(TIMESTAMP),
+    ]
+    if _HEADERS.name in columns.names:
+        headers = [
+            message.headers() and [{"key": key, "value": value} for key, value in message.headers()]
+            for message in messages
+        ]
+        arrays.append(pa.array(headers, _HEADERS.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=columns)

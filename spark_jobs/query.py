@@ -30,15 +30,16 @@ from sources.plan import require_plan
 from sources.positions import EndPosition, Offsets, StartPosition, span_ms
 from sources.rate import RateLimit, interval_ms, live_pace, rate_of
 from sources.rounds import history_of
-from sources.schema import ddl
+from sources.schema import ddl, parse_schema
 from sources.state import Generation
-from sources.topic_plan import require_same_topics
+from sources.topic_plan import TopicPlan, require_same_topics
 from sources.topic_range import find_range, require_range, seam_end_after
 from spark_jobs import checkpoint, sink
 from spark_jobs.kafka_place import stream_topics, with_new_partitions
 from spark_jobs.planned import PlannedSource
 from spark_jobs.planned_topic import PlannedTopic
 from spark_jobs.seam import Seam
+from spark_jobs.select import select_columns
 from spark_jobs.values import parse_values
 from spark_jobs.watermark import require_order
 
@@ -105,7 +106,7 @@ class Query:
         }
         for name, found in self._ranges.items():
             topic = self._pipeline.topic_source(name)
-            self.planned[name] = PlannedTopic(topic, found, generation, self._topic_columns(name))
+            self.planned[name] = PlannedTopic(topic, found, generation, self._read_columns(name))
 
     def writer(self) -> DataStreamWriter:
         """Check everything, prepare the target, and return the writer; the caller starts it.
@@ -178,8 +179,8 @@ class Query:
 
     def count_seam(self) -> SeamCount:
         """Count what was in the seam that the stream has passed."""
-        columns = self._topic_columns(self.source.name)
-        return self._seam.count(self.spark, self._history(), columns)
+        read = self._read_columns(self.source.name)
+        return self._seam.count(self.spark, self._history(), read)
 
     def look_up_older(self) -> int:
         """Resolve rows of the seam that are older than the keys kept of history.
@@ -188,8 +189,8 @@ class Query:
             How many of them history holds.
         """
         self._require_unchanged()
-        columns = self._topic_columns(self.source.name)
-        return self._seam.look_up_older(self.spark, self._history(), columns)
+        read = self._read_columns(self.source.name)
+        return self._seam.look_up_older(self.spark, self._history(), read)
 
     def _union(self) -> DataFrame:
         columns = self.plan.columns
@@ -202,6 +203,8 @@ class Query:
     def _place(self, place: int, columns: pa.Schema) -> DataFrame:
         source = self._pipeline.sources[place]
         if place > self.place:
+            # Better now than when its turn comes, hours later.
+            self._check_select(source)
             return self._placeholder(columns)
         if isinstance(source, FileSource):
             planned = self.planned[source.name]
@@ -252,6 +255,20 @@ class Query:
     def _folder_interval_ms(self) -> int:
         return max(self._planned_interval_ms(), _LOOK_MS)
 
+    def _check_select(self, source: FileSource | KafkaSource) -> None:
+        if not source.select:
+            return
+        part: TopicPlan | FoundFiles
+        folder = self.plan.folder
+        if isinstance(source, KafkaSource):
+            part = self.plan.topic_of(source.name)
+        elif folder is not None and folder.source == source.name:
+            part = folder
+        else:
+            part = self.plan.files_of(source.name)
+        nothing = self.spark.createDataFrame([], ddl(parse_schema(part.read)))
+        select_columns(nothing, source.selection, parse_schema(part.columns))
+
     def _placeholder(self, columns: pa.Schema) -> DataFrame:
         # Only a glob that matches nothing can be swapped for the real source later: Spark
         # rebuilds the last batch at a restart, and checks the paths of a plain folder.
@@ -271,7 +288,7 @@ class Query:
             len(partitions),
         )
         raw = stream_topics(self.spark, source, partitions, offsets)
-        rows = parse_values(raw, source, self._topic_columns(source.name), self.generation)
+        rows = parse_values(raw, source, self._read_columns(source.name), self.generation)
         return self._filtered(rows, self._reached())
 
     def _check_start(self, log: KafkaLog, place: int, start: StartPosition) -> None:
@@ -321,8 +338,8 @@ class Query:
         batches = [source.batch(self.spark).select(*columns) for source in self._earlier]
         return reduce(DataFrame.unionByName, batches)
 
-    def _topic_columns(self, source: str) -> dict[str, str]:
-        return self.plan.topic_of(source).columns
+    def _read_columns(self, source: str) -> dict[str, str]:
+        return self.plan.topic_of(source).read
 
     def _current_rate(self) -> RateLimit:
         return rate_of(self.generation, self.source.name, self.source.rate)

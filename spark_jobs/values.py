@@ -23,6 +23,7 @@ from sources.state import Generation
 from sources.values import RAW_COLUMN
 from spark_jobs.bad_records import STAGED, Step, removing, staging_folder
 from spark_jobs.kafka_place import LOG_COLUMNS, OFFSET, PARTITION, TOPIC
+from spark_jobs.select import select_columns
 
 _CORRUPT = "__corrupt"
 _ROW = "__row"
@@ -51,23 +52,32 @@ class _Marked:
 
 
 def parse_values(
-    raw: DataFrame, source: KafkaSource, columns: Mapping[str, str], generation: Generation
+    raw: DataFrame, source: KafkaSource, read: Mapping[str, str], generation: Generation
 ) -> DataFrame:
-    """The columns of each record, with :data:`LOG_COLUMNS`.
+    """The columns that the source makes of each record, with :data:`LOG_COLUMNS`.
 
     Under ``on_bad_record: fail`` a record that can't be read, or does not fit its columns, fails
     the query with topic, partition and offset. Otherwise it is left out; a stream stages it
-    (:mod:`spark_jobs.bad_records`).
+    (:mod:`spark_jobs.bad_records`). All that comes before ``select``.
 
     Args:
         raw: Records as Spark's Kafka source gives them, a stream or a batch.
         source: The declaration.
-        columns: All columns of a row.
+        read: All columns of a row, before ``select``.
         generation: Where bad records are staged.
 
     Raises:
-        InputError: What is needed to read the values can't be had.
+        InputError: What is needed to read the values can't be had, or ``select`` does not fit them.
     """
+    rows = _parsed(raw, source, read, generation)
+    columns = parse_schema(source.selected(read))
+    return select_columns(rows, source.selection, columns, LOG_COLUMNS)
+
+
+def _parsed(
+    raw: DataFrame, source: KafkaSource, columns: Mapping[str, str], generation: Generation
+) -> DataFrame:
+    """All columns of each record that is not bad, before ``select``."""
     remove: Step | None = None
     if raw.isStreaming and source.on_bad_record != "fail":
         bad = _record if source.on_bad_record == "quarantine" else _place

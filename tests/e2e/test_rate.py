@@ -15,6 +15,7 @@ from sources.hand_over import hand_over
 from sources.plan import make_plan
 from sources.rate import RateLimit
 from spark_jobs import checkpoint
+from spark_jobs.query import Query
 from tests.e2e.case import Case, live_of, windows, wrong
 from tests.e2e.in_session import run_history, run_live
 
@@ -56,8 +57,9 @@ def test_a_live_run_keeps_its_limit_until_another_is_put_in_force(
     assert (report.expected, wrong(report)) == (2400, {})
 
 
+@pytest.mark.parametrize("rate", [{"files": 2}, {"rows": 400}])
 def test_history_with_a_limit_is_read_to_its_end_in_the_same_batches(
-    tmp_path: Path, servers: str, spark: SparkSession
+    tmp_path: Path, servers: str, spark: SparkSession, rate: dict[str, int]
 ) -> None:
     case = Case(tmp_path, servers)
     case.write_history(range(600), files=3)
@@ -65,9 +67,13 @@ def test_history_with_a_limit_is_read_to_its_end_in_the_same_batches(
     def slow(document: dict[str, Any]) -> None:
         windows(document)
         del document["sources"][1:]
-        document["sources"][0].update(rate={"files": 2}, batch={"files": 1})
+        document["sources"][0].update(rate=rate, batch={"files": 1})
 
     loaded = case.pipeline(slow)
+    make_plan(loaded)
+    query = Query(spark, loaded, loaded.require_generation(), "history")
+    query.writer()
+    assert query.is_paced
     run_history(spark, loaded)
     report = audit(loaded)
     assert (wrong(report), report.ok) == ({}, True)
@@ -83,3 +89,6 @@ def test_a_limit_for_nothing_is_refused(tmp_path: Path, servers: str) -> None:
         chain.change_rate(loaded, "other", RateLimit(offsets=1))
     with pytest.raises(InputError, match=r"`rate\.files` has no meaning for `live`, a topic"):
         chain.change_rate(loaded, "live", RateLimit(files=1))
+    with pytest.raises(InputError, match=r"`rate\.rows` has no meaning for `live`, a topic"):
+        chain.change_rate(loaded, "live", RateLimit(rows=1))
+    chain.change_rate(loaded, "history", RateLimit(rows=1))

@@ -45,6 +45,15 @@ def test_a_file_that_is_no_parquet(case: Case) -> None:
     assert "part-1.parquet" in text
 
 
+def test_a_store_that_does_not_answer(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "me")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
+    lake = {"type": "files", "name": "h", "path": "s3://lake/in/*", "format": "parquet"}
+    text = refusal(case, sources=[lake], s3={"endpoint": "http://127.0.0.1:9"})
+    assert "s3://lake/in/* can't be read at http://127.0.0.1:9: " in text
+    assert "hunter2" not in text
+
+
 def test_a_line_that_does_not_fit_the_schema(case: Case) -> None:
     (case.folder / "late.json").write_text('{"id": 1}\n{"id": "x"}\n')
     text = refusal(case)

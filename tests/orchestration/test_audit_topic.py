@@ -28,14 +28,16 @@ class Live:
     servers: str
     topic: str
 
-    def send(self, values: list[bytes | None], partition: int = 0, commit: bool = True) -> None:
+    def send(
+        self, values: list[bytes | None], partition: int = 0, commit: bool = True, **more: Any
+    ) -> None:
         """Write in one transaction; its end takes up an offset too."""
         settings = {"bootstrap.servers": self.servers, "transactional.id": uuid.uuid4().hex}
         producer = Producer(settings)
         producer.init_transactions()
         producer.begin_transaction()
         for at, value in enumerate(values):
-            producer.produce(self.topic, value, partition=partition, timestamp=1_000 + at)
+            producer.produce(self.topic, value, partition=partition, timestamp=1_000 + at, **more)
         producer.flush()
         (producer.commit_transaction if commit else producer.abort_transaction)()
 
@@ -152,6 +154,47 @@ def test_bad_records_that_are_allowed_are_told_and_are_no_rows(live: Live, polic
     assert report.input_rows.sources == {"history": 10, "live": 4}
     line = report.bad_records[0]
     assert (line.source, line.policy, line.found, line.counted) == ("live", policy, 6, None)
+
+
+def test_rows_are_made_as_select_says(live: Live) -> None:
+    def other(row: Row) -> bytes:
+        at = int(row["at"].timestamp() * 1000)
+        return json.dumps(
+            {"no": f"f-{row['id']}", "at": {"ms": at}, "late": str(row["delay"]), "x": 1}
+        ).encode()
+
+    # `x` is in no column that comes out, and the record is bad nevertheless.
+    bad = b'{"no": "f-1", "at": {"ms": 1}, "late": "1", "x": "one"}'
+    headers = [("seats", b"7"), ("from", "Zürich\\".encode())]
+    live.send([*map(other, ROWS[5:15]), bad], headers=headers)
+    history, topic = live.sources({"no": "string", "at": "struct<ms:bigint>", "late": "string"})
+    topic["schema"]["x"] = "int"
+    declared = {
+        "include": {"h": "headers", "number": "offset"},
+        "on_bad_record": "drop",
+        "select": {
+            "at": "timestamp_millis(at.ms)",
+            "id": "CAST(substring(no, 3) AS bigint)",
+            "origin": "CAST(h[1].value AS string)",
+            "delay": "CAST(late AS double)",
+            "seats": "CAST(CAST(h[0].value AS string) AS int)",
+            "number": "number",
+        },
+    }
+    expected = [{**row, "origin": "Zürich\\", "seats": 7} for row in ROWS[5:15]]
+    live.case.target([*ROWS[:10], *expected])
+    report = live.case.audit(sources=[history, {**topic, **declared}])
+    assert report.ok
+    assert report.input_rows.sources == {"history": 10, "live": 10}
+    assert report.bad_records[0].found == 1
+    # The log's own columns stay, for those who ask for them.
+    query = (
+        "SELECT * EXCLUDE (_topic, _partition, _offset, _timestamp_ms, number) FROM live "
+        "WHERE _offset = number"
+    )
+    sql = live.case.sql(query)
+    live.case.target_again(expected)
+    assert live.case.audit(sources=[history, {**topic, **declared}], audit=sql).ok
 
 
 def test_a_topic_that_does_not_exist(live: Live) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
@@ -41,6 +43,27 @@ def client(endpoint: str) -> Any:
         aws_access_key_id=LOGIN["AWS_ACCESS_KEY_ID"],
         aws_secret_access_key=LOGIN["AWS_SECRET_ACCESS_KEY"],
     )
+
+
+def require_logins(endpoint: str) -> dict[str, str]:
+    """Let a server check signatures from now on; returns the one login that it accepts.
+
+    Without this it takes any login for good
+    (https://docs.getmoto.org/en/latest/docs/iam.html).
+    """
+    anyone = {"aws_access_key_id": "a", "aws_secret_access_key": "b"}
+    users = boto3.client("iam", endpoint_url=endpoint, region_name="us-east-1", **anyone)
+    users.create_user(UserName="reader")
+    statement = {"Effect": "Allow", "Action": "s3:*", "Resource": "*"}
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+    users.put_user_policy(UserName="reader", PolicyName="all", PolicyDocument=policy)
+    key = users.create_access_key(UserName="reader")["AccessKey"]
+    url, plain = f"{endpoint}/moto-api/reset-auth", {"Content-Type": "text/plain"}
+    urlopen(Request(url, b"0", plain, method="POST")).close()
+    return {
+        "AWS_ACCESS_KEY_ID": key["AccessKeyId"],
+        "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"],
+    }
 
 
 def _answers(endpoint: str) -> bool:

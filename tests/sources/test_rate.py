@@ -15,15 +15,19 @@ from sources.rate import Batch, RateLimit, interval_ms, live_pace, parse_limit
 numbers = st.integers(1, 10**9)
 
 
-@given(st.one_of(st.none(), numbers), st.one_of(st.none(), numbers), numbers, numbers)
+limits = st.one_of(st.none(), numbers)
+
+
+@given(st.tuples(limits, limits, limits), st.tuples(numbers, numbers, numbers))
 def test_batches_at_their_interval_keep_every_limit(
-    size: int | None, files: int | None, largest: int, most: int
+    limit: tuple[int | None, ...], largest: tuple[int, int, int]
 ) -> None:
-    limit = RateLimit.model_validate({"bytes": size, "files": files})
-    interval = interval_ms(limit, Batch(bytes=largest, files=most))
-    for allowed, taken in ((size, largest), (files, most)):
+    names = ("bytes", "files", "rows")
+    declared = RateLimit.model_validate(dict(zip(names, limit, strict=True)))
+    interval = interval_ms(declared, Batch(*largest))
+    for allowed, taken in zip(limit, largest, strict=True):
         assert allowed is None or taken * 1000 <= allowed * interval
-    if size is None and files is None:
+    if not any(limit):
         assert interval == 0
 
 
@@ -43,9 +47,9 @@ def test_without_a_limit_a_live_run_is_as_declared() -> None:
 
 
 def test_limits_are_written_as_people_write_sizes() -> None:
-    assert parse_limit("50MiB", 3, None) == RateLimit(bytes=50 << 20, files=3)
+    assert parse_limit("50MiB", files=3, rows=4) == RateLimit(bytes=50 << 20, files=3, rows=4)
     with pytest.raises(InputError, match="`fast` is no number of bytes"):
-        parse_limit("fast", None, None)
+        parse_limit("fast")
 
 
 def test_a_limit_that_means_nothing_for_its_source_is_refused() -> None:
@@ -57,3 +61,24 @@ def test_a_limit_that_means_nothing_for_its_source_is_refused() -> None:
         KafkaSource.model_validate(
             {"type": "kafka", "name": "live", "topic": "t", "rate": {"bytes": "1MB"}}
         )
+
+
+FILES = {"type": "files", "name": "h", "path": "x"}
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "avro", "text"])
+def test_rows_are_no_limit_for_files_that_do_not_tell_them(form: str) -> None:
+    declared = {**FILES, "format": form, "rate": {"rows": 1}}
+    declared |= {"schema": {"t": "timestamp"}} if form in ("json", "csv") else {}
+    with pytest.raises(ValidationError) as caught:
+        FileSource.model_validate(declared)
+    told = f"no meaning for `h`, whose {form} files do not tell how many rows they hold. Limit byt"
+    assert told in str(caught.value)
+    # The rest still does.
+    FileSource.model_validate({**declared, "rate": {"bytes": 1, "files": 1}})
+
+
+@pytest.mark.parametrize("form", ["parquet", "delta", "orc"])
+def test_rows_are_a_limit_for_files_that_tell_them(form: str) -> None:
+    source = FileSource.model_validate({**FILES, "format": form, "rate": {"rows": 500}})
+    assert source.rate == RateLimit(rows=500)

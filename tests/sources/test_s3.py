@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sources.delta_table import list_table
 from sources.errors import InputError
 from sources.file_source import FileSource
 from sources.files import changed_splits, list_splits
 from sources.listing import find_files
+from sources.select import EventColumn
 from sources.stores import S3Settings, Stores
-from tests.services.s3_server import LOGIN, client, s3_server
+from tests.services.s3_server import LOGIN, client, require_logins, s3_server
 
 pytestmark = pytest.mark.slow
 JAN_1_US = 1_704_067_200_000_000
@@ -136,3 +138,56 @@ def test_missing_logins_are_named_and_given_ones_are_not_shown(
         find_files("h", [f"s3://{bucket}/*"], Path("/"), Stores(S3Settings(endpoint=endpoint)))
     assert "Unable to locate credentials" in str(caught.value)
     assert LOGIN["AWS_SECRET_ACCESS_KEY"] not in str(caught.value)
+
+
+def test_a_wrong_secret_is_refused_wherever_it_is_used_and_never_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parquet_files = source("s3://lake/in/*")
+    lines = source("s3://lake/js/*", format="json", schema={"id": "bigint", "at": "timestamp"})
+    table = source("s3://lake/none", format="delta")
+    with s3_server(tmp_path) as endpoint:
+        store = client(endpoint)
+        store.create_bucket(Bucket="lake")
+        store.put_object(Bucket="lake", Key="in/a.parquet", Body=parquet(1))
+        store.put_object(Bucket="lake", Key="js/a.json", Body=b'{"id": 1, "at": "2024-01-01"}')
+        login = require_logins(endpoint)
+        for name, value in login.items():
+            monkeypatch.setenv(name, value)
+
+        def stores() -> Stores:
+            return Stores(S3Settings(endpoint=endpoint))
+
+        found = {
+            declared.format: find_files("h", declared.patterns, Path("/"), stores())
+            for declared in (parquet_files, lines)
+        }
+        splits = listing(parquet_files, stores())
+        assert changed_splits(splits, stores()) == []
+
+        def table_event() -> None:
+            list_table(table, "s3://lake/none", EventColumn("at", None), stores())
+
+        asked: dict[str, Callable[[], object]] = {
+            "s3://lake/in can't be listed at": lambda: listing(parquet_files, stores()),
+            "s3://lake/in/a.parquet can't be opened at": lambda: list_splits(
+                parquet_files, "at", found["parquet"], stores()
+            ),
+            "s3://lake/js/a.json can't be opened at": lambda: list_splits(
+                lines, "at", found["json"], stores()
+            ),
+            "s3://lake/in/a.parquet can't be examined at": lambda: changed_splits(splits, stores()),
+            "s3://lake/none can't be read as a Delta table": table_event,
+        }
+        # One character at its end is wrong.
+        secret = login["AWS_SECRET_ACCESS_KEY"]
+        wrong = secret[:-1] + ("a" if secret[-1] != "a" else "b")
+        for name, value in (("AWS_SECRET_ACCESS_KEY", wrong), ("AWS_ACCESS_KEY_ID", "AKIANOBODY")):
+            monkeypatch.setenv(name, value)
+            for told, ask in asked.items():
+                with pytest.raises(InputError) as caught:
+                    ask()
+                text = str(caught.value)
+                assert told in text
+                assert endpoint in text
+                assert secret[:-1] not in text

@@ -104,6 +104,24 @@ def test_a_value_that_does_not_fit_is_told() -> None:
         selection.evaluate("t", pa.record_batch({"name": ["yesterday"]}))
 
 
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("CAST(raw AS string)", "Zoë\\ 7"),
+        ("CAST(concat(CAST(raw AS string), CAST(n AS string)) AS string)", "Zoë\\ 75"),
+        ("CAST(h[0].value AS string)", "8"),
+        ("CAST(substring(CAST(raw AS string), 6) AS int)", 7),
+        ("CAST(text AS string)", "\\x41"),
+    ],
+)
+def test_bytes_are_text_in_utf_8(expression: str, expected: Any) -> None:
+    row = {"raw": "Zoë\\ 7".encode(), "n": 5, "h": [{"key": "a", "value": b"8"}], "text": "\\x41"}
+    bad = {**row, "raw": b"\xff"}
+    batch = pa.RecordBatch.from_pylist([row, bad])
+    found = Selection("s", {"x": expression}).evaluate("x", batch).to_pylist()
+    assert found == [expected, None if "raw" in expression else expected]
+
+
 # With files.
 
 

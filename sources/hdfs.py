@@ -23,8 +23,10 @@ from sources.stores import HdfsSettings
 
 _WORKERS = 32
 _PORT = 8020
-# What a namenode answers comes as RPCError("<class>", "<message>\n\tat <Java's stack>").
-_ANSWER = re.compile(r'RPCError\("[\w.$]+", "(.*)')
+# Errors come as <kind>("<message>") or RPCError("<class>", "<message>"); Java's stack, or the
+# description of each datanode, follows.
+_ANSWER = re.compile(r'\w+\((?:"[\w.$]+", )?"(.*?)(?:"\))?$')
+_REST = re.compile(r"\n|\\n|: \[")
 
 
 class HdfsStorage:
@@ -158,9 +160,9 @@ def _described(namenode: str, status: FileStatus) -> File:
 
 
 def _reason(error: Exception) -> str:
-    text = re.split(r"\n|\\n", str(error))[0]
+    text = _REST.split(str(error))[0]
     answer = _ANSWER.match(text)
-    return answer[1].removesuffix('")').replace('\\"', '"') if answer else text
+    return answer[1].replace('\\"', '"') if answer else text
 
 
 def refused(path: str, what: str, error: Exception) -> InputError:

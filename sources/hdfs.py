@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import pyarrow as pa
 from hdfs_native import Client, FileReader, FileStatus
@@ -143,7 +143,7 @@ def connect(namenode: str, settings: HdfsSettings) -> Client:
         return Client(url, conf)
     except RuntimeError:
         # Without a port it has to be a name service that the configuration knows.
-        if urlsplit(url).port is not None:
+        if ":" in namenode:
             raise
         return Client(f"{url}:{_PORT}", conf)
 

@@ -168,6 +168,8 @@ def test_a_namenode_that_does_not_answer_is_named_with_the_way_out() -> None:
     assert "HADOOP_CONF_DIR" in str(caught.value)
     with pytest.raises(InputError, match=r"hdfs://127\.0\.0\.1:9/in/a can't be looked at: C"):
         find_files("h", ["hdfs://127.0.0.1:9/in/a"], Path("/"), unreachable)
+    with pytest.raises(InputError, match="hdfs://host:port/in can't be listed: "):
+        find_files("h", ["hdfs://host:port/in/*"], Path("/"), unreachable)
     # Without a port it is Hadoop's, 8020; here nobody listens on it.
     with pytest.raises(InputError, match=r"hdfs://127\.0\.0\.2/in can't be listed: Conn"):
         find_files("h", ["hdfs://127.0.0.2/in/*"], Path("/"), unreachable)

@@ -162,19 +162,24 @@ class AuditFiles:
         base = f"/{prefix.rpartition('/')[0]}"
         try:
             client = connect(namenode, self._loaded.pipeline.hdfs)
-            for status in client.list_status(base, recursive=True):
-                target = copies / status.path[1:]
-                if status.isdir or not status.path[1:].startswith(prefix) or target.exists():
-                    continue
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with target.open("wb") as out:
-                    for block in client.read(status.path).read_range_stream(0, status.length):
-                        out.write(block)
+            found = list(client.list_status(base, recursive=True))
         except FileNotFoundError:
             return
         except (OSError, RuntimeError) as error:
             folder = f"hdfs://{namenode}{base}"
-            raise refused(folder, "copied", error) from None
+            raise refused(folder, "listed", error) from None
+        for status in found:
+            target = copies / status.path[1:]
+            if status.isdir or not status.path[1:].startswith(prefix) or target.exists():
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with target.open("wb") as out:
+                    for block in client.read(status.path).read_range_stream(0, status.length):
+                        out.write(block)
+            except (OSError, RuntimeError) as error:
+                path = f"hdfs://{namenode}{status.path}"
+                raise refused(path, "copied", error) from None
 
 
 def _matches(pattern: str, folder: Path) -> Iterator[Path]:

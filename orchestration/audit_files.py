@@ -43,7 +43,7 @@ class AuditFiles:
 
     Args:
         loaded: The pipeline.
-        scratch: Folder for copies of what is in an object store.
+        scratch: Folder for copies of what is on no disk of this machine.
     """
 
     def __init__(self, loaded: LoadedPipeline, scratch: Path) -> None:
@@ -73,7 +73,7 @@ class AuditFiles:
 
     def local(self, path: str) -> str:
         """Where the copy of a planned file lies; itself, if it is on this machine."""
-        return path if "://" not in path else str(self._copies / path.partition("://")[2])
+        return path if "://" not in path else str(self._copies / path.replace("://", "/", 1))
 
     def create_view(
         self, connection: duckdb.DuckDBPyConnection, source: FileSource, paths: list[str], view: str
@@ -129,11 +129,21 @@ class AuditFiles:
         return f"WHERE {' AND '.join(limits)}" if limits else ""
 
     def _local_pattern(self, pattern: str) -> str:
-        """A glob on this machine, the objects that it may match being copied."""
+        """A glob on this machine, the files that it may match being copied."""
         if "://" not in pattern:
             return pattern
-        bucket, _, key = pattern.partition("://")[2].partition("/")
+        scheme, _, rest = pattern.partition("://")
+        place, _, key = rest.partition("/")
         prefix = key[: match.start()] if (match := _MAGIC.search(key)) else key
+        if scheme == "hdfs":
+            copies = self._copies / scheme / place
+            self._copy_blocks(place, prefix, copies)
+        else:
+            copies = self._copies / "s3" / place
+            self._copy_objects(place, prefix, copies)
+        return str(copies / key)
+
+    def _copy_objects(self, bucket: str, prefix: str, copies: Path) -> None:
         # boto3 takes a quarter of a second to import; most pipelines need none.
         from sources.s3 import REFUSALS, connect, refused  # noqa: PLC0415
 
@@ -142,13 +152,38 @@ class AuditFiles:
         try:
             pages = store.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
             for item in (item for page in pages for item in page.get("Contents", [])):
-                target = self._copies / bucket / item["Key"]
+                target = copies / item["Key"]
                 if not item["Key"].endswith("/") and not target.exists():
                     target.parent.mkdir(parents=True, exist_ok=True)
                     store.download_file(bucket, item["Key"], str(target))
         except REFUSALS as error:
-            raise refused(settings, pattern, "read", error) from None
-        return str(self._copies / bucket / key)
+            raise refused(settings, f"s3://{bucket}/{prefix}", "read", error) from None
+
+    def _copy_blocks(self, namenode: str, prefix: str, copies: Path) -> None:
+        """The client walks the folders that a prefix leaves open; each file is read whole."""
+        from sources.hdfs import connect, refused  # noqa: PLC0415
+
+        base = f"/{prefix.rpartition('/')[0]}"
+        try:
+            client = connect(namenode, self._loaded.pipeline.hdfs)
+            found = list(client.list_status(base, recursive=True))
+        except FileNotFoundError:
+            return
+        except (OSError, RuntimeError) as error:
+            folder = f"hdfs://{namenode}{base}"
+            raise refused(folder, "listed", error) from None
+        for status in found:
+            target = copies / status.path[1:]
+            if status.isdir or not status.path[1:].startswith(prefix) or target.exists():
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with target.open("wb") as out:
+                    for block in client.read(status.path).read_range_stream(0, status.length):
+                        out.write(block)
+            except (OSError, RuntimeError) as error:
+                path = f"hdfs://{namenode}{status.path}"
+                raise refused(path, "copied", error) from None
 
 
 def _matches(pattern: str, folder: Path) -> Iterator[Path]:

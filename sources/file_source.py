@@ -78,7 +78,7 @@ class FileSource(Declared):
 
     Attributes:
         path: Glob or globs; ``**`` crosses folders. Relative to the pipeline's file, or
-            ``s3://bucket/…``.
+            ``s3://bucket/…``, or ``hdfs://namenode/…``.
         format: ``json`` stands for JSON lines; ``text`` has the one column ``value``; ``delta`` is
             a Delta table, whose folder ``path`` then is.
         version: Of a Delta table; the newest when the plan is made, if left out.

@@ -73,7 +73,7 @@ def read_footers(
 
 
 def _executor(paths: Sequence[str]) -> Executor:
-    if len(paths) < _PROCESS_FILES or paths[0].startswith("s3://"):
+    if len(paths) < _PROCESS_FILES or "://" in paths[0]:
         return ThreadPoolExecutor(_THREADS)
     # Not forked: librdkafka and Arrow have threads of their own by now.
     return ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn"))

@@ -14,7 +14,7 @@ from sources.file_source import FileSource
 from sources.hybrid import HybridSource, HybridSourceBuilder
 from sources.kafka_source import KafkaSource
 from sources.positions import span_ms
-from sources.stores import S3Settings, Stores
+from sources.stores import HdfsSettings, S3Settings, Stores
 
 SourceSpec = Annotated[FileSource | KafkaSource, Field(discriminator="type")]
 
@@ -82,6 +82,7 @@ class Pipeline(Declared):
         audit: The independent computation.
         spark: How Spark is started.
         s3: Which object store ``s3://`` means.
+        hdfs: How ``hdfs://`` is reached.
 
     """
 
@@ -98,6 +99,7 @@ class Pipeline(Declared):
     audit: Audit | None = None
     spark: SparkSettings = SparkSettings()
     s3: S3Settings = S3Settings()
+    hdfs: HdfsSettings = HdfsSettings()
 
     @model_validator(mode="after")
     def _chain_is_sound(self) -> Pipeline:
@@ -124,6 +126,8 @@ class Pipeline(Declared):
             if isinstance(source, KafkaSource):
                 _check_after_topic(source, after)
                 continue
+            for pattern in source.patterns:
+                self.hdfs.absolute(pattern)
             if source.converge is not None and not isinstance(after, KafkaSource):
                 message = f"source `{source.name}` can't `converge`: no topic comes after it"
                 raise ValueError(message)
@@ -151,12 +155,14 @@ class Pipeline(Declared):
     @property
     def stores(self) -> Stores:
         """Where files may be."""
-        return Stores(self.s3)
+        return Stores(self.s3, self.hdfs)
 
     def located(self, locate: Callable[[str], str]) -> Pipeline:
-        """The same with the files of its topics' declarations made absolute."""
+        """The same with the files of its topics' declarations, and ``hdfs:///…``, made absolute."""
         sources = [
-            source.located(locate) if isinstance(source, KafkaSource) else source
+            source.located(locate)
+            if isinstance(source, KafkaSource)
+            else source.model_copy(update={"path": list(map(self.hdfs.absolute, source.patterns))})
             for source in self.sources
         ]
         return self.model_copy(update={"sources": sources})

@@ -1,6 +1,7 @@
 """Where files are: listing a folder, opening a file, telling whether it has changed.
 
-Paths are absolute: ``/folder/file`` on this machine, ``s3://bucket/key`` in an object store.
+Paths are absolute: ``/folder/file`` on this machine, ``s3://bucket/key`` in an object store,
+``hdfs://namenode/folder/file`` in HDFS.
 """
 
 from __future__ import annotations

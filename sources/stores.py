@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from pydantic import Field, field_validator
+
 from sources.declared import Declared
 from sources.errors import InputError
 from sources.storage import LocalStorage, Storage
+
+# Fifteen tries, Hadoop's default, are three minutes until a wrong address is told. Four outlast
+# the moment in which one namenode takes over from another.
+_PATIENCE = {"dfs.client.failover.max.attempts": "4"}
 
 
 class S3Settings(Declared):
@@ -24,18 +30,62 @@ class S3Settings(Declared):
     path_style: bool = True
 
 
+class HdfsSettings(Declared):
+    """How ``hdfs://`` is reached, beyond what ``HADOOP_CONF_DIR`` says.
+
+    Attributes:
+        namenode: What ``hdfs:///…`` stands for: ``host``, ``host:port`` or a name service.
+        conf: Properties of Hadoop's client; they win over those of ``HADOOP_CONF_DIR``.
+
+    """
+
+    namenode: str | None = None
+    conf: dict[str, str] = Field(default_factory=dict)
+
+    @field_validator("namenode")
+    @classmethod
+    def _is_an_authority(cls, value: str | None) -> str | None:
+        if value is not None and (not value or "/" in value):
+            message = "write host:port, or a name service, without scheme and path"
+            raise ValueError(message)
+        return value
+
+    def absolute(self, path: str) -> str:
+        """A path with its namenode.
+
+        Raises:
+            ValueError: It has none, and none is declared.
+        """
+        if not path.startswith("hdfs:///"):
+            return path
+        if self.namenode is None:
+            message = (
+                f"`{path}` names no namenode: write hdfs://host:8020/…, or declare "
+                "`hdfs: {namenode: host:8020}`"
+            )
+            raise ValueError(message)
+        return f"hdfs://{self.namenode}/{path.removeprefix('hdfs:///')}"
+
+    @property
+    def client_conf(self) -> dict[str, str]:
+        """Properties for a client that is not Spark's."""
+        return {**_PATIENCE, **self.conf}
+
+
 class Stores:
     """The storages that a pipeline's paths may be in. Travels to Spark's tasks.
 
     Args:
         s3: Which object store ``s3://`` means.
+        hdfs: How ``hdfs://`` is reached.
     """
 
-    def __init__(self, s3: S3Settings) -> None:
+    def __init__(self, s3: S3Settings, hdfs: HdfsSettings | None = None) -> None:
         self._s3 = s3
+        self._hdfs = hdfs or HdfsSettings()
 
-    def __reduce__(self) -> tuple[type[Stores], tuple[S3Settings]]:
-        return Stores, (self._s3,)
+    def __reduce__(self) -> tuple[type[Stores], tuple[S3Settings, HdfsSettings]]:
+        return Stores, (self._s3, self._hdfs)
 
     def of(self, path: str) -> Storage:
         """The storage of an absolute path.
@@ -45,13 +95,18 @@ class Stores:
         """
         if path.startswith("s3://"):
             return self._objects
+        if path.startswith("hdfs://"):
+            return self._blocks
         if "://" in path:
             message = f"`{path}`: no storage is known by the name {path.partition('://')[0]}."
-            raise InputError(message, "Name a local path, or s3://bucket/key.")
+            hint = "Name a local path, s3://bucket/key, or hdfs://namenode/path."
+            raise InputError(message, hint)
         return self._local
 
     def delta_options(self, path: str) -> dict[str, str] | None:
         """Options for delta-rs; None for a table on this machine. It finds logins as boto3 does."""
+        if path.startswith("hdfs://"):
+            return self._hdfs.client_conf
         if not path.startswith("s3://"):
             return None
         options = {"AWS_REGION": self._s3.region}
@@ -71,3 +126,9 @@ class Stores:
         from sources.s3 import S3Storage
 
         return S3Storage(self._s3)
+
+    @cached_property
+    def _blocks(self) -> Storage:
+        from sources.hdfs import HdfsStorage
+
+        return HdfsStorage(self._hdfs)

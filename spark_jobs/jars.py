@@ -103,7 +103,11 @@ def resolve(set_name: str, on_progress: OnProgress = lambda _: None) -> list[Pat
         InputError: No such set; no Java to download with; something can't be downloaded; or the
             folder in ``HYBRID_JARS`` does not hold the set.
     """
-    jar_set = _declared(set_name)
+    return obtain(set_name, _declared(set_name), on_progress)
+
+
+def obtain(set_name: str, jar_set: JarSet, on_progress: OnProgress = lambda _: None) -> list[Path]:
+    """The jars of any set, as :func:`resolve` has them of those declared here."""
     if handed_in := os.environ.get(FOLDER_VARIABLE):
         return _handed_in(Path(handed_in) / set_name, set_name)
     digest = hashlib.sha256(repr(jar_set).encode()).hexdigest()[:10]
@@ -113,7 +117,8 @@ def resolve(set_name: str, on_progress: OnProgress = lambda _: None) -> list[Pat
     with _locked(folder, set_name, on_progress) as lock:
         # Another process may have finished while this one waited.
         if (jars := _complete(folder)) is None:
-            jars = _download(set_name, folder, lock, on_progress)
+            request = ivy.Request(set_name, jar_set.packages, jar_set.pins, jar_set.excludes)
+            jars = _download(request, folder, lock, on_progress)
     return jars
 
 
@@ -186,17 +191,15 @@ def _locked(folder: Path, set_name: str, on_progress: OnProgress) -> Iterator[in
         yield file.fileno()
 
 
-def _download(set_name: str, folder: Path, lock: int, on_progress: OnProgress) -> list[Path]:
+def _download(request: ivy.Request, folder: Path, lock: int, on_progress: OnProgress) -> list[Path]:
     java = require_java()
     repository = ivy.repository()
-    jar_set = SETS[set_name]
     # Under the lock nobody else is in there. What Ivy has checked of an interrupted download is
     # used again; the folder that counts appears by one rename, when all of it is there.
     part = folder.with_name(f"{folder.name}.part")
     fetched = part / ivy.RETRIEVED
     shutil.rmtree(fetched, ignore_errors=True)
     fetched.mkdir(parents=True)
-    request = ivy.Request(set_name, jar_set.packages, jar_set.pins, jar_set.excludes)
     # A run of seconds: compiling it well costs more than it gains.
     launcher = [str(java), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-jar", str(_ivy_jar())]
     ivy.fetch(launcher, request, repository, part, lock, on_progress)

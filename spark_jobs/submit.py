@@ -40,6 +40,8 @@ def spark_conf(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
         ),
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        # State and target lie on this machine, whatever HADOOP_CONF_DIR takes for the default.
+        "spark.hadoop.fs.defaultFS": "file:///",
         "spark.ui.showConsoleProgress": "false",
         # Streaming plans print the options of their sources, logins included.
         "spark.sql.redaction.options.regex": "(?i)url|kafka[.](ssl|sasl)",
@@ -72,7 +74,9 @@ def command(
     loaded: LoadedPipeline, generation: Generation, source: str, launch_id: str
 ) -> list[str]:
     """The ``spark-submit`` command that runs one source of a pipeline."""
-    conf = {**_s3_conf(loaded), **spark_conf(loaded, scratch_folder(generation, launch_id))}
+    hdfs = {f"spark.hadoop.{name}": value for name, value in loaded.pipeline.hdfs.conf.items()}
+    scratch = scratch_folder(generation, launch_id)
+    conf = {**_s3_conf(loaded), **hdfs, **spark_conf(loaded, scratch)}
     settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
     sets = ["spark", "s3"] if _uses_s3(loaded) else ["spark"]
     jars = ",".join(str(jar) for name in sets for jar in resolve(name))

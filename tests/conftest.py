@@ -1,4 +1,4 @@
-"""What tests of all rooms share: one real broker for the session."""
+"""What tests of all rooms share: one real broker, one real HDFS for the session."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from services.broker import LocalBroker
+from tests.services.hdfs_server import hdfs_server
 
 
 @pytest.fixture(scope="session")
@@ -20,6 +21,13 @@ def servers() -> Iterator[str]:
     }
     with LocalBroker(config=config) as broker:
         yield broker.bootstrap_servers
+
+
+@pytest.fixture(scope="session")
+def namenode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a real HDFS."""
+    with hdfs_server(tmp_path_factory.mktemp("hdfs")) as address:
+        yield address
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

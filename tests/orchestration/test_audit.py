@@ -9,12 +9,15 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hdfs_native import WriteOptions
 
 from orchestration.audit import AuditExample
 from orchestration.audit_files import AuditFiles
+from sources.errors import InputError
 from sources.file_source import FileSource
+from sources.hdfs import connect
 from sources.listing import find_files
-from sources.stores import S3Settings, Stores
+from sources.stores import HdfsSettings, S3Settings, Stores
 from tests.orchestration.audit_case import SCHEMA, Case, row, wrong
 
 ROWS = [row(number) for number in range(20)]
@@ -229,3 +232,23 @@ def test_the_same_files_are_found_as_by_the_plan(case: Case, tmp_path: Path) -> 
         source = FileSource(type="files", name="history", path=pattern, format="parquet")
         planned = find_files("history", source.patterns, tmp_path, Stores(S3Settings()))
         assert files.find(source) == planned["path"].to_pylist(), pattern
+
+
+@pytest.mark.slow
+def test_the_same_files_are_found_in_hdfs(case: Case, namenode: str, tmp_path: Path) -> None:
+    client = connect(namenode, HdfsSettings())
+    for name in ("a/day=1/x", "a/day=2/y z+%20", "a/_x/z", "ab/w", "ab/u/v"):
+        with client.create(f"/audit/{name}", WriteOptions(create_parent=True)) as file:
+            file.write(name.encode())
+    root = f"hdfs://{namenode}/audit"
+    for pattern in ("a", "a/*/*", "a*", "a*/**", "a/day=[12]/*", "ab/w", "*/u/*"):
+        source = FileSource(type="files", name="h", path=f"{root}/{pattern}", format="parquet")
+        planned = find_files("h", source.patterns, tmp_path, Stores(S3Settings()))["path"]
+        files = AuditFiles(case.loaded(), tmp_path / "copies")
+        copies = [files.local(path) for path in planned.to_pylist()]
+        assert files.find(source) == copies, pattern
+        names = [path.removeprefix(f"{root}/") for path in planned.to_pylist()]
+        assert [Path(copy).read_text() for copy in copies] == names
+    source = FileSource(type="files", name="h", path=f"{root}/gone/*", format="parquet")
+    with pytest.raises(InputError, match="no file matches"):
+        AuditFiles(case.loaded(), tmp_path / "none").find(source)

@@ -57,6 +57,21 @@ def test_paths_start_at_the_pipelines_own_folder(tmp_path: Path) -> None:
     assert loaded.locate("/abs") == "/abs"
 
 
+def test_hdfs_without_a_namenode_is_the_declared_one_or_refused(tmp_path: Path) -> None:
+    def history(path: str | list[str]) -> list[dict[str, Any]]:
+        return [{**GOOD["sources"][0], "path": path}, GOOD["sources"][1]]
+
+    sources = history(["hdfs:///in/*", "hdfs://other:9000/in/*", "in/*"])
+    path = write(tmp_path, sources=sources, hdfs={"namenode": "lake"})
+    read = load_pipeline(path, {"TOPIC": "t"}).pipeline.sources[0]
+    assert isinstance(read, FileSource)
+    assert read.patterns == ["hdfs://lake/in/*", "hdfs://other:9000/in/*", "in/*"]
+    text = refusal(tmp_path, sources=history("hdfs:///in/*"))
+    assert "`hdfs:///in/*` names no namenode" in text
+    assert "`hdfs: {namenode: host:8020}`" in text
+    assert "without scheme and path" in refusal(tmp_path, hdfs={"namenode": "hdfs://lake"})
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -177,8 +177,8 @@ def test_an_event_time_that_is_a_number_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_storage_that_is_not_known_is_refused(tmp_path: Path) -> None:
-    text = refusal(tmp_path, source("hdfs://host/in/*.parquet"))
-    assert "no storage is known by the name hdfs" in text
+    text = refusal(tmp_path, source("gs://bucket/in/*.parquet"))
+    assert "no storage is known by the name gs" in text
 
 
 def json_lines(*minutes: int) -> str:

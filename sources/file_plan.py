@@ -131,7 +131,7 @@ def plan_files(
             rows=found.rows,
         ),
     )
-    warnings += suspicions(found, splits)
+    warnings += [*listing.warnings, *suspicions(found, splits)]
     if part.disorder_ms:
         warnings.append(
             f"Source `{name}`: micro-batches reach back in event time by up to "

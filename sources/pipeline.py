@@ -152,11 +152,8 @@ class Pipeline(Declared):
         return Stores(self.s3)
 
     def located(self, locate: Callable[[str], str]) -> Pipeline:
-        """The same with the files of its topics' declarations made absolute."""
-        sources = [
-            source.located(locate) if isinstance(source, KafkaSource) else source
-            for source in self.sources
-        ]
+        """The same with the paths of its sources' declarations made absolute, but for data."""
+        sources = [source.located(locate) for source in self.sources]
         return self.model_copy(update={"sources": sources})
 
     def hybrid_source(self) -> HybridSource[FileSource | KafkaSource]:

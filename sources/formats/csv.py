@@ -13,7 +13,7 @@ from pydantic import Field
 
 from sources.declared import Declared
 from sources.errors import InputError
-from sources.formats.lines import OnBad, read_lines, refuse
+from sources.formats.lines import OnBad, check_digits, read_lines, refuse
 from sources.formats.regions import Region, border, records, skip_blank
 
 _BLOCK_BYTES = 16 << 20
@@ -95,6 +95,7 @@ class Csv:
         if len(table) != lines:
             message = f"{lines} lines make {len(table)} rows"
             raise pa.ArrowInvalid(message)
+        check_digits(table)
         return _typed(table, columns)
 
     def _is_closed(self, line: bytes) -> bool:

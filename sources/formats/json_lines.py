@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json as pa_json
 
-from sources.formats.lines import OnBad, read_lines, refuse
+from sources.formats.lines import OnBad, check_digits, read_lines, refuse
 from sources.formats.regions import Region, records
 
 _BLANK = b" \t\r\n"
@@ -54,6 +54,7 @@ def _parse(block: bytes, columns: pa.Schema) -> pa.Table:
     if len(table) != lines:
         message = "it is more than one JSON object"
         raise pa.ArrowInvalid(message)
+    check_digits(table)
     return table.select(columns.names).cast(columns)
 
 

@@ -99,6 +99,17 @@ def read_lines(
             yield from first_settled()
 
 
+def check_digits(table: pa.Table) -> None:
+    """Refuse decimals with more digits than their columns have.
+
+    Raises:
+        ArrowInvalid: There is one: Arrow's readers count digits without the scale.
+    """
+    for column in table.columns:
+        if pa.types.is_decimal(column.type) or pa.types.is_nested(column.type):
+            column.validate(full=True)
+
+
 def _tried(parse: Parse, block: bytes) -> pa.Table | None:
     try:
         return parse(block)

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from sources.declared import Declared
 from sources.errors import InputError
-from sources.formats.lines import OnBad, check_digits, read_lines, refuse
+from sources.formats.lines import OnBad, check_digits, check_text, read_lines, refuse
 from sources.formats.regions import Region, border, records, skip_blank
 
 _BLOCK_BYTES = 16 << 20
@@ -76,6 +76,7 @@ class Csv:
 
     def _parse(self, block: bytes, names: list[str], columns: pa.Schema) -> pa.Table:
         """See :data:`sources.formats.lines.Parse`."""
+        check_text(block)
         lines = int(np.count_nonzero(np.frombuffer(block, np.uint8)[:-1] == _LINE_END)) + 1
         # A carriage return alone would end a row too.
         if lines > 1 and b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json as pa_json
 
-from sources.formats.lines import OnBad, check_digits, read_lines, refuse
+from sources.formats.lines import OnBad, check_digits, check_text, read_lines, refuse
 from sources.formats.regions import Region, records
 
 _BLANK = b" \t\r\n"
@@ -63,9 +63,7 @@ def _count_objects(block: bytes) -> int:
 
     Arrow itself joins lines to objects, and crashes if ``null`` is in the first one.
     """
-    if not block.isascii():
-        # Arrow does not look.
-        pa.array([block], pa.binary()).cast(pa.string())
+    check_text(block)
     data = np.frombuffer(block, np.uint8)
     ends = np.flatnonzero(data[:-1] == _LINE_END)
     if block.startswith(b"{") and block[-3:].rstrip(_BLANK).endswith(b"}"):

@@ -99,6 +99,22 @@ def read_lines(
             yield from first_settled()
 
 
+def check_text(block: bytes) -> None:
+    """Refuse bytes that are no UTF-8.
+
+    Raises:
+        ArrowInvalid: They are none. Arrow's readers do not look at all of JSON, nor at columns of
+            CSV that are not asked for.
+    """
+    if block.isascii():
+        return
+    try:
+        pa.array([block], pa.binary()).cast(pa.string())
+    except pa.ArrowInvalid:
+        message = "it is no UTF-8 text"
+        raise pa.ArrowInvalid(message) from None
+
+
 def check_digits(table: pa.Table) -> None:
     """Refuse decimals with more digits than their columns have.
 

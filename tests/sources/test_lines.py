@@ -169,6 +169,14 @@ def test_a_byte_order_mark_belongs_to_no_row(tmp_path: Path) -> None:
     assert [[row["id"] for row in rows] for rows in read(path, JsonLines(), [])[:1]] == [[1, 2]]
 
 
+def test_bytes_that_are_no_text_are_bad_wherever_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"id,other\n1,a\n2,\xff\n3,\xc3\xa9\n")
+    good, bad = read(path, Csv(CsvOptions()), [], parse_schema({"id": "bigint"}))
+    assert [row["id"] for row in good] == [1, 3]
+    assert [(row.offset, row.reason) for row in bad] == [(13, "it is no UTF-8 text")]
+
+
 def test_quoted_line_ends_are_read_where_they_are_declared(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b'1,"a\nb"\n2,c\n')

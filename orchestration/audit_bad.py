@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 import duckdb
 import pyarrow as pa
@@ -14,10 +15,12 @@ from orchestration.audit_files import AuditFiles
 from orchestration.audit_sql import count_rows
 from orchestration.audit_topic import bad_table
 from sources.bad_records import BadRecordCount, bad_count_name, quarantine_path
+from sources.discovery import Folder
 from sources.document import LoadedPipeline
 from sources.errors import InputError
-from sources.file_plan import read_splits
+from sources.file_plan import FoundFiles, read_splits
 from sources.file_source import FileSource
+from sources.hybrid import Boundedness
 from sources.kafka_source import KafkaSource
 from sources.ledger import read_ledger
 from sources.plan import Plan
@@ -78,13 +81,23 @@ def recount_bad_rows(
     """
     generation = loaded.open_generation(create=False)
     plan = None if generation is None else generation.read("plan.json", Plan)
+    bad = bad_table(source.name)
+    # A folder that keeps filling may hold no file yet.
+    connection.execute(
+        f"CREATE TABLE IF NOT EXISTS {bad} "
+        "(_place VARCHAR, _partition INTEGER, _offset BIGINT, _reason VARCHAR)"
+    )
     if generation is not None and plan is not None:
-        parts = history_of(generation, plan, source.name).parts
+        is_endless = source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
+        parts: Sequence[FoundFiles] = (
+            Folder(loaded, generation, plan).parts
+            if is_endless
+            else history_of(generation, plan, source.name).parts
+        )
         splits = pa.concat_tables([read_splits(part, generation) for part in parts])
         planned = splits["path"].unique().to_pylist()
         here = [os.path.normpath(files.local(path)) for path in planned]
         connection.register("_planned", pa.table([here, planned], ["here", "planned"]))
-        bad = bad_table(source.name)
         connection.execute(
             f"CREATE OR REPLACE TABLE {bad} AS SELECT planned AS _place, b.* EXCLUDE (_place) "
             f"FROM {bad} b JOIN _planned ON _place = here"

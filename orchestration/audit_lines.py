@@ -89,7 +89,7 @@ def load_lines(
         text.
 
     Raises:
-        InputError: A file of CSV lacks a column.
+        InputError: A file can't be read, or is CSV and lacks a column.
     """
     assert source.columns is not None  # the declaration refuses it
     columns = parse_schema(source.columns)
@@ -176,10 +176,14 @@ def _csv_lines(path: str, options: CsvOptions, columns: list[str]) -> Iterator[_
 def _lines(path: str) -> Iterator[tuple[int, bytes]]:
     """Where each line begins, and the line without its end."""
     offset = 0
-    with io.BufferedReader(pa.input_stream(path, compression="detect"), _BLOCK_BYTES) as file:
-        for line in file:
-            yield offset, line.rstrip(b"\r\n")
-            offset += len(line)
+    try:
+        with io.BufferedReader(pa.input_stream(path, compression="detect"), _BLOCK_BYTES) as file:
+            for line in file:
+                yield offset, line.rstrip(b"\r\n")
+                offset += len(line)
+    except OSError as error:
+        message = f"{path} can't be read: {error}"
+        raise InputError(message, "Repair the file, or put it back.") from None
 
 
 def _splitter(options: CsvOptions) -> Callable[[str], list[str | None]]:

@@ -255,21 +255,13 @@ def _sampled_splits(
     sampler = _Sampler(source, columns, event_time, stores)
     with ThreadPoolExecutor(_WORKERS) as pool:
         ranges = list(pool.map(sampler.ends, places))
-        if sampler.bad:
-            _require_some_good(source, sampler.bad, ranges)
+        if sampler.bad and any(found.high is not None for found in ranges):
             # Without a good row at its ends, only what lies between tells when to read a region.
             unknown = [at for at, found in enumerate(ranges) if found.high is None]
             found_inside = pool.map(sampler.first_good, [places[at] for at in unknown])
             for at, found in zip(unknown, found_inside, strict=True):
                 ranges[at] = found
     return _assembled(regions, _ranges(ranges)), columns, _said_of(source, sampler.bad)
-
-
-def _require_some_good(source: FileSource, bad: Sequence[BadRow], ranges: Sequence[Range]) -> None:
-    if all(found.high is None for found in ranges):
-        first = min(bad)
-        message = f"Source `{source.name}`: no row looked at fits. {first.place}: {first.reason}."
-        raise InputError(message, "Correct `schema` or `format`, or the files.")
 
 
 def _said_of(source: FileSource, bad: Sequence[BadRow]) -> list[str]:

@@ -134,7 +134,10 @@ def test_bad_lines_are_found_where_the_runs_find_them(
     assert [(each["id"], each["name"]) for each in rows] == [(int(r[0]), r[1]) for r in found]
 
 
-def test_bad_rows_are_no_input_and_must_all_have_been_met(tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", [{}, {"discovery_interval": "1 s"}], ids=["files", "folder"])
+def test_bad_rows_are_no_input_and_must_all_have_been_met(
+    tmp_path: Path, more: dict[str, str]
+) -> None:
     case = Case(tmp_path)
     (tmp_path / "transforms.py").write_text("def identity(rows):\n    return rows\n")
     rows = [row(n) for n in range(6)]
@@ -142,7 +145,7 @@ def test_bad_rows_are_no_input_and_must_all_have_been_met(tmp_path: Path) -> Non
     lines = [json.dumps({**each, "at": each["at"].isoformat()}) for each in rows[3:]]
     (tmp_path / "late.json").write_text("\n".join([lines[0], "null", *lines[1:], '{"id": "x"}']))
     late = {"type": "files", "name": "late", "path": "*.json", "format": "json", "schema": COLUMNS}
-    late["on_bad_record"] = "quarantine"
+    late = {**late, **more, "on_bad_record": "quarantine"}
     history = {"type": "files", "name": "history", "path": "history/*", "format": "parquet"}
     changed = {"sources": [history, late]}
     case.target(rows)

@@ -13,7 +13,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from sources.document import LoadedPipeline
 from sources.errors import InputError
+from sources.file_plan import plan_files
 from sources.file_source import FileSource
 from sources.files import FileListing, list_splits
 from sources.formats.csv import Csv, CsvOptions
@@ -23,6 +25,7 @@ from sources.formats.lines import BadRow
 from sources.formats.reading import read_region
 from sources.formats.regions import Region
 from sources.listing import find_files
+from sources.pipeline import Pipeline
 from sources.schema import parse_schema
 from sources.stores import S3Settings, Stores
 
@@ -209,6 +212,12 @@ def test_neither_text_nor_rows_of_several_lines_have_bad_rows() -> None:
         source(format="csv", csv={"multiline": True}, on_bad_record="drop")
 
 
+def pipeline(only: FileSource) -> Pipeline:
+    sink = {"path": "out", "mode": "append", "key": ["id"]}
+    declared = {"name": "p", "event_time": "at", "transform": "t:t", "sink": sink, "state": "s"}
+    return Pipeline.model_validate({**declared, "sources": [only]})
+
+
 def listed(folder: Path, **more: Any) -> FileListing:
     declared = source(**more)
     files = find_files(declared.name, declared.patterns, folder, STORES)
@@ -228,11 +237,16 @@ def test_a_sample_with_bad_rows_says_so(tmp_path: Path) -> None:
         listed(tmp_path, path="*.json*")
 
 
-def test_a_sample_of_bad_rows_only_refuses_the_plan(tmp_path: Path) -> None:
+def test_a_plan_of_bad_rows_only_is_refused_but_files_that_arrive_later_are_not(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "a.json").write_bytes(b"7\n8\n9")
-    text = r"no row looked at fits\. .*a\.json, byte 0: it is no JSON object"
+    listing = listed(tmp_path, on_bad_record="quarantine")
+    assert listing.splits["event_max_us"].to_pylist() == [None]
+    loaded = LoadedPipeline(tmp_path / "p.yaml", pipeline(source(on_bad_record="quarantine")))
+    text = r"hold no rows with a time\..* 3 of the rows .*/a\.json, byte 0: it is no JSON object"
     with pytest.raises(InputError, match=text):
-        listed(tmp_path, on_bad_record="quarantine")
+        plan_files(loaded, "history", listing)
 
 
 def test_a_region_with_bad_rows_at_its_ends_is_looked_into(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import dagster as dg
 
 from orchestration import chain, metadata
+from sources.bad_records import BadRecordCount, bad_count_name
 from sources.document import LoadedPipeline, load_pipeline
 from sources.errors import HybridError
 from sources.hand_over import CHECKS, check_hand_over, hand_over
@@ -85,7 +86,8 @@ def _bounded(loaded: LoadedPipeline, name: str, before: dg.AssetKey) -> dg.Asset
                 on_output=lambda line: print(line, file=sys.stderr, flush=True),  # noqa: T201
                 extra_environment=session.get_bootstrap_env_vars(),
             )
-        return dg.MaterializeResult(metadata=metadata.end(end))
+        bad = fresh.require_generation().read(bad_count_name(name), BadRecordCount)
+        return dg.MaterializeResult(metadata=metadata.end(end, bad))
 
     return bounded
 

@@ -76,7 +76,8 @@ class BadLine:
     Attributes:
         source: Its name.
         policy: ``drop`` or ``quarantine``.
-        found: Bad records that the topic holds now, from the start offsets on.
+        found: Bad records that the topic holds now, from the start offsets on, or that the planned
+            files hold.
         counted: How many the runs dropped or put into quarantine; None if they never ran.
         lacking: Of those found, how many the quarantine table does not hold; None for ``drop``.
         agrees: Whether all of them were dropped, or put into quarantine, and no other.

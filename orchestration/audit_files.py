@@ -1,7 +1,8 @@
 """Files of history as the audit reads them: found, fetched and parsed apart from Spark's way.
 
 DuckDB reads Parquet, JSON lines, CSV and text; Avro and ORC, which it does not know, are read
-whole by their libraries, without the regions of the plan.
+whole by their libraries, without the regions of the plan. Where bad rows stop no run, JSON lines
+and CSV are read line by line (:mod:`orchestration.audit_lines`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyarrow import orc
 
+from orchestration.audit_lines import load_lines
 from orchestration.audit_sql import (
     INSTANT,
     columns_of,
@@ -27,6 +29,7 @@ from orchestration.audit_sql import (
     literal,
     quoted,
 )
+from orchestration.audit_topic import bad_table
 from sources.document import LoadedPipeline
 from sources.errors import InputError
 from sources.file_source import FileSource
@@ -87,10 +90,15 @@ class AuditFiles:
             view: Its name, quoted.
         """
         outside = self._partitions(source)
+        self._tables += 1
+        name = f"{source.name}.{self._tables}"
         if source.format in ("avro", "orc"):
-            self._tables += 1
-            reader = f"audit.{quoted(f'{source.name}.{self._tables}')}"
+            reader = f"audit.{quoted(name)}"
             _load(connection, source, paths, reader)
+        elif source.on_bad_record != "fail":
+            folders = {path: _from_folders(path, source) for path in paths}
+            rows = load_lines(connection, source, folders, name, bad_table(source.name))
+            reader = f"(SELECT * EXCLUDE (_place, _offset, _reason) FROM {rows})"
         else:
             reader = _reader(source, paths, outside)
         types = columns_of(connection, f"SELECT * FROM {reader}")

@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 
 from orchestration.audit import BadLine
-from orchestration.audit_bad import recount_bad
+from orchestration.audit_bad import recount_bad, recount_bad_rows
 from orchestration.audit_files import AuditFiles
 from orchestration.audit_sql import columns_of, count_rows, listed, quoted
 from orchestration.audit_topic import TopicReading, create_topic_view
@@ -34,7 +34,7 @@ class Inputs:
     Attributes:
         rows: Number of rows by name of the source.
         distinct: Number of rows of ``input``.
-        bad: Bad records of topics that may have some.
+        bad: Bad records of sources that may have some.
         notes: What was left out, in words.
     """
 
@@ -98,8 +98,10 @@ def create_inputs(
     _create_input(connection, pipeline, columns)
     bad = [
         recount_bad(connection, loaded, source, readings[source.name].starts)
+        if isinstance(source, KafkaSource)
+        else recount_bad_rows(connection, loaded, source, files)
         for source in pipeline.sources
-        if isinstance(source, KafkaSource) and source.on_bad_record != "fail"
+        if source.on_bad_record != "fail"
     ]
     return Inputs(rows, count_rows(connection, "input"), bad, notes)
 

@@ -56,8 +56,19 @@ def structure(types: Mapping[str, str]) -> str:
 
 def duckdb_types(declared: Mapping[str, str]) -> dict[str, str]:
     """The DuckDB types of declared columns; instants have a time zone, as Spark's have."""
-    names = {name: type_name(parse_type(kind)) for name, kind in declared.items()}
-    return {name: _TYPES.get(kind, kind.upper()) for name, kind in names.items()}
+    return {name: duckdb_type(parse_type(kind)) for name, kind in declared.items()}
+
+
+def duckdb_type(kind: pa.DataType) -> str:
+    """The DuckDB type of a column."""
+    if pa.types.is_list(kind):
+        return f"{duckdb_type(kind.value_type)}[]"
+    if pa.types.is_map(kind):
+        return f"MAP({duckdb_type(kind.key_type)}, {duckdb_type(kind.item_type)})"
+    if pa.types.is_struct(kind):
+        return f"STRUCT({', '.join(f'{quoted(p.name)} {duckdb_type(p.type)}' for p in kind)})"
+    name = type_name(kind)
+    return _TYPES.get(name, name.upper())
 
 
 def columns_of(connection: duckdb.DuckDBPyConnection, query: str) -> dict[str, str]:

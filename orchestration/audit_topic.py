@@ -198,14 +198,15 @@ def create_topic_view(
     reading.insert_into(connection, records, columns)
     if source.format == "json":
         of_value = {n: kind for n, kind in columns.items() if n not in source.include}
-        _parse_json(connection, records, rows, _duckdb_types(connection, of_value))
+        types = _duckdb_types(connection, of_value)
+        parse_json(connection, records, rows, types, _refused(types))
         connection.execute(f"DROP TABLE {records}")
     else:
         rows = records
     bad = bad_table(source.name)
     connection.execute(
-        f"CREATE TABLE {bad} AS SELECT _topic, _partition, _offset, _reason FROM {rows} "
-        "WHERE _reason IS NOT NULL"
+        f"CREATE TABLE {bad} AS SELECT _topic AS _place, _partition, _offset, _reason "
+        f"FROM {rows} WHERE _reason IS NOT NULL"
     )
     made = ["* EXCLUDE (_reason)"]
     if source.select:
@@ -220,7 +221,7 @@ def create_topic_view(
 
 
 def bad_table(source: str) -> str:
-    """The table of the places of a topic's bad records, and what is wrong with each."""
+    """The table of the places of a source's bad records, and what is wrong with each."""
     return f"audit.{quoted(f'{source}.bad')}"
 
 
@@ -244,10 +245,31 @@ def _duckdb_types(
     return types
 
 
-def _parse_json(
-    connection: duckdb.DuckDBPyConnection, records: str, rows: str, types: dict[str, str]
+def _refused(types: dict[str, str]) -> dict[str, str]:
+    return {
+        name: _STRICTER[kind].format(f"json_type({json_field(name)})", quoted(name))
+        for name, kind in types.items()
+        if kind in _STRICTER
+    }
+
+
+def parse_json(
+    connection: duckdb.DuckDBPyConnection,
+    records: str,
+    rows: str,
+    types: Mapping[str, str],
+    refused: Mapping[str, str],
 ) -> None:
-    """Make a table of records with their values parsed, one column for each of ``types``."""
+    """Make a table of records with their values parsed.
+
+    Args:
+        connection: Gets it.
+        records: A table with ``_value``, the JSON text, and ``_reason``, if one is known to be
+            bad; others are added.
+        rows: Name of the new table.
+        types: Its columns and their DuckDB types.
+        refused: By column: SQL that tells whether DuckDB converts what is bad.
+    """
     connection.execute(
         f"UPDATE {records} SET _reason = 'the value is no JSON object: ' || left(_value, 200) "
         "WHERE _reason IS NULL AND CASE WHEN json_valid(_value) THEN json_type(_value) END "
@@ -261,11 +283,10 @@ def _parse_json(
         f"(SELECT *, from_json(_value, {structure(types)}) AS _row FROM {records})"
     )
     for name, kind in types.items():
-        field = f"json_extract(_value, {literal(_json_path(name))})"
+        field = json_field(name)
         lost = f"{quoted(name)} IS NULL"
-        if kind in _STRICTER:
-            refused = _STRICTER[kind].format(f"json_type({field})", quoted(name))
-            lost = f"({lost} OR {refused})"
+        if name in refused:
+            lost = f"({lost} OR {refused[name]})"
         connection.execute(
             f"UPDATE {rows} SET _reason = {literal(f'`{name}` is no {kind}: ')} || "
             f"left(CAST({field} AS VARCHAR), 200) "
@@ -274,5 +295,7 @@ def _parse_json(
     connection.execute(f"ALTER TABLE {rows} DROP COLUMN _value")
 
 
-def _json_path(name: str) -> str:
-    return '$."' + name.replace('"', '\\"') + '"'
+def json_field(name: str, value: str = "_value") -> str:
+    """SQL: a member of a JSON object."""
+    path = '$."' + name.replace('"', '\\"') + '"'
+    return f"json_extract({value}, {literal(path)})"

@@ -8,6 +8,7 @@ from typing import Any
 
 import dagster as dg
 
+from sources.bad_records import BadRecordCount
 from sources.hand_over import Check
 from sources.ledger import Ledger, LedgerEntry, SeamCount
 from sources.offsets import GapError
@@ -76,8 +77,8 @@ def plan(made: Plan) -> Metadata:
     return shown
 
 
-def end(position: EndPosition) -> Metadata:
-    """The end position of a bounded source."""
+def end(position: EndPosition, bad: BadRecordCount | None) -> Metadata:
+    """The end position of a bounded source, and how many bad records it had."""
     shown: Metadata = {
         "end": iso(position.event_time_ms),
         "end_ms": position.event_time_ms,
@@ -88,6 +89,8 @@ def end(position: EndPosition) -> Metadata:
     }
     if position.rows is not None:
         shown["dagster/row_count"] = position.rows
+    if bad is not None:
+        shown["bad records"] = bad.total
     if position.sequence is not None:
         shown["sequence"] = position.sequence
     if position.offsets is not None:

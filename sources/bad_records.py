@@ -1,4 +1,7 @@
-"""What happens to records that can't be read: declared on a source, counted in the state folder."""
+"""What happens to records that can't be read: declared on a source, counted in the state folder.
+
+A record is one of a topic, or a row of a file.
+"""
 
 from __future__ import annotations
 

@@ -105,7 +105,8 @@ def plan_files(
     times = event_range_ms(splits)
     if times is None:
         message = f"Source `{name}`: its {len(splits)} files hold no rows with a time."
-        raise InputError(message, f"History needs at least one row with `{pipeline.event_time}`.")
+        hint = f"History needs at least one row with `{pipeline.event_time}`."
+        raise InputError(" ".join([message, *listing.warnings]), hint)
     begin_ms, end_ms = times
     complete_ms = _complete_through_ms(pipeline, source, end_ms)
     if source.time_range.until is not None:
@@ -131,7 +132,7 @@ def plan_files(
             rows=found.rows,
         ),
     )
-    warnings += suspicions(found, splits)
+    warnings += [*listing.warnings, *suspicions(found, splits)]
     if part.disorder_ms:
         warnings.append(
             f"Source `{name}`: micro-batches reach back in event time by up to "

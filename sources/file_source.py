@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, ByteSize, Field, NonNegativeInt, PositiveInt, model_validator
 
+from sources.bad_records import BadRecords
 from sources.declared import Columns, Declared, Duration, Instant, Name, Sequence
 from sources.folders import FolderTime
 from sources.formats.csv import CsvOptions
@@ -73,7 +75,7 @@ def _folder_time(pattern: str) -> str:
     return pattern
 
 
-class FileSource(Declared):
+class FileSource(BadRecords):
     """Files that exist when the plan is made; with a discovery interval, also those that arrive.
 
     Attributes:
@@ -124,6 +126,14 @@ class FileSource(Declared):
     converge: Converge | None = None
     discovery_interval: Duration | None = None
 
+    def located(self, locate: Callable[[str], str]) -> FileSource:
+        """The same with the path of its quarantine made absolute.
+
+        Args:
+            locate: Makes a path of the declaration absolute.
+        """
+        return self.model_copy(update=self.quarantine_located(locate))
+
     @property
     def boundedness(self) -> Boundedness:
         """Whether only what the plan finds is read."""
@@ -163,6 +173,28 @@ class FileSource(Declared):
             kind = f"whose {self.format} files do not tell how many rows they hold"
             kind = kind if limit.rows is not None else "a file source"
             require_meaning(self.name, kind, limit, ["bytes", "files"])
+
+    @model_validator(mode="after")
+    def _tells_bad_rows_apart(self) -> FileSource:
+        if self.on_bad_record == "fail":
+            return self
+        asked = f"`on_bad_record: {self.on_bad_record}`"
+        if self.format == "text":
+            message = f"{asked} has no meaning for text: every line is a row"
+            raise ValueError(message)
+        if self.format not in ("json", "csv"):
+            message = (
+                f"{asked} is for json and csv, whose lines can be read one by one: {self.format} "
+                "files carry their types, and one that can't be read is damaged as a whole"
+            )
+            raise ValueError(message)
+        if self.format == "csv" and self.csv.multiline:
+            message = (
+                f"{asked} can't be combined with `csv.multiline`: where a row ends that can't be "
+                "read, nothing tells. Leave one of them out"
+            )
+            raise ValueError(message)
+        return self
 
     @model_validator(mode="after")
     def _fits_its_format(self) -> FileSource:

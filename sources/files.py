@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, overload
 
@@ -22,6 +22,7 @@ from sources.file_source import FileSource, TimeRange
 from sources.folders import FolderTime, check_partitions, partition_of
 from sources.formats.format import Format
 from sources.formats.known import format_of
+from sources.formats.lines import BadRow, refuse
 from sources.formats.packed import codec_of
 from sources.formats.reading import reading, unpacked
 from sources.formats.regions import Region, cut
@@ -63,6 +64,7 @@ class FileListing:
         columns: Those that come out of the source's ``select``.
         partitions: Columns that no file holds.
         exact: Whether event times come from all rows, not from a sample.
+        warnings: What people should know about it.
     """
 
     splits: pa.Table
@@ -70,6 +72,7 @@ class FileListing:
     columns: pa.Schema
     partitions: list[str]
     exact: bool
+    warnings: list[str] = field(default_factory=list)
 
 
 @overload
@@ -141,15 +144,16 @@ def list_splits(
     if declared is not None:
         # Before any file is opened.
         _selected(source, event_time, declared)
+    warnings: list[str] = []
     if source.format == "parquet":
         splits, inside = _parquet_splits(source, event_time, files, stores)
     else:
-        splits, inside = _sampled_splits(source, event_time, files, stores)
+        splits, inside, warnings = _sampled_splits(source, event_time, files, stores)
     exact = source.format in ("parquet", "orc")
     splits = _in_range(source, splits, exact=exact)
     read, columns = _selected(source, event_time, inside)
     partitions = list(source.partitions)
-    return FileListing(splits.sort_by(_ORDER), read, columns, partitions, exact=exact)
+    return FileListing(splits.sort_by(_ORDER), read, columns, partitions, exact, warnings)
 
 
 def nothing_yet(source: FileSource, event_time: str, common: pa.Schema | None) -> FileListing:
@@ -232,8 +236,8 @@ def _list_table(loaded: LoadedPipeline, source: FileSource) -> FileListing:
 
 def _sampled_splits(
     source: FileSource, event_time: str, files: pa.Table, stores: Stores
-) -> tuple[pa.Table, pa.Schema]:
-    """Splits of formats without statistics; large files in regions."""
+) -> tuple[pa.Table, pa.Schema, list[str]]:
+    """Splits of formats without statistics, large files in regions; and what is to be said."""
     form = format_of(source)
     columns, repeat, offsets, lengths = _own_columns(source, form, files, stores), [], [], []
     for at, (path, size) in enumerate(_pairs(files, "path", "size")):
@@ -247,12 +251,24 @@ def _sampled_splits(
     regions = regions.append_column("offset", pa.array(offsets, pa.int64()))
     regions = regions.append_column("length", pa.array(lengths, pa.int64()))
 
-    def look(row: tuple[str, int, int, int]) -> Range:
-        return _sample(source, Region(*row), columns, event_time, stores)
-
+    places = [Region(*row) for row in _pairs(regions, "path", "offset", "length", "size")]
+    sampler = _Sampler(source, columns, event_time, stores)
     with ThreadPoolExecutor(_WORKERS) as pool:
-        ranges = list(pool.map(look, _pairs(regions, "path", "offset", "length", "size")))
-    return _assembled(regions, _ranges(ranges)), columns
+        ranges = list(pool.map(sampler.ends, places))
+        if sampler.bad and any(found.high is not None for found in ranges):
+            # Without a good row at its ends, only what lies between tells when to read a region.
+            unknown = [at for at, found in enumerate(ranges) if found.high is None]
+            found_inside = pool.map(sampler.first_good, [places[at] for at in unknown])
+            for at, found in zip(unknown, found_inside, strict=True):
+                ranges[at] = found
+    return _assembled(regions, _ranges(ranges)), columns, _said_of(source, sampler.bad)
+
+
+def _said_of(source: FileSource, bad: Sequence[BadRow]) -> list[str]:
+    if not bad:
+        return []
+    text = f"Source `{source.name}`: {len(set(bad)):,} of the rows looked at are bad."
+    return [f"{text} {min(bad).place}: {min(bad).reason}."]
 
 
 def _own_columns(source: FileSource, form: Format, files: pa.Table, stores: Stores) -> pa.Schema:
@@ -281,30 +297,68 @@ def _own_columns(source: FileSource, form: Format, files: pa.Table, stores: Stor
     return columns
 
 
-def _sample(
-    source: FileSource, region: Region, columns: pa.Schema, event_time: str, stores: Stores
-) -> Range:
-    """Event times of a region's first and last rows: never above the true highest one.
+class _Sampler:
+    """Looks at some rows of regions; safe to use from several threads.
 
-    All rows where the format tells their number.
+    Args:
+        source: The declaration.
+        columns: The columns of its files.
+        event_time: The event-time column.
+        stores: Where the files are.
+
+    Attributes:
+        bad: Bad rows that were met and do not refuse the plan, without their content.
     """
-    if not region.length:
-        return Range(0, None, None, 0)
-    form = format_of(source)
-    can_cut = form.splits and codec_of(region.path) is None
-    with reading(region.path, form, stores) as file:
-        rows = form.rows(file)
-        most = 1 if rows is None and not can_cut else None
+
+    def __init__(
+        self, source: FileSource, columns: pa.Schema, event_time: str, stores: Stores
+    ) -> None:
+        self._source = source
+        self._form = format_of(source)
+        self._columns = columns
+        self._event_time = event_time
+        self._stores = stores
+        self.bad: list[BadRow] = []
+
+    def ends(self, region: Region) -> Range:
+        """Event times of a region's first and last rows: never above the true highest one.
+
+        All rows where the format tells their number.
+        """
+        if not region.length:
+            return Range(0, None, None, 0)
+        can_cut = self._form.splits and codec_of(region.path) is None
+        with reading(region.path, self._form, self._stores) as file:
+            rows = self._form.rows(file)
+            parts = _ends(region) if can_cut else [unpacked(region)]
+            most = 1 if rows is None and not can_cut else None
+            return self._look(file, parts, rows, most)
+
+    def first_good(self, region: Region) -> Range:
+        """Event times of the first rows of a region that are not bad."""
+        if not region.length:
+            return Range(0, None, None, 0)
+        with reading(region.path, self._form, self._stores) as file:
+            return self._look(file, [unpacked(region)], None, 1)
+
+    def _look(
+        self, file: pa.NativeFile, parts: list[Region], rows: int | None, most: int | None
+    ) -> Range:
         # All columns: values that do not fit are found before anything runs.
         ranges = [
-            column_range(source.selection.evaluate(event_time, batch))
-            for part in (_ends(region) if can_cut else [unpacked(region)])
-            for batch in islice(form.read(file, part, columns), most)
+            column_range(self._source.selection.evaluate(self._event_time, batch))
+            for part in parts
+            for batch in islice(self._form.read(file, part, self._columns, self._on_bad), most)
         ]
-    lows = [found.low for found in ranges if found.low is not None]
-    highs = [found.high for found in ranges if found.high is not None]
-    nulls = None if rows is None else sum(found.nulls or 0 for found in ranges)
-    return Range(rows, min(lows, default=None), max(highs, default=None), nulls)
+        lows = [found.low for found in ranges if found.low is not None]
+        highs = [found.high for found in ranges if found.high is not None]
+        nulls = None if rows is None else sum(found.nulls or 0 for found in ranges)
+        return Range(rows, min(lows, default=None), max(highs, default=None), nulls)
+
+    def _on_bad(self, row: BadRow) -> None:
+        if self._source.on_bad_record == "fail":
+            refuse(row)
+        self.bad.append(row._replace(content=b""))
 
 
 def _ends(region: Region) -> list[Region]:

@@ -38,7 +38,7 @@ def plan_folder(
         listing = nothing_yet(source, loaded.pipeline.event_time, common)
     _require_whole(loaded, source, splits)
     found = found_files(source, listing)
-    return found, listing, suspicions(found, listing.splits)
+    return found, listing, [*listing.warnings, *suspicions(found, listing.splits)]
 
 
 def _require_whole(

@@ -158,12 +158,13 @@ class Pipeline(Declared):
         return Stores(self.s3, self.hdfs)
 
     def located(self, locate: Callable[[str], str]) -> Pipeline:
-        """The same with the files of its topics' declarations, and ``hdfs:///…``, made absolute."""
+        """The same with the paths of its sources' declarations, and ``hdfs:///…``, made absolute."""
+        located = [source.located(locate) for source in self.sources]
         sources = [
-            source.located(locate)
-            if isinstance(source, KafkaSource)
-            else source.model_copy(update={"path": list(map(self.hdfs.absolute, source.patterns))})
-            for source in self.sources
+            source.model_copy(update={"path": list(map(self.hdfs.absolute, source.patterns))})
+            if isinstance(source, FileSource)
+            else source
+            for source in located
         ]
         return self.model_copy(update={"sources": sources})
 

@@ -22,6 +22,7 @@ from deltalake.exceptions import DeltaError
 
 from sources.bad_records import BadRecordCount, BadRecords, bad_count_name, quarantine_path
 from sources.errors import InputError, RunError
+from sources.formats.lines import BadRow
 from sources.pipeline import Pipeline
 from sources.schema import TIMESTAMP
 from sources.state import Generation
@@ -41,11 +42,12 @@ STAGED = pa.schema(
         ("reason", pa.string()),
     ]
 )
-"""A bad record: the topic, its partition and the offset; or a file, null, and the line or byte."""
+"""A bad record: the topic, its partition and the offset; or the file, null, and the byte."""
 _PLACE = ["place", "partition", "offset"]
 _TABLE = pa.schema([("source", pa.string()), *STAGED, ("batch_id", pa.int64())])
 _HELD_BYTES = 16 << 20
 _READ_ROWS = 10_000
+_STAGED_ROWS = 10_000
 # MicroBatchExecution's own property of all jobs of a batch.
 _BATCH_ID = "streaming.sql.batchId"
 
@@ -95,6 +97,46 @@ class Stager:
         temporary.rename(self._folder / f"{name}.parquet")
         self._held.clear()
         self._bytes = 0
+
+
+class RowStager:
+    """Stages the bad rows of files, one after the other (:data:`sources.formats.lines.OnBad`).
+
+    Args:
+        folder: :func:`staging_folder`.
+        keeps: Whether what they hold is wanted, and not only where they are.
+    """
+
+    def __init__(self, folder: Path, *, keeps: bool) -> None:
+        self._stager = Stager(folder)
+        self._keeps = keeps
+        self._rows: list[BadRow] = []
+
+    def __call__(self, row: BadRow) -> None:
+        """Take in a bad row."""
+        self._rows.append(row)
+        if len(self._rows) == _STAGED_ROWS:
+            self._stage()
+
+    def flush(self) -> None:
+        """Write what was taken in; call it at the task's end."""
+        self._stage()
+        self._stager.flush()
+
+    def _stage(self) -> None:
+        rows, self._rows = self._rows, []
+        nothing = [None] * len(rows)
+        columns = [
+            [row.path for row in rows],
+            nothing,
+            [row.offset for row in rows],
+            nothing,
+            nothing,
+            [row.content for row in rows] if self._keeps else nothing,
+            [row.reason for row in rows] if self._keeps else nothing,
+        ]
+        arrays = [pa.array(each, kind) for each, kind in zip(columns, STAGED.types, strict=True)]
+        self._stager.add(pa.RecordBatch.from_arrays(arrays, schema=STAGED))
 
 
 def removing(folder: Path, mark: str, bad: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Step:
@@ -219,7 +261,7 @@ class Collectors:
         self._collectors = {
             source.name: Collector(generation, source.name, source)
             for source in pipeline.sources
-            if isinstance(source, BadRecords) and source.on_bad_record != "fail"
+            if source.on_bad_record != "fail"
         }
 
     def collect(self) -> dict[str, int]:

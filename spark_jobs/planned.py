@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -26,14 +27,15 @@ from sources.file_plan import FoundFiles, Ints, batch_ends, read_splits
 from sources.file_source import FileSource
 from sources.files import changed_splits
 from sources.folders import typed, values_of
-from sources.formats.format import Format
 from sources.formats.known import format_of
+from sources.formats.lines import BadRow, refuse
 from sources.formats.reading import read_region
 from sources.formats.regions import Region
 from sources.rate import Batch
 from sources.schema import ddl, parse_schema
 from sources.state import Generation
 from sources.stores import Stores
+from spark_jobs.bad_records import RowStager, staging_folder
 from spark_jobs.plan_log import Entry, PlanLog
 from spark_jobs.select import select_columns
 
@@ -79,6 +81,7 @@ class PlannedSource:
         self._generation = generation
         self._versions = [_Version(read_splits(part, generation), source) for part in parts]
         self._log = PlanLog(generation.path(f"plan-log/{source.name}"))
+        self._staging = staging_folder(generation, source.name)
 
     @property
     def entries(self) -> list[int]:
@@ -176,7 +179,8 @@ class PlannedSource:
         rows = entries
         if not self._source.is_parquet:
             spread = entries.repartition(2 * spark.sparkContext.defaultParallelism, "rank")
-            read = split_reader(format_of(self._source), self._read, self._source, self._stores)
+            staging = self._staging if entries.isStreaming else None
+            read = split_reader(self._read, self._source, self._stores, staging)
             rows = spread.mapInArrow(read, ddl(self._read))
         rows = select_columns(rows, self._source.selection, self._columns)
         wanted, at = self._source.time_range, F.col(f"`{self._event_time}`")
@@ -260,31 +264,43 @@ def _moment(micros: int) -> str:
 
 
 def split_reader(
-    form: Format, columns: pa.Schema, source: FileSource, stores: Stores
+    columns: pa.Schema, source: FileSource, stores: Stores, staging: Path | None = None
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """A function for ``mapInArrow`` that turns rows of splits into the rows of their files.
 
-    Damage, or a value that does not fit its column, fails the task with the name of the file.
+    Damage fails the task with the name of the file. A bad row fails it with its place too, or is
+    left out (``on_bad_record``); a stream stages it.
 
     Args:
-        form: The format of the files.
         columns: What to return, partition columns included.
         source: The declaration.
         stores: Where the files are.
+        staging: Where bad rows are staged.
     """
+    form = format_of(source)
     inside = pa.schema([field for field in columns if field.name not in source.partitions])
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        stager = None
+        if staging is not None and source.on_bad_record != "fail":
+            stager = RowStager(staging, keeps=source.on_bad_record == "quarantine")
+        bad = refuse if source.on_bad_record == "fail" else stager or _pass_over
         for batch in batches:
             for split in batch.to_pylist():
                 if not split["length"]:
                     continue
                 constants = values_of(split["partition"])
                 region = Region(*(split[name] for name in Region._fields))
-                for rows in read_region(form, region, inside, stores):
+                for rows in read_region(form, region, inside, stores, bad):
                     yield _with_constants(rows, columns, constants)
+        if stager is not None:
+            stager.flush()
 
     return read
+
+
+def _pass_over(_: BadRow) -> None:
+    """A batch reads again what a stream has staged."""
 
 
 def _with_constants(

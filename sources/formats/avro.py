@@ -11,6 +11,7 @@ import fastavro
 import pyarrow as pa
 
 from sources.errors import InputError
+from sources.formats.lines import OnBad, refuse
 from sources.formats.regions import Region, records
 from sources.schema import TIMESTAMP
 
@@ -54,7 +55,7 @@ class Avro:
         """Only the blocks tell."""
 
     def read(
-        self, file: pa.NativeFile, region: Region, columns: pa.Schema
+        self, file: pa.NativeFile, region: Region, columns: pa.Schema, _: OnBad = refuse
     ) -> Iterator[pa.RecordBatch]:
         """Blocks end with the file's own 16 bytes, which are looked for as borders."""
         header = _header(file)

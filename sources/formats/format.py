@@ -7,6 +7,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from sources.formats.lines import OnBad, refuse
 from sources.formats.regions import Region
 
 
@@ -28,7 +29,7 @@ class Format(Protocol):
         """How many rows a file itself tells it has; None if it does not."""
 
     def read(
-        self, file: pa.NativeFile, region: Region, columns: pa.Schema
+        self, file: pa.NativeFile, region: Region, columns: pa.Schema, bad: OnBad = refuse
     ) -> Iterator[pa.RecordBatch]:
         """The rows that begin in a region.
 
@@ -36,8 +37,10 @@ class Format(Protocol):
             file: The file, uncompressed, open at any place.
             region: Which part of it.
             columns: Exactly the columns to return.
+            bad: What is to be done about bad rows, where rows can be told apart by their lines.
 
         Raises:
-            pyarrow.ArrowException: The file is damaged, or a value does not fit its column.
+            pyarrow.ArrowException: The file is damaged, or, where they can't, a value does not
+                fit its column.
             OSError: It can't be read.
         """

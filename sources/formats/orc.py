@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyarrow import orc
 
+from sources.formats.lines import OnBad, refuse
 from sources.formats.regions import Region
 from sources.schema import normalize_schema
 
@@ -26,7 +27,9 @@ class Orc:
         found: int = orc.ORCFile(file).nrows
         return found
 
-    def read(self, file: pa.NativeFile, _: Region, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, file: pa.NativeFile, _: Region, columns: pa.Schema, __: OnBad = refuse
+    ) -> Iterator[pa.RecordBatch]:
         """Stripe by stripe."""
         opened = orc.ORCFile(file)
         for stripe in range(opened.nstripes):

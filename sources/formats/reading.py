@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from sources.errors import InputError
 from sources.formats.format import Format
+from sources.formats.lines import OnBad, refuse
 from sources.formats.packed import codec_of, open_unpacked
 from sources.formats.regions import Region
 from sources.stores import Stores
@@ -18,7 +19,7 @@ _ENDLESS = 1 << 62
 
 
 def read_region(
-    form: Format, region: Region, columns: pa.Schema, stores: Stores
+    form: Format, region: Region, columns: pa.Schema, stores: Stores, bad: OnBad = refuse
 ) -> Iterator[pa.RecordBatch]:
     """The rows that begin in a region of a file.
 
@@ -27,12 +28,13 @@ def read_region(
         region: Which part of it; all of it, if it is packed.
         columns: What to return.
         stores: Where the file is.
+        bad: What is to be done about bad rows; see :class:`sources.formats.format.Format`.
 
     Raises:
         InputError: It can't be opened, is damaged, or does not fit its columns.
     """
     with reading(region.path, form, stores) as file:
-        yield from form.read(file, unpacked(region), columns)
+        yield from form.read(file, unpacked(region), columns, bad)
 
 
 def unpacked(region: Region) -> Region:

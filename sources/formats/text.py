@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from sources.formats.lines import OnBad, refuse
 from sources.formats.regions import Region, records
 
 TEXT_COLUMNS = pa.schema([("value", pa.string())])
@@ -26,7 +27,7 @@ class Text:
         """Only counting the lines would tell."""
 
     def read(
-        self, file: pa.NativeFile, region: Region, columns: pa.Schema
+        self, file: pa.NativeFile, region: Region, columns: pa.Schema, _: OnBad = refuse
     ) -> Iterator[pa.RecordBatch]:
         """Lines without their ends."""
         low, high = records(file, region, b"\n")

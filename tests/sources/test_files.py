@@ -210,7 +210,7 @@ def test_compressed_json_lines_are_read(tmp_path: Path) -> None:
 def test_json_that_does_not_fit_is_named(tmp_path: Path, bad: str) -> None:
     (tmp_path / "good.json").write_text(json_lines(1))
     (tmp_path / "bad.json").write_text(json_lines(1) + bad)
-    assert "bad.json can't be read as JSON lines" in refusal(tmp_path, json_source())
+    assert "bad.json, byte 40: " in refusal(tmp_path, json_source())
 
 
 def test_files_that_changed_since_the_plan_are_named(tmp_path: Path) -> None:

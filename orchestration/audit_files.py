@@ -165,7 +165,7 @@ class AuditFiles:
                     target.parent.mkdir(parents=True, exist_ok=True)
                     store.download_file(bucket, item["Key"], str(target))
         except REFUSALS as error:
-            raise refused(settings, f"s3://{bucket}/{prefix}", "read", error) from None
+            raise refused(settings, f"s3://{bucket}/{prefix}*", "read", error) from None
 
     def _copy_blocks(self, namenode: str, prefix: str, copies: Path) -> None:
         """The client walks the folders that a prefix leaves open; each file is read whole."""

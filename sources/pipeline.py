@@ -158,7 +158,7 @@ class Pipeline(Declared):
         return Stores(self.s3, self.hdfs)
 
     def located(self, locate: Callable[[str], str]) -> Pipeline:
-        """The same with the paths of its sources' declarations, and ``hdfs:///…``, made absolute."""
+        """The same with the paths that its sources declare, and ``hdfs:///…``, made absolute."""
         located = [source.located(locate) for source in self.sources]
         sources = [
             source.model_copy(update={"path": list(map(self.hdfs.absolute, source.patterns))})

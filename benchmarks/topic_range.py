@@ -32,8 +32,9 @@ from sources.range_cut import Split
 from sources.range_reader import RangeReader
 from sources.schema import parse_schema
 from sources.topic_range import require_range
-from spark_jobs.kafka_place import parse_values, stream_topics
+from spark_jobs.kafka_place import stream_topics
 from spark_jobs.planned_topic import PlannedTopic
+from spark_jobs.values import parse_values
 
 PARTITIONS = 4
 COLUMNS = {"id": "bigint", "at": "timestamp", "user": "string", "value": "double"}
@@ -64,12 +65,15 @@ def main() -> None:
         sys.stdout.write(f"one reader, without Spark: {speed:,.0f} rows/s\n")
         spark = session(loaded, folder)
         columns = parse_schema(COLUMNS)
-        planned = PlannedTopic(source, found, generation, columns)
+        planned = PlannedTopic(source, found, generation, COLUMNS)
         planned.prepare()
         contenders: dict[str, Callable[[], DataFrame]] = {
             "project": lambda: planned.stream(spark).select(*columns.names),
             "plain": lambda: parse_values(
-                stream_topics(spark, source, found.starts), columns
+                stream_topics(spark, source, found.starts, source.max_offsets_per_batch),
+                source,
+                COLUMNS,
+                generation,
             ).select(*columns.names),
         }
         speeds: dict[str, list[float]] = {name: [] for name in contenders}

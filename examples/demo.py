@@ -152,7 +152,7 @@ def _run(
         list(pool.map(lambda one: _launch_job(one.pipeline.name, folder), loaded))
     with stages(f"the feed goes on: {len(rest):,} records at {PLAY_RATE:,} records/s"):
         source = _live_source(loaded[0])
-        flight_data.produce(rest, source.bootstrap_servers, source.topic, rate=PLAY_RATE)
+        flight_data.produce(rest, source.bootstrap_servers, source.topics[0], rate=PLAY_RATE)
     with stages("streams caught up and stopped"), ThreadPoolExecutor(len(loaded)) as pool:
         list(pool.map(_finish, loaded))
     with stages("audit: DuckDB over all raw input"):
@@ -209,7 +209,7 @@ def _play_when_live(
 ) -> None:
     while not any(chain.is_live(one) for one in loaded):
         time.sleep(1)
-    flight_data.produce(rest, source.bootstrap_servers, source.topic, rate=PLAY_RATE / 20)
+    flight_data.produce(rest, source.bootstrap_servers, source.topics[0], rate=PLAY_RATE / 20)
 
 
 if __name__ == "__main__":

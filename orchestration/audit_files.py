@@ -138,8 +138,8 @@ class AuditFiles:
 
     def _local_pattern(self, pattern: str) -> str:
         """A glob on this machine, the files that it may match being copied."""
-        if "://" not in pattern:
-            return pattern
+        if "://" not in pattern or pattern.startswith("file://"):
+            return pattern.removeprefix("file://")
         scheme, _, rest = pattern.partition("://")
         place, _, key = rest.partition("/")
         prefix = key[: match.start()] if (match := _MAGIC.search(key)) else key

@@ -469,11 +469,9 @@ def changed_splits(splits: pa.Table, stores: Stores) -> list[str]:
     """Planned files that are gone or were rewritten since (size, and ETag or modification time)."""
     first = splits.filter(pc.equal(splits["offset"], 0))
     paths = first["path"].to_pylist()
-    if not paths:
-        return []
     changed = []
     planned = _pairs(first, *FILES.names)
-    for was, file in zip(planned, stores.of(paths[0]).stat(paths), strict=True):
+    for was, file in zip(planned, stores.stat(paths), strict=True):
         path, size, modified_ns, etag = was
         if file is None:
             changed.append(f"{path} is gone")

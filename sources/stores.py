@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import groupby
 
 from pydantic import Field, field_validator
 
 from sources.declared import Declared
 from sources.errors import InputError
-from sources.storage import LocalStorage, Storage
+from sources.storage import File, LocalStorage, Storage
 
 # Fifteen tries, Hadoop's default, are three minutes until a wrong address is told. Four outlast
 # the moment in which one namenode takes over from another.
@@ -102,6 +104,15 @@ class Stores:
             hint = "Name a local path, s3://bucket/key, or hdfs://namenode/path."
             raise InputError(message, hint)
         return self._local
+
+    def stat(self, paths: Sequence[str]) -> Iterator[File | None]:
+        """Each file as it is now, in whatever storage; None for one that is not there.
+
+        Raises:
+            InputError: A storage can't be asked, or none is known by a path's scheme.
+        """
+        for storage, own in groupby(paths, self.of):
+            yield from storage.stat(list(own))
 
     def delta_options(self, path: str) -> dict[str, str] | None:
         """Options for delta-rs; None for a table on this machine. It finds logins as boto3 does."""

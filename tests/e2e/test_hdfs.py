@@ -19,6 +19,15 @@ from tests.services.hdfs_server import write_conf
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 
+RPC = "dfs.namenode.rpc-address"
+LAKE = {
+    "dfs.nameservices": "lake",
+    "dfs.ha.namenodes.lake": "a",
+    "dfs.client.failover.proxy.provider.lake": (
+        "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
+    ),
+}
+
 
 def test_parquet_and_json_in_hdfs_then_the_topic(
     tmp_path: Path, servers: str, namenode: str, monkeypatch: pytest.MonkeyPatch
@@ -44,7 +53,7 @@ def test_parquet_and_json_in_hdfs_then_the_topic(
     case.produce(range(900, 1200))
 
     def on_hdfs(document: dict) -> None:  # type: ignore[type-arg]
-        document["hdfs"] = {"namenode": namenode}
+        document["hdfs"] = {"namenode": "lake", "conf": LAKE | {f"{RPC}.lake.a": namenode}}
         history, topic = document["sources"]
         history["path"] = "hdfs:///history/events/**/*.parquet"
         schema = {"id": "bigint", "at": "timestamp", "v": "double"}

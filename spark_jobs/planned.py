@@ -37,7 +37,7 @@ from sources.state import Generation
 from sources.stores import Stores
 from spark_jobs.bad_records import RowStager, staging_folder
 from spark_jobs.plan_log import Entry, PlanLog
-from spark_jobs.select import select_columns
+from spark_jobs.selection import select_columns
 
 _ENTRY_COLUMNS = pa.schema(
     [

@@ -39,7 +39,7 @@ from spark_jobs.kafka_place import stream_topics, with_new_partitions
 from spark_jobs.planned import PlannedSource
 from spark_jobs.planned_topic import PlannedTopic
 from spark_jobs.seam import Seam
-from spark_jobs.select import select_columns
+from spark_jobs.selection import select_columns
 from spark_jobs.values import parse_values
 from spark_jobs.watermark import require_order
 

@@ -23,7 +23,7 @@ from sources.state import Generation
 from sources.values import RAW_COLUMN
 from spark_jobs.bad_records import STAGED, Step, removing, staging_folder
 from spark_jobs.kafka_place import LOG_COLUMNS, OFFSET, PARTITION, TOPIC
-from spark_jobs.select import select_columns
+from spark_jobs.selection import select_columns
 
 _CORRUPT = "__corrupt"
 _ROW = "__row"

@@ -55,3 +55,9 @@ def test_starting_a_command_does_not_load_what_it_does_not_need(
 ) -> None:
     code = f"import sys, {module}; sys.exit({forbidden!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+def test_nothing_beside_the_script_of_the_job_hides_a_module_of_python() -> None:
+    # A script's own folder comes first where Python looks for modules.
+    beside = {file.stem for file in (ROOT / "spark_jobs").glob("*.py")} - {"__init__"}
+    assert beside & sys.stdlib_module_names == set()

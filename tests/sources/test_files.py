@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sources import parquet
 from sources.errors import InputError
 from sources.file_source import FileSource
 from sources.files import FileListing, changed_splits, list_splits
@@ -146,6 +147,21 @@ def test_a_truncated_file_is_named(tmp_path: Path) -> None:
     whole = (tmp_path / "cut.parquet").read_bytes()
     (tmp_path / "cut.parquet").write_bytes(whole[: len(whole) // 2])
     assert "cut.parquet can't be read as Parquet" in refusal(tmp_path, source())
+
+
+@pytest.mark.parametrize("process_files", [10, 1])
+def test_a_damaged_footer_is_named_however_many_files_there_are(
+    tmp_path: Path, process_files: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet, "_PROCESS_FILES", process_files)
+    for number in range(5):
+        pq.write_table(rows(number), tmp_path / f"{number}.parquet")
+    assert len(listing(source(), tmp_path).splits) == 5
+    whole = (tmp_path / "3.parquet").read_bytes()
+    length = int.from_bytes(whole[-8:-4], "little")
+    damaged = whole[: -8 - length] + b"\xff" * length + whole[-8:]
+    (tmp_path / "3.parquet").write_bytes(damaged)
+    assert "3.parquet can't be read as Parquet" in refusal(tmp_path, source())
 
 
 def test_files_of_different_columns_are_shown_side_by_side(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ class Reporter:
         ):
             self._take(latest, committed, idle=idle)
         elif idle != self._latest.idle or time.monotonic() - self._beat_at >= BEAT_S:
-            self._update(idle=idle)
+            self._update(idle=idle, **({"advanced_at_ms": _now_ms()} if idle else {}))
 
     def is_replaced(self) -> bool:
         """Whether another run was launched since: this one was taken for dead."""
@@ -159,13 +159,19 @@ class Reporter:
     def _take(self, latest: Any, committed: int, *, idle: bool) -> None:
         query = self._followed
         self._seen = (str(latest.runId), committed)
+        committed_at = checkpoint.committed_at_ms(query.generation.checkpoint, committed)
+        is_news = idle or latest.batchId == committed
         changes: dict[str, Any] = {
             "batch_id": committed,
             "idle": idle,
             "batches": self._latest.batches + (latest.batchId == committed),
+            "committed_at_ms": committed_at,
+            "advanced_at_ms": _now_ms() if is_news else self._latest.advanced_at_ms,
             "rows_per_s": _finite(latest.processedRowsPerSecond),
+            "input_rows_per_s": _finite(latest.inputRowsPerSecond),
             "watermark_ms": _event_ms(latest.eventTime.get("watermark")),
             "state_rows": sum(op.numRowsTotal for op in latest.stateOperators) or None,
+            "state_bytes": sum(op.memoryUsedBytes for op in latest.stateOperators) or None,
         }
         offset = checkpoint.offset_of(query.generation.checkpoint, committed, query.place)
         if query.source.name in query.planned:
@@ -188,8 +194,9 @@ class Reporter:
         return found
 
     def _update(self, **changes: Any) -> None:
-        filtering = self._query is not None and self._query.filtering
-        update = {"at_ms": _now_ms(), "filtering": filtering, **changes}
+        update = {"at_ms": _now_ms(), **changes}
+        if (query := self._query) is not None:
+            update |= {"filtering": query.filtering, "pace_ms": query.pace_ms}
         self._latest = self._latest.model_copy(update=update)
         self._write()
 

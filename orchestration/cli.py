@@ -90,7 +90,7 @@ def run(
 
 @app.command()
 def status(pipeline: PipelineFile, as_json: AsJson = False) -> None:
-    """Show where a pipeline stands; exit status 1 if a run failed or is dead."""
+    """Show where a pipeline stands; exit status 1 if a run failed or is dead, stuck or late."""
     with _answer(as_json) as show:
         from orchestration import tables
         from orchestration.status import status as look

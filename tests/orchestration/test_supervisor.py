@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from orchestration import chain
+from orchestration.cli import app
 from orchestration.health import Verdict
 from orchestration.status import Look, status
 from orchestration.supervisor import Tick, decide, restart, tick
@@ -123,6 +125,22 @@ def test_a_dead_run_is_asked_for_once_by_launch_until_the_limit(tmp_path: Path) 
     assert case.watch().restarts == []
     case.launch("6", state="failed")
     assert look_at(case).restart is not None
+
+
+def test_the_command_line_tells_the_verdict_and_ends_with_it(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    case.ask_for_it()
+    case.launch("a", state="failed", error="disk [full]")
+    answer = CliRunner().invoke(app, ["status", str(case.path), "--json"])
+    assert answer.exit_code == 1
+    assert json.loads(answer.stdout)["live"]["health"] == "dead"
+    assert (
+        "dead: it failed: disk [full]" in CliRunner().invoke(app, ["status", str(case.path)]).stdout
+    )
+    # Dead before it was stopped, but that is no longer of interest.
+    chain.stop(case.loaded)
+    answer = CliRunner().invoke(app, ["status", str(case.path), "--json"])
+    assert (answer.exit_code, json.loads(answer.stdout)["live"]["health"]) == (0, "stopped")
 
 
 def test_a_stopped_run_is_neither_red_nor_started_again(tmp_path: Path) -> None:

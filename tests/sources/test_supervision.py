@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from sources.document import load_pipeline
 from sources.errors import InputError
@@ -38,6 +39,15 @@ def test_what_is_left_out_keeps_its_default(tmp_path: Path) -> None:
     assert (found.lag, found.restarts.limit) == (10, 2)
     assert found.restarts.backoff == Restarts().backoff
     assert found.stuck_after == timedelta(seconds=30)
+
+
+def test_the_defaults_are_those_of_the_docs(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "operating.md").read_text()
+    block = page.split("```yaml\n")[1].split("```")[0]
+    found = load_pipeline(write(tmp_path, **yaml.safe_load(block)), {"TOPIC": "t"})
+    shown = found.pipeline.supervision.model_dump(exclude={"webhook"})
+    assert shown == Supervision().model_dump(exclude={"webhook"})
+    assert found.pipeline.supervision.webhook_url is None
 
 
 def test_a_webhook_comes_from_the_environment(tmp_path: Path) -> None:

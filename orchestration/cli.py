@@ -85,7 +85,9 @@ def run(
         loaded = _load(pipeline)
         console.run(loaded, stop_when_caught_up=until is Until.CAUGHT_UP)
         found = look(loaded)
-        show({"ok": found.healthy, **found.model_dump(mode="json")}, tables.status(found))
+        # A stream that was just started has yet to catch up.
+        good = found.healthy or (found.live is not None and found.live.health == "late")
+        show({"ok": good, **found.model_dump(mode="json")}, tables.status(found))
 
 
 @app.command()

@@ -34,6 +34,7 @@ class Seen:
         lag: Records or splits that wait; None if that can't be told.
         behind_since_ms: Since when input waits while nothing is committed; None if none does.
         restarts: How many times it was started again within the window.
+        last_failure: Why it was last started again.
         gave_up: Whether it is not started again any more.
     """
 
@@ -44,6 +45,7 @@ class Seen:
     lag: int | None
     behind_since_ms: int | None
     restarts: int = 0
+    last_failure: str | None = None
     gave_up: bool = False
 
 
@@ -72,7 +74,7 @@ class Verdict(BaseModel):
         health: In one word.
         reason: Why, in words.
         down: What is wrong with the process, if a restart would mend it.
-        error: Why it last failed, in its own words.
+        error: Why it last failed, be it up again.
         findings: What is expected of it, one by one.
         numbers: The figures behind it; what is not known is left out.
     """
@@ -148,7 +150,7 @@ def judge(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
         health=health,
         reason=reason,
         down=down,
-        error=None if seen.beat is None else seen.beat.error,
+        error=(seen.beat.error if seen.beat is not None else None) or seen.last_failure,
         findings=findings,
         numbers=_numbers(seen, now_ms),
     )

@@ -126,6 +126,7 @@ def look_at_live(
         lag=lag,
         behind_since_ms=behind_ms,
         restarts=len(restarts),
+        last_failure=restarts[-1].why if restarts else None,
         gave_up=watch.gave_up,
     )
     verdict = judge(seen, expected, now_ms)

@@ -102,11 +102,11 @@ def restart(loaded: LoadedPipeline, source: FileSource | KafkaSource) -> Heartbe
 def _alert(loaded: LoadedPipeline, look: Look, watch: Watch) -> tuple[Watch, str | None]:
     """Tell the webhook of a change from or to red; what to remember, and what went wrong."""
     health, before = look.verdict.health, watch.alerted
-    if health in ("starting", before):
-        # What a launch comes to is told when it is known.
-        return watch, None
     url, problem = loaded.pipeline.supervision.webhook_url, None
-    if url is not None and (health in RED or before in RED):
+    # What a launch comes to is told when it is known.
+    if url is None or health in ("starting", before):
+        return watch, None
+    if health in RED or before in RED:
         name = loaded.pipeline.name
         problem = post(
             url,

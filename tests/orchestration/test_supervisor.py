@@ -117,7 +117,9 @@ def test_a_dead_run_is_asked_for_once_by_launch_until_the_limit(tmp_path: Path) 
     # Alive once more is no proof yet.
     case.launch("5")
     with case.alive():
-        assert look_at(case).verdict.health == "crash-looping"
+        verdict = look_at(case).verdict
+        assert verdict.health == "crash-looping"
+        assert "disk full" in (verdict.error or "")
     # Somebody looked at it, and wants it again.
     case.ask_for_it()
     with case.alive():

@@ -91,6 +91,8 @@ def live_sensor(loaded: LoadedPipeline) -> dg.SensorDefinition:
                 dg.RunRequest(
                     run_key=f"{name}:{restart.at_ms}",
                     asset_selection=[key],
+                    # The next look answers them; until then the last answer stands.
+                    asset_check_keys=[],
                     tags={RESTART_TAG: restart.replaces or "none"},
                 )
             ]

@@ -99,7 +99,7 @@ class Reporter:
         ):
             self._take(latest, committed, idle=idle)
         elif idle != self._latest.idle or time.monotonic() - self._beat_at >= BEAT_S:
-            self._update(idle=idle, **({"advanced_at_ms": _now_ms()} if idle else {}))
+            self._update(idle=idle, advanced_at_ms=self._advanced_at_ms(committed, idle=idle))
 
     def is_replaced(self) -> bool:
         """Whether another run was launched since: this one was taken for dead."""
@@ -159,14 +159,12 @@ class Reporter:
     def _take(self, latest: Any, committed: int, *, idle: bool) -> None:
         query = self._followed
         self._seen = (str(latest.runId), committed)
-        committed_at = checkpoint.committed_at_ms(query.generation.checkpoint, committed)
-        is_news = idle or latest.batchId == committed
         changes: dict[str, Any] = {
             "batch_id": committed,
             "idle": idle,
             "batches": self._latest.batches + (latest.batchId == committed),
-            "committed_at_ms": committed_at,
-            "advanced_at_ms": _now_ms() if is_news else self._latest.advanced_at_ms,
+            "committed_at_ms": self._committed_at_ms(committed),
+            "advanced_at_ms": self._advanced_at_ms(committed, idle=idle),
             "rows_per_s": _finite(latest.processedRowsPerSecond),
             "input_rows_per_s": _finite(latest.inputRowsPerSecond),
             "watermark_ms": _event_ms(latest.eventTime.get("watermark")),
@@ -183,6 +181,18 @@ class Reporter:
                 changes["event_time_ms"] = highest
         self._update(**changes)
         self.log(describe(self._latest))
+
+    def _committed_at_ms(self, committed: int) -> int:
+        return checkpoint.committed_at_ms(self._followed.generation.checkpoint, committed)
+
+    def _advanced_at_ms(self, committed: int | None, *, idle: bool) -> int | None:
+        """When this launch last committed, or had nothing to read; not by an earlier launch."""
+        if idle:
+            return _now_ms()
+        committed_at = 0 if committed is None else self._committed_at_ms(committed)
+        if committed_at < self._started_ms:
+            return self._latest.advanced_at_ms
+        return max(committed_at, self._latest.advanced_at_ms or 0)
 
     def _position_in_plan(self, offset: Any) -> dict[str, Any]:
         planned = self._followed.planned[self._followed.source.name]

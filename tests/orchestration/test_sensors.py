@@ -68,7 +68,7 @@ def test_a_dead_run_is_red_and_its_asset_alone_is_materialized_again(tmp_path: P
     assert (shown["red"], shown["last error"]) == (1, "disk full")
     assert found.run_requests is not None
     [request] = found.run_requests
-    assert request.asset_selection == [KEY]
+    assert (request.asset_selection, request.asset_check_keys) == ([KEY], [])
     assert request.tags == {"hybrid/restart": "a"}
     case.launch("b", state="failed", error="disk full")
     [another] = look(case).run_requests or []

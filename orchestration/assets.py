@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from orchestration import chain, metadata
+from orchestration import chain, metadata, supervisor
 from sources.bad_records import BadRecordCount, bad_count_name
 from sources.document import LoadedPipeline, load_pipeline
 from sources.errors import HybridError
@@ -18,6 +18,9 @@ from sources.kafka_source import KafkaSource
 from sources.ledger import read_ledger
 from sources.offsets import GapError
 from spark_jobs.launch import log_path
+
+RESTART_TAG = "hybrid/restart"
+"""Marks a run that the supervision asked for, unlike one that people did."""
 
 
 def pipeline_assets(loaded: LoadedPipeline) -> list[dg.AssetsDefinition]:
@@ -36,6 +39,11 @@ def pipeline_assets(loaded: LoadedPipeline) -> list[dg.AssetsDefinition]:
         make = _bounded if is_bounded else _live
         steps.append(make(loaded, source.name, steps[-1].key))
     return steps
+
+
+def live_key(loaded: LoadedPipeline) -> dg.AssetKey:
+    """The asset of the live run."""
+    return _key(loaded, loaded.pipeline.sources[-1].name)
 
 
 def _key(loaded: LoadedPipeline, step: str) -> dg.AssetKey:
@@ -144,7 +152,9 @@ def _live(loaded: LoadedPipeline, name: str, before: dg.AssetKey) -> dg.AssetsDe
         fresh = load_pipeline(loaded.path)
         source = fresh.pipeline.source(name)
         with _failures():
-            beat = chain.go_live(fresh, source)
+            is_restart = RESTART_TAG in context.run.tags
+            start = supervisor.restart if is_restart else chain.go_live
+            beat = start(fresh, source)
         context.log.info(f"The run of `{name}` is live: driver {beat.pid}")
         log = log_path(fresh.require_generation(), name)
         target = fresh.locate(fresh.pipeline.sink.path)

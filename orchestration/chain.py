@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
+from orchestration.watch import read_wanted, require_wanted, want
 from sources.discovery import Folder
 from sources.document import LoadedPipeline
 from sources.errors import InputError, RunError
@@ -93,18 +94,61 @@ def go_live(
 ) -> Heartbeat:
     """Start the unbounded run, or find it running; returns when its first batch is in.
 
+    From then on it is wanted, until it is stopped.
+
     Raises:
         StateError: A source before it has not finished, or a topic's hand-over was not made.
         SeamError: It does not pass its checks; asked before the first launch only.
-        RunError: Spark failed before its first batch.
+        RunError: Spark failed before its first batch; it is wanted all the same.
     """
+    generation = _require_ready(loaded, source)
+    before = read_wanted(generation)
+    want(generation, source.name, is_wanted=True)
+    try:
+        return _start(loaded, generation, source, on_beat)
+    except Exception:
+        raise
+    except BaseException:
+        # Who interrupts what they asked for takes it back.
+        if before is None or not before.is_wanted:
+            want(generation, source.name, is_wanted=False)
+        raise
+
+
+def resume(loaded: LoadedPipeline, source: FileSource | KafkaSource) -> Heartbeat:
+    """Start the unbounded run again, if it is still wanted: who stopped it prevails.
+
+    Raises:
+        StateError: It is not wanted; or as :func:`go_live`.
+        RunError: As :func:`go_live`.
+    """
+    generation = _require_ready(loaded, source)
+    require_wanted(generation)
+    return _start(loaded, generation, source, lambda _: None)
+
+
+def _start(
+    loaded: LoadedPipeline,
+    generation: Generation,
+    source: FileSource | KafkaSource,
+    on_beat: process.OnBeat,
+) -> Heartbeat:
+    def while_wanted(beat: Heartbeat) -> None:
+        # Asked once it is launched: a stop that came before that found nothing to end.
+        require_wanted(generation)
+        on_beat(beat)
+
+    return process.start_detached(loaded, generation, source.name, while_wanted)
+
+
+def _require_ready(loaded: LoadedPipeline, source: FileSource | KafkaSource) -> Generation:
     generation, enumerator = _state(loaded)
     enumerator.require_turn(source.name)
     if isinstance(source, KafkaSource):
         enumerator.require_start(source.name)
         if not reached(loaded, source):
             require_sound(loaded, source)
-    return process.start_detached(loaded, generation, source.name, on_beat)
+    return generation
 
 
 def reached(loaded: LoadedPipeline, source: KafkaSource) -> Offsets:
@@ -137,10 +181,15 @@ def change_rate(loaded: LoadedPipeline, source: str, limit: RateLimit) -> None:
 
 
 def stop(loaded: LoadedPipeline) -> list[str]:
-    """End whatever run of the pipeline is alive; returns the names of the sources stopped."""
+    """End whatever run of the pipeline is alive; returns the names of the sources stopped.
+
+    The live run is not wanted from then on.
+    """
     generation = loaded.open_generation(create=False)
     if generation is None:
         return []
+    if (wanted := read_wanted(generation)) is not None and wanted.is_wanted:
+        want(generation, wanted.source, is_wanted=False)
     names = [source.name for source in loaded.pipeline.sources]
     return [name for name in names if process.stop(generation, name)]
 

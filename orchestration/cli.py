@@ -85,12 +85,14 @@ def run(
         loaded = _load(pipeline)
         console.run(loaded, stop_when_caught_up=until is Until.CAUGHT_UP)
         found = look(loaded)
-        show({"ok": found.healthy, **found.model_dump(mode="json")}, tables.status(found))
+        # A stream that was just started has yet to catch up.
+        good = found.healthy or (found.live is not None and found.live.health == "late")
+        show({"ok": good, **found.model_dump(mode="json")}, tables.status(found))
 
 
 @app.command()
 def status(pipeline: PipelineFile, as_json: AsJson = False) -> None:
-    """Show where a pipeline stands; exit status 1 if a run failed or is dead."""
+    """Show where a pipeline stands; exit status 1 if a run failed or is dead, stuck or late."""
     with _answer(as_json) as show:
         from orchestration import tables
         from orchestration.status import status as look

@@ -11,11 +11,13 @@ from pathlib import Path
 import dagster as dg
 
 from orchestration.assets import find_pipelines, pipeline_assets
+from orchestration.sensors import has_live_run, live_checks, live_sensor
 
 _EXAMPLES = Path(__file__).parent.parent / "examples"
 _PLACES = os.environ.get("HYBRID_PIPELINES") or str(_EXAMPLES)
 
 _found = find_pipelines([Path(place) for place in _PLACES.split(os.pathsep)])
+_live = [loaded for loaded in _found if has_live_run(loaded)]
 
 defs = dg.Definitions(
     assets=[asset for loaded in _found for asset in pipeline_assets(loaded)],
@@ -28,6 +30,8 @@ defs = dg.Definitions(
         )
         for loaded in _found
     ],
+    asset_checks=[live_checks(loaded) for loaded in _live],
+    sensors=[live_sensor(loaded) for loaded in _live],
     # The steps of a chain follow each other: a process for each would only cost its start.
     executor=dg.in_process_executor,
 )

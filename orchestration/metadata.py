@@ -8,6 +8,7 @@ from typing import Any
 
 import dagster as dg
 
+from orchestration.health import Finding, Verdict
 from sources.bad_records import BadRecordCount
 from sources.hand_over import Check
 from sources.ledger import Ledger, LedgerEntry, SeamCount
@@ -192,6 +193,47 @@ def live(beat: Heartbeat, log: Path, target: str) -> Metadata:
         shown["bad records"] = beat.bad_records
     if beat.ui_url is not None:
         shown["Spark UI"] = dg.MetadataValue.url(beat.ui_url)
+    return shown
+
+
+def finding(found: Finding) -> dg.AssetCheckResult:
+    """One thing that is expected of the live run; a launch that comes up is no error yet."""
+    return dg.AssetCheckResult(
+        check_name=found.name,
+        passed=found.passed,
+        severity=_severity(found),
+        description=found.text,
+    )
+
+
+def evaluation(key: dg.AssetKey, found: Finding) -> dg.AssetCheckEvaluation:
+    """The same as a sensor reports it."""
+    return dg.AssetCheckEvaluation(
+        asset_key=key,
+        check_name=found.name,
+        passed=found.passed,
+        severity=_severity(found),
+        description=found.text,
+        metadata={},
+    )
+
+
+def _severity(found: Finding) -> dg.AssetCheckSeverity:
+    return dg.AssetCheckSeverity.WARN if found.is_pending else dg.AssetCheckSeverity.ERROR
+
+
+def observation(verdict: Verdict) -> Metadata:
+    """How the live run does; numbers as they are, so that they are plotted."""
+    shown: Metadata = {
+        "health": verdict.health,
+        "reason": verdict.reason,
+        "red": int(verdict.is_red),
+        **verdict.numbers,
+    }
+    if (watermark := verdict.numbers.get("watermark_ms")) is not None:
+        shown["watermark"] = iso(int(watermark))
+    if verdict.error is not None:
+        shown["last error"] = verdict.error
     return shown
 
 

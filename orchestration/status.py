@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import time
+from typing import Literal, NamedTuple
 
 from pydantic import BaseModel
 
 from orchestration import chain
+from orchestration.health import Seen, Verdict, behind_since, judge
+from orchestration.watch import Watch, read_wanted, read_watch
 from sources.document import LoadedPipeline
 from sources.errors import InputError
 from sources.hybrid import Boundedness, HybridSplitEnumerator
 from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource
 from sources.plan import Plan
+from sources.positions import span_ms
 from sources.state import Generation
 from spark_jobs import process
 from spark_jobs.heartbeat import Heartbeat, read_heartbeat
-from spark_jobs.launch import ALIVE, find_run
+from spark_jobs.launch import ALIVE, find_run, last_launch
 
 SourceState = Literal["waiting", "starting", "running", "finished", "stopped", "failed", "dead"]
 
@@ -42,7 +46,8 @@ class Status(BaseModel):
 
     Attributes:
         planned: Whether its plan was made.
-        healthy: False if a run failed or is dead.
+        healthy: False if a run failed or is dead, or the live run is red.
+        live: How well the live run does; None if nobody asked for it yet.
     """
 
     pipeline: str
@@ -50,6 +55,15 @@ class Status(BaseModel):
     planned: bool
     healthy: bool
     sources: list[SourceStatus]
+    live: Verdict | None = None
+
+
+class Look(NamedTuple):
+    """The live run at one moment: how well it does, and what is to be remembered of it."""
+
+    verdict: Verdict
+    watch: Watch
+    now_ms: int
 
 
 def status(loaded: LoadedPipeline) -> Status:
@@ -58,13 +72,76 @@ def status(loaded: LoadedPipeline) -> Status:
     sources = [
         _source_status(loaded, generation, source.name) for source in loaded.pipeline.sources
     ]
+    found = None if generation is None else look_at_live(loaded, generation, sources[-1])
+    live = None if found is None else found.verdict
+    judged = sources if live is None else sources[:-1]
     return Status(
         pipeline=loaded.pipeline.name,
         generation=generation.info.generation if generation else None,
         planned=generation is not None and generation.read("plan.json", Plan) is not None,
-        healthy=all(source.state not in ("failed", "dead") for source in sources),
+        healthy=all(source.state not in ("failed", "dead") for source in judged)
+        and not (live is not None and live.is_red),
         sources=sources,
+        live=live,
     )
+
+
+def look_at_live(
+    loaded: LoadedPipeline, generation: Generation, found: SourceStatus | None = None
+) -> Look | None:
+    """Look at the live run alone; None if nobody asked for it yet.
+
+    Args:
+        loaded: The pipeline.
+        generation: Its state.
+        found: How far its source is; looked up if left out.
+    """
+    if (wanted := read_wanted(generation)) is None:
+        return None
+    name, expected = loaded.pipeline.sources[-1].name, loaded.pipeline.supervision
+    lag = (found or _source_status(loaded, generation, name)).lag
+    # After the look at the broker, which takes its time.
+    now_ms = time.time_ns() // 1_000_000
+    launch = last_launch(generation)
+    launch = launch if launch is not None and launch.source == name else None
+    running = process.find_running(generation, name)
+    beat = running or read_heartbeat(generation, name)
+    if running is None and beat is not None and launch is not None:
+        # What an earlier launch said last says nothing of this one.
+        beat = beat if beat.launch_id == launch.launch_id else None
+    launch_id = beat.launch_id if beat is not None else launch and launch.launch_id
+    batch_id = beat.batch_id if beat is not None else None
+
+    watch = read_watch(generation, wanted.at_ms)
+    is_where_it_was = (watch.launch_id, watch.batch_id) == (launch_id, batch_id)
+    before_ms = watch.behind_since_ms if is_where_it_was else None
+    behind_ms = behind_since(beat, lag, before_ms, now_ms)
+    window_ms = now_ms - span_ms(expected.restarts.within)
+    restarts = [restart for restart in watch.restarts if restart.at_ms > window_ms]
+    seen = Seen(
+        wanted_ms=wanted.at_ms if wanted.is_wanted else None,
+        is_alive=running is not None or find_run(generation, name) is not None,
+        launched_ms=None if launch is None else launch.at_ms,
+        beat=beat,
+        lag=lag,
+        behind_since_ms=behind_ms,
+        restarts=len(restarts),
+        last_failure=restarts[-1].why if restarts else None,
+        gave_up=watch.gave_up,
+    )
+    verdict = judge(seen, expected, now_ms)
+    down_ms = None
+    if verdict.down is not None:
+        known_ms = watch.down_since_ms if watch.launch_id == launch_id else None
+        down_ms = now_ms if known_ms is None else known_ms
+    changes = {
+        "launch_id": launch_id,
+        "batch_id": batch_id,
+        "behind_since_ms": behind_ms,
+        "down_since_ms": down_ms,
+        "restarts": restarts,
+    }
+    return Look(verdict, watch.model_copy(update=changes), now_ms)
 
 
 def _source_status(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.console import Group
+from rich.markup import escape
 from rich.table import Table
 
 from sources.positions import iso
@@ -82,6 +83,9 @@ def status(found: Status) -> Table:
         )
         if beat is not None and beat.error:
             table.caption = beat.error
+    if (live := found.live) is not None:
+        colour = "red" if live.is_red else "yellow" if live.health == "starting" else "green"
+        table.caption = f"[{colour}]{live.health}[/]: {escape(live.reason)}"
     return table
 
 

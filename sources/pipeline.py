@@ -15,6 +15,7 @@ from sources.hybrid import HybridSource, HybridSourceBuilder
 from sources.kafka_source import KafkaSource
 from sources.positions import span_ms
 from sources.stores import HdfsSettings, S3Settings, Stores
+from sources.supervision import Supervision
 
 SourceSpec = Annotated[FileSource | KafkaSource, Field(discriminator="type")]
 
@@ -83,6 +84,7 @@ class Pipeline(Declared):
         spark: How Spark is started.
         s3: Which object store ``s3://`` means.
         hdfs: How ``hdfs://`` is reached.
+        supervision: What is expected of the live run, and what is done when it fails.
 
     """
 
@@ -100,6 +102,7 @@ class Pipeline(Declared):
     spark: SparkSettings = SparkSettings()
     s3: S3Settings = S3Settings()
     hdfs: HdfsSettings = HdfsSettings()
+    supervision: Supervision = Supervision()
 
     @model_validator(mode="after")
     def _chain_is_sound(self) -> Pipeline:

@@ -30,7 +30,12 @@ _KEY = re.compile(
 )
 _ANY_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 
-_SECRETS = {"password", "key_password"}
+_SECRETS = {
+    "password": "KAFKA_PASSWORD",
+    "key_password": "KAFKA_KEY_PASSWORD",
+    "webhook": "SUPERVISION_WEBHOOK",
+}
+"""Fields that hold a secret, and the variable to propose for each."""
 _REFERENCE = re.compile(r"\$\{\w+(?::-([^}]*))?\}")
 # Below these, keys are names of columns.
 _COLUMNS = {"schema", "columns"}
@@ -204,14 +209,14 @@ def jaas_entry(module: str, options: Mapping[str, str]) -> str:
 
 
 def check_secrets_come_from_environment(raw_document: object) -> None:
-    """Refuse passwords that are written out in a pipeline's file.
+    """Refuse secrets that are written out in a pipeline's file.
 
     Args:
         raw_document: The YAML document, before ``${NAME}`` is replaced.
 
     Raises:
-        InputError: A ``password`` or ``key_password`` has a value without ``${NAME}``, or a
-            default other than the empty one. Names the field, not the value.
+        InputError: A ``password``, ``key_password`` or ``webhook`` has a value without
+            ``${NAME}``, or a default other than the empty one. Names the field, not the value.
     """
     _check_secrets(raw_document, "")
 
@@ -224,7 +229,7 @@ def _check_secrets(value: object, where: str) -> None:
             place = f"{where}.{key}" if where else str(key)
             if key in _SECRETS and item is not None and _is_written_out(item):
                 message = f"`{place}` is written in the file."
-                variable = f"${{KAFKA_{str(key).upper()}}}"
+                variable = f"${{{_SECRETS[key]}}}"
                 raise InputError(message, f"Write `{variable}` and set it in the environment.")
             _check_secrets(item, place)
     elif isinstance(value, list):

@@ -33,6 +33,11 @@ def last_committed(checkpoint: Path) -> int | None:
     return _latest(checkpoint / "commits")
 
 
+def committed_at_ms(checkpoint: Path, batch_id: int) -> int:
+    """When a micro-batch was committed."""
+    return (checkpoint / "commits" / str(batch_id)).stat().st_mtime_ns // 1_000_000
+
+
 def offset_of(checkpoint: Path, batch_id: int, place: int) -> Any:
     """The end offset of a source in a micro-batch.
 

@@ -22,13 +22,19 @@ class Heartbeat(Record):
         batch_id: Last committed micro-batch, counted over the whole checkpoint.
         batches: Micro-batches that this launch has committed.
         idle: Whether the query waits for data.
-        rows_per_s: Input rows by second in the last micro-batch.
+        committed_at_ms: When the last micro-batch was committed, by this launch or before it.
+        advanced_at_ms: When this launch last committed a micro-batch, or had nothing to read.
+            Unlike ``at_ms`` it stands still in a query that hangs.
+        pace_ms: Time between the starts of two micro-batches.
+        rows_per_s: Rows processed by second in the last micro-batch.
+        input_rows_per_s: Rows that arrived by second before it.
         splits_done, splits_total: Of files: how much of what is planned, or was found so far, is
             read.
         rows_done, rows_total: Rows of the plan; None where the format does not tell.
         event_time_ms: Highest event time reached.
         watermark_ms: Of the query, if it has one.
         state_rows: Rows in the operators' state.
+        state_bytes: Memory that it takes.
         offsets: Unbounded run: first offset not yet read, by partition.
         filtering: Unbounded run: whether the seam filter is in the query.
         bad_records: How many of the source's records were dropped or put into quarantine so far.
@@ -37,7 +43,7 @@ class Heartbeat(Record):
         error: Why it failed.
     """
 
-    VERSION = 3
+    VERSION = 4
 
     launch_id: str
     pid: int
@@ -48,7 +54,11 @@ class Heartbeat(Record):
     batch_id: int | None = None
     batches: int = 0
     idle: bool = False
+    committed_at_ms: int | None = None
+    advanced_at_ms: int | None = None
+    pace_ms: int = 0
     rows_per_s: float | None = None
+    input_rows_per_s: float | None = None
     splits_done: int | None = None
     splits_total: int | None = None
     rows_done: int | None = None
@@ -56,6 +66,7 @@ class Heartbeat(Record):
     event_time_ms: int | None = None
     watermark_ms: int | None = None
     state_rows: int | None = None
+    state_bytes: int | None = None
     offsets: Offsets | None = None
     filtering: bool = False
     bad_records: int = 0

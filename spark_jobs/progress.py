@@ -99,7 +99,7 @@ class Reporter:
         ):
             self._take(latest, committed, idle=idle)
         elif idle != self._latest.idle or time.monotonic() - self._beat_at >= BEAT_S:
-            self._update(idle=idle)
+            self._update(idle=idle, advanced_at_ms=self._advanced_at_ms(committed, idle=idle))
 
     def is_replaced(self) -> bool:
         """Whether another run was launched since: this one was taken for dead."""
@@ -163,9 +163,13 @@ class Reporter:
             "batch_id": committed,
             "idle": idle,
             "batches": self._latest.batches + (latest.batchId == committed),
+            "committed_at_ms": self._committed_at_ms(committed),
+            "advanced_at_ms": self._advanced_at_ms(committed, idle=idle),
             "rows_per_s": _finite(latest.processedRowsPerSecond),
+            "input_rows_per_s": _finite(latest.inputRowsPerSecond),
             "watermark_ms": _event_ms(latest.eventTime.get("watermark")),
             "state_rows": sum(op.numRowsTotal for op in latest.stateOperators) or None,
+            "state_bytes": sum(op.memoryUsedBytes for op in latest.stateOperators) or None,
         }
         offset = checkpoint.offset_of(query.generation.checkpoint, committed, query.place)
         if query.source.name in query.planned:
@@ -178,6 +182,18 @@ class Reporter:
         self._update(**changes)
         self.log(describe(self._latest))
 
+    def _committed_at_ms(self, committed: int) -> int:
+        return checkpoint.committed_at_ms(self._followed.generation.checkpoint, committed)
+
+    def _advanced_at_ms(self, committed: int | None, *, idle: bool) -> int | None:
+        """When this launch last committed, or had nothing to read; not by an earlier launch."""
+        if idle:
+            return _now_ms()
+        committed_at = 0 if committed is None else self._committed_at_ms(committed)
+        if committed_at < self._started_ms:
+            return self._latest.advanced_at_ms
+        return max(committed_at, self._latest.advanced_at_ms or 0)
+
     def _position_in_plan(self, offset: Any) -> dict[str, Any]:
         planned = self._followed.planned[self._followed.source.name]
         entries = checkpoint.position_in_plan(offset, planned.entries)
@@ -188,8 +204,9 @@ class Reporter:
         return found
 
     def _update(self, **changes: Any) -> None:
-        filtering = self._query is not None and self._query.filtering
-        update = {"at_ms": _now_ms(), "filtering": filtering, **changes}
+        update = {"at_ms": _now_ms(), **changes}
+        if (query := self._query) is not None:
+            update |= {"filtering": query.filtering, "pace_ms": query.pace_ms}
         self._latest = self._latest.model_copy(update=update)
         self._write()
 

@@ -137,6 +137,11 @@ class Query:
             self._interval_ms = self._folder_interval_ms()
         return writer.trigger(processingTime=f"{self._interval_ms} milliseconds")
 
+    @property
+    def pace_ms(self) -> int:
+        """Time between the starts of two micro-batches, once :meth:`writer` was called."""
+        return self._interval_ms
+
     def is_to_be_rebuilt(self) -> bool:
         """Whether a live query is no longer the one that would be made now."""
         if self.folder is not None and self._folder_interval_ms() != self._interval_ms:

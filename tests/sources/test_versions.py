@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from orchestration.watch import Wanted, Watch
 from sources.bad_records import BadRecordCount
 from sources.discovery import Discovery
 from sources.errors import StateError
@@ -32,6 +33,8 @@ KINDS: list[type[Record]] = [
     SeamCount,
     StartPosition,
     TopicRange,
+    Wanted,
+    Watch,
 ]
 
 

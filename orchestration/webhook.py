@@ -1,0 +1,45 @@
+"""Telling somebody else: one JSON document, posted to a URL that is a secret."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import IO, Any
+from urllib.error import HTTPError, URLError
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+TIMEOUT_S = 5.0
+
+
+class _StayHere(HTTPRedirectHandler):
+    """Follows no redirect: the document would be left behind, and the answer look good."""
+
+    def redirect_request(
+        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str
+    ) -> None:
+        return None
+
+
+def post(url: str, document: Mapping[str, object]) -> str | None:
+    """Post a document as JSON.
+
+    Args:
+        url: Where to. Never told to anyone.
+        document: What to tell.
+
+    Returns:
+        What went wrong, in words without the URL; None if it was taken.
+    """
+    body = json.dumps(document).encode()
+    try:
+        request = Request(url, body, {"Content-Type": "application/json"}, method="POST")
+        with build_opener(_StayHere).open(request, timeout=TIMEOUT_S):
+            return None
+    except HTTPError as error:
+        error.close()
+        return f"it answers with status {error.code}"
+    except URLError as error:
+        # Its text may name the host.
+        return f"it can't be reached ({type(error.reason).__name__})"
+    except Exception as error:
+        return f"it can't be told ({type(error).__name__})"

@@ -124,7 +124,8 @@ def _ranges(
         else:
             ranges.append(Range(rows, _micros(low, event), _micros(high, event, up=True), nulls))
     unknown = [path for path, known in zip(paths, ranges, strict=True) if known is None]
-    read = (found for part in read_footers(unknown, event, None, stores) for found in part.ranges)
+    footers = read_footers(unknown, event, None, stores)
+    read = (Range(**row) for part in footers for row in part.ranges.to_pylist())
     return [next(read) if known is None else known for known in ranges]
 
 

@@ -5,10 +5,9 @@ A plan is made from these once and never from a listing again (FLIP-27: the spli
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, overload
 
 import numpy as np
@@ -18,22 +17,23 @@ import pyarrow.compute as pc
 from sources.delta_table import list_table
 from sources.document import LoadedPipeline
 from sources.errors import InputError
-from sources.file_source import FileSource, TimeRange
-from sources.folders import FolderTime, check_partitions, partition_of
+from sources.file_source import FileSource
+from sources.folders import by_folder, check_partitions, partition_of
 from sources.formats.format import Format
 from sources.formats.known import format_of
-from sources.formats.lines import BadRow, refuse
+from sources.formats.lines import BadRow
 from sources.formats.packed import codec_of
-from sources.formats.reading import reading, unpacked
+from sources.formats.reading import reading
 from sources.formats.regions import Region, cut
 from sources.formats.text import TEXT_COLUMNS
 from sources.listing import find_files, match_files
-from sources.parquet import Range, column_range, read_footers
-from sources.positions import to_us
+from sources.parquet import read_footers, table_of_ranges
+from sources.sampler import Sampler
 from sources.schema import check_event_time, differences, parse_schema
 from sources.select import EventColumn
 from sources.storage import FILES, table_of
 from sources.stores import Stores
+from sources.time_range import in_range, in_range_by_folder
 
 # Columns of the table of splits, one row a split, in reading order.
 SPLITS = pa.schema(
@@ -50,7 +50,6 @@ SPLITS = pa.schema(
 )
 _ORDER = [(name, "ascending") for name in ("event_min_us", "event_max_us", "path", "offset")]
 REGION_BYTES = 64 << 20
-SAMPLE_BYTES = 1 << 20
 _WORKERS = 16
 
 
@@ -139,7 +138,7 @@ def list_splits(
         InputError: One can't be read (which), columns differ between files (both shown), the
             event-time column is missing or no timestamp, or no file is in the time range.
     """
-    files = _with_partitions(source, _in_range_by_folder(source, files))
+    files = _with_partitions(source, in_range_by_folder(source, files))
     declared = parse_schema(source.columns) if source.columns else None
     if declared is not None:
         # Before any file is opened.
@@ -150,7 +149,7 @@ def list_splits(
     else:
         splits, inside, warnings = _sampled_splits(source, event_time, files, stores)
     exact = source.format in ("parquet", "orc")
-    splits = _in_range(source, splits, exact=exact)
+    splits = in_range(source, splits, exact=exact)
     read, columns = _selected(source, event_time, inside)
     partitions = list(source.partitions)
     return FileListing(splits.sort_by(_ORDER), read, columns, partitions, exact, warnings)
@@ -202,7 +201,7 @@ def _parquet_splits(
             columns = columns or schema
             if rows := differences(columns, schema):
                 raise InputError(_drift(source.name, first, path, rows))
-        chunks.append(_ranges(found.ranges))
+        chunks.append(found.ranges)
     assert columns is not None
     return _assembled(files, pa.concat_tables(chunks)), columns
 
@@ -224,8 +223,8 @@ def _list_table(loaded: LoadedPipeline, source: FileSource) -> FileListing:
     found = list_table(source, loaded.locate(source.patterns[0]), event, pipeline.stores)
     files = table_of(found.files)
     files = files.append_column("partition", pa.array(found.partitions, pa.string()))
-    splits = _in_range_by_folder(source, _assembled(files, _ranges(found.ranges)))
-    splits = _in_range(source, splits, exact=True)
+    splits = in_range_by_folder(source, _assembled(files, table_of_ranges(found.ranges)))
+    splits = in_range(source, splits, exact=True)
     names = list(source.columns) if source.columns else found.columns.names
     read = pa.schema([field for field in found.columns if field.name in names])
     columns = source.selection.columns(read)
@@ -252,7 +251,7 @@ def _sampled_splits(
     regions = regions.append_column("length", pa.array(lengths, pa.int64()))
 
     places = [Region(*row) for row in _pairs(regions, "path", "offset", "length", "size")]
-    sampler = _Sampler(source, columns, event_time, stores)
+    sampler = Sampler(source, columns, event_time, stores)
     with ThreadPoolExecutor(_WORKERS) as pool:
         ranges = list(pool.map(sampler.ends, places))
         if sampler.bad and any(found.high is not None for found in ranges):
@@ -261,7 +260,7 @@ def _sampled_splits(
             found_inside = pool.map(sampler.first_good, [places[at] for at in unknown])
             for at, found in zip(unknown, found_inside, strict=True):
                 ranges[at] = found
-    return _assembled(regions, _ranges(ranges)), columns, _said_of(source, sampler.bad)
+    return _assembled(regions, table_of_ranges(ranges)), columns, _said_of(source, sampler.bad)
 
 
 def _said_of(source: FileSource, bad: Sequence[BadRow]) -> list[str]:
@@ -297,153 +296,13 @@ def _own_columns(source: FileSource, form: Format, files: pa.Table, stores: Stor
     return columns
 
 
-class _Sampler:
-    """Looks at some rows of regions; safe to use from several threads.
-
-    Args:
-        source: The declaration.
-        columns: The columns of its files.
-        event_time: The event-time column.
-        stores: Where the files are.
-
-    Attributes:
-        bad: Bad rows that were met and do not refuse the plan, without their content.
-    """
-
-    def __init__(
-        self, source: FileSource, columns: pa.Schema, event_time: str, stores: Stores
-    ) -> None:
-        self._source = source
-        self._form = format_of(source)
-        self._columns = columns
-        self._event_time = event_time
-        self._stores = stores
-        self.bad: list[BadRow] = []
-
-    def ends(self, region: Region) -> Range:
-        """Event times of a region's first and last rows: never above the true highest one.
-
-        All rows where the format tells their number.
-        """
-        if not region.length:
-            return Range(0, None, None, 0)
-        can_cut = self._form.splits and codec_of(region.path) is None
-        with reading(region.path, self._form, self._stores) as file:
-            rows = self._form.rows(file)
-            parts = _ends(region) if can_cut else [unpacked(region)]
-            most = 1 if rows is None and not can_cut else None
-            return self._look(file, parts, rows, most)
-
-    def first_good(self, region: Region) -> Range:
-        """Event times of the first rows of a region that are not bad."""
-        if not region.length:
-            return Range(0, None, None, 0)
-        with reading(region.path, self._form, self._stores) as file:
-            return self._look(file, [unpacked(region)], None, 1)
-
-    def _look(
-        self, file: pa.NativeFile, parts: list[Region], rows: int | None, most: int | None
-    ) -> Range:
-        # All columns: values that do not fit are found before anything runs.
-        ranges = [
-            column_range(self._source.selection.evaluate(self._event_time, batch))
-            for part in parts
-            for batch in islice(self._form.read(file, part, self._columns, self._on_bad), most)
-        ]
-        lows = [found.low for found in ranges if found.low is not None]
-        highs = [found.high for found in ranges if found.high is not None]
-        nulls = None if rows is None else sum(found.nulls or 0 for found in ranges)
-        return Range(rows, min(lows, default=None), max(highs, default=None), nulls)
-
-    def _on_bad(self, row: BadRow) -> None:
-        if self._source.on_bad_record == "fail":
-            refuse(row)
-        self.bad.append(row._replace(content=b""))
-
-
-def _ends(region: Region) -> list[Region]:
-    first = region._replace(length=min(SAMPLE_BYTES, region.length))
-    behind = max(region.offset + region.length - SAMPLE_BYTES, first.offset + first.length)
-    last = region._replace(offset=behind, length=region.offset + region.length - behind)
-    return [part for part in (first, last) if part.length]
-
-
-def _in_range_by_folder(source: FileSource, files: pa.Table) -> pa.Table:
-    """Leave out files whose folder, by its name, lies outside of the time range."""
-    wanted = source.time_range
-    if source.folder_time is None or wanted == TimeRange():
-        return files
-    folder_time = FolderTime(source.folder_time)
-
-    def is_wanted(folder: str) -> bool:
-        try:
-            found = folder_time.range_of(folder)
-        except ValueError as error:
-            message = f"The folder {folder} names no time: {error}."
-            raise InputError(message, "Correct `folder_time`, or the folder.") from None
-        if found is None:
-            message = f"The folder {folder} is not named as `folder_time` says."
-            raise InputError(message, f"It should hold `{source.folder_time}`.")
-        low, after = found
-        return (wanted.since is None or after > wanted.since) and (
-            wanted.until is None or low < wanted.until
-        )
-
-    return _require_some(source, files.filter(_by_folder(files, is_wanted, pa.bool_())))
-
-
 def _with_partitions(source: FileSource, files: pa.Table) -> pa.Table:
     names = list(source.partitions)
-    values = _by_folder(files, lambda folder: partition_of(folder, names), pa.string())
+    if not names:
+        return files.append_column("partition", pa.repeat(pa.scalar(""), len(files)))
+    values = by_folder(files, lambda folder: partition_of(folder, names), pa.string())
     check_partitions(pc.unique(values).to_pylist(), source.partitions)
     return files.append_column("partition", values)
-
-
-def _by_folder(files: pa.Table, tell: Callable[[str], object], kind: pa.DataType) -> pa.Array:
-    """Something told by the name of each file's folder, asked once a folder."""
-    known: dict[str, object] = {}
-
-    def ask(path: str) -> object:
-        folder = path.rpartition("/")[0]
-        if folder not in known:
-            known[folder] = tell(folder)
-        return known[folder]
-
-    return pa.array((ask(path) for path in files["path"].to_pylist()), kind, size=len(files))
-
-
-def _in_range(source: FileSource, splits: pa.Table, *, exact: bool) -> pa.Table:
-    """Leave out splits without a row in the time range; a sample can't tell that."""
-    wanted = source.time_range
-    if not exact or wanted == TimeRange():
-        return splits
-    keep = pc.is_null(splits["event_min_us"])
-    inside = pc.is_valid(splits["event_min_us"])
-    if wanted.since is not None:
-        inside = pc.and_kleene(
-            inside, pc.greater_equal(splits["event_max_us"], to_us(wanted.since))
-        )
-    if wanted.until is not None:
-        inside = pc.and_kleene(inside, pc.less(splits["event_min_us"], to_us(wanted.until)))
-    return _require_some(source, splits.filter(pc.or_kleene(keep, inside)))
-
-
-def _require_some(source: FileSource, table: pa.Table) -> pa.Table:
-    if not table.num_rows:
-        wanted = source.time_range
-        since, until = (
-            moment.isoformat() if moment is not None else "…"
-            for moment in (wanted.since, wanted.until)
-        )
-        message = f"Source `{source.name}`: no file holds rows from {since} until {until}."
-        raise InputError(message, "Correct `time_range`.")
-    return table
-
-
-def _ranges(ranges: Sequence[Range]) -> pa.Table:
-    columns = zip(*ranges, strict=True)
-    names = ("rows", "event_min_us", "event_max_us", "nulls")
-    return pa.table([pa.array(values, pa.int64()) for values in columns], names=names)
 
 
 def _assembled(regions: pa.Table, ranges: pa.Table) -> pa.Table:
@@ -451,7 +310,8 @@ def _assembled(regions: pa.Table, ranges: pa.Table) -> pa.Table:
         zeros = pa.array(np.zeros(len(regions), np.int64))
         regions = regions.append_column("offset", zeros).append_column("length", regions["size"])
     columns = {name: regions[name] for name in regions.column_names}
-    columns |= {name: ranges[name] for name in ranges.column_names}
+    names = ("rows", "event_min_us", "event_max_us", "nulls")
+    columns |= dict(zip(names, ranges.columns, strict=True))
     return pa.table([columns[name] for name in SPLITS.names], schema=SPLITS)
 
 

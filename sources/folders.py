@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from urllib.parse import quote, unquote
 
@@ -120,3 +120,16 @@ def typed(text: str | None, kind: pa.DataType) -> pa.Scalar:
     if pa.types.is_timestamp(kind) and text is not None and not text.endswith("Z"):
         scalar = pa.scalar(f"{text}Z", pa.string())
     return pc.cast(scalar, kind)
+
+
+def by_folder(files: pa.Table, tell: Callable[[str], object], kind: pa.DataType) -> pa.Array:
+    """Something told by the name of each file's folder, asked once a folder."""
+    known: dict[str, object] = {}
+
+    def ask(path: str) -> object:
+        folder = path.rpartition("/")[0]
+        if folder not in known:
+            known[folder] = tell(folder)
+        return known[folder]
+
+    return pa.array((ask(path) for path in files["path"].to_pylist()), kind, size=len(files))

@@ -49,12 +49,18 @@ class Footers(NamedTuple):
     """What the footers of many files tell.
 
     Attributes:
-        ranges: One a file, in their order.
+        ranges: One a file, in their order; columns as the fields of :class:`Range`.
         schemas: Each schema that was met, with the first file that has it.
     """
 
-    ranges: list[Range]
+    ranges: pa.Table
     schemas: list[tuple[str, pa.Schema]]
+
+
+def table_of_ranges(ranges: Sequence[Range]) -> pa.Table:
+    """Ranges as a table, a column a field."""
+    columns = zip(*ranges, strict=True)
+    return pa.table([pa.array(values, pa.int64()) for values in columns], names=Range._fields)
 
 
 def read_footers(
@@ -130,7 +136,8 @@ def _read_chunk(
         except (OSError, OverflowError, pa.ArrowException) as error:
             message = f"{path} can't be read as Parquet: {error}"
             raise InputError(message, "Repair or remove it, then plan again.") from None
-    return Footers(ranges, schemas)
+    # A table travels between processes for nothing, a list of tuples does not.
+    return Footers(table_of_ranges(ranges), schemas)
 
 
 def _open_metadata(stream: pa.NativeFile) -> pq.FileMetaData:

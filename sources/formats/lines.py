@@ -20,7 +20,7 @@ from sources.formats.packed import codec_of
 Parse = Callable[[bytes], pa.Table]
 """Makes a row of each line of a block but blank ones; ``ArrowInvalid`` if it can't."""
 
-_BLOCK_BYTES = 16 << 20
+_BLOCK_BYTES = 4 << 20
 _AHEAD = 2
 _REASON_CHARACTERS = 500
 _ROW_NUMBER = re.compile(r" in row \d+$|\bRow #\d+: ")

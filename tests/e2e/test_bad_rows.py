@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from orchestration import chain
 from orchestration.audit import audit
-from sources import files
+from sources import files, sampler
 from sources.bad_records import BadRecordCount, bad_count_name
 from sources.document import LoadedPipeline
 from sources.errors import RunError
@@ -77,7 +77,7 @@ def kept(loaded: LoadedPipeline, name: str) -> list[tuple[str, int, bytes]]:
 def case(tmp_path: Path, servers: str, monkeypatch: pytest.MonkeyPatch) -> Case:
     """Small regions, of which only the first and last bytes are looked at."""
     monkeypatch.setattr(files, "REGION_BYTES", 14_000)
-    monkeypatch.setattr(files, "SAMPLE_BYTES", 400)
+    monkeypatch.setattr(sampler, "SAMPLE_BYTES", 400)
     case = Case(tmp_path, servers)
     for name in ("lines", "table", "packed"):
         (tmp_path / name).mkdir()

@@ -252,7 +252,7 @@ def test_a_plan_of_bad_rows_only_is_refused_but_files_that_arrive_later_are_not(
 def test_a_region_with_bad_rows_at_its_ends_is_looked_into(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(b"\n".join([b"7"] * 99 + [good_json(1)] + [b"7"] * 99))
     (tmp_path / "b.json").write_bytes(good_json(2))
-    with patch("sources.files.SAMPLE_BYTES", 50):
+    with patch("sources.sampler.SAMPLE_BYTES", 50):
         found = listed(tmp_path, on_bad_record="drop")
     assert found.splits["event_max_us"].null_count == 0
     assert "198 of the rows looked at are bad" in found.warnings[0]

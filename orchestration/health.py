@@ -210,9 +210,12 @@ def _lag(seen: Seen, expected: Supervision) -> Finding:
 
 
 def _freshness(seen: Seen, expected: Supervision, now_ms: int) -> Finding:
-    if seen.lag == 0:
-        return Finding(name="freshness", passed=True, text="all input is committed")
     late: list[str] = []
+    due = seen.beat.listing_due_ms if seen.beat is not None else None
+    if due is not None and now_ms - due > span_ms(expected.freshness):
+        late.append(f"the folder was to be listed {_s(now_ms - due)} ago, and was not")
+    elif seen.lag == 0:
+        return Finding(name="freshness", passed=True, text="all input is committed")
     if seen.behind_since_ms is not None:
         still = now_ms - seen.behind_since_ms
         pace = seen.beat.pace_ms if seen.beat is not None else 0

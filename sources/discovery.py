@@ -7,6 +7,8 @@ is read once whatever its times, however slow a listing is, and whenever the run
 
 from __future__ import annotations
 
+import time
+
 import pyarrow as pa
 
 from sources.arrivals import list_arrived, paths_of
@@ -15,7 +17,7 @@ from sources.file_plan import FoundFiles, found_files, keep_splits, read_splits
 from sources.file_source import FileSource
 from sources.files import new_files
 from sources.plan import Plan
-from sources.positions import Record
+from sources.positions import Record, span_ms
 from sources.state import Generation
 
 
@@ -55,11 +57,18 @@ class Folder:
             self.parts.append(known.files)
         every = [*plan.files, *self.parts]
         self._known = paths_of(read_splits(part, generation) for part in every)
+        self._listed_ms = _now_ms()
 
     @property
     def splits(self) -> int:
         """How many splits were found."""
         return sum(part.splits for part in self.parts)
+
+    @property
+    def due_ms(self) -> int:
+        """When the next listing is to begin: the interval after the end of the last one."""
+        assert self._source.discovery_interval is not None
+        return self._listed_ms + span_ms(self._source.discovery_interval)
 
     def undiscovered(self) -> int:
         """How many files are there that no discovery has found yet.
@@ -77,6 +86,7 @@ class Folder:
         """
         columns = self.parts[0].columns
         listing = list_arrived(self._loaded, self._source, self._known, columns)
+        self._listed_ms = _now_ms()
         if listing is None:
             return None
         found = found_files(self._source, listing)
@@ -92,3 +102,7 @@ class Folder:
 
     def _name(self, number: int) -> str:
         return f"discoveries/{self._source.name}-{number}.json"
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

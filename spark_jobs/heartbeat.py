@@ -26,6 +26,8 @@ class Heartbeat(Record):
         advanced_at_ms: When this launch last committed a micro-batch, or had nothing to read.
             Unlike ``at_ms`` it stands still in a query that hangs.
         pace_ms: Time between the starts of two micro-batches.
+        listing_due_ms: When a folder that keeps filling is to be listed again; it stands still
+            where a listing hangs.
         rows_per_s: Rows processed by second in the last micro-batch.
         input_rows_per_s: Rows that arrived by second before it.
         splits_done, splits_total: Of files: how much of what is planned, or was found so far, is
@@ -57,6 +59,7 @@ class Heartbeat(Record):
     committed_at_ms: int | None = None
     advanced_at_ms: int | None = None
     pace_ms: int = 0
+    listing_due_ms: int | None = None
     rows_per_s: float | None = None
     input_rows_per_s: float | None = None
     splits_done: int | None = None

@@ -97,6 +97,9 @@ def find_or_launch(
                 message = f"A run of `{found.source}` is active."
                 raise StateError(message, "Wait for it, or end it with `hybrid stop`.")
             return Run(generation, found, None)
+        if time.monotonic() > deadline + GRACE_S:
+            message = f"Somebody launches pipeline `{loaded.pipeline.name}`, and gets nowhere."
+            raise StateError(message, "End that process, then run again.")
         if time.monotonic() > deadline and found is not None and found.group is not None:
             # Its driver is gone, what started it is not.
             _signal_group(found.group, signal.SIGKILL)
@@ -153,7 +156,8 @@ class Run:
         self._launch = launch
         self._process = process
         self._log = log_path(generation, launch.source)
-        self._read = 0 if process is not None else self._log.stat().st_size
+        # Somebody who came later is told what comes later.
+        self._read = 0 if process is not None else _size(self._log)
 
     def beats(self, on_output: OnOutput = lambda _: None) -> Iterator[Heartbeat]:
         """Each new heartbeat until the run ends; lines of its output are handed on meanwhile."""
@@ -201,7 +205,8 @@ class Run:
         """What to tell of a run that ended."""
         status = None if self._process is None else self._process.wait()
         beat = self.beat()
-        tail = "\n".join(self._log.read_text(errors="replace").splitlines()[-_TAIL_LINES:])
+        lines = self._log.read_text(errors="replace").splitlines() if _size(self._log) else []
+        tail = "\n".join(lines[-_TAIL_LINES:])
         cause = beat.error if beat is not None and beat.error else f"The last lines:\n{tail}"
         how = "" if status is None else f" with status {status}"
         return RunError(f"The Spark run of `{self._launch.source}` ended{how}. {cause}")
@@ -226,6 +231,8 @@ class Run:
         return beat if is_own else None
 
     def _hand_on(self, on_output: OnOutput) -> None:
+        if _size(self._log) <= self._read:
+            return
         with self._log.open("rb") as log:
             log.seek(self._read)
             for line in log:
@@ -233,6 +240,11 @@ class Run:
                     break
                 self._read += len(line)
                 on_output(line.decode(errors="replace").rstrip("\n"))
+
+
+def _size(path: Path) -> int:
+    """Bytes in a file; 0 before it is made."""
+    return path.stat().st_size if path.exists() else 0
 
 
 def _end_group(group: int) -> None:

@@ -77,8 +77,6 @@ class Reporter:
         totals: dict[str, Any] = {}
         if (end := query.end) is not None:
             totals = {"splits_total": end.splits, "rows_total": end.rows}
-        elif query.folder is not None:
-            totals = {"splits_total": query.folder.splits}
         ui_url = query.spark.sparkContext.uiWebUrl
         self._update(state="running", ui_url=ui_url, **totals)
 
@@ -198,15 +196,14 @@ class Reporter:
         planned = self._followed.planned[self._followed.source.name]
         entries = checkpoint.position_in_plan(offset, planned.entries)
         splits, rows, highest = planned.reached(entries)
-        found = {"splits_done": splits, "rows_done": rows, "event_time_ms": highest}
-        if self._followed.folder is not None:
-            found["splits_total"] = self._followed.folder.splits
-        return found
+        return {"splits_done": splits, "rows_done": rows, "event_time_ms": highest}
 
     def _update(self, **changes: Any) -> None:
         update = {"at_ms": _now_ms(), **changes}
         if (query := self._query) is not None:
             update |= {"filtering": query.filtering, "pace_ms": query.pace_ms}
+            if (folder := query.folder) is not None:
+                update |= {"splits_total": folder.splits, "listing_due_ms": folder.due_ms}
         self._latest = self._latest.model_copy(update=update)
         self._write()
 

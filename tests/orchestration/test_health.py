@@ -53,6 +53,7 @@ HEALTHY = Seen(
 BUSY = replace(
     HEALTHY, lag=9, beat=beat(idle=False, advanced_at_ms=NOW - 5 * S), behind_since_ms=NOW - 5 * S
 )
+HANGING = replace(HEALTHY, beat=beat(listing_due_ms=NOW - 21 * S))
 STILL = replace(BUSY, behind_since_ms=NOW - 30 * S)
 DEAD = replace(HEALTHY, is_alive=False)
 COMING_UP = replace(HEALTHY, beat=None, lag=None)
@@ -105,6 +106,8 @@ COMING_UP = replace(HEALTHY, beat=None, lag=None)
         (replace(BUSY, lag=1001), "late", "1,001 records or splits wait, 1,000 may"),
         (replace(BUSY, lag=1000), "healthy", ""),
         (replace(HEALTHY, lag=None), "late", "the broker does not answer"),
+        (HANGING, "late", "the folder was to be listed 21 s ago, and was not"),
+        (replace(HEALTHY, beat=beat(listing_due_ms=NOW - 20 * S)), "healthy", ""),
         (
             replace(BUSY, beat=beat(event_time_ms=NOW - 3601 * S)),
             "late",

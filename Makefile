@@ -33,7 +33,9 @@ lint: install
 	$(BIN)/mypy
 
 bench: install
-	$(BIN)/python -m benchmarks.history
+	$(BIN)/python -m benchmarks.history --format parquet
+	$(BIN)/python -m benchmarks.history --format json
+	$(BIN)/python -m benchmarks.history --format csv
 	$(BIN)/python -m benchmarks.seam
 	$(BIN)/python -m benchmarks.partitions
 	$(BIN)/python -m benchmarks.planning

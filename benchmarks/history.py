@@ -1,8 +1,10 @@
 """History to Delta: the project's planned reader against plain Spark, in turn, in one session.
 
-    python -m benchmarks.history --rows 5000000 --rounds 5
+    python -m benchmarks.history --format parquet --rows 50000000 --rounds 5
 
-Prints rows/s of each round and the ratio of the medians; writes them to ``build/``.
+Plain Spark twice: its file stream, and a batch. Each time counts all from the first look at the
+files to the last commit. Prints rows/s of each round and the ratios of the medians; writes them to
+``build/``.
 """
 
 from __future__ import annotations
@@ -10,8 +12,11 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
@@ -24,62 +29,81 @@ from sources.plan import make_plan
 from spark_jobs.planned import PlannedSource
 
 FILES = 32
+COLUMNS = {"id": "bigint", "at": "timestamp", "user": "string", "value": "double"}
+_DDL = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS.items())
 
 
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--format", choices=["parquet", "json", "csv"], default="parquet")
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
+    form = options.format
     with tempfile.TemporaryDirectory(prefix="hybrid-bench-") as name:
         folder = Path(name)
-        _generate(folder / "in", options.rows)
-        spark = session(_pipeline(folder, 0), folder)
+        _generate(folder / "in", options.rows, form)
+        spark = session(_pipeline(folder, form, 0), folder)
+        header = {"header": "true"} if form == "csv" else {}
         contenders: dict[str, Callable[[int], DataFrame]] = {
-            "project": lambda round_: _planned(spark, folder, round_),
-            "plain": lambda _: (
-                spark.readStream.schema(spark.read.parquet(f"{folder}/in").schema)
+            "project": partial(_planned, spark, folder, form),
+            "stream": lambda _: (
+                spark.readStream.schema(_DDL)
+                .options(**header)
                 .option("maxFilesPerTrigger", 1000)
-                .parquet(f"{folder}/in")
+                .format(form)
+                .load(f"{folder}/in")
+            ),
+            "batch": lambda _: (
+                spark.read.schema(_DDL).options(**header).format(form).load(f"{folder}/in")
             ),
         }
         speeds: dict[str, list[float]] = {name: [] for name in contenders}
         for round_ in range(options.rounds + 1):  # the first one warms up
             for contender, read in contenders.items():
-                speed = options.rows / write_to_delta(
-                    read(round_), folder / f"{contender}-{round_}"
-                )
+                target = folder / f"{contender}-{round_}"
+                speed = options.rows / write_to_delta(partial(read, round_), target)
                 if round_:
                     speeds[contender].append(speed)
         spark.stop()
-    report("history", speeds, "project", "plain", options.rows)
+    report(f"history-{form}", speeds, "project", options.rows)
 
 
-def _generate(folder: Path, rows: int) -> None:
+def _generate(folder: Path, rows: int, form: str) -> None:
     folder.mkdir()
     each = rows // FILES
+    users = pa.array([f"user{n}" for n in range(1000)])
     for at in range(FILES):
-        ids = pa.array(range(at * each, (at + 1) * each), pa.int64())
-        micros = pa.array([n * 1_000_000 for n in range(at * each, (at + 1) * each)], pa.int64())
-        columns = {
-            "id": ids,
-            "at": micros.cast(pa.timestamp("us", "UTC")),
-            "user": pa.array([f"user{n % 1000}" for n in range(each)]),
-            "value": pa.array([n * 0.5 for n in range(each)]),
-        }
-        pq.write_table(pa.table(columns), folder / f"{at:03}.parquet")
+        ids = np.arange(at * each, (at + 1) * each)
+        table = pa.table(
+            {
+                "id": ids,
+                "at": pa.array(ids * 1_000_000).cast(pa.timestamp("us", "UTC")),
+                "user": users.take(pa.array(ids % 1000)),
+                "value": ids * 0.5,
+            }
+        )
+        path = folder / f"{at:03}.{form}"
+        if form == "parquet":
+            pq.write_table(table, path)
+            continue
+        with duckdb.connect() as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            connection.register("events", table)
+            time = 'strftime("at", \'%Y-%m-%dT%H:%M:%SZ\') AS "at"'
+            query = f'SELECT id, {time}, "user", value FROM events'
+            connection.execute(f"COPY ({query}) TO '{path}' (FORMAT {form})")
 
 
-def _pipeline(folder: Path, round_: int) -> LoadedPipeline:
+def _pipeline(folder: Path, form: str, round_: int) -> LoadedPipeline:
     """History alone, with a state of its own for each round."""
+    source = {"type": "files", "name": "history", "path": "in", "format": form}
     pipeline = Pipeline.model_validate(
         {
             "name": "bench",
             "event_time": "at",
-            "sources": [
-                {"type": "files", "name": "history", "path": "in/*.parquet", "format": "parquet"}
-            ],
+            "sources": [{**source, "schema": COLUMNS}],
             "transform": "none:none",
             "sink": {"path": "out", "mode": "append", "key": ["id"]},
             "state": f"state-{round_}",
@@ -89,8 +113,8 @@ def _pipeline(folder: Path, round_: int) -> LoadedPipeline:
     return LoadedPipeline(folder / "bench.yaml", pipeline)
 
 
-def _planned(spark: SparkSession, folder: Path, round_: int) -> DataFrame:
-    loaded = _pipeline(folder, round_)
+def _planned(spark: SparkSession, folder: Path, form: str, round_: int) -> DataFrame:
+    loaded = _pipeline(folder, form, round_)
     (source,) = loaded.pipeline.sources
     assert isinstance(source, FileSource)
     plan = make_plan(loaded).files_of(source.name)

@@ -67,8 +67,8 @@ def main() -> None:
                 if round_:
                     after[contender].append(options.rows / seconds)
         spark.stop()
-    report("seam-inside", inside, "filter", "no filter", options.history)
-    report("seam-after", after, "filter", "no filter", options.rows)
+    report("seam-inside", inside, "filter", options.history)
+    report("seam-after", after, "filter", options.rows)
 
 
 def _in_turns(round_: int) -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ import os
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -18,15 +19,20 @@ from spark_jobs.submit import spark_conf
 
 def session(loaded: LoadedPipeline, scratch: Path) -> SparkSession:
     """A session with the settings that a job of this pipeline gets."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.config("spark.jars", ",".join(map(str, resolve("spark"))))
     for name, value in spark_conf(loaded, scratch).items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 
 
-def write_to_delta(rows: DataFrame, target: Path) -> float:
-    """Seconds that a stream takes to be written to its end."""
+def write_to_delta(read: Callable[[], DataFrame], target: Path) -> float:
+    """Seconds until rows are planned, read and written: a stream to its end, or a batch."""
     started = time.monotonic()
+    rows = read()
+    if not rows.isStreaming:
+        rows.write.format("delta").save(str(target))
+        return time.monotonic() - started
     query = (
         rows.writeStream.format("delta")
         .option("checkpointLocation", f"{target}-checkpoint")
@@ -37,15 +43,19 @@ def write_to_delta(rows: DataFrame, target: Path) -> float:
     return time.monotonic() - started
 
 
-def report(name: str, speeds: dict[str, list[float]], first: str, second: str, rows: int) -> None:
-    """Print the speeds (rows/s) and the ratio of two of them, and write ``build/<name>.json``."""
+def report(name: str, speeds: dict[str, list[float]], first: str, rows: int) -> None:
+    """Print the speeds (rows/s) and the ratio of one to each other; write ``build/<name>.json``."""
     medians = {contender: statistics.median(values) for contender, values in speeds.items()}
-    ratios = [a / b for a, b in zip(speeds[first], speeds[second], strict=True)]
+    others = [contender for contender in speeds if contender != first]
+    ratios = {
+        other: [a / b for a, b in zip(speeds[first], speeds[other], strict=True)]
+        for other in others
+    }
     result = {
         "rows": rows,
         "cores": os.cpu_count(),
         "rows_per_s": speeds,
-        "ratio": medians[first] / medians[second],
+        "ratio": {other: medians[first] / medians[other] for other in others},
         "ratio_by_round": ratios,
     }
     build = Path("build")
@@ -54,5 +64,7 @@ def report(name: str, speeds: dict[str, list[float]], first: str, second: str, r
     for contender, values in speeds.items():
         shown = " ".join(f"{value:,.0f}" for value in values)
         sys.stdout.write(f"{contender}: {shown} rows/s\n")
-    spread = f"{min(ratios):.3f} … {max(ratios):.3f}"
-    sys.stdout.write(f"{first} ÷ {second}: {result['ratio']:.3f} ({spread} by round)\n")
+    for other, by_round in ratios.items():
+        spread = f"{min(by_round):.3f} … {max(by_round):.3f}"
+        ratio = medians[first] / medians[other]
+        sys.stdout.write(f"{first} ÷ {other}: {ratio:.3f} ({spread} by round)\n")

@@ -79,11 +79,11 @@ def main() -> None:
         speeds: dict[str, list[float]] = {name: [] for name in contenders}
         for round_ in range(options.rounds + 1):  # the first one warms up
             for contender, read in contenders.items():
-                speed = options.rows / write_to_delta(read(), folder / f"{contender}-{round_}")
+                speed = options.rows / write_to_delta(read, folder / f"{contender}-{round_}")
                 if round_:
                     speeds[contender].append(speed)
         spark.stop()
-    report("topic_range", speeds, "project", "plain", options.rows)
+    report("topic_range", speeds, "project", options.rows)
 
 
 def _produce(servers: str, rows: int) -> None:

@@ -117,7 +117,7 @@ def histories(
 
 @pytest.mark.parametrize("evidence", ["key", "event_time", "offsets", "sequence", "fixed"])
 @settings(
-    max_examples=4,
+    max_examples=3,
     deadline=None,
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),

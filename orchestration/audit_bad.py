@@ -15,12 +15,11 @@ from orchestration.audit_files import AuditFiles
 from orchestration.audit_sql import count_rows
 from orchestration.audit_topic import bad_table
 from sources.bad_records import BadRecordCount, bad_count_name, quarantine_path
-from sources.discovery import Folder
+from sources.discovery import found_so_far
 from sources.document import LoadedPipeline
 from sources.errors import InputError
 from sources.file_plan import FoundFiles, read_splits
 from sources.file_source import FileSource
-from sources.hybrid import Boundedness
 from sources.kafka_source import KafkaSource
 from sources.ledger import read_ledger
 from sources.plan import Plan
@@ -88,10 +87,10 @@ def recount_bad_rows(
         "(_place VARCHAR, _partition INTEGER, _offset BIGINT, _reason VARCHAR)"
     )
     if generation is not None and plan is not None:
-        is_endless = source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
+        is_last = plan.folder is not None and plan.folder.source == source.name
         parts: Sequence[FoundFiles] = (
-            Folder(loaded, generation, plan).parts
-            if is_endless
+            found_so_far(generation, plan.folder)
+            if plan.folder is not None and is_last
             else history_of(generation, plan, source.name).parts
         )
         splits = pa.concat_tables([read_splits(part, generation) for part in parts])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Literal, NamedTuple
 
 from pydantic import BaseModel
@@ -16,7 +15,7 @@ from sources.hybrid import Boundedness, HybridSplitEnumerator
 from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource
 from sources.plan import Plan
-from sources.positions import span_ms
+from sources.positions import now_ms, span_ms
 from sources.state import Generation
 from spark_jobs import process
 from spark_jobs.heartbeat import Heartbeat, read_heartbeat
@@ -101,7 +100,7 @@ def look_at_live(
     name, expected = loaded.pipeline.sources[-1].name, loaded.pipeline.supervision
     lag = (found or _source_status(loaded, generation, name)).lag
     # After the look at the broker, which takes its time.
-    now_ms = time.time_ns() // 1_000_000
+    looked_ms = now_ms()
     launch = last_launch(generation)
     launch = launch if launch is not None and launch.source == name else None
     running = process.find_running(generation, name)
@@ -115,8 +114,8 @@ def look_at_live(
     watch = read_watch(generation, wanted.at_ms)
     is_where_it_was = (watch.launch_id, watch.batch_id) == (launch_id, batch_id)
     before_ms = watch.behind_since_ms if is_where_it_was else None
-    behind_ms = behind_since(beat, lag, before_ms, now_ms)
-    window_ms = now_ms - span_ms(expected.restarts.within)
+    behind_ms = behind_since(beat, lag, before_ms, looked_ms)
+    window_ms = looked_ms - span_ms(expected.restarts.within)
     restarts = [restart for restart in watch.restarts if restart.at_ms > window_ms]
     seen = Seen(
         wanted_ms=wanted.at_ms if wanted.is_wanted else None,
@@ -129,11 +128,11 @@ def look_at_live(
         last_failure=restarts[-1].why if restarts else None,
         gave_up=watch.gave_up,
     )
-    verdict = judge(seen, expected, now_ms)
+    verdict = judge(seen, expected, looked_ms)
     down_ms = None
     if verdict.down is not None:
         known_ms = watch.down_since_ms if watch.launch_id == launch_id else None
-        down_ms = now_ms if known_ms is None else known_ms
+        down_ms = looked_ms if known_ms is None else known_ms
     changes = {
         "launch_id": launch_id,
         "batch_id": batch_id,
@@ -141,7 +140,7 @@ def look_at_live(
         "down_since_ms": down_ms,
         "restarts": restarts,
     }
-    return Look(verdict, watch.model_copy(update=changes), now_ms)
+    return Look(verdict, watch.model_copy(update=changes), looked_ms)
 
 
 def _source_status(

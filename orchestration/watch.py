@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 from pydantic import Field
 
 from sources.errors import StateError
-from sources.positions import Part, Record
+from sources.positions import Part, Record, now_ms
 from sources.state import Folder
 
 _WANTED = "run/wanted.json"
@@ -72,7 +70,7 @@ def read_wanted(generation: Folder) -> Wanted | None:
 
 def want(generation: Folder, source: str, *, is_wanted: bool) -> None:
     """Write down what people ask of the live run."""
-    asked = Wanted(source=source, is_wanted=is_wanted, at_ms=time.time_ns() // 1_000_000)
+    asked = Wanted(source=source, is_wanted=is_wanted, at_ms=now_ms())
     generation.replace(_WANTED, asked)
 
 

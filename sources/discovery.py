@@ -7,8 +7,6 @@ is read once whatever its times, however slow a listing is, and whenever the run
 
 from __future__ import annotations
 
-import time
-
 import pyarrow as pa
 
 from sources.arrivals import list_arrived, paths_of
@@ -17,7 +15,7 @@ from sources.file_plan import FoundFiles, found_files, keep_splits, read_splits
 from sources.file_source import FileSource
 from sources.files import new_files
 from sources.plan import Plan
-from sources.positions import Record, span_ms
+from sources.positions import Record, now_ms, span_ms
 from sources.state import Generation
 
 
@@ -33,6 +31,14 @@ class Discovery(Record):
     files: FoundFiles
 
 
+def found_so_far(generation: Generation, planned: FoundFiles) -> list[FoundFiles]:
+    """What the plan found in a folder, and one more for each discovery."""
+    parts = [planned]
+    while (known := generation.read(_name(planned.source, len(parts)), Discovery)) is not None:
+        parts.append(known.files)
+    return parts
+
+
 class Folder:
     """All that was found so far in the folder that a generation's last source reads.
 
@@ -43,21 +49,22 @@ class Folder:
 
     Attributes:
         parts: What the plan found, and one more for each discovery.
+        interval_ms: Between the end of a listing and the start of the next one.
     """
 
     def __init__(self, loaded: LoadedPipeline, generation: Generation, plan: Plan) -> None:
         source = loaded.pipeline.sources[-1]
         assert isinstance(source, FileSource)
+        assert source.discovery_interval is not None
         assert plan.folder is not None
+        self.interval_ms = span_ms(source.discovery_interval)
         self._loaded = loaded
         self._generation = generation
         self._source = source
-        self.parts = [plan.folder]
-        while (known := generation.read(self._name(len(self.parts)), Discovery)) is not None:
-            self.parts.append(known.files)
+        self.parts = found_so_far(generation, plan.folder)
         every = [*plan.files, *self.parts]
         self._known = paths_of(read_splits(part, generation) for part in every)
-        self._listed_ms = _now_ms()
+        self._listed_ms = now_ms()
 
     @property
     def splits(self) -> int:
@@ -67,8 +74,7 @@ class Folder:
     @property
     def due_ms(self) -> int:
         """When the next listing is to begin: the interval after the end of the last one."""
-        assert self._source.discovery_interval is not None
-        return self._listed_ms + span_ms(self._source.discovery_interval)
+        return self._listed_ms + self.interval_ms
 
     def undiscovered(self) -> int:
         """How many files are there that no discovery has found yet.
@@ -86,7 +92,7 @@ class Folder:
         """
         columns = self.parts[0].columns
         listing = list_arrived(self._loaded, self._source, self._known, columns)
-        self._listed_ms = _now_ms()
+        self._listed_ms = now_ms()
         if listing is None:
             return None
         found = found_files(self._source, listing)
@@ -94,15 +100,13 @@ class Folder:
         number = len(self.parts)
         made = Discovery(number=number, files=found)
         # What stands counts, should two look at once.
-        standing = self._generation.put_if_absent(self._name(number), made).files
+        name = _name(self._source.name, number)
+        standing = self._generation.put_if_absent(name, made).files
         splits = read_splits(standing, self._generation)
         self._known = pa.chunked_array([*self._known.chunks, *splits["path"].chunks])
         self.parts.append(standing)
         return standing
 
-    def _name(self, number: int) -> str:
-        return f"discoveries/{self._source.name}-{number}.json"
 
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+def _name(source: str, number: int) -> str:
+    return f"discoveries/{source}-{number}.json"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -28,6 +27,7 @@ from sources.positions import (
     TopicPartition,
     flatten,
     iso,
+    now_ms,
     span_ms,
     to_ms,
 )
@@ -58,7 +58,7 @@ def factory_for(
     source: KafkaSource,
     lateness_ms: int,
     load: Callable[[str], UserFactory],
-    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    now_ms: Callable[[], int] = now_ms,
     listed: Mapping[TopicPartition, int] | None = None,
 ) -> SourceFactory:
     """The hand-over that a source declares under ``start``.

@@ -6,7 +6,6 @@ happens here.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -29,7 +28,7 @@ from sources.hybrid import Boundedness
 from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource
 from sources.pipeline import Pipeline
-from sources.positions import Record, iso
+from sources.positions import Record, iso, now_ms
 from sources.schema import check_event_time, parse_schema
 from sources.state import Generation
 from sources.topic_plan import Earlier, TopicPlan, plan_topics
@@ -148,7 +147,7 @@ def draft_plan(loaded: LoadedPipeline) -> tuple[Plan, dict[str, FileListing]]:
     topic = topics.pop() if isinstance(last, KafkaSource) else None
     plan = Plan(
         pipeline=pipeline.name,
-        created_ms=time.time_ns() // 1_000_000,
+        created_ms=now_ms(),
         files=files,
         archives=topics,
         topic=topic,

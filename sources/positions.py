@@ -7,6 +7,7 @@ All times are Unix milliseconds in UTC, as Kafka's record timestamps are.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar
@@ -57,6 +58,11 @@ def _flat(value: Any) -> Any:
 _ByTopic = (BeforeValidator(_flat), PlainSerializer(nest))
 Offsets = Annotated[dict[TopicPartition, int], *_ByTopic]
 """Offsets by partition; in JSON ``{topic: {partition: offset}}``, as Spark writes them."""
+
+
+def now_ms() -> int:
+    """The time now, in milliseconds."""
+    return time.time_ns() // 1_000_000
 
 
 def to_ms(moment: datetime) -> int:

@@ -6,13 +6,12 @@ larger than ``retention.bytes``; so a record lives at least as long as computed 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 
 from sources.errors import SeamError
 from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource
-from sources.positions import Offsets, Part, TopicPartition, span_ms
+from sources.positions import Offsets, Part, TopicPartition, now_ms, span_ms
 
 Settings = Mapping[str, Mapping[str, str]]
 _SHOWN = 10
@@ -59,7 +58,7 @@ class RetentionWatch:
         source: KafkaSource,
         log: KafkaLog,
         needed: Offsets,
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        now_ms: Callable[[], int] = now_ms,
     ) -> None:
         self._source = source
         self._log = log

@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import time
 import uuid
 from pathlib import Path
 from typing import TypeVar
 
 from sources.errors import InputError, StateError
-from sources.positions import Record
+from sources.positions import Record, now_ms
 
 R = TypeVar("R", bound=Record)
 
@@ -160,7 +159,7 @@ def open_generation(
         info = GenerationInfo(
             generation="g1",
             transaction_id=f"{pipeline}-{uuid.uuid4().hex}",
-            created_ms=time.time_ns() // 1_000_000,
+            created_ms=now_ms(),
             contract=wanted,
         )
         info = Folder(home.root / info.generation).put_if_absent("generation.json", info)

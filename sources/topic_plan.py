@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource
 from sources.log import LogRecord
 from sources.offsets import factory_for, needed_offsets
-from sources.positions import EndPosition, Offsets, Part, StartPosition, span_ms
+from sources.positions import EndPosition, Offsets, Part, StartPosition, now_ms, span_ms
 from sources.readers import field_reader
 from sources.retention import Headroom, RetentionWatch, retention_ms
 from sources.sample import ahead_ms
@@ -240,7 +239,7 @@ def _plan_range(
     if source.until is None:
         return None
     starts = start.offsets()
-    ends = resolve_ends(source, log, starts, time.time_ns() // 1_000_000)
+    ends = resolve_ends(source, log, starts, now_ms())
     end = end_position(
         source,
         newest_read(log, starts, ends),

@@ -6,7 +6,6 @@ last offsets of each partition, cut into splits, in batches.
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Sequence
 
@@ -19,7 +18,7 @@ from sources.hybrid import HybridSplitEnumerator
 from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource
 from sources.plan import Plan
-from sources.positions import EndPosition, Offsets, Record, TopicPartition
+from sources.positions import EndPosition, Offsets, Record, TopicPartition, now_ms
 from sources.range_cut import Ranges, splits_of
 from sources.rounds import history_of
 from sources.state import Generation
@@ -114,8 +113,7 @@ def decide_range(loaded: LoadedPipeline, plan: Plan, source: KafkaSource) -> Top
     log = KafkaLog(source)
     planned = plan.topic_of(source.name).range
     if ends_before or planned is None:
-        now_ms = time.time_ns() // 1_000_000
-        ends = resolve_ends(source, log, start, now_ms)
+        ends = resolve_ends(source, log, start, now_ms())
     else:
         ends = planned.ends
     begun = log.log_start()

@@ -17,12 +17,10 @@ class Discoverer:
 
     Args:
         folder: Where to look, and where findings are written down.
-        interval_s: Seconds between the end of a listing and the start of the next one.
     """
 
-    def __init__(self, folder: Folder, interval_s: float) -> None:
+    def __init__(self, folder: Folder) -> None:
         self._folder = folder
-        self._interval_s = interval_s
         self._stop = threading.Event()
         self._found: SimpleQueue[FoundFiles | Exception] = SimpleQueue()
         self._thread = threading.Thread(target=self._look, daemon=True)
@@ -63,4 +61,4 @@ class Discoverer:
                 return
             if found is not None:
                 self._found.put(found)
-            self._stop.wait(self._interval_s)
+            self._stop.wait(self._folder.interval_ms / 1000)

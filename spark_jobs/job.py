@@ -168,11 +168,7 @@ def run_unbounded(
 
 def _discovery(query: Query) -> AbstractContextManager[Discoverer | None]:
     """What looks for files that arrive, if the query follows a folder."""
-    source = query.source
-    if query.folder is None or not isinstance(source, FileSource):
-        return nullcontext()
-    assert source.discovery_interval is not None
-    return Discoverer(query.folder, source.discovery_interval.total_seconds())
+    return nullcontext() if query.folder is None else Discoverer(query.folder)
 
 
 def _take_in(query: Query, discoverer: Discoverer | None, reporter: Reporter) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from sources.document import LoadedPipeline
 from sources.errors import RunError, StateError
-from sources.positions import Record
+from sources.positions import Record, now_ms
 from sources.state import Generation
 from spark_jobs import submit
 from spark_jobs.heartbeat import Heartbeat, read_heartbeat
@@ -84,6 +84,8 @@ def find_or_launch(
         StateError: A run of another source is there, or a driver that nobody launched.
         InputError: Spark can't be started.
     """
+    if (running := find_run(generation, source)) is not None:
+        return running
     launch_id = uuid.uuid4().hex
     # All that may be refused or takes time comes before the lock.
     command = submit.command(loaded, generation, source, launch_id)
@@ -110,9 +112,7 @@ def find_or_launch(
         for left in submit.scratch_folders(generation):
             shutil.rmtree(left, ignore_errors=True)
         scratch.mkdir(parents=True)
-        made = Launch(
-            launch_id=launch_id, source=source, group=None, at_ms=time.time_ns() // 1_000_000
-        )
+        made = Launch(launch_id=launch_id, source=source, group=None, at_ms=now_ms())
         generation.replace(_RECORD, made)
         log = log_path(generation, source)
         with log.open("wb") as output:
@@ -173,7 +173,9 @@ class Run:
 
     def end(self) -> None:
         """Make sure that nothing of it is left: gently first, then by force."""
-        group = self._group()
+        # Whoever came while it was started does not know its group yet.
+        recorded = self._recorded()
+        group = recorded.group if recorded is not None else None
         if group is not None and self._is_alive():
             beat = self.beat()
             with contextlib.suppress(ProcessLookupError):
@@ -214,15 +216,12 @@ class Run:
     def _is_alive(self) -> bool:
         if self._process is not None:
             return self._process.poll() is None
-        last = last_launch(self._generation)
-        is_last = last is not None and last.launch_id == self._launch.launch_id
-        return is_last and is_launched(self._generation)
+        return self._recorded() is not None and is_launched(self._generation)
 
-    def _group(self) -> int | None:
-        """Its process group: whoever came while it was started does not know it yet."""
+    def _recorded(self) -> Launch | None:
+        """What is written down of it by now; None once there is a later launch."""
         last = last_launch(self._generation)
-        is_last = last is not None and last.launch_id == self._launch.launch_id
-        return last.group if last is not None and is_last else None
+        return last if last is not None and last.launch_id == self._launch.launch_id else None
 
     def beat(self) -> Heartbeat | None:
         """The latest heartbeat of this launch, not of an earlier one."""

@@ -88,16 +88,11 @@ class PlannedSource:
         """Number of entries in each version of its Delta log; the unit of Delta's offsets."""
         return [len(version.ends) for version in self._versions]
 
-    @property
-    def splits(self) -> int:
-        """How many splits there are."""
-        return sum(len(version.splits) for version in self._versions)
-
     def extend(self, found: FoundFiles) -> None:
         """Add what arrived while the stream runs: its next micro-batch takes it in."""
         self._versions.append(_Version(read_splits(found, self._generation), self._source))
         self.__dict__.pop("_totals", None)
-        self.prepare()
+        self._write(len(self._versions) - 1)
 
     @property
     def largest(self) -> Batch:
@@ -126,12 +121,15 @@ class PlannedSource:
 
     def prepare(self) -> None:
         """Write those versions of the Delta log that are not there."""
+        for number in range(len(self._versions)):
+            if not self._log.has(number):
+                self._write(number)
+
+    def _write(self, number: int) -> None:
         partitions = self._partitions if self._source.is_parquet else []
         columns = self._read if self._source.is_parquet else _ENTRY_COLUMNS
-        for number, version in enumerate(self._versions):
-            if not self._log.has(number):
-                entries = self._parquet_entries if self._source.is_parquet else self._split_entries
-                self._log.write(number, columns, entries(number, version), partitions)
+        entries = self._parquet_entries if self._source.is_parquet else self._split_entries
+        self._log.write(number, columns, entries(number, self._versions[number]), partitions)
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """The source as a stream, in planned order."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dagster_pipes import DAGSTER_PIPES_CONTEXT_ENV_VAR, PipesContext, open_dagster_pipes
 from pyspark.sql.streaming.query import StreamingQuery
 
-from sources.positions import to_ms
+from sources.positions import now_ms, to_ms
 from sources.state import Generation
 from spark_jobs import checkpoint
 from spark_jobs.heartbeat import Heartbeat, describe, heartbeat_name
@@ -59,7 +59,7 @@ class Reporter:
         self._query: Query | None = None
         self._seen: tuple[str, int] | None = None
         self._beat_at = 0.0
-        self._started_ms = _now_ms()
+        self._started_ms = now_ms()
         self._paced: list[tuple[float, int]] = []
         self._latest = Heartbeat(
             launch_id=launch_id,
@@ -67,7 +67,7 @@ class Reporter:
             source=source,
             phase="bounded" if bounded else "unbounded",
             state="starting",
-            at_ms=_now_ms(),
+            at_ms=now_ms(),
         )
         self._write()
 
@@ -186,7 +186,7 @@ class Reporter:
     def _advanced_at_ms(self, committed: int | None, *, idle: bool) -> int | None:
         """When this launch last committed, or had nothing to read; not by an earlier launch."""
         if idle:
-            return _now_ms()
+            return now_ms()
         committed_at = 0 if committed is None else self._committed_at_ms(committed)
         if committed_at < self._started_ms:
             return self._latest.advanced_at_ms
@@ -199,7 +199,7 @@ class Reporter:
         return {"splits_done": splits, "rows_done": rows, "event_time_ms": highest}
 
     def _update(self, **changes: Any) -> None:
-        update = {"at_ms": _now_ms(), **changes}
+        update = {"at_ms": now_ms(), **changes}
         if (query := self._query) is not None:
             update |= {"filtering": query.filtering, "pace_ms": query.pace_ms}
             if (folder := query.folder) is not None:
@@ -211,10 +211,6 @@ class Reporter:
         self._beat_at = time.monotonic()
         if not self.is_replaced():
             self._generation.replace(heartbeat_name(self._latest.source), self._latest)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _finite(value: float) -> float | None:

@@ -228,7 +228,7 @@ def test_nobody_waits_for_a_slow_listing_and_nothing_of_it_is_lost(tmp_path: Pat
     make_plan(loaded)
     write(tmp_path / "new", "a.parquet")
     folder = slow(loaded)
-    with Discoverer(folder, 0.01) as discoverer:
+    with Discoverer(folder) as discoverer:
         assert discoverer.take() is None  # at once, though it is being listed
         folder.may_end.set()
         taken: list[FoundFiles] = []
@@ -254,7 +254,7 @@ def test_what_goes_wrong_in_a_listing_reaches_the_run(tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "a.parquet").write_bytes(b"PAR1 no footer PAR1")
     with (
-        Discoverer(folder_of(loaded), 0.01) as discoverer,
+        Discoverer(folder_of(loaded)) as discoverer,
         pytest.raises(InputError, match=r"a\.parquet"),
     ):
         wait_for(lambda: discoverer.take() is not None, "what went wrong")

@@ -136,7 +136,7 @@ def _read_history(spark: SparkSession, loaded: LoadedPipeline) -> None:
     make_plan(loaded)
     generation = loaded.require_generation()
     reporter = Reporter(generation, "history", "bench", None, bounded=True)
-    job.run_bounded(spark, loaded, generation, "history", reporter, threading.Event())
+    job.run_bounded(spark, loaded, "history", reporter, threading.Event())
     live = loaded.pipeline.sources[-1]
     assert isinstance(live, KafkaSource)
     hand_over(loaded, live)

@@ -93,6 +93,7 @@ def _bounded(loaded: LoadedPipeline, name: str, before: dg.AssetKey) -> dg.Asset
                 source,
                 on_output=lambda line: print(line, file=sys.stderr, flush=True),  # noqa: T201
                 extra_environment=session.get_bootstrap_env_vars(),
+                go_on=_is_asked_for(context, live_key(loaded)),
             )
         bad = fresh.require_generation().read(bad_count_name(name), BadRecordCount)
         return dg.MaterializeResult(metadata=metadata.end(end, bad))
@@ -161,6 +162,15 @@ def _live(loaded: LoadedPipeline, name: str, before: dg.AssetKey) -> dg.AssetsDe
         return dg.MaterializeResult(metadata=metadata.live(beat, log, target))
 
     return live
+
+
+def _is_asked_for(context: dg.AssetExecutionContext, asset: dg.AssetKey) -> bool:
+    """Whether this Dagster run is to materialize an asset too."""
+    planned = context.instance.get_records_for_run(
+        context.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED
+    )
+    events = [record.event_log_entry.dagster_event for record in planned.records]
+    return any(event is not None and event.asset_key == asset for event in events)
 
 
 @contextmanager

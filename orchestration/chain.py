@@ -27,7 +27,7 @@ from sources.topic_range import find_range, read_range_splits, require_range, un
 from spark_jobs import checkpoint, process
 from spark_jobs.heartbeat import Heartbeat
 from spark_jobs.java import require_java
-from spark_jobs.launch import OnOutput, log_path
+from spark_jobs.launch import OnOutput, find_run, log_path
 
 _POLL_S = 0.3
 
@@ -64,8 +64,19 @@ def run_bounded(
     on_beat: process.OnBeat = lambda _: None,
     on_output: OnOutput = lambda _: None,
     extra_environment: Mapping[str, str] | None = None,
+    *,
+    go_on: bool = False,
 ) -> EndPosition:
     """Read a bounded source to its end; one that has ended is not read again.
+
+    Args:
+        loaded: The pipeline.
+        source: The source.
+        on_beat: Called with each new heartbeat.
+        on_output: Called with each line of the run's own output.
+        extra_environment: More variables for the job.
+        go_on: Whether the rest of the chain is asked for too. Then its driver makes the hand-over
+            and goes on by itself (``switch: warm``); the steps that follow find that done.
 
     Raises:
         StateError: It is out of turn, or another run is active.
@@ -80,7 +91,13 @@ def run_bounded(
         require_range(generation, source.name)
         if not reached(loaded, source):
             require_sound(loaded, source)
-    process.run_to_end(loaded, generation, source.name, on_beat, on_output, extra_environment)
+    names = [each.name for each in loaded.pipeline.sources]
+    is_warm = go_on and loaded.pipeline.switch == "warm"
+    to_run = names[names.index(source.name) :] if is_warm else [source.name]
+    process.run_to_end(loaded, generation, to_run, on_beat, on_output, extra_environment)
+    if go_on and find_run(generation, names[-1]) is not None:
+        # From the switch on, not only once the step that asks for it is there.
+        want(generation, names[-1], is_wanted=True)
     if (end := enumerator.end_of(source.name)) is None:
         message = f"The Spark run of `{source.name}` ended well but left no end position."
         raise RunError(message, "Run it again.")

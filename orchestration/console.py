@@ -42,7 +42,7 @@ def _bounded(bars: Progress, loaded: LoadedPipeline, source: FileSource | KafkaS
         text = describe(beat) if beat.batch_id is not None else f"{source.name}: {beat.state}"
         bars.update(bar, description=text, total=beat.splits_total, completed=beat.splits_done or 0)
 
-    end = chain.run_bounded(loaded, source, on_beat=show)
+    end = chain.run_bounded(loaded, source, on_beat=show, go_on=True)
     bars.update(bar, description=source.name, total=end.splits, completed=end.splits)
 
 

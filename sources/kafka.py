@@ -26,6 +26,8 @@ from sources.security import client_settings
 TIMEOUT_S = 10.0
 # Longer and longer: a large cluster far away takes its time to answer.
 _TURNS_S = (1.0, 2.0, 8.0)
+# Who asks for a few records waits for no more than that.
+_TURN_S = 0.05
 # A broker that sends nothing for so long is given up.
 SILENCE_S = 30.0
 
@@ -191,7 +193,7 @@ class KafkaLog:
             consumer.assign([confluent_kafka.TopicPartition(*at, start[at]) for at in wanted])
             heard = time.monotonic()
             while wanted:
-                messages = consumer.consume(10_000, timeout=0.2)
+                messages = consumer.consume(10_000, timeout=_TURN_S)
                 if messages:
                     heard = time.monotonic()
                 elif time.monotonic() - heard > SILENCE_S:

@@ -81,6 +81,8 @@ class Pipeline(Declared):
         sink: The target.
         state: Folder for plan, positions and checkpoint. Relative to the pipeline's file.
         audit: The independent computation.
+        switch: ``warm``: where the whole chain is asked for, the driver that read a bounded source
+            goes on with the next one; ``cold``: each has a driver of its own.
         spark: How Spark is started.
         s3: Which object store ``s3://`` means.
         hdfs: How ``hdfs://`` is reached.
@@ -99,6 +101,7 @@ class Pipeline(Declared):
     sink: Sink
     state: str
     audit: Audit | None = None
+    switch: Literal["warm", "cold"] = "warm"
     spark: SparkSettings = SparkSettings()
     s3: S3Settings = S3Settings()
     hdfs: HdfsSettings = HdfsSettings()

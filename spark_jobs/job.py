@@ -1,5 +1,7 @@
 """The Spark job: runs one source of a pipeline to its end, or for ever.
 
+Of several, it goes on from each to the next by itself: see :mod:`spark_jobs.switch`.
+
 Started by ``spark-submit``, by hand too::
 
     spark-submit spark_jobs/job.py --pipeline pipeline.yaml --source history --launch-id by-hand
@@ -14,7 +16,7 @@ import argparse
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
@@ -26,6 +28,7 @@ from sources.document import LoadedPipeline, load_pipeline
 from sources.errors import HybridError, RunError, StateError
 from sources.file_source import FileSource
 from sources.hybrid import Boundedness
+from sources.kafka_source import KafkaSource
 from sources.rounds import next_round
 from sources.state import Generation
 from spark_jobs.bad_records import Collectors
@@ -33,8 +36,10 @@ from spark_jobs.discoverer import Discoverer
 from spark_jobs.lock import QueryLock
 from spark_jobs.progress import Reporter, open_pipes
 from spark_jobs.query import Query
+from spark_jobs.rehearsal import rehearsal
 from spark_jobs.retention_guard import RetentionGuard
 from spark_jobs.seam_filter import OLDER_ROW
+from spark_jobs.switch import switch
 
 POLL_S = 1
 INCOMPLETE = 3
@@ -42,9 +47,9 @@ INCOMPLETE = 3
 
 def main(arguments: list[str]) -> int:
     """Run the job; returns the exit status."""
-    parser = argparse.ArgumentParser(description="Run one source of a pipeline.")
+    parser = argparse.ArgumentParser(description="Run sources of a pipeline, one by one.")
     parser.add_argument("--pipeline", type=Path, required=True)
-    parser.add_argument("--source", required=True)
+    parser.add_argument("--source", action="append", required=True)
     parser.add_argument("--launch-id", required=True)
     options = parser.parse_args(arguments)
     stop = threading.Event()
@@ -54,40 +59,75 @@ def main(arguments: list[str]) -> int:
         loaded = load_pipeline(options.pipeline)
         generation = loaded.require_generation()
         with QueryLock(generation):
-            return _run(loaded, generation, options.source, options.launch_id, stop)
+            return _run_all(loaded, generation, options.source, options.launch_id, stop)
     except HybridError as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
         return 2
 
 
-def _run(
+def _run_all(
     loaded: LoadedPipeline,
     generation: Generation,
-    source: str,
+    sources: Sequence[str],
     launch_id: str,
     stop: threading.Event,
 ) -> int:
-    bounded = loaded.pipeline.source(source).boundedness is Boundedness.BOUNDED
-    with open_pipes() or nullcontext() as pipes:
-        reporter = Reporter(generation, source, launch_id, pipes, bounded=bounded)
-        try:
-            spark = SparkSession.builder.getOrCreate()
-            run = run_bounded if bounded else run_unbounded
-            return run(spark, loaded, generation, source, reporter, stop)
-        except Exception as error:
-            reporter.failed(_cause(error))
-            raise
+    """Run sources one after the other, as far as that goes."""
+    status = 0
+    for source, following in zip(sources, [*sources[1:], None], strict=True):
+        is_first = source == sources[0]
+        if not is_first and not switch(loaded, generation, launch_id, source):
+            break
+        # The step that launched this is about the first source only.
+        with (open_pipes() if is_first else None) or nullcontext() as pipes:
+            bounded = loaded.pipeline.source(source).boundedness is Boundedness.BOUNDED
+            reporter = Reporter(generation, source, launch_id, pipes, bounded=bounded)
+            status = _run(loaded, source, reporter, stop, following)
+        if status or stop.is_set():
+            break
+    return status
+
+
+def _run(
+    loaded: LoadedPipeline,
+    source: str,
+    reporter: Reporter,
+    stop: threading.Event,
+    following: str | None,
+) -> int:
+    pipeline = loaded.pipeline
+    try:
+        spark = SparkSession.builder.getOrCreate()
+        if pipeline.source(source).boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
+            return run_unbounded(spark, loaded, source, reporter, stop)
+        after = None if following is None else pipeline.source(following)
+        is_live = after is not None and after.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
+        live = after if isinstance(after, KafkaSource) and is_live else None
+        return run_bounded(spark, loaded, source, reporter, stop, live)
+    except Exception as error:
+        reporter.failed(_cause(error))
+        raise
 
 
 def run_bounded(
     spark: SparkSession,
     loaded: LoadedPipeline,
-    generation: Generation,
     source: str,
     reporter: Reporter,
     stop: threading.Event,
+    live: KafkaSource | None = None,
 ) -> int:
-    """Read a bounded source to its end, rounds included, and record its end position."""
+    """Read a bounded source to its end, rounds included, and record its end position.
+
+    Args:
+        spark: The session.
+        loaded: The pipeline.
+        source: Name of the source.
+        reporter: Tells of it.
+        stop: Set to end it before.
+        live: The topic that the same driver follows afterwards, if it does.
+    """
+    generation = loaded.require_generation()
     declared = loaded.pipeline.source(source)
     while True:
         query = Query(spark, loaded, generation, source)
@@ -99,7 +139,9 @@ def run_bounded(
             return guard.look() or query.has_new_rate() or (query.is_paced and query.is_drained())
 
         try:
-            _watch(query.writer().start(), reporter, stop, is_over, bad)
+            running = query.writer().start()
+            with rehearsal(query, live):
+                _watch(running, reporter, stop, is_over, bad)
         except StreamingQueryException as error:
             _look_up_older(query, reporter, error)
             continue
@@ -135,7 +177,6 @@ def run_bounded(
 def run_unbounded(
     spark: SparkSession,
     loaded: LoadedPipeline,
-    generation: Generation,
     source: str,
     reporter: Reporter,
     stop: threading.Event,
@@ -144,6 +185,7 @@ def run_unbounded(
 
     The query is built anew when another one is due, as when the seam is passed.
     """
+    generation = loaded.require_generation()
     while not stop.is_set():
         query = Query(spark, loaded, generation, source)
         reporter.follow(query)

@@ -13,8 +13,10 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+
+from pydantic import Field
 
 from sources.document import LoadedPipeline
 from sources.errors import RunError, StateError
@@ -39,13 +41,19 @@ class Launch(Record):
 
     Attributes:
         launch_id: Which one; its heartbeats carry it.
-        source: Which source it reads.
+        source: Which source it reads by now.
+        then: Sources that it goes on with by itself, in order.
+        log: Name of its output in the state folder.
         group: Process group of all that it started; None until it was.
-        at_ms: When.
+        at_ms: When it was launched, or went on with this source.
     """
+
+    VERSION = 2
 
     launch_id: str
     source: str
+    then: list[str] = Field(default_factory=list)
+    log: str
     group: int | None
     at_ms: int
 
@@ -57,7 +65,24 @@ def last_launch(generation: Generation) -> Launch | None:
 
 def log_path(generation: Generation, source: str) -> Path:
     """Where the output of a source's last run goes."""
-    return generation.path(f"run/{source}.log")
+    last = last_launch(generation)
+    # One that went on with another source writes where it began.
+    is_its = last is not None and last.source == source
+    return generation.path(last.log if last is not None and is_its else _log_name(source))
+
+
+def go_on(generation: Generation, launch_id: str, source: str) -> None:
+    """Write down that a launch has finished its source and goes on with the next one.
+
+    Raises:
+        StateError: Another one was launched meanwhile.
+    """
+    last = last_launch(generation)
+    if last is None or last.launch_id != launch_id or source not in last.then:
+        raise StateError("Another driver was launched meanwhile.", "Nothing is to be done.")
+    then = last.then[last.then.index(source) + 1 :]
+    changes = {"source": source, "then": then, "at_ms": now_ms()}
+    generation.replace(_RECORD, last.model_copy(update=changes))
 
 
 def find_run(generation: Generation, source: str) -> Run | None:
@@ -65,40 +90,45 @@ def find_run(generation: Generation, source: str) -> Run | None:
     if not is_launched(generation):
         return None
     found = last_launch(generation)
-    is_it = found is not None and found.source == source and _is_current(generation, found)
-    return Run(generation, found, None) if found is not None and is_it else None
+    if found is None or not _reads(generation, found, source):
+        return None
+    return Run(generation, found.model_copy(update={"source": source}), None)
 
 
 def find_or_launch(
-    loaded: LoadedPipeline, generation: Generation, source: str, extra: Mapping[str, str]
+    loaded: LoadedPipeline,
+    generation: Generation,
+    sources: Sequence[str],
+    extra: Mapping[str, str],
 ) -> Run:
     """The run of a source: found if it is there, else launched.
 
     Args:
         loaded: The pipeline.
         generation: Its state.
-        source: Which source is to be read.
+        sources: Which source is to be read; a driver that is launched goes on with those after it.
         extra: More variables for a job that is launched.
 
     Raises:
         StateError: A run of another source is there, or a driver that nobody launched.
         InputError: Spark can't be started.
     """
+    source, *then = sources
     if (running := find_run(generation, source)) is not None:
         return running
     launch_id = uuid.uuid4().hex
     # All that may be refused or takes time comes before the lock.
-    command = submit.command(loaded, generation, source, launch_id)
+    command = submit.command(loaded, generation, sources, launch_id)
     scratch = submit.scratch_folder(generation, launch_id)
     environment = {**submit.environment(loaded, scratch), **extra}
     deadline = time.monotonic() + GRACE_S
     while (lock := take_launch_lock(generation)) is None:
+        if (running := find_run(generation, source)) is not None:
+            return running
         found = last_launch(generation)
-        if found is not None and _is_current(generation, found):
-            if found.source != source:
-                message = f"A run of `{found.source}` is active."
-                raise StateError(message, "Wait for it, or end it with `hybrid stop`.")
-            return Run(generation, found, None)
+        if found is not None and found.source != source and _is_current(generation, found):
+            message = f"A run of `{found.source}` is active."
+            raise StateError(message, "Wait for it, or end it with `hybrid stop`.")
         if time.monotonic() > deadline + GRACE_S:
             message = f"Somebody launches pipeline `{loaded.pipeline.name}`, and gets nowhere."
             raise StateError(message, "End that process, then run again.")
@@ -112,10 +142,16 @@ def find_or_launch(
         for left in submit.scratch_folders(generation):
             shutil.rmtree(left, ignore_errors=True)
         scratch.mkdir(parents=True)
-        made = Launch(launch_id=launch_id, source=source, group=None, at_ms=now_ms())
+        made = Launch(
+            launch_id=launch_id,
+            source=source,
+            then=then,
+            log=_log_name(source),
+            group=None,
+            at_ms=now_ms(),
+        )
         generation.replace(_RECORD, made)
-        log = log_path(generation, source)
-        with log.open("wb") as output:
+        with generation.path(made.log).open("wb") as output:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -140,6 +176,15 @@ def _is_current(generation: Generation, launch: Launch) -> bool:
     return beat.state in ALIVE and is_held(generation)
 
 
+def _reads(generation: Generation, launch: Launch, source: str) -> bool:
+    """Whether a launch whose lock is held reads a source, or goes on with it at this moment."""
+    if launch.source == source:
+        return _is_current(generation, launch)
+    beat = read_heartbeat(generation, launch.source)
+    is_done = beat is not None and beat.launch_id == launch.launch_id and beat.state == "finished"
+    return is_done and launch.then[:1] == [source] and is_held(generation)
+
+
 class Run:
     """A run that is watched, by whoever launched it or by somebody who came later.
 
@@ -155,14 +200,17 @@ class Run:
         self._generation = generation
         self._launch = launch
         self._process = process
-        self._log = log_path(generation, launch.source)
+        self._log = generation.path(launch.log)
         # Somebody who came later is told what comes later.
         self._read = 0 if process is not None else _size(self._log)
 
     def beats(self, on_output: OnOutput = lambda _: None) -> Iterator[Heartbeat]:
-        """Each new heartbeat until the run ends; lines of its output are handed on meanwhile."""
+        """Each new heartbeat until the run ends; lines of its output are handed on meanwhile.
+
+        For who watches a source, its run ends where the driver goes on with the next one.
+        """
         seen = 0
-        while self._is_alive():
+        while self._is_alive() and not self.has_gone_on():
             beat = self.beat()
             if beat is not None and beat.at_ms != seen:
                 seen = beat.at_ms
@@ -197,6 +245,8 @@ class Run:
         Raises:
             RunError: Carries exit status, where it is known, and the cause or the last lines.
         """
+        if self.has_gone_on():
+            return
         status = None if self._process is None else self._process.wait()
         beat = self.beat()
         if status == 0 or (status is None and beat is not None and beat.state == "finished"):
@@ -212,6 +262,13 @@ class Run:
         cause = beat.error if beat is not None and beat.error else f"The last lines:\n{tail}"
         how = "" if status is None else f" with status {status}"
         return RunError(f"The Spark run of `{self._launch.source}` ended{how}. {cause}")
+
+    def has_gone_on(self) -> bool:
+        """Whether the driver has finished the source and reads another one."""
+        recorded = self._recorded()
+        if recorded is None:
+            return False
+        return self._launch.source not in (recorded.source, *recorded.then)
 
     def _is_alive(self) -> bool:
         if self._process is not None:
@@ -239,6 +296,10 @@ class Run:
                     break
                 self._read += len(line)
                 on_output(line.decode(errors="replace").rstrip("\n"))
+
+
+def _log_name(source: str) -> str:
+    return f"run/{source}.log"
 
 
 def _size(path: Path) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from sources.document import LoadedPipeline
 from sources.state import Generation
@@ -21,7 +21,7 @@ OnBeat = Callable[[Heartbeat], None]
 def run_to_end(
     loaded: LoadedPipeline,
     generation: Generation,
-    source: str,
+    sources: Sequence[str],
     on_beat: OnBeat = lambda _: None,
     on_output: OnOutput = lambda _: None,
     extra_environment: Mapping[str, str] | None = None,
@@ -33,7 +33,7 @@ def run_to_end(
     Args:
         loaded: The pipeline.
         generation: Its state.
-        source: Name of the source.
+        sources: Name of the source; a driver that is launched here goes on with those after it.
         on_beat: Called with each new heartbeat.
         on_output: Called with each line of the run's own output.
         extra_environment: More variables for the job.
@@ -42,13 +42,16 @@ def run_to_end(
         RunError: It failed; carries exit status, cause and last lines.
         StateError: A run of another source is active.
     """
-    run = find_or_launch(loaded, generation, source, extra_environment or {})
+    run = find_or_launch(loaded, generation, sources, extra_environment or {})
     try:
         for beat in run.beats(on_output):
             on_beat(beat)
-    finally:
+    except BaseException:
         run.end()
-    run.require_good_end()
+        raise
+    if not run.has_gone_on():
+        run.end()
+        run.require_good_end()
 
 
 def start_detached(
@@ -63,7 +66,7 @@ def start_detached(
         RunError: It ended before that; carries the cause and last lines.
         StateError: A run of another source of this generation is active.
     """
-    run = find_or_launch(loaded, generation, source, {})
+    run = find_or_launch(loaded, generation, [source], {})
     try:
         for beat in run.beats():
             on_beat(beat)

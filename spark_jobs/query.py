@@ -185,7 +185,7 @@ class Query:
     def count_seam(self) -> SeamCount:
         """Count what was in the seam that the stream has passed."""
         read = self._read_columns(self.source.name)
-        return self._seam.count(self.spark, self._history(), read)
+        return self._seam.count(self.spark, self._history(self._earlier), read)
 
     def look_up_older(self) -> int:
         """Resolve rows of the seam that are older than the keys kept of history.
@@ -195,7 +195,32 @@ class Query:
         """
         self._require_unchanged()
         read = self._read_columns(self.source.name)
-        return self._seam.look_up_older(self.spark, self._history(), read)
+        return self._seam.look_up_older(self.spark, self._history(self._earlier), read)
+
+    def rehearsal(self, live: KafkaSource, shadow: Generation) -> DataFrame:
+        """What the live query will do to a topic's records once this source is read, a few at once.
+
+        The keys that its seam filter needs of history are looked up, and stay for it.
+
+        Args:
+            live: The next source.
+            shadow: Takes what a query leaves behind, such as bad records.
+        """
+        planned = self.plan.topic_of(live.name)
+        assert self.end is not None
+        seam = Seam(
+            self._pipeline,
+            live,
+            self.generation,
+            ends=[*self.enumerator.ends_before(self.source.name), self.end],
+            start=planned.expected_start,
+            seam_end=seam_end_after(self.generation, self.plan, self.source.name),
+        )
+        raw = stream_topics(self.spark, live, planned.expected_start.offsets(), 1)
+        rows = parse_values(raw, live, planned.read, shadow)
+        if seam.is_passed({}):
+            return rows
+        return seam.filter(self._history(self._pipeline.sources[: self.place + 1])).apply(rows)
 
     def _union(self) -> DataFrame:
         columns = self.plan.columns
@@ -244,7 +269,7 @@ class Query:
             return rows
         if seam.needs_history():
             self._require_unchanged()
-        return seam.filter(self._history()).apply(rows)
+        return seam.filter(self._history(self._earlier)).apply(rows)
 
     def _find_folder(self) -> Folder | None:
         """What was found in the folder that this run follows, if it follows one."""
@@ -330,17 +355,19 @@ class Query:
         )
 
     @property
-    def _earlier(self) -> list[PlannedSource | PlannedTopic]:
+    def _earlier(self) -> Sequence[FileSource | KafkaSource]:
         """The sources before this run's."""
-        return [self.planned[source.name] for source in self._pipeline.sources[: self.place]]
+        return self._pipeline.sources[: self.place]
 
     def _require_unchanged(self) -> None:
         for source in self._earlier:
-            source.require_unchanged()
+            self.planned[source.name].require_unchanged()
 
-    def _history(self) -> DataFrame:
+    def _history(self, sources: Sequence[FileSource | KafkaSource]) -> DataFrame:
+        """Bounded sources that are planned, as one batch."""
         columns = self.plan.columns.names
-        batches = [source.batch(self.spark).select(*columns) for source in self._earlier]
+        planned = (self.planned[source.name] for source in sources)
+        batches = [source.batch(self.spark).select(*columns) for source in planned]
         return reduce(DataFrame.unionByName, batches)
 
     def _read_columns(self, source: str) -> dict[str, str]:

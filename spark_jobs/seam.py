@@ -50,7 +50,18 @@ class Seam:
 
     @property
     def _folder(self) -> Path:
-        return self._generation.path(f"seam/{self._source.name}")
+        """Where its keys are kept; a history that has grown since has others."""
+        splits = sum(end.splits for end in self._ends)
+        name = f"{splits}-splits-from-{self._keys_from_ms}"
+        return self._generation.path(f"seam/{self._source.name}/{name}")
+
+    @property
+    def _keys_from_ms(self) -> int:
+        """Event time from which on the keys of history are kept."""
+        times = [self._ends[-1].complete_through_ms]
+        if self._start.time_ms is not None:
+            times.append(self._start.time_ms)
+        return min(times) - self._pipeline.lateness_ms
 
     def is_passed(self, reached: Mapping[TopicPartition, int]) -> bool:
         """Whether a stream that has read up to these offsets needs its filter no more."""
@@ -125,17 +136,12 @@ class Seam:
         return parse_values(raw, self._source, columns, self._generation)
 
     def _key_filter(self, history: DataFrame) -> KeyFilter:
-        pipeline = self._pipeline
-        times = [self._ends[-1].complete_through_ms]
-        if self._start.time_ms is not None:
-            times.append(self._start.time_ms)
-        lateness_ms = pipeline.lateness_ms
         return KeyFilter(
             self._folder,
             history,
-            pipeline.key,
-            pipeline.event_time,
-            keys_from_ms=min(times) - lateness_ms,
+            self._pipeline.key,
+            self._pipeline.event_time,
+            keys_from_ms=self._keys_from_ms,
             ends=self._seam_end,
         )
 

@@ -6,6 +6,7 @@ import importlib.util
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from sources.document import LoadedPipeline
@@ -71,9 +72,9 @@ def spark_home() -> Path:
 
 
 def command(
-    loaded: LoadedPipeline, generation: Generation, source: str, launch_id: str
+    loaded: LoadedPipeline, generation: Generation, sources: Sequence[str], launch_id: str
 ) -> list[str]:
-    """The ``spark-submit`` command that runs one source of a pipeline."""
+    """The ``spark-submit`` command that runs sources of a pipeline, one after the other."""
     hdfs = {f"spark.hadoop.{name}": value for name, value in loaded.pipeline.hdfs.conf.items()}
     scratch = scratch_folder(generation, launch_id)
     conf = {**_s3_conf(loaded), **hdfs, **spark_conf(loaded, scratch)}
@@ -88,8 +89,7 @@ def command(
         str(_HERE / "job.py"),
         "--pipeline",
         str(loaded.path),
-        "--source",
-        source,
+        *(part for name in sources for part in ("--source", name)),
         "--launch-id",
         launch_id,
     ]

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
@@ -20,6 +21,7 @@ from services.broker import create_topic
 from sources.document import LoadedPipeline, load_pipeline
 from sources.file_source import FileSource
 from sources.hand_over import hand_over
+from sources.hybrid import Boundedness
 from sources.kafka_source import KafkaSource
 
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
@@ -197,11 +199,21 @@ def live_of(loaded: LoadedPipeline) -> KafkaSource:
 
 
 def start_live(loaded: LoadedPipeline) -> None:
-    """All steps of the chain; the stream is left running."""
+    """All steps of the chain, by one driver; the stream is left running."""
     chain.plan(loaded)
-    chain.run_bounded(loaded, history_of(loaded))
-    hand_over(loaded, live_of(loaded))
-    chain.go_live(loaded, live_of(loaded))
+    for source in loaded.pipeline.sources:
+        if isinstance(source, KafkaSource):
+            hand_over(loaded, source)
+        if source.boundedness is Boundedness.BOUNDED:
+            chain.run_bounded(loaded, source, go_on=True)
+        else:
+            chain.go_live(loaded, source)
+
+
+def steps(result: dg.ExecuteInProcessResult) -> list[str]:
+    """The steps of a chain that were materialized, in order."""
+    keys = [event.asset_key for event in result.get_asset_materialization_events()]
+    return [key.path[-1] for key in keys if key is not None]
 
 
 def wrong(report: AuditReport) -> dict[str, int]:

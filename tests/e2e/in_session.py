@@ -35,7 +35,7 @@ def run_history(spark: SparkSession, loaded: LoadedPipeline) -> None:
                 hand_over(loaded, source)
             reporter = Reporter(generation, source.name, "test", None, bounded=True)
             never = threading.Event()
-            done = job.run_bounded(spark, loaded, generation, source.name, reporter, never)
+            done = job.run_bounded(spark, loaded, source.name, reporter, never)
             assert done == 0
 
 
@@ -64,7 +64,7 @@ def run_live(
 
     def follow() -> None:
         try:
-            job.run_unbounded(spark, loaded, generation, source.name, reporter, stop)
+            job.run_unbounded(spark, loaded, source.name, reporter, stop)
         except BaseException as error:
             failures.append(error)
 

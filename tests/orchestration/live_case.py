@@ -66,7 +66,9 @@ class LiveCase:
 
     def launch(self, launch_id: str, **changes: Any) -> None:
         """A launch that came up and said something."""
-        made = Launch(launch_id=launch_id, source="inbox", group=None, at_ms=now_ms())
+        made = Launch(
+            launch_id=launch_id, source="inbox", log="run/inbox.log", group=None, at_ms=now_ms()
+        )
         self.generation.replace("run/launch.json", made)
         said = {
             "launch_id": launch_id,

@@ -1,0 +1,139 @@
+"""The gap between history's last commit and the first live micro-batch, warm and cold.
+
+``python -m benchmarks.switch``: chains over the same files and topic, each with a state of its own;
+of the live micro-batch both its begin (its offsets are written) and its commit are told. Spark's
+own start, to compare the cold one with, is that of a driver that reads nothing. Writes
+``build/switch.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+from confluent_kafka import Producer
+
+from orchestration import chain
+from services.broker import LocalBroker, create_topic
+from sources.document import LoadedPipeline, load_pipeline
+from sources.file_source import FileSource
+from sources.hand_over import hand_over
+from sources.kafka_source import KafkaSource
+from sources.positions import iso
+from spark_jobs import checkpoint
+
+BEGIN_MS = 1_700_000_000_000
+ROWS, FILES = 20_000, 10
+LIVE_PLACE = 1
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=10)
+    options = parser.parse_args()
+    gaps: dict[str, list[tuple[int, int]]] = {"warm": [], "cold": []}
+    with tempfile.TemporaryDirectory(prefix="hybrid-bench-") as name, LocalBroker() as broker:
+        folder, servers = Path(name), broker.bootstrap_servers
+        (folder / "identity.py").write_text("def rows(rows):\n    return rows\n")
+        create_topic(servers, "events", 2, {"retention.ms": "-1"})
+        _write(folder, servers)
+        for round_ in range(options.rounds):
+            for kind, found in gaps.items():
+                found.append(_run(_pipeline(folder, servers, kind, round_)))
+                sys.stdout.write(f"{kind}: {found[-1]} ms to begin and commit of the first batch\n")
+                sys.stdout.flush()
+    result = {
+        kind: {
+            what: {"median_ms": statistics.median(of), "worst_ms": max(of), "all_ms": list(of)}
+            for what, of in zip(("begun", "committed"), zip(*found, strict=True), strict=True)
+        }
+        for kind, found in gaps.items()
+    }
+    build = Path("build")
+    build.mkdir(exist_ok=True)
+    (build / "switch.json").write_text(json.dumps(result, indent=2))
+    for kind, numbers in result.items():
+        for what, of in numbers.items():
+            line = f"{kind}, {what}: median {of['median_ms']:,.0f} ms, worst {of['worst_ms']:,} ms"
+            sys.stdout.write(f"{line}\n")
+
+
+def _run(loaded: LoadedPipeline) -> tuple[int, int]:
+    """Milliseconds from history's last commit to begin and commit of the first live batch."""
+    history, live = loaded.pipeline.sources
+    assert isinstance(history, FileSource)
+    assert isinstance(live, KafkaSource)
+    chain.plan(loaded)
+    try:
+        chain.run_bounded(loaded, history, go_on=True)
+        hand_over(loaded, live)
+        chain.go_live(loaded, live)
+    finally:
+        chain.stop(loaded)
+    folder = loaded.require_generation().checkpoint
+    last = checkpoint.last_committed(folder)
+    assert last is not None
+    of_live = [at for at in range(last + 1) if checkpoint.offset_of(folder, at, LIVE_PLACE)]
+    first = next(at for at in of_live if "events" in str(checkpoint.offset_of(folder, at, 1)))
+    before = checkpoint.committed_at_ms(folder, first - 1)
+    begun = (folder / "offsets" / str(first)).stat().st_mtime_ns // 1_000_000
+    return begun - before, checkpoint.committed_at_ms(folder, first) - before
+
+
+def _write(folder: Path, servers: str) -> None:
+    """History, and a topic that holds its last hundredth and as much again."""
+    ids = pa.array(range(ROWS), pa.int64())
+    at = pa.array([(BEGIN_MS + n) * 1000 for n in range(ROWS)]).cast(pa.timestamp("us", "UTC"))
+    (folder / "in").mkdir()
+    table = pa.table({"id": ids, "at": at})
+    each = ROWS // FILES
+    for number in range(FILES):
+        pq.write_table(table.slice(number * each, each), folder / "in" / f"{number}.parquet")
+    producer = Producer({"bootstrap.servers": servers})
+    for n in range(ROWS - ROWS // 100, ROWS + ROWS // 100):
+        value = json.dumps({"id": n, "at": iso(BEGIN_MS + n)}).encode()
+        producer.produce("events", value, partition=n % 2, timestamp=BEGIN_MS + n)
+    assert producer.flush(60) == 0
+
+
+def _pipeline(folder: Path, servers: str, kind: str, round_: int) -> LoadedPipeline:
+    document = {
+        "name": f"{kind}{round_}",
+        "event_time": "at",
+        "key": ["id"],
+        "switch": kind,
+        "sources": [
+            {
+                "type": "files",
+                "name": "history",
+                "path": "in",
+                "format": "parquet",
+                "batch": {"files": 1},
+            },
+            {
+                "type": "kafka",
+                "name": "live",
+                "topic": "events",
+                "bootstrap_servers": servers,
+                "trigger_interval": "100 ms",
+            },
+        ],
+        "transform": "identity:rows",
+        "sink": {"path": f"out-{kind}{round_}", "mode": "append", "key": ["id"]},
+        "state": "state",
+    }
+    path = folder / f"{kind}{round_}.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return load_pipeline(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""The switch by the driver that has read history; cold ones are all over the other tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from orchestration import chain
+from orchestration.audit import audit
+from orchestration.status import status
+from orchestration.watch import read_wanted
+from sources.errors import SeamError
+from sources.hand_over import hand_over
+from spark_jobs.heartbeat import Heartbeat, read_heartbeat
+from spark_jobs.launch import find_run, last_launch
+from tests.e2e.case import Case, history_of, live_of, windows, wrong
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
+
+
+def test_one_driver_reads_history_hands_over_and_goes_live(tmp_path: Path, servers: str) -> None:
+    case = Case(tmp_path, servers, partitions=2)
+    case.write_history()
+    case.produce(range(500, 1200))
+    loaded = case.pipeline(windows)
+    chain.plan(loaded)
+    generation = loaded.require_generation()
+    try:
+        end = chain.run_bounded(loaded, history_of(loaded), go_on=True)
+        assert end.rows == 1000
+        wanted = read_wanted(generation)
+        assert wanted is not None
+        assert wanted.is_wanted
+        # Made by the driver; whoever asks for it later gets the same.
+        made = hand_over(loaded, live_of(loaded))
+        beat = chain.go_live(loaded, live_of(loaded))
+        assert hand_over(loaded, live_of(loaded)) == made
+        before = read_heartbeat(generation, "history")
+        assert before is not None
+        assert (before.launch_id, before.pid) == (beat.launch_id, beat.pid)
+        assert [each.state for each in status(loaded).sources] == ["finished", "running"]
+        case.produce(range(1200, 1300))
+        chain.wait_until_caught_up(loaded, live_of(loaded))
+    finally:
+        stopped = chain.stop(loaded)
+    assert stopped == ["live"]
+    # What was rehearsed is nowhere in the table, and the keys looked up for it were used.
+    assert len(list(generation.path("seam/live").iterdir())) == 1
+    report = audit(loaded)
+    assert wrong(report) == {}
+    assert report.expected > 0
+
+
+def test_a_hand_over_that_is_refused_ends_the_driver_and_is_told_by_the_next_step(
+    tmp_path: Path, servers: str
+) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history()
+    case.produce(range(990, 1010))
+    loaded = case.pipeline()
+    chain.plan(loaded)
+    sent: list[Heartbeat] = []
+
+    def send_strange_records(beat: Heartbeat) -> None:
+        if not sent:
+            producer = Producer({"bootstrap.servers": servers})
+            for _ in range(5):
+                value = b'{"id": "none", "at": "2024-01-02T00:00:00Z", "v": 1.0}'
+                producer.produce(case.topic, value, partition=0, timestamp=1704200000000)
+            assert producer.flush(30) == 0
+            sent.append(beat)
+
+    end = chain.run_bounded(loaded, history_of(loaded), on_beat=send_strange_records, go_on=True)
+    assert end.rows == 1000
+    generation = loaded.require_generation()
+    launch = last_launch(generation)
+    assert launch is not None
+    assert (launch.source, launch.then) == ("history", ["live"])
+    assert find_run(generation, "live") is None
+    assert read_wanted(generation) is None
+    hand_over(loaded, live_of(loaded))
+    with pytest.raises(SeamError, match="Check `schema` of source `live` fails"):
+        chain.go_live(loaded, live_of(loaded))

@@ -63,6 +63,10 @@ def source(name: str, **more: Any) -> dict[str, Any]:
     return {**declared, "batch": {"files": 1}, **more}
 
 
+def quarantined_lines(document: dict[str, Any]) -> None:
+    document["sources"][0] = source("lines", format="json", on_bad_record="quarantine")
+
+
 def quarantined(loaded: LoadedPipeline, name: str) -> list[dict[str, Any]]:
     path = loaded.require_generation().path(f"quarantine/{name}")
     rows: list[dict[str, Any]] = DeltaTable(path).to_pyarrow_table().sort_by("offset").to_pylist()
@@ -144,10 +148,7 @@ def test_whatever_is_interrupted_each_bad_row_is_kept_once(case: Case, spark: Sp
     (case.folder / "lines" / "0.json").write_bytes(content)
     case.produce(range(500, 700))
 
-    def edit(document: dict[str, Any]) -> None:
-        document["sources"][0] = source("lines", format="json", on_bad_record="quarantine")
-
-    loaded = case.pipeline(edit)
+    loaded = case.pipeline(quarantined_lines)
     # The driver dies before it collects: what is staged is all there is.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Collector, "collect", lambda _: 0)
@@ -181,10 +182,7 @@ def test_a_killed_run_over_files_loses_and_doubles_no_bad_row(case: Case) -> Non
     (case.folder / "lines" / "0.json").write_bytes(content)
     case.produce(range(500, 700))
 
-    def edit(document: dict[str, Any]) -> None:
-        document["sources"][0] = source("lines", format="json", on_bad_record="quarantine")
-
-    loaded = case.pipeline(edit)
+    loaded = case.pipeline(quarantined_lines)
     chain.plan(loaded)
     seen: list[int] = []
 

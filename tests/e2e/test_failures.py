@@ -22,9 +22,9 @@ from orchestration.audit import audit
 from sources.errors import RunError, StateError
 from sources.hand_over import hand_over
 from spark_jobs import process
-from spark_jobs.heartbeat import Heartbeat
+from spark_jobs.heartbeat import Heartbeat, read_heartbeat
 from spark_jobs.lock import QueryLock
-from tests.e2e.case import Case, history_of, live_of, start_live, windows, wrong
+from tests.e2e.case import Case, history_of, live_of, start_live, steps, windows, wrong
 from tests.services.processes import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
@@ -59,8 +59,7 @@ def test_the_chain_runs_as_dagster_assets_and_the_stream_outlives_the_run(
         with dg.DagsterInstance.ephemeral() as instance:
             result = dg.materialize(pipeline_assets(loaded), instance=instance)
             logged = [event.message for event in instance.all_logs(result.run_id)]
-        assert [event.asset_key.path[-1] for event in result.get_asset_materialization_events()
-                if event.asset_key] == ["plan", "history", "live_start", "live"]  # fmt: skip
+        assert steps(result) == ["plan", "history", "live_start", "live"]
         assert any("4 of 4 splits, 1,000 of 1,000 rows" in message for message in logged)
         checks = {each.check_name: each.passed for each in result.get_asset_check_evaluations()}
         assert checks == dict.fromkeys(["no_gap", "no_overlap", "retention", "schema"], True)
@@ -70,7 +69,9 @@ def test_the_chain_runs_as_dagster_assets_and_the_stream_outlives_the_run(
         # Materializing again finds the run, and does not start a second one.
         beat = chain.go_live(loaded, live_of(loaded))
         again = chain.go_live(loaded, live_of(loaded))
-        assert beat.launch_id == again.launch_id
+        history = read_heartbeat(loaded.require_generation(), "history")
+        assert history is not None
+        assert history.launch_id == beat.launch_id == again.launch_id
     finally:
         stopped = chain.stop(loaded)
     assert stopped == ["live"]

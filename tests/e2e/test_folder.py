@@ -21,7 +21,7 @@ from orchestration.status import status
 from sources.discovery import Folder
 from sources.plan import require_plan
 from spark_jobs import plan_log, process
-from tests.e2e.case import Case, as_json, windows, wrong
+from tests.e2e.case import Case, as_json, steps, windows, wrong
 from tests.e2e.in_session import run_history, run_live
 from tests.services.processes import runs, wait_for
 
@@ -118,12 +118,7 @@ def test_the_stream_over_a_folder_is_an_asset_and_survives_a_kill(
     try:
         with dg.DagsterInstance.ephemeral() as instance:
             result = dg.materialize(pipeline_assets(loaded), instance=instance)
-            steps = [
-                event.asset_key.path[-1]
-                for event in result.get_asset_materialization_events()
-                if event.asset_key
-            ]
-        assert steps == ["plan", "history", "inbox"]
+        assert steps(result) == ["plan", "history", "inbox"]
         arrive(tmp_path / "inbox", "a.json", range(100, 200))
         chain.wait_until_caught_up(loaded, source)
         beat = process.find_running(loaded.require_generation(), source.name)

@@ -10,11 +10,9 @@ from hdfs_native import WriteOptions
 
 from orchestration import chain
 from orchestration.audit import audit
-from sources.hand_over import hand_over
 from sources.hdfs import connect
-from sources.plan import make_plan
 from sources.stores import HdfsSettings
-from tests.e2e.case import Case, as_json, live_of, wrong
+from tests.e2e.case import Case, as_json, live_of, start_live, wrong
 from tests.services.hdfs_server import write_conf
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
@@ -62,14 +60,9 @@ def test_parquet_and_json_in_hdfs_then_the_topic(
         document["sources"] = [history, {**late, "path": path}, topic]
 
     loaded = case.pipeline(on_hdfs)
-    make_plan(loaded)
-    for source in loaded.pipeline.sources[:2]:
-        chain.run_bounded(loaded, source)  # type: ignore[arg-type]
-    live = live_of(loaded)
-    hand_over(loaded, live)
-    chain.go_live(loaded, live)
     try:
-        chain.wait_until_caught_up(loaded, live)
+        start_live(loaded)
+        chain.wait_until_caught_up(loaded, live_of(loaded))
     finally:
         chain.stop(loaded)
     report = audit(loaded)

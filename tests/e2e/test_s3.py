@@ -9,9 +9,7 @@ import pytest
 
 from orchestration import chain
 from orchestration.audit import audit
-from sources.hand_over import hand_over
-from sources.plan import make_plan
-from tests.e2e.case import Case, as_json, live_of, wrong
+from tests.e2e.case import Case, as_json, live_of, start_live, wrong
 from tests.services.s3_server import LOGIN, client, s3_server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
@@ -34,7 +32,7 @@ def test_parquet_and_json_in_a_bucket_then_the_topic(
         lines = "".join(f"{as_json(n)}\n" for n in range(600, 1000)).encode()
         store.put_object(Bucket="history", Key="late/x.json.gz", Body=gzip.compress(lines))
         case.produce(range(900, 1200))
-        files, live = "s3://history", None
+        files = "s3://history"
 
         def on_s3(document: dict) -> None:  # type: ignore[type-arg]
             document["s3"] = {"endpoint": endpoint}
@@ -45,14 +43,9 @@ def test_parquet_and_json_in_a_bucket_then_the_topic(
             document["sources"] = [history, {**late, "path": f"{files}/late"}, topic]
 
         loaded = case.pipeline(on_s3)
-        make_plan(loaded)
-        for source in loaded.pipeline.sources[:2]:
-            chain.run_bounded(loaded, source)  # type: ignore[arg-type]
-        live = live_of(loaded)
-        hand_over(loaded, live)
-        chain.go_live(loaded, live)
         try:
-            chain.wait_until_caught_up(loaded, live)
+            start_live(loaded)
+            chain.wait_until_caught_up(loaded, live_of(loaded))
         finally:
             chain.stop(loaded)
         report = audit(loaded)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 from hdfs_native import Client, WriteOptions
@@ -27,9 +26,9 @@ from sources.schema import parse_schema
 from sources.select import EventColumn
 from sources.stores import HdfsSettings, S3Settings, Stores
 from tests.services.hdfs_server import write_conf
+from tests.sources.file_case import JAN_1_US, parquet, source
 
 pytestmark = pytest.mark.slow
-JAN_1_US = 1_704_067_200_000_000
 COLUMNS = {"id": "bigint", "at": "timestamp"}
 AT_ONCE = {"dfs.client.failover.max.attempts": "0"}
 
@@ -50,21 +49,6 @@ def put(client: Client, path: str, content: bytes) -> None:
         # Only a file with a block waits for the datanode to tell of it.
         if content:
             file.write(content)
-
-
-def parquet(*minutes: int) -> bytes:
-    micros = pa.array([JAN_1_US + m * 60_000_000 for m in minutes], pa.int64())
-    out = pa.BufferOutputStream()
-    pq.write_table(
-        pa.table({"id": list(minutes), "at": micros.cast(pa.timestamp("us", "UTC"))}), out
-    )
-    return out.getvalue().to_pybytes()
-
-
-def source(path: str, **changes: Any) -> FileSource:
-    return FileSource.model_validate(
-        {"type": "files", "name": "h", "path": path, "format": "parquet", **changes}
-    )
 
 
 def stores(**settings: Any) -> Stores:

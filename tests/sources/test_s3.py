@@ -6,10 +6,8 @@ import gzip
 import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from sources.delta_table import list_table
@@ -20,9 +18,9 @@ from sources.listing import find_files
 from sources.select import EventColumn
 from sources.stores import S3Settings, Stores
 from tests.services.s3_server import LOGIN, client, require_logins, s3_server
+from tests.sources.file_case import JAN_1_US, parquet, source
 
 pytestmark = pytest.mark.slow
-JAN_1_US = 1_704_067_200_000_000
 
 
 @pytest.fixture(scope="module")
@@ -38,21 +36,6 @@ def bucket(request: pytest.FixtureRequest, endpoint: str, monkeypatch: pytest.Mo
     name = f"b-{abs(hash(request.node.name))}"
     client(endpoint).create_bucket(Bucket=name)
     return name
-
-
-def parquet(*minutes: int) -> bytes:
-    micros = pa.array([JAN_1_US + m * 60_000_000 for m in minutes], pa.int64())
-    out = pa.BufferOutputStream()
-    pq.write_table(
-        pa.table({"id": list(minutes), "at": micros.cast(pa.timestamp("us", "UTC"))}), out
-    )
-    return out.getvalue().to_pybytes()
-
-
-def source(path: str, **changes: Any) -> FileSource:
-    return FileSource.model_validate(
-        {"type": "files", "name": "h", "path": path, "format": "parquet", **changes}
-    )
 
 
 def listing(declared: FileSource, stores: Stores) -> pa.Table:

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PARALLEL ?= -n 2 --dist worksteal
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: install demo ui test fast lint bench clean
+.PHONY: install demo ui test fast crash soak lint bench clean
 
 install: $(VENV)/installed
 
@@ -27,6 +27,14 @@ test: install lint
 fast: install
 	$(BIN)/python -m pytest -m "not slow"
 
+# Kills at random instants; the tests do a few of them.
+crash: install
+	HYBRID_KILLS=100 $(BIN)/python -m pytest tests/e2e/test_kills.py -s
+
+# Half an hour of steady input.
+soak: install
+	$(BIN)/python -m benchmarks.soak
+
 lint: install
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -37,6 +45,7 @@ bench: install
 	$(BIN)/python -m benchmarks.history --format json
 	$(BIN)/python -m benchmarks.history --format csv
 	$(BIN)/python -m benchmarks.seam
+	$(BIN)/python -m benchmarks.switch
 	$(BIN)/python -m benchmarks.partitions
 	$(BIN)/python -m benchmarks.planning
 	$(BIN)/python -m benchmarks.topic_range

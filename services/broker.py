@@ -45,6 +45,7 @@ class LocalBroker:
             ``version`` (1), ``bootstrap_servers``, and the ``pid`` of a process that ends the
             broker when it gets SIGTERM.
         secured: Listeners to open beside the plain one, and their users.
+        port: Of the plain listener; a free one if left out.
     """
 
     def __init__(
@@ -53,9 +54,11 @@ class LocalBroker:
         config: Mapping[str, str] | None = None,
         address_file: Path | None = None,
         secured: SecuredListeners | None = None,
+        port: int | None = None,
     ) -> None:
         self._data_dir = data_dir
         self._config = dict(config or {})
+        self._port = port
         self._address_file = address_file
         self._folder: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -161,6 +164,8 @@ class LocalBroker:
         config = {**self._secured.settings(), **self._config}
         for remaining in reversed(range(_PORT_TRIES)):
             *ports, controller_port = free_ports(len(protocols) + 1)
+            if self._port is not None:
+                ports[0] = self._port
             self._ports = dict(zip(protocols, ports, strict=True))
             settings = kraft.settings(self._ports, controller_port, folder / "data", config)
             properties = folder / "server.properties"

@@ -1,0 +1,280 @@
+"""A live run under steady input for half an hour, to see whether anything grows.
+
+``make soak``: windows over a topic that gets ``--rate`` records a second, merged into a Delta
+table, with the supervision beside it. Each 5 s: resident memory of the Spark driver's JVM, of its
+Python, and of the supervision; lag; bytes and files of the state folder. Writes
+``build/soak.json`` and a plot, ``docs/soak.svg``; ends with 1 if something grew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+from confluent_kafka import Producer
+
+from orchestration import chain
+from orchestration.audit import audit
+from orchestration.status import status
+from services.broker import LocalBroker, create_topic
+from sources.document import LoadedPipeline, load_pipeline
+from sources.file_source import FileSource
+from sources.hand_over import hand_over
+from sources.kafka_source import KafkaSource
+from sources.positions import iso, now_ms
+from spark_jobs.launch import last_launch
+
+EACH_S = 5.0
+ROWS = 20_000
+# Medians of the middle and of the last third of the time may differ by so much.
+GROWTH = 1.10
+WATCH = """
+import sys, time
+from pathlib import Path
+from orchestration import supervisor
+from sources.document import load_pipeline
+while True:
+    supervisor.tick(load_pipeline(Path(sys.argv[1])))
+    time.sleep(10)
+"""
+TRANSFORM = """
+from pyspark.sql import functions as F
+
+def minutes(rows):
+    window = F.window("at", "1 minute")
+    return (
+        rows.withWatermark("at", "1 minute").groupBy(window, "user")
+        .agg(F.count("*").alias("n"))
+        .select(F.col("window.start").alias("start"), "user", "n")
+    )
+"""
+SQL = """
+SELECT date_trunc('minute', "at") AS start, "user", count(*) AS n FROM input GROUP BY ALL
+"""
+
+
+class Sample(NamedTuple):
+    """One look; bytes, and records."""
+
+    at_s: float
+    jvm: int
+    driver: int
+    supervision: int
+    lag: int
+    state_bytes: int
+    state_files: int
+
+
+SHOWN = {
+    "jvm": ("driver, JVM (MiB)", 1 << 20),
+    "driver": ("driver, Python (MiB)", 1 << 20),
+    "supervision": ("supervision (MiB)", 1 << 20),
+    "lag": ("lag (records)", 1),
+    "state_bytes": ("state folder (MiB)", 1 << 20),
+    "state_files": ("state folder (files)", 1),
+}
+
+
+def main() -> int:
+    """Run the soak."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--rate", type=int, default=500, help="records/s")
+    parser.add_argument("--plot", type=Path, default=Path("docs/soak.svg"))
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="hybrid-soak-") as name, LocalBroker() as broker:
+        folder = Path(name)
+        loaded = _pipeline(folder, broker.bootstrap_servers)
+        stop = threading.Event()
+        feed = threading.Thread(
+            target=_produce, args=(broker.bootstrap_servers, options.rate, stop)
+        )
+        try:
+            _start(loaded)
+            feed.start()
+            samples = _watch(loaded, options.minutes * 60)
+            stop.set()
+            feed.join()
+            chain.wait_until_caught_up(loaded, _live(loaded))
+        finally:
+            stop.set()
+            chain.stop(loaded)
+        report = audit(loaded)
+    return _report(samples, options.rate, options.plot, exact=report.ok)
+
+
+def _start(loaded: LoadedPipeline) -> None:
+    history = loaded.pipeline.sources[0]
+    assert isinstance(history, FileSource)
+    chain.plan(loaded)
+    chain.run_bounded(loaded, history, go_on=True)
+    hand_over(loaded, _live(loaded))
+    chain.go_live(loaded, _live(loaded))
+
+
+def _watch(loaded: LoadedPipeline, seconds: float) -> list[Sample]:
+    generation = loaded.require_generation()
+    launch = last_launch(generation)
+    assert launch is not None
+    assert launch.group is not None
+    samples: list[Sample] = []
+    with subprocess.Popen([sys.executable, "-c", WATCH, str(loaded.path)]) as supervision:
+        begun = time.monotonic()
+        while time.monotonic() - begun < seconds:
+            time.sleep(EACH_S)
+            live = status(loaded).sources[-1]
+            if live.heartbeat is None or live.state != "running":
+                message = f"the live run is {live.state}"
+                raise RuntimeError(message)
+            files = [path for path in generation.root.rglob("*") if path.is_file()]
+            sample = Sample(
+                round(time.monotonic() - begun, 1),
+                _resident(launch.group),
+                _resident(live.heartbeat.pid),
+                _resident(supervision.pid),
+                live.lag or 0,
+                sum(_size(path) for path in files),
+                len(files),
+            )
+            samples.append(sample)
+            if len(samples) % 12 == 0:
+                sys.stdout.write(f"{sample}\n")
+                sys.stdout.flush()
+        supervision.kill()
+    return samples
+
+
+def _resident(pid: int) -> int:
+    """Resident memory of a process, bytes."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    message = f"process {pid} is gone"
+    raise RuntimeError(message)
+
+
+def _size(path: Path) -> int:
+    # Files of a running query come and go.
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _report(samples: list[Sample], rate: int, plot: Path, *, exact: bool) -> int:
+    third = len(samples) // 3
+    growth = {}
+    for name in SHOWN:
+        values = [getattr(sample, name) for sample in samples]
+        middle, last = (
+            statistics.median(values[third : 2 * third]),
+            statistics.median(values[-third:]),
+        )
+        # A lag of less than what comes in within two seconds is none.
+        floor = 2 * rate if name == "lag" else 1
+        growth[name] = max(last, floor) / max(middle, floor)
+    grown = [name for name, ratio in growth.items() if ratio > GROWTH]
+    build = Path("build")
+    build.mkdir(exist_ok=True)
+    document = {
+        "rate": rate,
+        "minutes": samples[-1].at_s / 60,
+        "exact": exact,
+        "last third by middle third": growth,
+        "samples": [sample._asdict() for sample in samples],
+    }
+    (build / "soak.json").write_text(json.dumps(document, indent=1))
+    _plot(samples, rate, plot)
+    for name, ratio in growth.items():
+        sys.stdout.write(f"{SHOWN[name][0]}: last third ÷ middle third {ratio:.3f}\n")
+    sys.stdout.write(f"grown: {', '.join(grown) or 'nothing'}; table exact: {exact}\n")
+    return 1 if grown or not exact else 0
+
+
+def _plot(samples: list[Sample], rate: int, path: Path) -> None:
+    # The same figures make the same file.
+    mpl.rcParams["svg.hashsalt"] = "soak"
+    figure, axes = plt.subplots(3, 2, figsize=(9, 7), sharex=True, layout="constrained")
+    minutes = [sample.at_s / 60 for sample in samples]
+    for (name, (title, unit)), axis in zip(SHOWN.items(), axes.T.flat, strict=True):
+        axis.plot(minutes, [getattr(sample, name) / unit for sample in samples], linewidth=1)
+        axis.set_title(title, fontsize=10)
+        axis.set_ylim(bottom=0)
+        axis.grid(alpha=0.3)
+    for axis in axes[-1]:
+        axis.set_xlabel("minutes")
+    figure.suptitle(f"Steady input of {rate:,} records/s")
+    figure.savefig(path, metadata={"Date": None})
+
+
+def _live(loaded: LoadedPipeline) -> KafkaSource:
+    source = loaded.pipeline.sources[-1]
+    assert isinstance(source, KafkaSource)
+    return source
+
+
+def _produce(servers: str, rate: int, stop: threading.Event) -> None:
+    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
+    number, begun = ROWS, time.monotonic()
+    while not stop.wait(0.1):
+        due = ROWS + int((time.monotonic() - begun) * rate)
+        for n in range(number, due):
+            at = now_ms()
+            value = json.dumps({"id": n, "at": iso(at), "user": f"user{n % 50}"}).encode()
+            producer.produce("events", value, partition=n % 2, timestamp=at)
+        number = max(number, due)
+        producer.poll(0)
+    if producer.flush(60):
+        raise RuntimeError("records were not delivered")
+
+
+def _pipeline(folder: Path, servers: str) -> LoadedPipeline:
+    create_topic(servers, "events", 2, {"retention.ms": "-1"})
+    (folder / "soaking.py").write_text(TRANSFORM)
+    (folder / "minutes.sql").write_text(SQL)
+    (folder / "in").mkdir()
+    begin_us = (now_ms() - ROWS) * 1000
+    at = pa.array([begin_us + n * 1000 for n in range(ROWS)]).cast(pa.timestamp("us", "UTC"))
+    users = [f"user{n % 50}" for n in range(ROWS)]
+    table = pa.table({"id": pa.array(range(ROWS), pa.int64()), "at": at, "user": users})
+    pq.write_table(table, folder / "in" / "0.parquet")
+    document = {
+        "name": "soak",
+        "event_time": "at",
+        "key": ["id"],
+        "sources": [
+            {"type": "files", "name": "history", "path": "in", "format": "parquet"},
+            {
+                "type": "kafka",
+                "name": "live",
+                "topic": "events",
+                "bootstrap_servers": servers,
+                "trigger_interval": "1 s",
+            },
+        ],
+        "transform": "soaking:minutes",
+        "sink": {"path": "out", "mode": "merge", "key": ["start", "user"]},
+        "audit": {"sql": "minutes.sql"},
+        "state": "state",
+        "spark": {"driver_memory": "1g"},
+    }
+    path = folder / "soak.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return load_pipeline(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,247 @@
+"""Kills at random instants of a chain, and where in it they hit."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+from orchestration import chain
+from orchestration.audit import AuditReport, audit
+from services.broker import LocalBroker
+from services.process import free_ports
+from sources.document import LoadedPipeline
+from sources.hybrid import HybridSplitEnumerator
+from spark_jobs import checkpoint
+from spark_jobs.launch import last_launch
+from tests.e2e.case import Case, live_of, windows
+from tests.services.processes import child_of, runs, wait_for
+
+Victim = Literal["driver", "JVM", "driver and JVM", "watcher", "watcher and driver", "broker"]
+VICTIMS: dict[Victim, int] = {
+    "driver": 3,
+    "JVM": 2,
+    "driver and JVM": 3,
+    "watcher": 1,
+    "watcher and driver": 2,
+    "broker": 1,
+}
+FILES = 8
+LATEST_S = 20.0
+PLACES = (
+    "before the plan",
+    "before history's first batch",
+    "in a batch of history",
+    "between batches of history",
+    "after history's last batch",
+    "after the end position",
+    "before the first live batch",
+    "in the first live batch",
+    "in a live batch",
+    "between live batches",
+)
+# Too short to be hit by chance.
+NARROW = PLACES[4:8]
+
+
+def where(loaded: LoadedPipeline) -> str:
+    """Where in the chain a pipeline is: one of ``PLACES``."""
+    generation = loaded.open_generation(create=False)
+    if generation is None or not generation.path("plan.json").exists():
+        return PLACES[0]
+    enumerator = HybridSplitEnumerator(loaded.pipeline.hybrid_source(), generation)
+    planned = checkpoint.last_planned(generation.checkpoint)
+    committed = checkpoint.last_committed(generation.checkpoint)
+    is_in_batch = planned != committed
+    if enumerator.end_of("history") is None:
+        if planned is None:
+            return PLACES[1]
+        if is_in_batch:
+            return PLACES[2]
+        return PLACES[4] if committed is not None and committed >= FILES - 1 else PLACES[3]
+    if enumerator.start_of("live") is None:
+        return PLACES[5]
+    if not checkpoint.reached(generation.checkpoint, 1):
+        return PLACES[7] if is_in_batch else PLACES[6]
+    return PLACES[8] if is_in_batch else PLACES[9]
+
+
+class Chain:
+    """One chain that is killed again and again, and run again each time.
+
+    Args:
+        folder: Its own.
+        broker: Killed too.
+        chance: Decides what is killed, and when.
+        kind: ``windows``, updated by key over the seam, or ``rows``, appended.
+    """
+
+    def __init__(
+        self, folder: Path, broker: Broker, chance: random.Random, kind: Literal["windows", "rows"]
+    ) -> None:
+        self._broker = broker
+        self._chance = chance
+        self._case = Case(folder, broker.servers, partitions=2)
+        self._case.write_history(files=FILES)
+        self._next = 1500
+        self._case.produce(range(500, self._next))
+        self.loaded = self._case.pipeline(_windows if kind == "windows" else _one_file_a_batch)
+        self._log = folder / "watcher.log"
+        self._watcher: subprocess.Popen[bytes] | None = None
+        self.hits: Counter[tuple[str, str]] = Counter()
+
+    def kill(self) -> None:
+        """Let it run, kill at some instant, and let it go on."""
+        victim = self._chance.choices(list(VICTIMS), list(VICTIMS.values()))[0]
+        self._run()
+        if self._chance.random() < 0.5:
+            self._at(self._chance.choice(NARROW))
+        else:
+            until = time.monotonic() + self._chance.uniform(0, LATEST_S)
+            self._while_it_runs(lambda: time.monotonic() >= until)
+        place = where(self.loaded)
+        if self._strike(victim):
+            self.hits[victim, place] += 1
+        # What comes next is read by the run after this one.
+        self._case.produce(range(self._next, self._next + 20))
+        self._next += 20
+
+    def finish(self) -> AuditReport:
+        """Let it run to the end, and compare its table with an independent computation."""
+        self._run()
+        assert self._watcher is not None
+        assert self._watcher.wait(300) == 0, self._log.read_text()[-3000:]
+        chain.wait_until_caught_up(self.loaded, live_of(self.loaded))
+        chain.stop(self.loaded)
+        return audit(self.loaded)
+
+    def end(self) -> None:
+        """Leave nothing behind."""
+        self._kill(self._watcher)
+        chain.stop(self.loaded)
+
+    def _at(self, place: str) -> None:
+        """Wait for a place; a chain that is beyond it never comes there again."""
+        wanted = PLACES.index(place)
+        self._while_it_runs(lambda: PLACES.index(where(self.loaded)) >= wanted)
+
+    def _while_it_runs(self, is_time: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 180
+        while not is_time():
+            assert time.monotonic() < deadline, f"the chain stands still {where(self.loaded)}"
+            self._run()
+            time.sleep(0.002)
+
+    def _run(self) -> None:
+        """Materialize again, unless that is under way or the stream is there."""
+        if self._watcher is not None and self._watcher.poll() is None:
+            return
+        if self._watcher is not None and self._watcher.poll() == 0 and chain.is_live(self.loaded):
+            return
+        command = [sys.executable, "-m", "orchestration.cli", "run", str(self.loaded.path)]
+        with self._log.open("ab") as log:
+            self._watcher = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def _strike(self, victim: Victim) -> bool:
+        """Kill it; returns whether it was there."""
+        if victim == "broker":
+            self._broker.kill_and_start_again()
+            return True
+        watcher = self._watcher if "watcher" in victim else None
+        was_there = watcher is not None and watcher.poll() is None
+        self._kill(watcher)
+        generation = self.loaded.open_generation(create=False)
+        launch = None if generation is None else last_launch(generation)
+        if victim == "watcher" or launch is None or launch.group is None:
+            return was_there
+        killed = False
+        jvm = launch.group
+        with contextlib.suppress(ProcessLookupError, subprocess.CalledProcessError):
+            if not runs(jvm):
+                return was_there
+            driver = child_of(jvm)
+            if victim in ("driver", "watcher and driver"):
+                os.kill(driver, signal.SIGKILL)
+            elif victim == "JVM":
+                os.kill(jvm, signal.SIGKILL)
+            else:
+                os.killpg(jvm, signal.SIGKILL)
+            killed = True
+        return killed or was_there
+
+    @staticmethod
+    def _kill(process: subprocess.Popen[bytes] | None) -> None:
+        if process is not None:
+            process.kill()
+            process.wait()
+
+
+class Broker:
+    """A broker that may be killed, and is found again at the same address."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        (self._port,) = free_ports(1)
+        self.servers = f"127.0.0.1:{self._port}"
+        self._start()
+
+    def kill_and_start_again(self) -> None:
+        pids = subprocess.run(
+            ["pgrep", "-f", str(self._folder / "server.properties")],
+            capture_output=True, text=True, check=True,
+        ).stdout.split()  # fmt: skip
+        for pid in map(int, pids):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: not any(runs(int(pid)) for pid in pids), "the broker's end")
+        self._running.stop()
+        self._start()
+
+    def stop(self) -> None:
+        self._running.stop()
+
+    def _start(self) -> None:
+        self._running = LocalBroker(self._folder, port=self._port)
+        self._running.start()
+
+
+def report(hits: Counter[tuple[str, str]], wrong: Counter[str], chains: int, file: Path) -> str:
+    """Kills by victim and place; written to a file and returned as a table."""
+    document: dict[str, Any] = {
+        "kills": hits.total(),
+        "chains": chains,
+        "rows lost": wrong["missing"],
+        "rows doubled": wrong["duplicated"],
+        "rows different": wrong["different"] + wrong["unexpected"],
+        "hits": [
+            {"victim": victim, "where": place, "kills": count}
+            for (victim, place), count in sorted(hits.items())
+        ],
+    }
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps(document, indent=2))
+    lines = [f"{'':30}" + "".join(f"{victim:>20}" for victim in VICTIMS)]
+    lines += [
+        f"{place:30}" + "".join(f"{hits[victim, place]:>20}" for victim in VICTIMS)
+        for place in PLACES
+    ]
+    told = ", ".join(f"{value} {name}" for name, value in document.items() if name != "hits")
+    return "\n".join([*lines, told])
+
+
+def _windows(document: dict[str, Any]) -> None:
+    windows(document)
+    _one_file_a_batch(document)
+
+
+def _one_file_a_batch(document: dict[str, Any]) -> None:
+    document["sources"][0]["batch"] = {"files": 1}

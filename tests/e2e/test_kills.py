@@ -1,0 +1,56 @@
+"""Whatever is killed, and whenever: run again, the table is exact.
+
+``HYBRID_KILLS`` says how many kills (``make crash``: 100), ``HYBRID_SEED`` which ones.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.case import wrong
+from tests.e2e.kills import Broker, Chain, report
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.spark,
+    pytest.mark.kafka,
+    pytest.mark.crash,
+    pytest.mark.timeout(7200),
+]
+KILLS = int(os.environ.get("HYBRID_KILLS", "6"))
+SEED = int(os.environ.get("HYBRID_SEED", "7"))
+OF_ONE_CHAIN = 6
+
+
+def test_killed_at_any_instant_the_chain_ends_in_an_exact_table(tmp_path: Path) -> None:
+    chance = random.Random(SEED)
+    hits: Counter[tuple[str, str]] = Counter()
+    bad: Counter[str] = Counter()
+    chains = 0
+    broker = Broker(tmp_path / "broker")
+    try:
+        while hits.total() < KILLS:
+            folder = tmp_path / f"chain-{chains}"
+            folder.mkdir()
+            chain = Chain(folder, broker, chance, "rows" if chains % 2 else "windows")
+            try:
+                while chain.hits.total() < min(OF_ONE_CHAIN, KILLS - hits.total()):
+                    chain.kill()
+                found = chain.finish()
+            finally:
+                chain.end()
+            chains += 1
+            hits.update(chain.hits)
+            bad.update(wrong(found))
+            assert found.expected > 0
+            table = report(hits, bad, chains, Path("build") / "kills.json")
+            sys.stderr.write(f"\n{table}\n")
+            assert not bad, f"seed {SEED}, chain {chains}: {found}"
+    finally:
+        broker.stop()

@@ -79,7 +79,7 @@ def read_footers(
     """
     chunks = [paths[at : at + _CHUNK_FILES] for at in range(0, len(paths), _CHUNK_FILES)]
     read = partial(_read_chunk, event=event, declared=declared, stores=stores)
-    if len(paths) < _PROCESS_FILES or "://" in paths[0]:
+    if len(paths) < _PROCESS_FILES or any("://" in path for path in paths):
         with ThreadPoolExecutor(_THREADS) as pool:
             yield from pool.map(partial(read, parse=_open_metadata), chunks)
     else:

@@ -58,7 +58,7 @@ def _plan(loaded: LoadedPipeline) -> dg.AssetsDefinition:
         description="What will be read, in which order, and where the next source starts.",
     )
     def plan(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
-        with _failures():
+        with failures():
             made = chain.plan(load_pipeline(loaded.path))
         for warning in made.warnings:
             context.log.warning(warning)
@@ -80,7 +80,7 @@ def _bounded(loaded: LoadedPipeline, name: str, before: dg.AssetKey) -> dg.Asset
         fresh = load_pipeline(loaded.path)
         source = fresh.pipeline.source(name)
         with (
-            _failures(),
+            failures(),
             # For the job's progress only: what it did is read from the state folder.
             dg.open_pipes_session(
                 context=context,
@@ -119,7 +119,7 @@ def _start(loaded: LoadedPipeline, name: str, before: dg.AssetKey) -> dg.AssetsD
         fresh = load_pipeline(loaded.path)
         source = fresh.pipeline.source(name)
         assert isinstance(source, KafkaSource)
-        with _failures():
+        with failures():
             try:
                 ledger = hand_over(fresh, source)
             except GapError as error:
@@ -152,7 +152,7 @@ def _live(loaded: LoadedPipeline, name: str, before: dg.AssetKey) -> dg.AssetsDe
     def live(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         fresh = load_pipeline(loaded.path)
         source = fresh.pipeline.source(name)
-        with _failures():
+        with failures():
             is_restart = RESTART_TAG in context.run.tags
             start = supervisor.restart if is_restart else chain.go_live
             beat = start(fresh, source)
@@ -174,7 +174,7 @@ def _is_asked_for(context: dg.AssetExecutionContext, asset: dg.AssetKey) -> bool
 
 
 @contextmanager
-def _failures() -> Iterator[None]:
+def failures() -> Iterator[None]:
     """Show the cause on the asset's page instead of a stack of ours."""
     try:
         yield

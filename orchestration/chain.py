@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from orchestration.watch import read_wanted, require_wanted, want
+from orchestration.watch import put_wish, read_wanted, require_wanted, want
 from sources.discovery import Folder
 from sources.document import LoadedPipeline
 from sources.errors import InputError, RunError
@@ -127,8 +127,10 @@ def go_live(
         raise
     except BaseException:
         # Who interrupts what they asked for takes it back.
-        if before is None or not before.is_wanted:
+        if before is None:
             want(generation, source.name, is_wanted=False)
+        elif not before.is_wanted:
+            put_wish(generation, before)
         raise
 
 
@@ -200,12 +202,13 @@ def change_rate(loaded: LoadedPipeline, source: str, limit: RateLimit) -> None:
 def stop(loaded: LoadedPipeline) -> list[str]:
     """End whatever run of the pipeline is alive; returns the names of the sources stopped.
 
-    The live run is not wanted from then on.
+    The live run is not wanted from then on, nor paused.
     """
     generation = loaded.open_generation(create=False)
     if generation is None:
         return []
-    if (wanted := read_wanted(generation)) is not None and wanted.is_wanted:
+    wanted = read_wanted(generation)
+    if wanted is not None and (wanted.is_wanted or wanted.is_paused):
         want(generation, wanted.source, is_wanted=False)
     names = [source.name for source in loaded.pipeline.sources]
     return [name for name in names if process.stop(generation, name)]
@@ -242,15 +245,18 @@ def wait_until_caught_up(
         time.sleep(_POLL_S)
 
 
-def lag(beat: Heartbeat | None, log: KafkaLog, loaded: LoadedPipeline) -> int:
-    """Offsets of the topics that the live run has not committed yet."""
+def lag(
+    beat: Heartbeat | None, log: KafkaLog, loaded: LoadedPipeline, until: Offsets | None = None
+) -> int:
+    """Offsets of the topics, up to their ends unless told, that are not committed yet."""
     _, enumerator = _state(loaded)
     start = enumerator.start_of(loaded.pipeline.sources[-1].name)
     starts = log.log_start()
     position = {**starts, **(start.offsets() if start is not None else {})}
     if beat is not None and beat.offsets is not None:
         position.update(beat.offsets)
-    return sum(max(end - position[at], 0) for at, end in log.log_end().items())
+    ends = log.log_end() if until is None else until
+    return sum(max(end - position[at], 0) for at, end in ends.items())
 
 
 def unread_files(beat: Heartbeat | None, loaded: LoadedPipeline) -> int:
@@ -264,7 +270,7 @@ def unread_files(beat: Heartbeat | None, loaded: LoadedPipeline) -> int:
     generation = loaded.require_generation()
     folder = Folder(loaded, generation, require_plan(generation))
     done = 0 if beat is None or beat.splits_done is None else beat.splits_done
-    return folder.splits - done + folder.undiscovered()
+    return folder.splits - done + len(folder.undiscovered())
 
 
 def _state(loaded: LoadedPipeline) -> tuple[Generation, HybridSplitEnumerator]:

@@ -1,4 +1,4 @@
-"""The command line: ``hybrid validate|plan|run|status|stop|audit PIPELINE.yaml``.
+"""The command line: ``hybrid validate|plan|run|status|stop|… PIPELINE.yaml``.
 
 Exit status 0: good; 1: the answer is bad; 2: bad input. With ``--json`` one JSON document goes
 to stdout, everything else to stderr.
@@ -103,7 +103,7 @@ def status(pipeline: PipelineFile, as_json: AsJson = False) -> None:
 
 @app.command()
 def stop(pipeline: PipelineFile, as_json: AsJson = False) -> None:
-    """End the pipeline's running Spark process; it can be resumed with `hybrid run`."""
+    """End the pipeline's running Spark process; `hybrid run` or `hybrid resume` goes on."""
     with _answer(as_json) as show:
         from orchestration import chain
 
@@ -111,6 +111,51 @@ def stop(pipeline: PipelineFile, as_json: AsJson = False) -> None:
         stopped = chain.stop(loaded)
         text = f"Stopped {', '.join(stopped)}." if stopped else "Nothing was running."
         show({"ok": True, "pipeline": loaded.pipeline.name, "stopped": stopped}, text)
+
+
+@app.command()
+def pause(
+    pipeline: PipelineFile,
+    why: Annotated[str, typer.Option(help="Shown for as long as it is paused.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """End the live run until `hybrid resume`; meanwhile it is shown as paused, not as stopped."""
+    with _answer(as_json) as show:
+        from orchestration import controls
+
+        loaded = _load(pipeline)
+        was_there = controls.pause(loaded, why)
+        text = "Paused." if was_there else "Paused; nothing was running."
+        show({"ok": True, "pipeline": loaded.pipeline.name, "ended": was_there}, text)
+
+
+@app.command()
+def resume(pipeline: PipelineFile, as_json: AsJson = False) -> None:
+    """Start the live run again where it was paused, stopped or drained."""
+    with _answer(as_json) as show:
+        from orchestration import controls
+
+        loaded = _load(pipeline)
+        beat = controls.resume(loaded)
+        answer = {"ok": True, "pipeline": loaded.pipeline.name, "batch": beat.batch_id}
+        show(answer, f"`{beat.source}` is live: driver {beat.pid}.")
+
+
+@app.command()
+def drain(
+    pipeline: PipelineFile,
+    within: Annotated[str, typer.Option(help="How long to wait, such as 10 min or 2 h.")] = "1 h",
+    as_json: AsJson = False,
+) -> None:
+    """Let the live run commit all that is there now, then stop it; `hybrid resume` goes on."""
+    with _answer(as_json) as show:
+        from orchestration import console
+        from sources.declared import parse_duration
+
+        loaded = _load(pipeline)
+        console.drain(loaded, parse_duration(within))
+        name = loaded.pipeline.sources[-1].name
+        show({"ok": True, "drained": name}, f"`{name}` is drained and stopped.")
 
 
 @app.command()

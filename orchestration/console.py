@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from orchestration import chain
+from orchestration import chain, controls
 from sources.document import LoadedPipeline
 from sources.file_source import FileSource
 from sources.hand_over import hand_over
@@ -33,6 +35,22 @@ def run(loaded: LoadedPipeline, *, stop_when_caught_up: bool) -> None:
                 _bounded(bars, loaded, source)
             else:
                 _live(bars, loaded, source, stop_when_caught_up=stop_when_caught_up)
+
+
+def drain(loaded: LoadedPipeline, within: timedelta) -> None:
+    """Drain the live run and show what is left; see :func:`orchestration.controls.drain`."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    most = 0
+    with Progress(*columns, console=Console(stderr=True)) as bars:
+        bar = bars.add_task("drain", total=None)
+
+        def show(left: int) -> None:
+            nonlocal most
+            most = max(most, left)
+            text = f"drain: {left:,} left"
+            bars.update(bar, description=text, total=most or 1, completed=(most or 1) - left)
+
+        controls.drain(loaded, within, show)
 
 
 def _bounded(bars: Progress, loaded: LoadedPipeline, source: FileSource | KafkaSource) -> None:

@@ -7,11 +7,13 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sources.positions import span_ms
+from sources.positions import iso, span_ms
 from sources.supervision import Supervision
 from spark_jobs.heartbeat import Heartbeat
 
-Health = Literal["healthy", "starting", "stopped", "dead", "stuck", "late", "crash-looping"]
+Health = Literal[
+    "healthy", "starting", "paused", "stopped", "dead", "stuck", "late", "crash-looping"
+]
 _LAUNCH_MS = 40_000  # from the wish to a process; short, as until then nothing is red
 FindingName = Literal["alive", "lag", "freshness"]
 FINDINGS: dict[FindingName, str] = {
@@ -36,6 +38,8 @@ class Seen:
         restarts: How many times it was started again within the window.
         last_failure: Why it was last started again.
         gave_up: Whether it is not started again any more.
+        paused_ms: Since when it is paused, not stopped; None if it is not.
+        paused_why: What people said of that; empty if nothing.
     """
 
     wanted_ms: int | None
@@ -47,6 +51,8 @@ class Seen:
     restarts: int = 0
     last_failure: str | None = None
     gave_up: bool = False
+    paused_ms: int | None = None
+    paused_why: str = ""
 
 
 class Finding(BaseModel):
@@ -127,11 +133,7 @@ def judge(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
         now_ms: Now.
     """
     if seen.wanted_ms is None:
-        reason = "it was stopped"
-        if seen.is_alive:
-            reason += ", and its process is still there"
-        findings = [Finding(name=name, passed=True, text=reason) for name in FINDINGS]
-        return Verdict(health="stopped", reason=reason, findings=findings)
+        return _unwanted(seen)
     health, down, reason = _process(seen, expected, now_ms)
     lag, freshness = _lag(seen, expected), _freshness(seen, expected, now_ms)
     if _is_looping(seen, expected, is_down=down is not None):
@@ -154,6 +156,24 @@ def judge(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
         findings=findings,
         numbers=_numbers(seen, now_ms),
     )
+
+
+def _unwanted(seen: Seen) -> Verdict:
+    """A run that people stopped or paused: not red, whatever waits, and it says so."""
+    health: Health = "stopped"
+    reason = "it was stopped"
+    if seen.paused_ms is not None:
+        health = "paused"
+        reason = f"paused since {iso(seen.paused_ms)}"
+        if seen.paused_why:
+            reason += f" ({seen.paused_why})"
+        if seen.lag is not None:
+            reason += f"; {seen.lag:,} records or splits wait"
+    if seen.is_alive:
+        reason += ", and its process is still there"
+    findings = [Finding(name=name, passed=True, text=reason) for name in FINDINGS]
+    numbers: dict[str, int | float] = {} if seen.lag is None else {"lag": seen.lag}
+    return Verdict(health=health, reason=reason, findings=findings, numbers=numbers)
 
 
 def _is_looping(seen: Seen, expected: Supervision, *, is_down: bool) -> bool:

@@ -127,6 +127,8 @@ def look_at_live(
         restarts=len(restarts),
         last_failure=restarts[-1].why if restarts else None,
         gave_up=watch.gave_up,
+        paused_ms=wanted.at_ms if wanted.is_paused else None,
+        paused_why=wanted.why,
     )
     verdict = judge(seen, expected, looked_ms)
     down_ms = None

@@ -84,7 +84,8 @@ def status(found: Status) -> Table:
         if beat is not None and beat.error:
             table.caption = beat.error
     if (live := found.live) is not None:
-        colour = "red" if live.is_red else "yellow" if live.health == "starting" else "green"
+        is_waiting = live.health in ("starting", "paused")
+        colour = "red" if live.is_red else "yellow" if is_waiting else "green"
         table.caption = f"[{colour}]{live.health}[/]: {escape(live.reason)}"
     return table
 

@@ -19,11 +19,17 @@ class Wanted(Record):
         source: Which source it reads.
         is_wanted: Whether it shall run.
         at_ms: When they asked.
+        is_paused: Whether it does not run only until people resume it.
+        why: What they said of it; empty if nothing.
     """
+
+    VERSION = 2
 
     source: str
     is_wanted: bool
     at_ms: int
+    is_paused: bool = False
+    why: str = ""
 
 
 class Restart(Part):
@@ -70,12 +76,16 @@ def read_wanted(generation: Folder) -> Wanted | None:
 
 def want(generation: Folder, source: str, *, is_wanted: bool) -> None:
     """Write down what people ask of the live run."""
-    asked = Wanted(source=source, is_wanted=is_wanted, at_ms=now_ms())
-    generation.replace(_WANTED, asked)
+    put_wish(generation, Wanted(source=source, is_wanted=is_wanted, at_ms=now_ms()))
+
+
+def put_wish(generation: Folder, wish: Wanted) -> None:
+    """Write down a wish as it is: one of more words, or one that is to hold again."""
+    generation.replace(_WANTED, wish)
 
 
 def require_wanted(generation: Folder) -> None:
-    """Refuse to go on with a run that people have stopped.
+    """Refuse to go on with a run that people have stopped or paused.
 
     Raises:
         StateError: They have.

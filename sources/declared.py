@@ -6,8 +6,17 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+)
 
+from sources.errors import InputError
 from sources.schema import parse_schema
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -55,6 +64,19 @@ def _sequence(value: Any) -> Any:
     if isinstance(value, str) and (match := _LSN.fullmatch(value)):
         return (int(match[1], 16) << 32) + int(match[2], 16)
     return value
+
+
+def parse_duration(text: str) -> timedelta:
+    """A duration as people write it on a command line or in a form.
+
+    Raises:
+        InputError: It is none.
+    """
+    try:
+        return TypeAdapter(Duration).validate_python(text)
+    except ValidationError:
+        message = f"`{text}` is no duration."
+        raise InputError(message, "Write 90 s, 10 min or 2 h.") from None
 
 
 Instant = Annotated[datetime, AfterValidator(_instant)]

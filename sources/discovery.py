@@ -76,13 +76,13 @@ class Folder:
         """When the next listing is to begin: the interval after the end of the last one."""
         return self._listed_ms + self.interval_ms
 
-    def undiscovered(self) -> int:
-        """How many files are there that no discovery has found yet.
+    def undiscovered(self) -> set[str]:
+        """Paths of the files that are there and that no discovery has found yet.
 
         Raises:
             InputError: The folder can't be listed.
         """
-        return len(new_files(self._loaded, self._source, self._known))
+        return set(new_files(self._loaded, self._source, self._known)["path"].to_pylist())
 
     def discover(self) -> FoundFiles | None:
         """Look for files that arrived, and write down what they are before anyone reads them.

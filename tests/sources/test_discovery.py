@@ -82,9 +82,9 @@ def test_what_is_there_is_planned_and_what_arrives_is_found_once(tmp_path: Path)
     assert folder.discover() is None
     late = write(tmp_path / "new", "c.parquet", 2)
     os.utime(late, (0, 0))  # moved here with the times that it had elsewhere
-    assert folder.undiscovered() == 1
+    assert len(folder.undiscovered()) == 1
     assert names(loaded, folder.discover()) == ["c.parquet"]
-    assert (folder.undiscovered(), folder.splits) == (0, 2)
+    assert (folder.undiscovered(), folder.splits) == (set(), 2)
     assert folder.discover() is None
     # Whoever comes next knows all of it.
     after = folder_of(loaded)

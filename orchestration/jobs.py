@@ -1,0 +1,114 @@
+"""Dagster's side of what people ask of a pipeline that runs: one job each, with its own form."""
+
+from collections.abc import Callable
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from orchestration import chain, controls
+from orchestration.assets import failures
+from sources.declared import parse_duration
+from sources.document import LoadedPipeline, load_pipeline
+from sources.hybrid import Boundedness
+from sources.rate import parse_limit
+
+_REPORT_EVERY = 20
+"""Looks between two lines of a drain's log: each would fill Dagster's event log."""
+
+
+class PauseConfig(dg.Config):
+    """The form of a pause."""
+
+    why: str = Field(default="", description="Shown to everybody for as long as it is paused.")
+
+
+class DrainConfig(dg.Config):
+    """The form of a drain."""
+
+    within: str = Field(
+        default="1 h", description="How long to wait, such as 90 s, 10 min or 2 h; then it fails."
+    )
+
+
+class RateConfig(dg.Config):
+    """The form of a rate limit; without any number the limit is lifted."""
+
+    source: str = Field(description="Which source of the pipeline.")
+    bytes: str | None = Field(default=None, description="Of files, by second, such as 50MiB.")
+    files: int | None = Field(default=None, ge=1, description="Files by second.")
+    rows: int | None = Field(default=None, ge=1, description="Of Parquet, Delta or ORC, by second.")
+    offsets: int | None = Field(default=None, ge=1, description="Of topics, by second.")
+
+
+def control_jobs(loaded: LoadedPipeline) -> list[dg.JobDefinition]:
+    """Jobs that stop a pipeline and change its rate; pause and drain one that goes on for ever.
+
+    They do what the commands of the same names do, and read the pipeline's file again for it.
+    To resume is to materialize the live asset alone.
+    """
+    name = loaded.pipeline.name
+    made = {"stop": _stop, "rate": _rate}
+    if loaded.pipeline.sources[-1].boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
+        made |= {"pause": _pause, "drain": _drain}
+    return [_job(f"{name}_{command}", make(loaded)) for command, make in made.items()]
+
+
+def _job(name: str, op: Callable[..., Any]) -> dg.JobDefinition:
+    made = dg.op(name=f"do_{name}", description=op.__doc__)(op)
+
+    @dg.job(name=name, description=op.__doc__)
+    def job() -> None:
+        made()
+
+    return job
+
+
+def _stop(loaded: LoadedPipeline) -> Callable[..., None]:
+    def stop(context: dg.OpExecutionContext) -> None:
+        """Ends whatever run of the pipeline is there; it stays stopped."""
+        with failures():
+            stopped = chain.stop(load_pipeline(loaded.path))
+        context.log.info(f"Stopped {', '.join(stopped)}" if stopped else "Nothing was running")
+
+    return stop
+
+
+def _pause(loaded: LoadedPipeline) -> Callable[..., None]:
+    def pause(context: dg.OpExecutionContext, config: PauseConfig) -> None:
+        """Ends the live run until it is resumed; meanwhile it is shown as paused."""
+        with failures():
+            was_there = controls.pause(load_pipeline(loaded.path), config.why)
+        context.log.info("Paused" if was_there else "Paused; nothing was running")
+
+    return pause
+
+
+def _drain(loaded: LoadedPipeline) -> Callable[..., None]:
+    def drain(context: dg.OpExecutionContext, config: DrainConfig) -> None:
+        """Lets the live run commit all that is there now, then stops it."""
+        looks = 0
+
+        def report(left: int) -> None:
+            nonlocal looks
+            if looks % _REPORT_EVERY == 0 or left == 0:
+                context.log.info(f"{left:,} left")
+            looks += 1
+
+        with failures():
+            controls.drain(load_pipeline(loaded.path), parse_duration(config.within), report)
+
+    return drain
+
+
+def _rate(loaded: LoadedPipeline) -> Callable[..., None]:
+    def rate(context: dg.OpExecutionContext, config: RateConfig) -> None:
+        """Limits how fast a source is read, by second, also while it is."""
+        with failures():
+            limit = parse_limit(
+                config.bytes, files=config.files, rows=config.rows, offsets=config.offsets
+            )
+            chain.change_rate(load_pipeline(loaded.path), config.source, limit)
+        context.log.info(f"`{config.source}`: {limit.model_dump(exclude_none=True) or 'no limit'}")
+
+    return rate

@@ -18,6 +18,7 @@ from sources.kafka_source import KafkaSource
 from sources.ledger import read_ledger
 from sources.offsets import GapError
 from spark_jobs.launch import log_path
+from spark_jobs.transforms import last_change
 
 RESTART_TAG = "hybrid/restart"
 """Marks a run that the supervision asked for, unlike one that people did."""
@@ -95,8 +96,10 @@ def _bounded(loaded: LoadedPipeline, name: str, before: dg.AssetKey) -> dg.Asset
                 extra_environment=session.get_bootstrap_env_vars(),
                 go_on=_is_asked_for(context, live_key(loaded)),
             )
-        bad = fresh.require_generation().read(bad_count_name(name), BadRecordCount)
-        return dg.MaterializeResult(metadata=metadata.end(end, bad))
+        generation = fresh.require_generation()
+        bad = generation.read(bad_count_name(name), BadRecordCount)
+        changed = metadata.transform(last_change(generation))
+        return dg.MaterializeResult(metadata={**metadata.end(end, bad), **changed})
 
     return bounded
 
@@ -157,9 +160,13 @@ def _live(loaded: LoadedPipeline, name: str, before: dg.AssetKey) -> dg.AssetsDe
             start = supervisor.restart if is_restart else chain.go_live
             beat = start(fresh, source)
         context.log.info(f"The run of `{name}` is live: driver {beat.pid}")
-        log = log_path(fresh.require_generation(), name)
+        generation = fresh.require_generation()
+        if (changed := last_change(generation)) is not None:
+            context.log.warning(changed)
+        log = log_path(generation, name)
         target = fresh.locate(fresh.pipeline.sink.path)
-        return dg.MaterializeResult(metadata=metadata.live(beat, log, target))
+        shown = {**metadata.live(beat, log, target), **metadata.transform(changed)}
+        return dg.MaterializeResult(metadata=shown)
 
     return live
 

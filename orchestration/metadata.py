@@ -196,6 +196,11 @@ def live(beat: Heartbeat, log: Path, target: str) -> Metadata:
     return shown
 
 
+def transform(changed: str | None) -> Metadata:
+    """What is told of a transform that changed under the checkpoint."""
+    return {} if changed is None else {"transform changed": changed}
+
+
 def finding(found: Finding) -> dg.AssetCheckResult:
     """One thing that is expected of the live run; a launch that comes up is no error yet."""
     return dg.AssetCheckResult(

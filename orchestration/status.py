@@ -20,6 +20,7 @@ from sources.state import Generation
 from spark_jobs import process
 from spark_jobs.heartbeat import Heartbeat, read_heartbeat
 from spark_jobs.launch import ALIVE, find_run, last_launch
+from spark_jobs.transforms import last_change
 
 SourceState = Literal["waiting", "starting", "running", "finished", "stopped", "failed", "dead"]
 
@@ -47,6 +48,7 @@ class Status(BaseModel):
         planned: Whether its plan was made.
         healthy: False if a run failed or is dead, or the live run is red.
         live: How well the live run does; None if nobody asked for it yet.
+        transform_changed: What is told of a transform that changed under the checkpoint.
     """
 
     pipeline: str
@@ -55,6 +57,7 @@ class Status(BaseModel):
     healthy: bool
     sources: list[SourceStatus]
     live: Verdict | None = None
+    transform_changed: str | None = None
 
 
 class Look(NamedTuple):
@@ -82,6 +85,7 @@ def status(loaded: LoadedPipeline) -> Status:
         and not (live is not None and live.is_red),
         sources=sources,
         live=live,
+        transform_changed=None if generation is None else last_change(generation),
     )
 
 

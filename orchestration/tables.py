@@ -87,6 +87,9 @@ def status(found: Status) -> Table:
         is_waiting = live.health in ("starting", "paused")
         colour = "red" if live.is_red else "yellow" if is_waiting else "green"
         table.caption = f"[{colour}]{live.health}[/]: {escape(live.reason)}"
+    if (changed := found.transform_changed) is not None:
+        before = f"{table.caption}\n" if table.caption else ""
+        table.caption = f"{before}[yellow]Warning:[/] {escape(changed)}"
     return table
 
 

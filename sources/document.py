@@ -59,7 +59,6 @@ class LoadedPipeline:
             "allowed_lateness": pipeline.allowed_lateness.total_seconds(),
             "seam_filter": pipeline.seam_filter,
             "sequence": pipeline.sequence,
-            "transform": pipeline.transform,
             "sink": {**sink, "path": self.locate(pipeline.sink.path)},
         }
         for source in pipeline.sources:

@@ -26,6 +26,8 @@ class GenerationInfo(Record):
 
     """
 
+    VERSION = 2
+
     generation: str
     transaction_id: str
     created_ms: int

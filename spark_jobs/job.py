@@ -40,6 +40,7 @@ from spark_jobs.rehearsal import rehearsal
 from spark_jobs.retention_guard import RetentionGuard
 from spark_jobs.seam_filter import OLDER_ROW
 from spark_jobs.switch import switch
+from spark_jobs.transforms import explain_refusal
 
 POLL_S = 1
 INCOMPLETE = 3
@@ -139,7 +140,7 @@ def run_bounded(
             return guard.look() or query.has_new_rate() or (query.is_paced and query.is_drained())
 
         try:
-            running = query.writer().start()
+            running = _start(query, reporter)
             with rehearsal(query, live):
                 _watch(running, reporter, stop, is_over, bad)
         except StreamingQueryException as error:
@@ -190,7 +191,7 @@ def run_unbounded(
         query = Query(spark, loaded, generation, source)
         reporter.follow(query)
         bad = _bad_records(loaded, generation, reporter)
-        running = query.writer().start()
+        running = _start(query, reporter)
         if query.has_uncounted_seam():
             # Beside the stream, which does not wait for it.
             threading.Thread(target=_count_seam, args=(query, reporter), daemon=True).start()
@@ -206,6 +207,13 @@ def run_unbounded(
             _look_up_older(query, reporter, error)
     reporter.ended("stopped")
     return 0
+
+
+def _start(query: Query, reporter: Reporter) -> StreamingQuery:
+    running = query.writer().start()
+    if query.changed is not None:
+        reporter.warn(query.changed)
+    return running
 
 
 def _discovery(query: Query) -> AbstractContextManager[Discoverer | None]:
@@ -282,7 +290,8 @@ def _cause(error: Exception) -> str:
     text = str(error)
     if isinstance(error, HybridError):
         return text
-    return text.split("=== Streaming Query ===", maxsplit=1)[0]
+    text = text.split("=== Streaming Query ===", maxsplit=1)[0]
+    return explain_refusal(text) or text
 
 
 if __name__ == "__main__":

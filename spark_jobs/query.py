@@ -27,7 +27,7 @@ from sources.kafka_source import KafkaSource
 from sources.ledger import SeamCount
 from sources.offsets import check_in_log
 from sources.plan import require_plan
-from sources.positions import EndPosition, Offsets, StartPosition, span_ms
+from sources.positions import EndPosition, Offsets, StartPosition, iso, span_ms
 from sources.rate import RateLimit, interval_ms, live_pace, rate_of
 from sources.rounds import history_of
 from sources.schema import ddl, parse_schema
@@ -40,6 +40,8 @@ from spark_jobs.planned import PlannedSource
 from spark_jobs.planned_topic import PlannedTopic
 from spark_jobs.seam import Seam
 from spark_jobs.selection import select_columns
+from spark_jobs.shape import Shape, digest, digest_of_code
+from spark_jobs.transforms import Transform, first_batch, take_over
 from spark_jobs.values import parse_values
 from spark_jobs.watermark import require_order
 
@@ -60,6 +62,7 @@ class Query:
         folder: The folder that this run follows, if its source is one that keeps filling.
         filtering: Whether the seam filter is in the query, once :meth:`writer` was called.
         is_paced: Whether a bounded run waits between its micro-batches, likewise.
+        changed: What is to be told of a transform that is another one than before, likewise.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class Query:
         self.generation = generation
         self.filtering = False
         self.is_paced = False
+        self.changed: str | None = None
         self._rate = RateLimit()
         self._interval_ms = 0
         self._loaded = loaded
@@ -114,7 +118,8 @@ class Query:
         Raises:
             InputError: The transform does not fit, or planned files changed.
             SeamError: The start offsets are no longer in the log.
-            StateError: It is not this source's turn, or the checkpoint or target is another's.
+            StateError: It is not this source's turn, or the checkpoint or target is another's, or
+                a changed transform does not fit them.
         """
         self.enumerator.require_turn(self.source.name)
         self._rate = self._current_rate()
@@ -124,6 +129,7 @@ class Query:
             require_order(self.source.name, self.histories[self.source.name].disorder_ms, rows)
         path = self._loaded.locate(self._pipeline.sink.path)
         sink.prepare_table(self._pipeline.sink, path, rows, self.generation)
+        self.changed = take_over(self.generation, self._transform())
         writer = sink.write_stream(rows, self._pipeline.sink, path, self.generation)
         writer = writer.option("checkpointLocation", str(self.generation.checkpoint))
         if self.source.boundedness is Boundedness.BOUNDED:
@@ -381,6 +387,30 @@ class Query:
 
     def _reached(self) -> Offsets:
         return checkpoint.reached(self.generation.checkpoint, self.place)
+
+    def _transform(self) -> Transform:
+        """The transform by itself: what it makes of a stream of the plan's columns."""
+        function = load_transform(self._loaded)
+        shape = Shape(function(self._placeholder(self.plan.columns)))
+        return Transform(
+            name=self._pipeline.transform,
+            first_batch=first_batch(self.generation),
+            reached=self._reached_in_words(),
+            code=digest_of_code(function),
+            plan=digest("\n".join(shape.lines)),
+            operators=shape.operators,
+            spark=self.spark.version,
+        )
+
+    def _reached_in_words(self) -> str:
+        name = self.source.name
+        if name not in self.planned:
+            offsets = [f"{at} up to offset {end}" for at, end in sorted(self._reached().items())]
+            return "; ".join(offsets) or f"all before `{name}`"
+        planned = self.planned[name]
+        entries = checkpoint.position_in_plan(self._committed(), planned.entries)
+        highest = planned.reached(entries)[2]
+        return f"`{name}` up to event time {iso(highest)}" if highest else f"all before `{name}`"
 
     def _check_result(self, rows: object) -> None:
         name = self._pipeline.transform

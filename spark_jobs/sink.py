@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from typing import Any
 
 from deltalake import DeltaTable
 from deltalake import Schema as DeltaSchema
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.types import StructType
 
 from sources.errors import InputError, StateError
 from sources.pipeline import Sink
@@ -28,7 +31,8 @@ def prepare_table(sink: Sink, path: str, rows: DataFrame, generation: Generation
 
     Raises:
         InputError: A key or partition column is not among the columns.
-        StateError: The table was made by another generation or by somebody else.
+        StateError: The table was made by another generation or by somebody else, or has other
+            columns: Delta and MERGE would drop some or fill others without a word.
     """
     for field in ("key", "partition_by"):
         for name in getattr(sink, field):
@@ -47,6 +51,25 @@ def prepare_table(sink: Sink, path: str, rows: DataFrame, generation: Generation
     if table.metadata().configuration.get(_PROPERTY) != generation.info.transaction_id:
         message = f"The table {path} was not made by this generation ({generation.root})."
         hint = "Name another `sink.path`, or remove the table together with its old state folder."
+        raise StateError(message, hint)
+    _require_columns(path, json.loads(table.schema().to_json()), rows.schema)
+
+
+def _require_columns(path: str, table: dict[str, Any], rows: StructType) -> None:
+    """Refuse rows whose columns are not those of the target; nullability does not count."""
+    there = {field.name: field.dataType.simpleString() for field in StructType.fromJson(table)}
+    made = {field.name: field.dataType.simpleString() for field in rows}
+    lines = [
+        f"  {name}: {there.get(name, 'missing')} in the table, {made.get(name, 'missing')} returned"
+        for name in {**there, **made}
+        if there.get(name) != made.get(name)
+    ]
+    if lines:
+        message = "\n".join([f"The transform returns other columns than {path} has:", *lines])
+        hint = (
+            "Undo the change, or start a new generation: another `state` folder and another "
+            "`sink.path`."
+        )
         raise StateError(message, hint)
 
 

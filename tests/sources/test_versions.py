@@ -17,6 +17,7 @@ from sources.state import CurrentGeneration, GenerationInfo
 from sources.topic_range import TopicRange
 from spark_jobs.heartbeat import Heartbeat
 from spark_jobs.launch import Launch
+from spark_jobs.transforms import Transform
 
 KINDS: list[type[Record]] = [
     BadRecordCount,
@@ -33,6 +34,7 @@ KINDS: list[type[Record]] = [
     SeamCount,
     StartPosition,
     TopicRange,
+    Transform,
     Wanted,
     Watch,
 ]

@@ -1,0 +1,180 @@
+"""What a transform is made of: its code, its plan, and what its stateful operators keep.
+
+Read from Spark's analyzed plan. Its expressions name columns by numbers that differ from one
+session to the next; here each is replaced by what it was computed from, down to the input.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+# `amount#12`, `count#15L`, `at#3-T600000ms`; a function's own number has no name before it.
+_COLUMN = re.compile(r"([^\s(),\[\]]*)#(\d+)L?(?:-T\d+ms)?")
+# What differs from one session to the next: addresses of objects, ids of watermarks.
+_PASSING = re.compile(r"@[0-9a-f]+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+# How Spark writes `window(at, …)` once it is analyzed; lengths in microseconds follow.
+_WINDOW = re.compile(
+    r"named_struct\(start, knownnullable\(precisetimestampconversion\(\(+"
+    r"precisetimestampconversion\((.*?), TimestampType"
+)
+_LENGTHS = re.compile(r"\b\d{4,}\b")
+_MOST_FIELDS = "spark.sql.debug.maxToStringFields"
+
+
+class Shape:
+    """A transform's plan, taken apart.
+
+    Args:
+        rows: What the transform makes of a stream; that stream is a leaf of the plan.
+
+    Attributes:
+        operators: What each stateful operator keeps, and each watermark, in words, bottom up.
+        lines: Every node, likewise.
+    """
+
+    def __init__(self, rows: DataFrame) -> None:
+        self.operators: list[str] = []
+        self.lines: list[str] = []
+        self._meaning: dict[int, str] = {}
+        conf = rows.sparkSession.conf
+        before = conf.get(_MOST_FIELDS)
+        # Else a long list is cut, and a change in the rest of it is not seen.
+        conf.set(_MOST_FIELDS, "1000000")
+        try:
+            self._visit(rows._jdf.queryExecution().analyzed())
+        finally:
+            conf.set(_MOST_FIELDS, before or "25")
+
+    def _visit(self, node: Any) -> None:
+        children = list(_each(node.children()))
+        for child in children:
+            self._visit(child)
+        kind = _kind(node)
+        self._learn(node, kind, is_leaf=not children)
+        if children:
+            line = self._text(node.simpleString(1_000_000))
+            self.lines.append(_PASSING.sub("", line))
+        if node.isStreaming() and (kept := self._kept(node, kind)) is not None:
+            self.operators.append(kept)
+
+    def _learn(self, node: Any, kind: str, *, is_leaf: bool) -> None:
+        """Take in what the columns that a node adds are computed from."""
+        if kind in ("Project", "Aggregate"):
+            named = node.projectList() if kind == "Project" else node.aggregateExpressions()
+            for each in _each(named):
+                if _kind(each) == "Alias":
+                    self._meaning[_number(each)] = self._text(each.child())
+        elif kind == "Expand":
+            ways = [list(_each(way)) for way in _each(node.projections())]
+            for column, texts in zip(_each(node.output()), zip(*ways, strict=True), strict=True):
+                self._meaning[_number(column)] = self._words(texts, " or ")
+        elif kind == "Generate":
+            for column in _each(node.generatorOutput()):
+                text = f"{self._text(node.generator())}.{column.name()}"
+                self._meaning[_number(column)] = text
+        for column in _each(node.output()):
+            name = column.name() if is_leaf else f"{kind}.{column.name()}"
+            self._meaning.setdefault(_number(column), name)
+
+    def _kept(self, node: Any, kind: str) -> str | None:
+        """What a node keeps between micro-batches, in words; None if nothing."""
+        found = _KEPT.get(kind)
+        return None if found is None else found(self, node)
+
+    def _aggregate(self, node: Any) -> str:
+        functions = [
+            self._text(each)
+            for column in _each(node.aggregateExpressions())
+            for each in _all(column)
+            if _kind(each) == "AggregateExpression"
+        ]
+        # Spark keeps each once, in this order.
+        kept = ", ".join(dict.fromkeys(functions)) or "nothing more"
+        return f"{kept} by {self._words(_each(node.groupingExpressions()))}"
+
+    def _join(self, node: Any) -> str | None:
+        if not all(side.isStreaming() for side in _each(node.children())):
+            return None
+        condition = node.condition()
+        on = self._text(condition.get()) if condition.isDefined() else "nothing"
+        return f"both sides of a join ({node.joinType().toString()}) on {on}"
+
+    def _watermark(self, node: Any) -> str:
+        return f"a watermark of {node.delay().toString()} on {self._text(node.eventTime())}"
+
+    def _pandas_state(self, node: Any) -> str:
+        kept = node.stateType().simpleString()
+        by = self._words(_each(node.groupingAttributes()))
+        return f"{kept} of a function's own by {by}"
+
+    def _words(self, expressions: Iterable[Any], between: str = ", ") -> str:
+        return between.join(dict.fromkeys(self._text(each) for each in expressions))
+
+    def _text(self, expression: Any) -> str:
+        text = expression if isinstance(expression, str) else expression.toString()
+        text = _COLUMN.sub(lambda found: self._meaning.get(int(found[2]), found[1]), text)
+        if not isinstance(expression, str) and (found := _WINDOW.match(text)) is not None:
+            lengths = dict.fromkeys(int(number) / 1e6 for number in _LENGTHS.findall(text))
+            return f"window({found[1]}, {', '.join(f'{length:,g} s' for length in lengths)})"
+        return text
+
+
+# By the name of the node's class in org.apache.spark.sql.catalyst.plans.logical.
+_KEPT: dict[str, Callable[[Shape, Any], str | None]] = {
+    "Aggregate": Shape._aggregate,
+    "Deduplicate": lambda shape, node: f"rows seen by {shape._words(_each(node.keys()))}",
+    "DeduplicateWithinWatermark": lambda shape, node: (
+        f"rows seen within the watermark by {shape._words(_each(node.keys()))}"
+    ),
+    "EventTimeWatermark": Shape._watermark,
+    "FlatMapGroupsInPandasWithState": Shape._pandas_state,
+    "GlobalLimit": lambda shape, node: f"how many of {shape._text(node.limitExpr())} rows passed",
+    "Join": Shape._join,
+    "TransformWithStateInPySpark": lambda shape, node: (
+        f"state of a processor's own by {shape._words(_each(node.leftAttributes()))}"
+    ),
+}
+
+
+def digest_of_code(function: Callable[..., Any]) -> str:
+    """A digest of the code of a function's module; comments and layout don't count."""
+    module = inspect.getmodule(function)
+    try:
+        text = "" if module is None else ast.dump(ast.parse(inspect.getsource(module)))
+    except (OSError, TypeError):
+        # Nothing but a compiled file is there.
+        text = ""
+    return digest(text)
+
+
+def digest(text: str) -> str:
+    """A short digest of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _kind(thing: Any) -> str:
+    return str(thing.getClass().getSimpleName())
+
+
+def _number(column: Any) -> int:
+    return int(column.exprId().id())
+
+
+def _each(things: Any) -> Iterator[Any]:
+    """The elements of a Scala sequence."""
+    for at in range(things.size()):
+        yield things.apply(at)
+
+
+def _all(expression: Any) -> Iterator[Any]:
+    """An expression and all that it is made of."""
+    yield expression
+    for child in _each(expression.children()):
+        yield from _all(child)

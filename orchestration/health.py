@@ -40,6 +40,7 @@ class Seen:
         gave_up: Whether it is not started again any more.
         paused_ms: Since when it is paused, not stopped; None if it is not.
         paused_why: What people said of that; empty if nothing.
+        obstacle: Why its state can't be written; None if it can.
     """
 
     wanted_ms: int | None
@@ -53,6 +54,7 @@ class Seen:
     gave_up: bool = False
     paused_ms: int | None = None
     paused_why: str = ""
+    obstacle: str | None = None
 
 
 class Finding(BaseModel):
@@ -200,6 +202,8 @@ def _process(
             return "dead", "dead", "it ended, and nobody had stopped it"
         if is_asked_for:
             return "dead", "dead", "it was asked for and not launched"
+        if seen.obstacle is not None:
+            return "dead", "dead", f"its process is gone without a word: {seen.obstacle}"
         return "dead", "dead", "its process is gone without a word; see its log"
     if beat is None or beat.advanced_at_ms is None:
         # Before the first micro-batch a driver may well be silent: it prepares the query.

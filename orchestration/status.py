@@ -133,6 +133,7 @@ def look_at_live(
         gave_up=watch.gave_up,
         paused_ms=wanted.at_ms if wanted.is_paused else None,
         paused_why=wanted.why,
+        obstacle=generation.obstacle(),
     )
     verdict = judge(seen, expected, looked_ms)
     down_ms = None

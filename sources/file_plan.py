@@ -272,8 +272,8 @@ def _disorder_ms(splits: pa.Table, limit: FileBatch) -> int:
 def keep_splits(found: FoundFiles, listing: FileListing, generation: Generation) -> None:
     """Write the table of splits of a listing, in order."""
     path = generation.path(found.splits_file)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(listing.splits, path)
+    with generation.writing(path):
+        pq.write_table(listing.splits, path)
 
 
 def read_splits(found: FoundFiles, generation: Generation) -> pa.Table:

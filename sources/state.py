@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,6 +15,7 @@ from sources.errors import InputError, StateError
 from sources.positions import Record, now_ms
 
 R = TypeVar("R", bound=Record)
+_NEEDED = 64 * 1024  # bytes; below that not even a few small documents can be kept
 
 
 class GenerationInfo(Record):
@@ -95,6 +98,18 @@ class Folder:
         self._sync(name)
         return document
 
+    def obstacle(self) -> str | None:
+        """Why nothing can be written here, as far as that is told without writing; else None."""
+        try:
+            found = os.statvfs(self.root)
+        except OSError as error:
+            return f"the state folder {self.root} can't be looked at: {error.strerror}"
+        if found.f_flag & os.ST_RDONLY or not os.access(self.root, os.W_OK):
+            return f"the state folder {self.root} is read-only"
+        if found.f_bavail * found.f_frsize < _NEEDED:
+            return f"the disk of the state folder {self.root} is full"
+        return None
+
     def _sync(self, name: str) -> None:
         """Make a name outlive a power cut: the folder holds it, not the file."""
         folder = os.open(self.path(name).parent, os.O_RDONLY)
@@ -106,16 +121,27 @@ class Folder:
     def _temporary(self, name: str, document: Record) -> Path:
         target = self.path(name)
         temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("wb") as out:
-                out.write(document.model_dump_json(indent=2).encode())
-                out.flush()
-                os.fsync(out.fileno())
-        except OSError as error:
-            message = f"The state folder {self.root} can't be written: {error}"
-            raise StateError(message, "Free space, or make it writable, and run again.") from error
+        with self.writing(temporary), temporary.open("wb") as out:
+            out.write(document.model_dump_json(indent=2).encode())
+            out.flush()
+            os.fsync(out.fileno())
         return temporary
+
+    @contextlib.contextmanager
+    def writing(self, path: Path) -> Iterator[None]:
+        """Write a file of the state, its folder made; what is left of one that fails is removed.
+
+        Raises:
+            StateError: It can't be written.
+        """
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            yield
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+            message = f"The state folder {self.root} can't be written: {error}."
+            raise StateError(message, "Free space, or make it writable, and run again.") from error
 
 
 class Generation(Folder):

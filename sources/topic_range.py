@@ -150,8 +150,8 @@ def decide_range(loaded: LoadedPipeline, plan: Plan, source: KafkaSource) -> Top
         seam_end=seam_end,
     )
     path = generation.path(made.splits_file)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table, path)
+    with generation.writing(path):
+        pq.write_table(table, path)
     return generation.put_if_absent(f"ranges/{source.name}.json", made)
 
 

@@ -260,6 +260,9 @@ class Run:
         lines = self._log.read_text(errors="replace").splitlines() if _size(self._log) else []
         tail = "\n".join(lines[-_TAIL_LINES:])
         cause = beat.error if beat is not None and beat.error else f"The last lines:\n{tail}"
+        if (obstacle := self._generation.obstacle()) is not None:
+            # Then the run could not keep its own last words.
+            cause = f"{obstacle[0].upper()}{obstacle[1:]}. {cause}"
         how = "" if status is None else f" with status {status}"
         return RunError(f"The Spark run of `{self._launch.source}` ended{how}. {cause}")
 

@@ -33,7 +33,7 @@ class QueryLock:
         """Take the lock.
 
         Raises:
-            StateError: Another run of this generation holds it.
+            StateError: Another run of this generation holds it, or it can't be written.
         """
         self._held = _take(self._path)
         if self._held is None:
@@ -57,6 +57,9 @@ def take_launch_lock(generation: Generation) -> int | None:
 
     Returns:
         None if a launch holds it.
+
+    Raises:
+        StateError: The state folder can't be written.
     """
     return _take(generation.path(_LAUNCH))
 
@@ -72,8 +75,12 @@ def is_held(generation: Generation) -> bool:
 
 
 def _take(path: Path) -> int | None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        message = f"The lock {path} can't be taken: {error.strerror}."
+        raise StateError(message, "Free space, or make it writable, and run again.") from error
     # Whoever looks whether a run is alive holds the lock for a moment.
     for _ in range(_TRIES):
         try:
@@ -89,7 +96,8 @@ def _take(path: Path) -> int | None:
 def _is_held(path: Path) -> bool:
     if not path.exists():
         return False
-    with path.open("ab") as file:
+    # Also where it is read-only: who only looks writes nothing.
+    with path.open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -90,3 +90,10 @@ def test_a_path_that_can_not_be_a_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StateError, match="can't be written"):
         Folder(tmp_path / "file").put_if_absent("end.json", end(1))
+
+
+def test_what_is_in_the_way_of_writing_is_told_without_writing(tmp_path: Path) -> None:
+    assert Folder(tmp_path).obstacle() is None
+    told = Folder(tmp_path / "absent").obstacle()
+    assert told is not None
+    assert "can't be looked at: No such file or directory" in told

@@ -1,0 +1,82 @@
+"""A real stream is paused in the middle of a batch, resumed, drained, and loses nothing by it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from orchestration import chain, controls
+from orchestration.audit import audit
+from orchestration.status import status
+from sources.errors import RunError
+from sources.hand_over import hand_over
+from spark_jobs.checkpoint import last_committed, last_planned
+from spark_jobs.heartbeat import read_heartbeat
+from tests.e2e.case import Case, live_of, wrong
+from tests.e2e.in_session import run_history
+from tests.services.processes import wait_for
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
+SOON = timedelta(minutes=2)
+
+
+def test_sigterm_in_a_long_batch_and_a_drain_leave_a_state_to_go_on_from_exactly(
+    tmp_path: Path, servers: str, spark: SparkSession
+) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history()
+    case.produce(range(500, 1200))
+    loaded = case.pipeline(lambda document: document.update(transform="transforms:held"))
+    run_history(spark, loaded)
+    hand_over(loaded, live_of(loaded))
+    generation = loaded.require_generation()
+    try:
+        controls.resume(loaded)
+        chain.wait_until_caught_up(loaded, live_of(loaded))
+        (tmp_path / "hold").touch()
+        done, version = (
+            last_committed(generation.checkpoint),
+            DeltaTable(tmp_path / "out").version(),
+        )
+        case.produce(range(1500, 1700))
+        wait_for(lambda: last_planned(generation.checkpoint) != done, "a batch", 60)
+        with pytest.raises(RunError, match="not drained after 0 s: 200 records are left"):
+            controls.drain(loaded, timedelta(0))
+        assert chain.is_live(loaded), "time that is up ends nothing"
+
+        # SIGTERM: the batch is left undone, and the driver has the last word.
+        assert controls.pause(loaded, "new brokers")
+        beat = read_heartbeat(generation, "live")
+        assert beat is not None
+        assert (beat.state, beat.error) == ("stopped", None)
+        assert last_committed(generation.checkpoint) == done
+        assert DeltaTable(tmp_path / "out").version() == version
+        found = status(loaded)
+        assert found.live is not None
+        assert (found.live.health, found.healthy) == ("paused", True)
+        assert "(new brokers); 200 records or splits wait" in found.live.reason
+        (tmp_path / "hold").unlink()
+
+        controls.resume(loaded)
+        case.produce(range(1700, 1900))
+        left: list[int] = []
+        controls.drain(loaded, SOON, left.append)
+        assert left[-1] == 0
+        assert not chain.is_live(loaded)
+        found = status(loaded)
+        assert found.live is not None
+        assert (found.live.health, found.sources[-1].lag) == ("stopped", 0)
+        assert audit(loaded).expected == 1600
+        assert wrong(audit(loaded)) == {}
+
+        case.produce(range(1900, 2000))
+        controls.resume(loaded)
+        controls.drain(loaded, SOON)
+    finally:
+        chain.stop(loaded)
+    report = audit(loaded)
+    assert (report.expected, wrong(report)) == (1700, {})

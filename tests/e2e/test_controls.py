@@ -17,7 +17,7 @@ from sources.hand_over import hand_over
 from spark_jobs.checkpoint import last_committed, last_planned
 from spark_jobs.heartbeat import read_heartbeat
 from tests.e2e.case import Case, live_of, wrong
-from tests.e2e.in_session import run_history
+from tests.e2e.in_session import run_history, run_live
 from tests.services.processes import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
@@ -73,10 +73,9 @@ def test_sigterm_in_a_long_batch_and_a_drain_leave_a_state_to_go_on_from_exactly
         assert audit(loaded).expected == 1600
         assert wrong(audit(loaded)) == {}
 
-        case.produce(range(1900, 2000))
-        controls.resume(loaded)
-        controls.drain(loaded, SOON)
     finally:
         chain.stop(loaded)
+    case.produce(range(1900, 2000))
+    run_live(spark, loaded)
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (1700, {})

@@ -47,6 +47,8 @@ from spark_jobs.watermark import require_order
 
 # How often a folder's log is looked at for what was discovered.
 _LOOK_MS = 500
+# Partitions that are told one by one.
+_SHOWN = 8
 
 
 class Query:
@@ -405,8 +407,10 @@ class Query:
     def _reached_in_words(self) -> str:
         name = self.source.name
         if name not in self.planned:
-            offsets = [f"{at} up to offset {end}" for at, end in sorted(self._reached().items())]
-            return "; ".join(offsets) or f"all before `{name}`"
+            reached = sorted(self._reached().items())
+            offsets = [f"{at} up to offset {end}" for at, end in reached[:_SHOWN]]
+            more = [f"{len(reached) - _SHOWN} partitions more"] if len(reached) > _SHOWN else []
+            return "; ".join([*offsets, *more]) or f"all before `{name}`"
         planned = self.planned[name]
         entries = checkpoint.position_in_plan(self._committed(), planned.entries)
         highest = planned.reached(entries)[2]

@@ -19,6 +19,8 @@ from pyspark.sql import DataFrame
 _COLUMN = re.compile(r"([^\s(),\[\]]*)#(\d+)L?(?:-T\d+ms)?")
 # What differs from one session to the next: addresses of objects, ids of watermarks.
 _PASSING = re.compile(r"@[0-9a-f]+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+# What is drawn anew whenever `rand()` and the like are written down without a seed.
+_SEED = re.compile(r"(?<=\brand\()-?\d+|(?<=\brandn\()-?\d+|(?<=\bSome\()-?\d+")
 # How Spark writes `window(at, …)` once it is analyzed; lengths in microseconds follow.
 _WINDOW = re.compile(
     r"named_struct\(start, knownnullable\(precisetimestampconversion\(\(+"
@@ -120,6 +122,7 @@ class Shape:
     def _text(self, expression: Any) -> str:
         text = expression if isinstance(expression, str) else expression.toString()
         text = _COLUMN.sub(lambda found: self._meaning.get(int(found[2]), found[1]), text)
+        text = _SEED.sub("", text)
         if not isinstance(expression, str) and (found := _WINDOW.match(text)) is not None:
             lengths = dict.fromkeys(int(number) / 1e6 for number in _LENGTHS.findall(text))
             return f"window({found[1]}, {', '.join(f'{length:,g} s' for length in lengths)})"

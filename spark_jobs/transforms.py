@@ -16,10 +16,20 @@ from sources.state import Generation
 from spark_jobs import checkpoint
 
 _WAY_OUT = (
-    "Undo the change, or start a new generation: another `state` folder and another `sink.path`, "
-    "for which all of history is read anew."
+    "Undo the change of the transform, or start a new generation: another `state` folder and "
+    "another `sink.path`, for which all of history is read anew."
 )
-_REFUSALS = ("STATE_STORE_", "STREAMING_STATEFUL_OPERATOR_")
+# Of Spark's error-conditions.json: what it says of state that another query has left.
+_REFUSALS = (
+    "STATE_STORE_COLUMN_FAMILY_SCHEMA_INCOMPATIBLE",
+    "STATE_STORE_INVALID_CONFIG_AFTER_RESTART",
+    "STATE_STORE_INVALID_VALUE_SCHEMA_EVOLUTION",
+    "STATE_STORE_INVALID_VARIABLE_TYPE_CHANGE",
+    "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE",
+    "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE",
+    "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY",
+    "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA",
+)
 _NONE = "nothing"
 
 
@@ -110,12 +120,12 @@ def first_batch(generation: Generation) -> int:
 
 def explain_refusal(text: str) -> str | None:
     """What people are told if Spark itself refuses the state; None if that is not what it says."""
-    name = next((name for name in _REFUSALS if f"[{name}" in text), None)
+    name = next((name for name in _REFUSALS if f"[{name}]" in text), None)
     if name is None:
         return None
-    reason = text[text.index(f"[{name}") :].strip()
+    reason = text[text.index(f"[{name}]") :].strip()
     return (
-        "The transform changed in a way that the checkpoint can't follow; nothing was written. "
+        "The transform does not fit the state that is in the checkpoint; nothing was written. "
         f"{_WAY_OUT} Spark says: {reason}"
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,9 @@ def test_a_state_folder_that_is_read_only_is_told_before_anything_is_started(
         case = LiveCase(tmp_path)
         case.ask_for_it()
         case.launch("a", state="failed", error="disk full")
+        lock = take_launch_lock(case.generation)
+        assert lock is not None
+        os.close(lock)
         disk.remount("ro")
         for command in ("plan", "run", "stop", "pause"):
             status, answer = call(case, command)

@@ -458,5 +458,24 @@ def check_in_log(position: StartPosition, log_start: Offsets, log_end: Offsets) 
             raise SeamError(message, hint)
 
 
+def check_not_deleted(reached: Offsets, log_start: Offsets) -> None:
+    """Refuse to go on where Kafka deleted records that were not read yet.
+
+    Args:
+        reached: First offset that was not read, by partition.
+        log_start: First offset that is left.
+
+    Raises:
+        SeamError: Names topic, partition, offsets and how many were lost.
+    """
+    for at, offset in sorted(reached.items()):
+        if offset < (start := log_start.get(at, offset)):
+            message = (
+                f"Topic `{at.topic}`, partition {at.partition} was read up to offset {offset}, and "
+                f"its log starts at {start}: {start - offset} offsets were deleted meanwhile."
+            )
+            raise SeamError(message, "They are lost: start over with a new state folder.")
+
+
 def _gap(at: TopicPartition, why: str, **known: int) -> Gap:
     return Gap(topic=at.topic, partition=at.partition, why=why, **known)

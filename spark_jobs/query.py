@@ -25,7 +25,7 @@ from sources.hybrid import Boundedness, HybridSplitEnumerator
 from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource
 from sources.ledger import SeamCount
-from sources.offsets import check_in_log
+from sources.offsets import check_in_log, check_not_deleted
 from sources.plan import require_plan
 from sources.positions import EndPosition, Offsets, StartPosition, iso, span_ms
 from sources.rate import RateLimit, interval_ms, live_pace, rate_of
@@ -119,7 +119,7 @@ class Query:
 
         Raises:
             InputError: The transform does not fit, or planned files changed.
-            SeamError: The start offsets are no longer in the log.
+            SeamError: The start offsets, or what is to be read next, are no longer in the log.
             StateError: It is not this source's turn, or the checkpoint or target is another's, or
                 a changed transform does not fit them.
         """
@@ -342,6 +342,7 @@ class Query:
                 )
                 hint = "Decision and checkpoint are of different generations: start over."
                 raise StateError(message, hint)
+        check_not_deleted(self._reached(), log.log_start())
 
     @cached_property
     def _seam(self) -> Seam:

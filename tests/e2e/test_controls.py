@@ -12,13 +12,14 @@ from pyspark.sql import SparkSession
 from orchestration import chain, controls
 from orchestration.audit import audit
 from orchestration.status import status
-from sources.errors import RunError
+from sources.errors import RunError, SeamError
 from sources.hand_over import hand_over
 from spark_jobs.checkpoint import last_committed, last_planned
 from spark_jobs.heartbeat import read_heartbeat
 from tests.e2e.case import Case, live_of, wrong
 from tests.e2e.in_session import run_history, run_live
 from tests.services.processes import wait_for
+from tests.sources.hand_over_case import delete_below
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 SOON = timedelta(minutes=2)
@@ -79,3 +80,25 @@ def test_sigterm_in_a_long_batch_and_a_drain_leave_a_state_to_go_on_from_exactly
     run_live(spark, loaded)
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (1700, {})
+
+
+def test_a_stream_is_not_resumed_over_records_that_were_deleted_meanwhile(
+    tmp_path: Path, servers: str, spark: SparkSession
+) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history()
+    case.produce(range(1000, 1100))
+    loaded = case.pipeline()
+    run_history(spark, loaded)
+    hand_over(loaded, live_of(loaded))
+    run_live(spark, loaded)
+    # What was read may go; the rest may not.
+    delete_below(case, 100)
+    case.produce(range(1100, 1200))
+    run_live(spark, loaded)
+    case.produce(range(1200, 1300))
+    delete_below(case, 230)
+    told = "partition 0 was read up to offset 200, and its log starts at 230: 30 offsets were"
+    with pytest.raises(SeamError, match=told):
+        run_live(spark, loaded)
+    assert DeltaTable(tmp_path / "out").to_pyarrow_table(columns=["id"]).num_rows == 1200

@@ -8,7 +8,7 @@ is started. What Spark refuses by itself, it refuses before it writes a batch.
 
 from __future__ import annotations
 
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 
 from sources.errors import StateError
 from sources.positions import Record
@@ -100,10 +100,11 @@ def take_over(generation: Generation, found: Transform) -> str | None:
 
 def last_change(generation: Generation) -> str | None:
     """What people are told of a transform that changed under the checkpoint; None if none did."""
-    known = read_transforms(generation)
-    if len(known) < 2 or known[-1].is_like(known[-2]):
+    pairs = pairwise(read_transforms(generation))
+    changes = [(before, now) for before, now in pairs if not now.is_like(before)]
+    if not changes:
         return None
-    before, now = known[-2:]
+    before, now = changes[-1]
     what = "transform" if before.spark == now.spark else f"transform, or Spark ({now.spark}),"
     return (
         f"The {what} changed: micro-batches before {now.first_batch} ({now.reached}) were made by "

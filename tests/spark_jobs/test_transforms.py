@@ -79,6 +79,10 @@ def test_a_change_is_told_once_and_stays_visible(generation: Generation) -> None
     commit(generation, 12)
     assert begin(generation, "b", "x")[0] is None
     assert last_change(generation) == told
+    # One that was tried in between hides nothing.
+    begin(generation, "c", "x")
+    begin(generation, "b", "x")
+    assert last_change(generation) == told
 
 
 def test_other_operators_are_refused_with_what_they_were_and_are(generation: Generation) -> None:

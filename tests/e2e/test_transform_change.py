@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+from pyspark.sql.streaming import StatefulProcessor
 
 from orchestration.audit import audit
 from sources.document import LoadedPipeline
@@ -177,6 +178,27 @@ def state_of_pandas(key: str, kept: str) -> Any:
     return transform
 
 
+class Processor(StatefulProcessor):
+    """Never run: only its place in the plan is looked at."""
+
+    def init(self, handle: Any) -> None:
+        raise NotImplementedError
+
+    def handleInputRows(self, key: Any, rows: Any, timer_values: Any) -> Any:  # noqa: N802
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+
+def state_of_processor(key: str) -> Any:
+    def transform(rows: DataFrame) -> DataFrame:
+        grouped = rows.groupBy(key)
+        return grouped.transformWithStateInPandas(Processor(), "c long", "Update", "None")
+
+    return transform
+
+
 def salted(rows: DataFrame) -> DataFrame:
     keys = {"salt": F.floor(F.rand() * 8), "more": F.randn(), "id": F.expr("uuid()")}
     return rows.withColumns(keys).groupBy("salt", "more", "id").count()
@@ -207,6 +229,7 @@ def joined(rows: DataFrame, key: str = "k", kind: str = "inner") -> DataFrame:
         (joined, lambda rows: joined(rows, kind="left_outer"), False),
         (state_of_pandas("k", "c long"), state_of_pandas("j", "c long"), False),
         (state_of_pandas("k", "c long"), state_of_pandas("k", "c long, d long"), False),
+        (state_of_processor("k"), state_of_processor("j"), False),
         (
             lambda rows: rows.groupBy(F.session_window("at", "5 minutes")).count(),
             lambda rows: rows.groupBy(F.session_window("at", "9 minutes")).count(),

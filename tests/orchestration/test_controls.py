@@ -194,6 +194,9 @@ def test_a_folder_is_drained_of_what_it_holds_when_asked(tmp_path: Path, case: L
     found = status(case.loaded)
     assert found.live is not None
     assert found.live.health == "stopped"
+    case.ask_for_it()
+    with driver(case):
+        assert call(case, "drain") == (0, {"ok": True, "drained": "inbox"})
 
 
 def test_a_run_that_ends_before_it_is_drained_says_so(tmp_path: Path, case: LiveCase) -> None:

@@ -89,7 +89,8 @@ def _take(path: Path) -> int | None:
 def _is_held(path: Path) -> bool:
     if not path.exists():
         return False
-    with path.open("ab") as file:
+    # Over NFS a shared lock is one on the file's bytes, and needs them readable.
+    with path.open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -12,15 +12,36 @@ import pytest
 from orchestration import chain
 from orchestration.audit import audit
 from orchestration.status import status
-from spark_jobs.checkpoint import last_planned
+from sources.document import LoadedPipeline
+from spark_jobs.heartbeat import Heartbeat, read_heartbeat
+from spark_jobs.launch import log_path
 from tests.e2e.case import TRANSFORMS, Case, live_of, start_live, windows, wrong
 from tests.services.processes import wait_for
 from tests.services.standalone import Standalone
 
 HELD_WINDOWS = """
 def held_hourly(rows):
-    return hourly(held(rows))
+    # While there is a file `hold`, each task with a late row tells that it is there, and waits.
+    def wait(batches):
+        import os
+        import time
+        from pathlib import Path
+        here = Path(__file__).parent
+        for batch in batches:
+            late = any(n >= 1500 for n in batch.column("id").to_pylist())
+            if late and (here / "hold").exists():
+                (here / f"waits-{os.getpid()}").touch()
+            while late and (here / "hold").exists():
+                time.sleep(0.05)
+            yield batch
+    return hourly(rows.mapInArrow(wait, rows.schema))
 """
+
+
+def beat_of(loaded: LoadedPipeline) -> Heartbeat:
+    beat = read_heartbeat(loaded.require_generation(), "live")
+    assert beat is not None
+    return beat
 
 
 @pytest.mark.e2e
@@ -52,19 +73,18 @@ def test_an_executor_that_is_killed_costs_no_row_and_no_state(
         }
 
     loaded = case.pipeline(on_the_cluster)
-    generation = loaded.require_generation
     live = live_of(loaded)
     try:
         start_live(loaded)
+        wait_for(lambda: not beat_of(loaded).filtering, "the end of the seam", 120)
         both = cluster.executors()
         assert len(both) == 2
         # Each executor has a partition of this batch, and hangs in it.
         (tmp_path / "hold").touch()
-        begun = last_planned(generation().checkpoint)
         case.produce(range(1500, 1600))
-        wait_for(lambda: last_planned(generation().checkpoint) != begun, "a batch", 60)
+        wait_for(lambda: len(list(tmp_path.glob("waits-*"))) == 2, "a batch", 120)
         os.kill(min(both), signal.SIGKILL)
-        wait_for(lambda: len(cluster.executors() - both) == 1, "another executor", 60)
+        wait_for(lambda: len(cluster.executors() - both) == 1, "another executor", 120)
         (tmp_path / "hold").unlink()
         chain.wait_until_caught_up(loaded, live)
         case.produce(range(1600, 1700))
@@ -73,6 +93,9 @@ def test_an_executor_that_is_killed_costs_no_row_and_no_state(
     finally:
         stopped = chain.stop(loaded)
     assert stopped == ["live"]
+    # It had a task, which was done again.
+    said = log_path(loaded.require_generation(), "live").read_text()
+    assert "ExecutorLostFailure" in said
     wait_for(lambda: not cluster.executors(), "the end of the executors", 60)
     report = audit(loaded)
     assert (report.expected > 0, wrong(report)) == (True, {})

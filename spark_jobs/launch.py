@@ -19,7 +19,7 @@ from sources.errors import RunError, StateError
 from sources.positions import now_ms
 from sources.state import Generation
 from spark_jobs import submit
-from spark_jobs.heartbeat import Heartbeat, read_heartbeat
+from spark_jobs.heartbeat import Heartbeat, heartbeat_name, read_heartbeat
 from spark_jobs.launchers.choice import launcher_at, place_of
 from spark_jobs.launchers.contract import Launch, Launcher, Order, Status
 from spark_jobs.launchers.local import GRACE_S, kill_group, wait_until
@@ -332,6 +332,11 @@ class Run:
         """
         self._launcher.stop(self._launch)
         wait_until(lambda: not is_held(self._generation), GRACE_S)
+        beat = self.beat()
+        if beat is not None and beat.state in ALIVE and not is_held(self._generation):
+            # A driver that is killed can't say it by itself.
+            said = beat.model_copy(update={"state": "stopped"})
+            self._generation.replace(heartbeat_name(self.source), said)
 
     def _end_launching(self) -> None:
         """End what may still hand it over; the cluster is asked about what it was handed."""

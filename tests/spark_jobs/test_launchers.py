@@ -21,7 +21,7 @@ from sources.document import LoadedPipeline, load_pipeline
 from sources.errors import InputError, RunError, StateError
 from spark_jobs import launch as launches
 from spark_jobs import submit
-from spark_jobs.heartbeat import Heartbeat, heartbeat_name
+from spark_jobs.heartbeat import Heartbeat, heartbeat_name, read_heartbeat
 from spark_jobs.jars import excludes, packages
 from spark_jobs.launch import Launch, find_or_launch, find_run, last_launch, why_ended
 from spark_jobs.launchers import kubernetes, yarn
@@ -559,9 +559,14 @@ def test_a_run_is_stopped_by_the_cluster(
 ) -> None:
     loaded = pipeline(tmp_path, spark)
     launched(loaded)
+    beat(loaded, "running")
     tools.says(*answers)
     assert stop(loaded.require_generation(), "inbox")
     assert tools.asked[-1] == asked
+    # A driver that was killed is not taken for one that died.
+    said = read_heartbeat(loaded.require_generation(), "inbox")
+    assert said is not None
+    assert said.state == "stopped"
 
 
 @pytest.mark.parametrize(

@@ -20,20 +20,22 @@ from tests.services.processes import wait_for
 from tests.services.standalone import Standalone
 
 HELD_WINDOWS = """
-def held_hourly(rows):
+import os
+import time
+from pathlib import Path
+
+def wait(batches):
     # While there is a file `hold`, each task with a late row tells that it is there, and waits.
-    def wait(batches):
-        import os
-        import time
-        from pathlib import Path
-        here = Path(__file__).parent
-        for batch in batches:
-            late = any(n >= 1500 for n in batch.column("id").to_pylist())
-            if late and (here / "hold").exists():
-                (here / f"waits-{os.getpid()}").touch()
-            while late and (here / "hold").exists():
-                time.sleep(0.05)
-            yield batch
+    here = Path(__file__).parent
+    for batch in batches:
+        late = any(n >= 1500 for n in batch.column("id").to_pylist())
+        if late and (here / "hold").exists():
+            (here / f"waits-{os.getpid()}").touch()
+        while late and (here / "hold").exists():
+            time.sleep(0.05)
+        yield batch
+
+def held_hourly(rows):
     return hourly(rows.mapInArrow(wait, rows.schema))
 """
 
@@ -52,7 +54,7 @@ def test_an_executor_that_is_killed_costs_no_row_and_no_state(
     tmp_path: Path, servers: str, cluster: Standalone
 ) -> None:
     case = Case(tmp_path, servers, partitions=2)
-    # Executors import the transform's module, whose functions run in them.
+    # Executors import the transform's module: a function of it is sent to them by name.
     (tmp_path / "transforms.py").write_text(TRANSFORMS + HELD_WINDOWS)
     case.write_history(files=2)
     case.produce(range(500, 1200))

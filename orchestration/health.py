@@ -30,9 +30,10 @@ class Seen:
 
     Attributes:
         wanted_ms: Since when it is wanted; None if people stopped it.
-        is_alive: Whether a launch or a driver of it is there.
+        is_alive: Whether a launch or a driver of it is there, or nobody can tell.
         launched_ms: When its last launch was made; None if none was.
         beat: The last word of that launch; None if it said nothing yet.
+        ended: How a driver on a cluster ended, as the cluster tells it.
         lag: Records or splits that wait; None if that can't be told.
         behind_since_ms: Since when input waits while nothing is committed; None if none does.
         restarts: How many times it was started again within the window.
@@ -49,6 +50,7 @@ class Seen:
     beat: Heartbeat | None
     lag: int | None
     behind_since_ms: int | None
+    ended: str | None = None
     restarts: int = 0
     last_failure: str | None = None
     gave_up: bool = False
@@ -204,6 +206,8 @@ def _process(
             return "dead", "dead", "it was asked for and not launched"
         if seen.obstacle is not None:
             return "dead", "dead", f"its process is gone without a word: {seen.obstacle}"
+        if seen.ended:
+            return "dead", "dead", f"it ended {seen.ended}"
         return "dead", "dead", "its process is gone without a word; see its log"
     if beat is None or beat.advanced_at_ms is None:
         # Before the first micro-batch a driver may well be silent: it prepares the query.

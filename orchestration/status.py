@@ -19,7 +19,7 @@ from sources.positions import now_ms, span_ms
 from sources.state import Generation
 from spark_jobs import process
 from spark_jobs.heartbeat import Heartbeat, read_heartbeat
-from spark_jobs.launch import ALIVE, find_run, last_launch
+from spark_jobs.launch import ALIVE, find_run, last_launch, why_ended
 from spark_jobs.transforms import last_change
 
 SourceState = Literal["waiting", "starting", "running", "finished", "stopped", "failed", "dead"]
@@ -121,13 +121,15 @@ def look_at_live(
     behind_ms = behind_since(beat, lag, before_ms, looked_ms)
     window_ms = looked_ms - span_ms(expected.restarts.within)
     restarts = [restart for restart in watch.restarts if restart.at_ms > window_ms]
+    is_alive = running is not None or find_run(generation, name) is not None
     seen = Seen(
         wanted_ms=wanted.at_ms if wanted.is_wanted else None,
-        is_alive=running is not None or find_run(generation, name) is not None,
+        is_alive=is_alive,
         launched_ms=None if launch is None else launch.at_ms,
         beat=beat,
         lag=lag,
         behind_since_ms=behind_ms,
+        ended=None if is_alive else why_ended(generation, name),
         restarts=len(restarts),
         last_failure=restarts[-1].why if restarts else None,
         gave_up=watch.gave_up,

@@ -136,6 +136,23 @@ def load_pipeline(path: Path, environment: Mapping[str, str] = os.environ) -> Lo
         raise InputError(message) from None
 
 
+def variables_used(path: Path, environment: Mapping[str, str] = os.environ) -> list[str]:
+    """Environment variables from which a pipeline's values come, sorted.
+
+    A default counts as a value of its own; what supervision reads is no matter of a job.
+    """
+    document = yaml.safe_load(path.read_text())
+    names: set[str] = set()
+    for field, value in document.items():
+        unset: set[str] = set()
+        _fill(value, {}, unset)
+        names |= unset
+        if field != "supervision":
+            texts = yaml.safe_dump(value)
+            names |= {found[1] for found in _VARIABLE.finditer(texts) if found[1] in environment}
+    return sorted(names)
+
+
 def _fill(value: Any, environment: Mapping[str, str], unset: set[str]) -> Any:
     if isinstance(value, dict):
         return {key: _fill(item, environment, unset) for key, item in value.items()}

@@ -17,6 +17,20 @@ from sources.positions import span_ms
 from sources.stores import HdfsSettings, S3Settings, Stores
 from sources.supervision import Supervision
 
+# https://spark.apache.org/docs/latest/submitting-applications.html
+_MASTERS = ("local", "spark://", "yarn", "k8s://")
+_CLUSTER_MODE = ("yarn", "k8s://")
+_OURS = (
+    "spark.kubernetes.driver.pod.name",
+    "spark.kubernetes.submission.waitAppCompletion",
+    "spark.master",
+    "spark.submit.deployMode",
+    "spark.yarn.maxAppAttempts",
+    "spark.yarn.submit.waitAppCompletion",
+    "spark.yarn.tags",
+)
+_IMAGES = ("spark.kubernetes.container.image", "spark.kubernetes.driver.container.image")
+
 SourceSpec = Annotated[FileSource | KafkaSource, Field(discriminator="type")]
 
 
@@ -53,15 +67,53 @@ class SparkSettings(Declared):
     """How Spark is started.
 
     Attributes:
-        master: Spark's master URL.
+        master: Spark's master URL: ``local[*]``, ``spark://…``, ``yarn`` or ``k8s://…``.
+        deploy_mode: Where the driver runs: ``client`` is a process of the machine that launches
+            it, ``cluster`` one of the cluster's. If left out, the cluster's where there is such.
+        job_file: Kubernetes: where the image has this project's ``spark_jobs/job.py``, if not
+            where it lies on the machine that launches.
         driver_memory: Heap of the driver, as Spark writes it.
         conf: More Spark properties.
 
     """
 
     master: str = "local[*]"
+    deploy_mode: Literal["client", "cluster"] = "client"
+    job_file: str | None = None
     driver_memory: str = "2g"
     conf: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _where_the_driver_runs(cls, given: object) -> object:
+        if not isinstance(given, dict) or "deploy_mode" in given:
+            return given
+        has_cluster_mode = str(given.get("master", "")).startswith(_CLUSTER_MODE)
+        return {**given, "deploy_mode": "cluster" if has_cluster_mode else "client"}
+
+    @model_validator(mode="after")
+    def _can_be_launched(self) -> SparkSettings:
+        if not self.master.startswith(_MASTERS):
+            message = f"`master: {self.master}` is none of local[…], spark://…, yarn and k8s://…"
+            raise ValueError(message)
+        if self.deploy_mode == "cluster" and not self.master.startswith(_CLUSTER_MODE):
+            message = (
+                f"`deploy_mode: cluster` does not exist with `master: {self.master}`: there Spark "
+                "runs a Python driver on the machine that launches it only. Use `client`"
+            )
+            raise ValueError(message)
+        for name in _OURS:
+            if name in self.conf:
+                message = f"`conf` can't have `{name}`: runs are started and found again by it"
+                raise ValueError(message)
+        is_on_kubernetes = self.deploy_mode == "cluster" and self.master.startswith("k8s://")
+        if self.job_file is not None and not is_on_kubernetes:
+            message = "`job_file` has a meaning on Kubernetes with `deploy_mode: cluster` only"
+            raise ValueError(message)
+        if is_on_kubernetes and not any(name in self.conf for name in _IMAGES):
+            message = f"Kubernetes needs an image: set `{_IMAGES[0]}` in `conf`"
+            raise ValueError(message)
+        return self
 
 
 class Pipeline(Declared):

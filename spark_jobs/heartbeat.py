@@ -15,7 +15,8 @@ class Heartbeat(Record):
 
     Attributes:
         launch_id: Which launch it belongs to.
-        pid: Process id of the driver, on the machine that launched it.
+        pid: Process id of the driver.
+        host: Name of the machine on which it runs.
         source: Name of the source that this run reads.
         state: ``starting`` until the query runs; the others say how it ended.
         at_ms: When this was written.
@@ -45,10 +46,11 @@ class Heartbeat(Record):
         error: Why it failed.
     """
 
-    VERSION = 4
+    VERSION = 5
 
     launch_id: str
     pid: int
+    host: str
     source: str
     phase: Phase
     state: Literal["starting", "running", "finished", "stopped", "failed"]

@@ -98,7 +98,10 @@ def _run(
 ) -> int:
     pipeline = loaded.pipeline
     try:
-        spark = SparkSession.builder.getOrCreate()
+        # State and target lie on paths of the machines, whatever HADOOP_CONF_DIR takes for the
+        # default; where that is a cluster's, the default is left alone until here.
+        builder = SparkSession.builder.config("spark.hadoop.fs.defaultFS", "file:///")
+        spark = builder.getOrCreate()
         if pipeline.source(source).boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
             return run_unbounded(spark, loaded, source, reporter, stop)
         after = None if following is None else pipeline.source(following)

@@ -96,7 +96,8 @@ def _take(path: Path) -> int | None:
 def _is_held(path: Path) -> bool:
     if not path.exists():
         return False
-    # Also where it is read-only: who only looks writes nothing.
+    # Also where it is read-only: who only looks writes nothing. Readable, as over NFS a shared lock
+    # is one on the file's bytes.
     with path.open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -1,15 +1,14 @@
-"""Starting, watching and ending the processes of Spark runs, on this machine.
-
-A run is a process group of its own: ``spark-submit``'s JVM with the Python driver as its child.
-"""
+"""Starting, watching and ending Spark runs, wherever their launcher has them."""
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
 from collections.abc import Callable, Mapping, Sequence
 
 from sources.document import LoadedPipeline
+from sources.errors import RunError
 from sources.state import Generation
 from spark_jobs.heartbeat import Heartbeat, read_heartbeat
 from spark_jobs.launch import ALIVE, GRACE_S, OnOutput, find_or_launch, find_run, wait_until
@@ -88,10 +87,14 @@ def find_running(generation: Generation, source: str) -> Heartbeat | None:
 def stop(generation: Generation, source: str) -> bool:
     """End a run: SIGTERM to its driver, which ends the query cleanly; SIGKILL if it does not.
 
-    A driver that was started by hand gets the first of the two only.
+    A driver that was started by hand gets the first of the two only. What a cluster runs is ended
+    in the cluster's way.
 
     Returns:
         Whether there was a run to end.
+
+    Raises:
+        RunError: It can't be ended from this machine, or the cluster does not answer.
     """
     if (run := find_run(generation, source)) is not None:
         run.end()
@@ -99,6 +102,9 @@ def stop(generation: Generation, source: str) -> bool:
     beat = find_running(generation, source)
     if beat is None:
         return False
+    if beat.host != socket.gethostname():
+        message = f"The driver of `{source}` was started by hand on {beat.host}."
+        raise RunError(message, f"End process {beat.pid} there.")
     try:
         os.kill(beat.pid, signal.SIGTERM)
     except ProcessLookupError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import socket
 import sys
 import time
 from collections.abc import Mapping
@@ -64,6 +65,7 @@ class Reporter:
         self._latest = Heartbeat(
             launch_id=launch_id,
             pid=os.getpid(),
+            host=socket.gethostname(),
             source=source,
             phase="bounded" if bounded else "unbounded",
             state="starting",

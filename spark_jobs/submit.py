@@ -9,13 +9,23 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from sources.document import LoadedPipeline
+from sources.document import LoadedPipeline, variables_used
+from sources.errors import InputError
 from sources.file_source import FileSource
 from sources.state import Generation
-from spark_jobs.jars import resolve
+from spark_jobs.jars import excludes, packages, resolve
 from spark_jobs.java import require_java
+from spark_jobs.launchers import kubernetes, yarn
+from spark_jobs.launchers.choice import place_of
+from spark_jobs.launchers.contract import Place, application_name
 
 _HERE = Path(__file__).parent
+# How a driver gets a variable; the first way is proposed.
+_VARIABLES = {
+    "local": (),
+    "yarn": ("spark.yarn.appMasterEnv.",),
+    "kubernetes": ("spark.kubernetes.driver.secretKeyRef.", "spark.kubernetes.driverEnv."),
+}
 
 
 def scratch_folder(generation: Generation, launch_id: str) -> Path:
@@ -31,18 +41,11 @@ def scratch_folders(generation: Generation) -> list[Path]:
 def spark_conf(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
     """Spark's properties for a pipeline; those that it declares come last and win."""
     settings = loaded.pipeline.spark
-    log4j = (_HERE / "log4j2.properties").as_uri()
     conf = {
         "spark.master": settings.master,
+        "spark.submit.deployMode": settings.deploy_mode,
         "spark.app.name": f"hybrid {loaded.pipeline.name}",
         "spark.driver.memory": settings.driver_memory,
-        "spark.driver.extraJavaOptions": (
-            f"-Djava.io.tmpdir={scratch} -Dlog4j2.configurationFile={log4j}"
-        ),
-        "spark.local.dir": str(scratch),
-        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        # State and target lie on this machine, whatever HADOOP_CONF_DIR takes for the default.
-        "spark.hadoop.fs.defaultFS": "file:///",
         "spark.ui.showConsoleProgress": "false",
         # Streaming plans print the options of their sources, logins included.
         "spark.sql.redaction.options.regex": "(?i)url|kafka[.](ssl|sasl)",
@@ -53,11 +56,29 @@ def spark_conf(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
         # The default of 50 costs seconds for logs as small as a plan's.
         "spark.databricks.delta.snapshotPartitions": "2",
     }
+    if settings.deploy_mode == "client":
+        # The driver is on this machine, where all of this lies.
+        log4j = (_HERE / "log4j2.properties").as_uri()
+        conf |= {
+            "spark.driver.extraJavaOptions": (
+                f"-Djava.io.tmpdir={scratch} -Dlog4j2.configurationFile={log4j}"
+            ),
+            "spark.local.dir": str(scratch),
+            "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        }
     if settings.master.startswith("local"):
         # No look-up of this machine's name, and nothing listens beyond it.
         conf["spark.driver.bindAddress"] = conf["spark.driver.host"] = "127.0.0.1"
         # The first run fixes this for the life of the checkpoint; Spark's 200 suit a cluster.
         conf["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 1))
+    elif settings.master.startswith("k8s://"):
+        # Python and this project are the image's; the transform's module lies on a volume.
+        for prefix in ("spark.kubernetes.driverEnv.", "spark.executorEnv."):
+            conf[f"{prefix}PYTHONPATH"] = str(loaded.folder)
+    else:
+        # The same Python and modules for workers as for the driver.
+        conf["spark.executorEnv.PYTHONPATH"] = _python_path(loaded)
+        conf["spark.pyspark.python"] = sys.executable
     return {**conf, **settings.conf}
 
 
@@ -74,25 +95,60 @@ def spark_home() -> Path:
 def command(
     loaded: LoadedPipeline, generation: Generation, sources: Sequence[str], launch_id: str
 ) -> list[str]:
-    """The ``spark-submit`` command that runs sources of a pipeline, one after the other."""
+    """The ``spark-submit`` command that runs sources of a pipeline, one after the other.
+
+    Raises:
+        InputError: A driver on a cluster would not get a variable that the pipeline's values
+            come from.
+    """
     hdfs = {f"spark.hadoop.{name}": value for name, value in loaded.pipeline.hdfs.conf.items()}
     scratch = scratch_folder(generation, launch_id)
+    place = place_of(loaded.pipeline.spark)
+    _require_variables(loaded, place)
     conf = {**_s3_conf(loaded), **hdfs, **spark_conf(loaded, scratch)}
-    settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
     sets = ["spark", "s3"] if _uses_s3(loaded) else ["spark"]
-    jars = ",".join(str(jar) for name in sets for jar in resolve(name))
+    application, job = application_name(launch_id), str(_HERE / "job.py")
+    if place.kind == "kubernetes":
+        # A pod has no way to take files from this machine.
+        conf = {**_packages(sets), **conf, **kubernetes.conf(application)}
+        job, jars = f"local://{loaded.pipeline.spark.job_file or job}", []
+    else:
+        conf |= yarn.conf(application) if place.kind == "yarn" else {}
+        jars = ["--jars", ",".join(str(jar) for name in sets for jar in resolve(name))]
     return [
         str(spark_home() / "bin" / "spark-submit"),
-        *settings,
-        "--jars",
-        jars,
-        str(_HERE / "job.py"),
+        *(part for key, value in conf.items() for part in ("--conf", f"{key}={value}")),
+        *jars,
+        job,
         "--pipeline",
         str(loaded.path),
         *(part for name in sources for part in ("--source", name)),
         "--launch-id",
         launch_id,
     ]
+
+
+def _packages(sets: list[str]) -> dict[str, str]:
+    """The JVM parts as a driver fetches them that runs in an image."""
+    return {
+        "spark.jars.packages": ",".join(packages(name) for name in sets),
+        "spark.jars.excludes": excludes("spark"),
+        # The user of a pod may have no home.
+        "spark.jars.ivy": "/tmp/.ivy2",
+    }
+
+
+def _require_variables(loaded: LoadedPipeline, place: Place) -> None:
+    """Refuse a launch whose driver would read other values from the pipeline than this process."""
+    prefixes = _VARIABLES[place.kind]
+    conf = loaded.pipeline.spark.conf
+    for name in variables_used(loaded.path) if place.is_cluster else []:
+        if not any(f"{prefix}{name}" in conf for prefix in prefixes):
+            message = (
+                f"{loaded.path.name} reads the environment variable {name}, which the driver on "
+                "the cluster would not have."
+            )
+            raise InputError(message, f"Set `{prefixes[0]}{name}` in `spark.conf`.")
 
 
 def _uses_s3(loaded: LoadedPipeline) -> bool:
@@ -132,13 +188,17 @@ def environment(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
         InputError: There is no Java, or too old a one.
     """
     java = require_java()
-    paths = [str(loaded.folder), os.environ.get("PYTHONPATH", "")]
     return {
         **os.environ,
         "JAVA_HOME": os.environ.get("JAVA_HOME") or str(java.resolve().parent.parent),
         "SPARK_HOME": str(spark_home()),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PYTHONPATH": os.pathsep.join(part for part in paths if part),
+        "PYTHONPATH": _python_path(loaded),
         "TMPDIR": str(scratch),
     }
+
+
+def _python_path(loaded: LoadedPipeline) -> str:
+    paths = [str(loaded.folder), os.environ.get("PYTHONPATH", "")]
+    return os.pathsep.join(part for part in paths if part)

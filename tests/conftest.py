@@ -1,4 +1,4 @@
-"""What tests of all rooms share: one real broker, one real HDFS for the session."""
+"""What tests of all rooms share: one real broker, HDFS and cluster of Spark for the session."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from services.broker import LocalBroker
 from tests.services.hdfs_server import hdfs_server
+from tests.services.standalone import Standalone, standalone
 
 
 @pytest.fixture(scope="session")
@@ -28,6 +29,13 @@ def namenode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of a real HDFS."""
     with hdfs_server(tmp_path_factory.mktemp("hdfs")) as address:
         yield address
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    """A real standalone cluster of Spark."""
+    with standalone(tmp_path_factory.mktemp("standalone")) as running:
+        yield running
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -73,6 +73,7 @@ class LiveCase:
         said = {
             "launch_id": launch_id,
             "pid": 4_000_000,
+            "host": "somewhere",
             "source": "inbox",
             "phase": "unbounded",
             "state": "running",

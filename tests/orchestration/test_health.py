@@ -29,6 +29,7 @@ def beat(**changes: Any) -> Heartbeat:
     given = {
         "launch_id": "l",
         "pid": 7,
+        "host": "somewhere",
         "source": "live",
         "phase": "unbounded",
         "state": "running",

@@ -25,6 +25,7 @@ def status_with(bad_records: int) -> Status:
     beat = Heartbeat(
         launch_id="l",
         pid=1,
+        host="somewhere",
         source="live",
         phase="unbounded",
         state="running",

@@ -1,0 +1,1 @@
+"""Where a run goes: to a process of this machine, to YARN, to Kubernetes."""

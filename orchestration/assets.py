@@ -174,7 +174,7 @@ def _live(loaded: LoadedPipeline, name: str, before: dg.AssetKey) -> dg.AssetsDe
 def _is_asked_for(context: dg.AssetExecutionContext, asset: dg.AssetKey) -> bool:
     """Whether this Dagster run is to materialize an asset too."""
     planned = context.instance.get_records_for_run(
-        context.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED
+        context.run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED
     )
     events = [record.event_log_entry.dagster_event for record in planned.records]
     return any(event is not None and event.asset_key == asset for event in events)

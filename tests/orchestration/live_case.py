@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -73,7 +74,7 @@ class LiveCase:
         said = {
             "launch_id": launch_id,
             "pid": 4_000_000,
-            "host": "somewhere",
+            "host": socket.gethostname(),
             "source": "inbox",
             "phase": "unbounded",
             "state": "running",

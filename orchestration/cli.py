@@ -217,6 +217,15 @@ def broker(
 
 
 @app.command()
+def reference(as_json: AsJson = False) -> None:
+    """Print what a pipeline's file may hold, as Markdown; with --json as a JSON Schema."""
+    from orchestration.reference import json_schema, markdown
+
+    # Neither is an answer about a pipeline: both go into a file as they are.
+    sys.stdout.write(json.dumps(json_schema(), indent=2) + "\n" if as_json else markdown())
+
+
+@app.command()
 def jars(as_json: AsJson = False) -> None:
     """Fetch the JVM parts into the cache, and tell where they lie."""
     with _answer(as_json) as show:

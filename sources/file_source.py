@@ -31,7 +31,12 @@ class FileBatch(Declared):
 
 
 class OffsetColumns(Declared):
-    """Columns of history that hold each row's Kafka partition and offset."""
+    """Columns of history that hold each row's Kafka partition and offset.
+
+    Attributes:
+        partition: Name of the one with the partition.
+        offset: Name of the one with the offset.
+    """
 
     partition: str
     offset: str
@@ -79,6 +84,8 @@ class FileSource(BadRecords):
     """Files that exist when the plan is made; with a discovery interval, also those that arrive.
 
     Attributes:
+        type: Always ``files``.
+        name: Of the source, and of its asset.
         path: Glob or globs; ``**`` crosses folders. Relative to the pipeline's file, or
             ``s3://bucket/…``, or ``hdfs://namenode/…``.
         format: ``json`` stands for JSON lines; ``text`` has the one column ``value``; ``delta`` is

@@ -38,13 +38,21 @@ class StartAtOffsets(Declared):
 
 
 class StartAtTimestamp(Declared):
-    """A fixed hand-over: the first record whose timestamp is at or after this time."""
+    """A fixed hand-over: the first record whose timestamp is at or after this time.
+
+    Attributes:
+        timestamp: The time.
+    """
 
     timestamp: Instant
 
 
 class StartAgo(Declared):
-    """A fixed hand-over: "now minus X", where now is the time of the hand-over (FLIP-150)."""
+    """A fixed hand-over: "now minus X", where now is the time of the hand-over (FLIP-150).
+
+    Attributes:
+        ago: The X.
+    """
 
     ago: Duration
 
@@ -85,6 +93,8 @@ class KafkaSource(Values, BadRecords):
     """A source of Kafka topics: unbounded, or bounded where ``until`` is declared.
 
     Attributes:
+        type: Always ``kafka``.
+        name: Of the source, and of its asset.
         topic: Its name, or several.
         topic_pattern: Instead of ``topic``: a regular expression that whole names match.
         bootstrap_servers: ``host:port`` list, or ``local`` for the broker of this machine.

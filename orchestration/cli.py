@@ -1,4 +1,4 @@
-"""The command line: ``hybrid validate|plan|run|status|stop|… PIPELINE.yaml``.
+"""The command line: ``hybrid init|validate|plan|run|status|stop|… PIPELINE.yaml``.
 
 Exit status 0: good; 1: the answer is bad; 2: bad input. With ``--json`` one JSON document goes
 to stdout, everything else to stderr.
@@ -40,6 +40,32 @@ class Until(StrEnum):
 def main() -> None:
     """Entry point of the ``hybrid`` command."""
     app()
+
+
+@app.command()
+def init(  # noqa: PLR0913, PLR0917 - each is an option
+    name: Annotated[str, typer.Argument(help="Of the pipeline.")],
+    files: Annotated[str, typer.Option(help="History's files, such as `data/**/*.parquet`.")],
+    topic: Annotated[str | None, typer.Option(help="Goes on where they end.")] = None,
+    servers: Annotated[str, typer.Option(help="Where the topic is.")] = "local",
+    event_time: Annotated[
+        str | None, typer.Option(help="The column that tells when a row happened.")
+    ] = None,
+    key: Annotated[
+        list[str] | None, typer.Option(help="A column that identifies a row; may be repeated.")
+    ] = None,
+    folder: Annotated[Path, typer.Option(help="Where to write.")] = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Write a pipeline to start from, over files that are there: YAML, transform and audit."""
+    with _answer(as_json) as show:
+        from orchestration.starter import Wanted, start
+
+        wanted = Wanted(name, files, topic, servers, event_time, key or [])
+        loaded, written = start(folder, wanted)
+        shown = "\n".join(f"  {path}" for path in written)
+        text = f"Written:\n{shown}\nLook at them, then: hybrid plan {loaded.path}"
+        show({"ok": True, "pipeline": name, "written": [str(path) for path in written]}, text)
 
 
 @app.command()

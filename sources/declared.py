@@ -66,6 +66,19 @@ def _sequence(value: Any) -> Any:
     return value
 
 
+def check_name(name: str) -> None:
+    """Refuse what can't be the name of a pipeline or a source.
+
+    Raises:
+        InputError: It can't.
+    """
+    try:
+        _name(name)
+    except ValueError as error:
+        text = f"{error}."
+        raise InputError(text) from None
+
+
 def parse_duration(text: str) -> timedelta:
     """A duration as people write it on a command line or in a form.
 

@@ -13,7 +13,6 @@ from sources.bad_records import BadRecordCount, bad_count_name
 from sources.document import LoadedPipeline, load_pipeline
 from sources.errors import HybridError
 from sources.hand_over import CHECKS, check_hand_over, hand_over
-from sources.hybrid import Boundedness
 from sources.kafka_source import KafkaSource
 from sources.ledger import read_ledger
 from sources.offsets import GapError
@@ -30,16 +29,12 @@ def pipeline_assets(loaded: LoadedPipeline) -> list[dg.AssetsDefinition]:
     Each reads the pipeline's file again when it runs, so that a change of the environment
     between two runs is seen.
     """
-    steps = [_plan(loaded)]
-    for source in loaded.pipeline.sources:
-        is_bounded = source.boundedness is Boundedness.BOUNDED
-        # A first source with an end is decided by the plan, be it files or topics.
-        is_planned = is_bounded and source is loaded.pipeline.sources[0]
-        if isinstance(source, KafkaSource) and not is_planned:
-            steps.append(_start(loaded, source.name, steps[-1].key))
-        make = _bounded if is_bounded else _live
-        steps.append(make(loaded, source.name, steps[-1].key))
-    return steps
+    made = [_plan(loaded)]
+    makers = {"start": _start, "bounded": _bounded, "live": _live}
+    for step in chain.steps(loaded)[1:]:
+        assert step.source is not None
+        made.append(makers[step.kind](loaded, step.source, made[-1].key))
+    return made
 
 
 def live_key(loaded: LoadedPipeline) -> dg.AssetKey:

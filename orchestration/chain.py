@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple
 
 from orchestration.watch import put_wish, read_wanted, require_wanted, want
 from sources.discovery import Folder
@@ -30,6 +31,32 @@ from spark_jobs.java import require_java
 from spark_jobs.launch import OnOutput, find_run, log_path
 
 _POLL_S = 0.3
+
+
+class Step(NamedTuple):
+    """One step of a chain.
+
+    Attributes:
+        name: Of the step, and of its asset.
+        kind: ``plan``; ``start`` for a hand-over; ``bounded`` and ``live`` for the run of a source.
+        source: Name of its source; None of the plan.
+    """
+
+    name: str
+    kind: Literal["plan", "start", "bounded", "live"]
+    source: str | None
+
+
+def steps(loaded: LoadedPipeline) -> list[Step]:
+    """The steps of a chain, in order."""
+    found = [Step("plan", "plan", None)]
+    for place, source in enumerate(loaded.pipeline.sources):
+        is_bounded = source.boundedness is Boundedness.BOUNDED
+        # A first source with an end is decided by the plan, be it files or topics.
+        if isinstance(source, KafkaSource) and (place or not is_bounded):
+            found.append(Step(f"{source.name}_start", "start", source.name))
+        found.append(Step(source.name, "bounded" if is_bounded else "live", source.name))
+    return found
 
 
 def validate(loaded: LoadedPipeline) -> None:

@@ -117,6 +117,20 @@ def run(
 
 
 @app.command()
+def step(
+    pipeline: PipelineFile,
+    name: Annotated[str, typer.Argument(help="`plan`, a source, or its hand-over `<name>_start`.")],
+    as_json: AsJson = False,
+) -> None:
+    """Do one step of the chain, as an orchestrator of your own would; again does nothing."""
+    with _answer(as_json) as show:
+        from orchestration import console
+
+        document, text = console.step(_load(pipeline), name)
+        show({"ok": True, "step": name, **document}, text)
+
+
+@app.command()
 def status(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """Show where a pipeline stands; exit status 1 if a run failed or is dead, stuck or late."""
     with _answer(as_json) as show:

@@ -3,17 +3,50 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from orchestration import chain, controls
 from sources.document import LoadedPipeline
+from sources.errors import InputError
 from sources.file_source import FileSource
-from sources.hand_over import hand_over
+from sources.hand_over import hand_over, require_sound
 from sources.hybrid import Boundedness
 from sources.kafka_source import KafkaSource
+from sources.positions import iso
 from spark_jobs.heartbeat import Heartbeat, describe
+
+
+def step(loaded: LoadedPipeline, name: str) -> tuple[dict[str, Any], str]:
+    """Do one step of a chain, as its asset would; what was done before is not done again.
+
+    Returns:
+        What came of it, as a document and in words.
+
+    Raises:
+        InputError: There is no such step; or as :mod:`orchestration.chain`.
+    """
+    found = {each.name: each for each in chain.steps(loaded)}
+    if name not in found:
+        message = f"Pipeline `{loaded.pipeline.name}` has no step `{name}`."
+        raise InputError(message, f"Its steps are {', '.join(found)}.")
+    if (source_name := found[name].source) is None:
+        made = chain.plan(loaded)
+        return made.model_dump(mode="json"), "Planned."
+    source = loaded.pipeline.source(source_name)
+    if found[name].kind == "start":
+        assert isinstance(source, KafkaSource)
+        ledger = hand_over(loaded, source)
+        if not chain.reached(loaded, source):
+            require_sound(loaded, source)
+        return ledger.model_dump(mode="json"), "The hand-over is made, and passes its checks."
+    if found[name].kind == "bounded":
+        end = chain.run_bounded(loaded, source)
+        return end.model_dump(mode="json"), f"Read to its end: event time {iso(end.event_time_ms)}."
+    beat = chain.go_live(loaded, source)
+    return beat.model_dump(mode="json"), f"Live: {describe(beat)}."
 
 
 def run(loaded: LoadedPipeline, *, stop_when_caught_up: bool) -> None:

@@ -165,3 +165,25 @@ def test_without_java_a_run_is_refused_before_anything_is_written(
     assert done.returncode == 2
     assert "Java" in json.loads(done.stdout)["error"]
     assert not (tmp_path / "state").exists()
+
+
+def test_a_step_is_done_by_name_and_only_in_its_turn(
+    tmp_path: Path, declared: dict[str, Any]
+) -> None:
+    path = tmp_path / "events.yaml"
+    topic = {"name": "live", "type": "kafka", "topic": "t", "bootstrap_servers": "127.0.0.1:1"}
+
+    def step(document: dict[str, Any], name: str) -> tuple[int, dict[str, Any]]:
+        path.write_text(yaml.safe_dump(document))
+        result = CliRunner().invoke(app, ["step", str(path), name, "--json"])
+        return result.exit_code, json.loads(result.stdout)
+
+    for _ in range(2):
+        status, answer = step(declared, "plan")
+        assert (status, answer["step"], answer["files"][0]["rows"]) == (0, "plan", 2)
+    status, answer = step(declared, "hisory")
+    assert status == 2
+    assert answer["error"].endswith("has no step `hisory`. Its steps are plan, history.")
+    followed = {**declared, "state": "other", "sources": [*declared["sources"], topic]}
+    status, answer = step(followed, "live_start")
+    assert (status, answer["ok"]) == (2, False)

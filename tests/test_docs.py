@@ -1,0 +1,78 @@
+"""What the docs tell people to type exists, and so do the places that they point to."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+
+from orchestration.cli import app
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+# In backticks, or a line of a code block.
+_CODE = re.compile(r"`([^`\n]+)`|^ {4}(\S.*)$|^([a-z].*)$", re.MULTILINE)
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def typed(page: Path, first: str) -> Iterator[list[str]]:
+    """The words of each command on a page that begins with a word."""
+    for found in _CODE.finditer(page.read_text()):
+        if found[3] is not None:
+            continue
+        text = (found[1] or found[2]).partition(" #")[0]
+        words = text.split()
+        if words[0] == first and len(words) > 1:
+            yield words
+
+
+def anchor(heading: str) -> str:
+    """The name that GitHub gives a heading."""
+    plain = re.sub(r"[^\w\- ]", "", heading.lower())
+    return plain.strip().replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands_of_the_command_line_exist_with_their_options(page: Path) -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    for words in typed(page, "hybrid"):
+        assert words[1] in commands or words[1].startswith("-"), words
+        if words[1] not in commands:
+            continue
+        known = {option for each in commands[words[1]].params for option in each.opts} | {"--help"}
+        options = {word.partition("=")[0] for word in words if word.startswith("--")}
+        assert options <= known, words
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_targets_and_modules_exist(page: Path) -> None:
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert {words[1] for words in typed(page, "make")} <= targets
+    for words in typed(page, "python"):
+        if words[1] == "-m":
+            assert importlib.util.find_spec(words[2]) is not None, words
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in _LINK.findall(page.read_text()):
+        if "://" in link:
+            continue
+        name, _, part = link.partition("#")
+        target = (page.parent / name) if name else page
+        assert target.exists(), link
+        if part:
+            headings = _HEADING.findall(target.read_text())
+            assert part in [anchor(heading) for heading in headings], link
+
+
+def test_the_pages_are_looked_at() -> None:
+    found = [
+        words for page in PAGES for first in ("hybrid", "make") for words in typed(page, first)
+    ]
+    assert len(found) > 30

@@ -15,7 +15,7 @@ from orchestration.cli import app
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 # In backticks, or a line of a code block.
-_CODE = re.compile(r"`([^`\n]+)`|^ {4}(\S.*)$|^([a-z].*)$", re.MULTILINE)
+_CODE = re.compile(r"`([^`\n]+)`|^ {4}(\S.*)$", re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
@@ -23,8 +23,6 @@ _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 def typed(page: Path, first: str) -> Iterator[list[str]]:
     """The words of each command on a page that begins with a word."""
     for found in _CODE.finditer(page.read_text()):
-        if found[3] is not None:
-            continue
         text = (found[1] or found[2]).partition(" #")[0]
         words = text.split()
         if words[0] == first and len(words) > 1:

@@ -80,9 +80,13 @@ class LocalLauncher:
 
 
 def end_group(group: int) -> None:
-    """End all processes of a group that do not end by themselves soon."""
+    """End all processes of a group that do not end by themselves soon; returns when they are gone.
+
+    Until then they hold their locks, and would be found as a run that is there.
+    """
     wait_until(lambda: not _group_alive(group), _JVM_EXIT_S)
     kill_group(group)
+    wait_until(lambda: not _group_alive(group), _JVM_EXIT_S)
 
 
 def kill_group(group: int) -> None:

@@ -177,14 +177,11 @@ def audit_rows(loaded: Any) -> int:
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("shape", ["append", "windows"])
-def test_a_killed_stream_is_seen_as_dead_and_resumed_exactly(
-    tmp_path: Path, servers: str, shape: str
-) -> None:
+def test_a_killed_stream_is_seen_as_dead_and_resumed_exactly(tmp_path: Path, servers: str) -> None:
     case = Case(tmp_path, servers)
     case.write_history()
     case.produce(range(500, 1500))
-    loaded = case.pipeline(windows if shape == "windows" else lambda _: None)
+    loaded = case.pipeline(windows)
     try:
         start_live(loaded)
         generation = loaded.require_generation()

@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.crash,
     pytest.mark.timeout(7200),
 ]
-KILLS = int(os.environ.get("HYBRID_KILLS", "3"))
+KILLS = int(os.environ.get("HYBRID_KILLS", "2"))
 SEED = int(os.environ.get("HYBRID_SEED", "7"))
 OF_ONE_CHAIN = 6
 

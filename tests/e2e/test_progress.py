@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from sources.hand_over import hand_over
 from spark_jobs.heartbeat import read_heartbeat
 from tests.e2e.case import Case, live_of
-from tests.e2e.in_session import run_history, run_live
+from tests.e2e.in_session import DEADLINE_S, run_history, run_live
 from tests.services.processes import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
@@ -32,7 +32,7 @@ def test_one_batch_after_an_idle_time_is_told(
         return beat is not None and beat.idle and not beat.filtering
 
     def one_batch_more() -> None:
-        wait_for(idle_past_the_seam, "the stream to be idle without its seam filter", 60)
+        wait_for(idle_past_the_seam, "the stream to be idle without its seam filter", DEADLINE_S)
         case.produce(range(1200, 1300))
 
     beat = run_live(spark, loaded, meanwhile=one_batch_more)

@@ -26,13 +26,11 @@ import pyarrow.parquet as pq
 import yaml
 from confluent_kafka import Producer
 
-from orchestration import chain
+from orchestration import chain, console
 from orchestration.audit import audit
 from orchestration.status import status
 from services.broker import LocalBroker, create_topic
 from sources.document import LoadedPipeline, load_pipeline
-from sources.file_source import FileSource
-from sources.hand_over import hand_over
 from sources.kafka_source import KafkaSource
 from sources.positions import iso, now_ms
 from spark_jobs.launch import last_launch
@@ -103,7 +101,7 @@ def main() -> int:
             target=_produce, args=(broker.bootstrap_servers, options.rate, stop)
         )
         try:
-            _start(loaded)
+            console.run(loaded, stop_when_caught_up=False)
             feed.start()
             samples = _watch(loaded, options.minutes * 60)
             stop.set()
@@ -114,15 +112,6 @@ def main() -> int:
             chain.stop(loaded)
         report = audit(loaded)
     return _report(samples, options.rate, options.plot, exact=report.ok)
-
-
-def _start(loaded: LoadedPipeline) -> None:
-    history = loaded.pipeline.sources[0]
-    assert isinstance(history, FileSource)
-    chain.plan(loaded)
-    chain.run_bounded(loaded, history, go_on=True)
-    hand_over(loaded, _live(loaded))
-    chain.go_live(loaded, _live(loaded))
 
 
 def _watch(loaded: LoadedPipeline, seconds: float) -> list[Sample]:

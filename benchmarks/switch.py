@@ -1,8 +1,7 @@
 """The gap between history's last commit and the first live micro-batch, warm and cold.
 
 ``python -m benchmarks.switch``: chains over the same files and topic, each with a state of its own;
-of the live micro-batch both its begin (its offsets are written) and its commit are told. Spark's
-own start, to compare the cold one with, is that of a driver that reads nothing. Writes
+of the live micro-batch both its begin (its offsets are written) and its commit are told. Writes
 ``build/switch.json``.
 """
 
@@ -20,12 +19,9 @@ import pyarrow.parquet as pq
 import yaml
 from confluent_kafka import Producer
 
-from orchestration import chain
+from orchestration import chain, console
 from services.broker import LocalBroker, create_topic
 from sources.document import LoadedPipeline, load_pipeline
-from sources.file_source import FileSource
-from sources.hand_over import hand_over
-from sources.kafka_source import KafkaSource
 from sources.positions import iso
 from spark_jobs import checkpoint
 
@@ -68,21 +64,18 @@ def main() -> None:
 
 def _run(loaded: LoadedPipeline) -> tuple[int, int]:
     """Milliseconds from history's last commit to begin and commit of the first live batch."""
-    history, live = loaded.pipeline.sources
-    assert isinstance(history, FileSource)
-    assert isinstance(live, KafkaSource)
-    chain.plan(loaded)
     try:
-        chain.run_bounded(loaded, history, go_on=True)
-        hand_over(loaded, live)
-        chain.go_live(loaded, live)
+        console.run(loaded, stop_when_caught_up=False)
     finally:
         chain.stop(loaded)
     folder = loaded.require_generation().checkpoint
     last = checkpoint.last_committed(folder)
     assert last is not None
-    of_live = [at for at in range(last + 1) if checkpoint.offset_of(folder, at, LIVE_PLACE)]
-    first = next(at for at in of_live if "events" in str(checkpoint.offset_of(folder, at, 1)))
+    first = next(
+        at
+        for at in range(last + 1)
+        if "events" in str(checkpoint.offset_of(folder, at, LIVE_PLACE))
+    )
     before = checkpoint.committed_at_ms(folder, first - 1)
     begun = (folder / "offsets" / str(first)).stat().st_mtime_ns // 1_000_000
     return begun - before, checkpoint.committed_at_ms(folder, first) - before

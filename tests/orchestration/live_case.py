@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ import yaml
 
 from orchestration.watch import Watch, want
 from sources.document import LoadedPipeline, load_pipeline
+from sources.positions import now_ms
 from sources.state import Generation
 from spark_jobs.heartbeat import Heartbeat, heartbeat_name
 from spark_jobs.launch import Launch
@@ -24,10 +24,6 @@ QUICK = {
     "stuck_after": "1 min",
     "end_stuck_after": "0 s",
 }
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 class LiveCase:

@@ -24,7 +24,7 @@ from orchestration.supervisor import Tick, decide, restart, tick
 from orchestration.watch import Restart, Watch, require_wanted, want
 from sources.errors import StateError
 from sources.supervision import Restarts, Supervision
-from tests.orchestration.live_case import LiveCase, now_ms
+from tests.orchestration.live_case import LiveCase
 
 SECRET = "T0P-s3cret"
 

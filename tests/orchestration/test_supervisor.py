@@ -23,6 +23,7 @@ from orchestration.status import Look, status
 from orchestration.supervisor import Tick, decide, restart, tick
 from orchestration.watch import Restart, Watch, require_wanted, want
 from sources.errors import StateError
+from sources.positions import now_ms
 from sources.supervision import Restarts, Supervision
 from tests.orchestration.live_case import LiveCase
 

@@ -1,7 +1,7 @@
 """One group of assets for each pipeline: the chain's steps, in order."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from orchestration import chain, metadata, supervisor
 from sources.bad_records import BadRecordCount, bad_count_name
 from sources.document import LoadedPipeline, load_pipeline
 from sources.errors import HybridError
+from sources.generations import table_of
 from sources.hand_over import CHECKS, check_hand_over, hand_over
 from sources.kafka_source import KafkaSource
 from sources.ledger import read_ledger
@@ -21,6 +22,8 @@ from spark_jobs.transforms import last_change
 
 RESTART_TAG = "hybrid/restart"
 """Marks a run that the supervision asked for, unlike one that people did."""
+DECLARATION_TAG = "hybrid/declaration"
+"""By which file it is to be started: the generation that serves may have one of its own."""
 
 
 def pipeline_assets(loaded: LoadedPipeline) -> list[dg.AssetsDefinition]:
@@ -148,7 +151,7 @@ def _live(loaded: LoadedPipeline, name: str, before: dg.AssetKey) -> dg.AssetsDe
         ),
     )
     def live(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
-        fresh = load_pipeline(loaded.path)
+        fresh = load_pipeline(Path(context.run.tags.get(DECLARATION_TAG, loaded.path)))
         source = fresh.pipeline.source(name)
         with failures():
             is_restart = RESTART_TAG in context.run.tags
@@ -159,7 +162,7 @@ def _live(loaded: LoadedPipeline, name: str, before: dg.AssetKey) -> dg.AssetsDe
         if (changed := last_change(generation)) is not None:
             context.log.warning(changed)
         log = log_path(generation, name)
-        target = fresh.locate(fresh.pipeline.sink.path)
+        target = table_of(fresh, generation.name)
         shown = {**metadata.live(beat, log, target), **metadata.transform(changed)}
         return dg.MaterializeResult(metadata=shown)
 
@@ -188,7 +191,7 @@ def failures() -> Iterator[None]:
         ) from error
 
 
-def find_pipelines(places: list[Path]) -> list[LoadedPipeline]:
+def find_pipelines(places: Iterable[Path]) -> list[LoadedPipeline]:
     """All pipelines declared in these folders (``*.yaml``) and files.
 
     Raises:

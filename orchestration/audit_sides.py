@@ -12,6 +12,7 @@ from deltalake.exceptions import DeltaError
 from orchestration.audit_sql import columns_of, listed
 from sources.document import LoadedPipeline
 from sources.errors import InputError
+from sources.generations import table_of
 
 FLOATING = frozenset({"FLOAT", "DOUBLE"})
 _INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"}
@@ -36,8 +37,9 @@ def create_sides(
         InputError: The query is wrong, the target can't be read, or their columns do not fit.
     """
     key = loaded.pipeline.sink.key
-    path = loaded.locate(loaded.pipeline.sink.path)
-    target = _open_target(path)
+    generation = loaded.open_generation(create=False)
+    path = table_of(loaded, "g1" if generation is None else generation.name)
+    target = open_target(path)
     columns = [field.name for field in target.schema().fields] if target else []
     notes = []
     if query is None:
@@ -50,7 +52,7 @@ def create_sides(
         notes.append(f"There is no Delta table {path}: it counts as one without rows.")
         connection.execute("CREATE TABLE audit.found AS SELECT * FROM audit.expected LIMIT 0")
     else:
-        _create_found(connection, target, columns, path)
+        create_rows(connection, "found", target, columns)
     _check_columns(connection, key)
     return notes
 
@@ -89,7 +91,12 @@ def _views(connection: duckdb.DuckDBPyConnection) -> list[str]:
     return [f"`{row[0]}`" for row in connection.execute(query).fetchall()]
 
 
-def _open_target(path: str) -> DeltaTable | None:
+def open_target(path: str) -> DeltaTable | None:
+    """A Delta table; None if there is none.
+
+    Raises:
+        InputError: It can't be read.
+    """
     try:
         return DeltaTable(path) if DeltaTable.is_deltatable(path) else None
     except (DeltaError, OSError) as error:
@@ -97,18 +104,23 @@ def _open_target(path: str) -> DeltaTable | None:
         raise InputError(message, "Repair its `_delta_log`.") from None
 
 
-def _create_found(
-    connection: duckdb.DuckDBPyConnection, target: DeltaTable, columns: list[str], path: str
+def create_rows(
+    connection: duckdb.DuckDBPyConnection, name: str, target: DeltaTable, columns: list[str]
 ) -> None:
+    """Make the table ``audit.<name>`` of the rows that a Delta table holds.
+
+    Raises:
+        InputError: They can't be read.
+    """
     try:
         # delta-rs's Arrow dataset refuses deletion vectors, and reads mapped columns as nulls.
         query = f"SELECT {listed(columns)} FROM target"
         stream = QueryBuilder().register("target", target).execute(query)
         connection.register("_target", pa.RecordBatchReader.from_stream(stream))
-        connection.execute("CREATE TABLE audit.found AS SELECT * FROM _target")
+        connection.execute(f"CREATE TABLE audit.{name} AS SELECT * FROM _target")
         connection.unregister("_target")
     except Exception as error:  # delta-rs raises plain ones for files that are gone
-        message = f"The target {path} can't be read: {error}"
+        message = f"The table {target.table_uri} can't be read: {error}"
         raise InputError(message, "Restore its files.") from error
 
 

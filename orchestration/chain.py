@@ -16,6 +16,7 @@ from sources.document import LoadedPipeline
 from sources.errors import InputError, RunError
 from sources.file_source import FileSource
 from sources.functions import load_function, load_transform
+from sources.generations import keep_definition, require_in_service
 from sources.hand_over import hand_over, require_sound
 from sources.hybrid import Boundedness, HybridSplitEnumerator
 from sources.kafka import KafkaLog
@@ -114,10 +115,12 @@ def run_bounded(
     enumerator.require_turn(source.name)
     if (end := enumerator.end_of(source.name)) is not None:
         return end
+    require_in_service(loaded, generation)
     if isinstance(source, KafkaSource):
         require_range(generation, source.name)
         if not reached(loaded, source):
             require_sound(loaded, source)
+    keep_definition(loaded, generation)
     names = [each.name for each in loaded.pipeline.sources]
     is_warm = go_on and loaded.pipeline.switch == "warm"
     to_run = names[names.index(source.name) :] if is_warm else [source.name]
@@ -190,6 +193,8 @@ def _start(
 def _require_ready(loaded: LoadedPipeline, source: FileSource | KafkaSource) -> Generation:
     generation, enumerator = _state(loaded)
     enumerator.require_turn(source.name)
+    require_in_service(loaded, generation)
+    keep_definition(loaded, generation)
     if isinstance(source, KafkaSource):
         enumerator.require_start(source.name)
         if not reached(loaded, source):

@@ -9,16 +9,14 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from sources.document import LoadedPipeline
+from orchestration import generation_cli
+from orchestration.answers import AsJson, PipelineFile, answer, load
 
 app = typer.Typer(
     help="Batch-then-stream backfill: files, then Kafka, as one Spark query.",
@@ -26,8 +24,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-PipelineFile = Annotated[Path, typer.Argument(help="The pipeline's YAML file.", metavar="PIPELINE")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+app.add_typer(generation_cli.app, name="generation")
 
 
 class Until(StrEnum):
@@ -58,7 +55,7 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
     as_json: AsJson = False,
 ) -> None:
     """Write a pipeline to start from, over files that are there: YAML, transform and audit."""
-    with _answer(as_json) as show:
+    with answer(as_json) as show:
         from orchestration.starter import Wanted, start
 
         wanted = Wanted(name, files, topic, servers, event_time, key or [])
@@ -71,10 +68,10 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
 @app.command()
 def validate(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """Check a pipeline's declaration; no data is looked at."""
-    with _answer(as_json) as show:
+    with answer(as_json) as show:
         from orchestration import chain
 
-        loaded = _load(pipeline)
+        loaded = load(pipeline)
         chain.validate(loaded)
         names = [source.name for source in loaded.pipeline.sources]
         show(
@@ -86,10 +83,10 @@ def validate(pipeline: PipelineFile, as_json: AsJson = False) -> None:
 @app.command()
 def plan(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """Look at all sources and show what will be read, in which order, from where."""
-    with _answer(as_json) as show:
+    with answer(as_json) as show:
         from orchestration import chain, tables
 
-        made = chain.plan(_load(pipeline))
+        made = chain.plan(load(pipeline))
         show({"ok": True, **made.model_dump(mode="json")}, tables.plan(made))
 
 
@@ -104,11 +101,11 @@ def run(
     `--until live` leaves the stream running once its first batch is in; `--until caught-up`
     waits until it has read everything there is, then stops it.
     """
-    with _answer(as_json) as show:
+    with answer(as_json) as show:
         from orchestration import console, tables
         from orchestration.status import status as look
 
-        loaded = _load(pipeline)
+        loaded = load(pipeline)
         console.run(loaded, stop_when_caught_up=until is Until.CAUGHT_UP)
         found = look(loaded)
         # A stream that was just started has yet to catch up.
@@ -123,31 +120,31 @@ def step(
     as_json: AsJson = False,
 ) -> None:
     """Do one step of the chain, as an orchestrator of your own would; again does nothing."""
-    with _answer(as_json) as show:
+    with answer(as_json) as show:
         from orchestration import console
 
-        document, text = console.step(_load(pipeline), name)
+        document, text = console.step(load(pipeline), name)
         show({"ok": True, "step": name, **document}, text)
 
 
 @app.command()
 def status(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """Show where a pipeline stands; exit status 1 if a run failed or is dead, stuck or late."""
-    with _answer(as_json) as show:
+    with answer(as_json) as show:
         from orchestration import tables
         from orchestration.status import status as look
 
-        found = look(_load(pipeline))
+        found = look(load(pipeline))
         show({"ok": found.healthy, **found.model_dump(mode="json")}, tables.status(found))
 
 
 @app.command()
 def stop(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """End the pipeline's running Spark process; `hybrid run` or `hybrid resume` goes on."""
-    with _answer(as_json) as show:
+    with answer(as_json) as show:
         from orchestration import chain
 
-        loaded = _load(pipeline)
+        loaded = load(pipeline)
         stopped = chain.stop(loaded)
         text = f"Stopped {', '.join(stopped)}." if stopped else "Nothing was running."
         show({"ok": True, "pipeline": loaded.pipeline.name, "stopped": stopped}, text)
@@ -160,10 +157,10 @@ def pause(
     as_json: AsJson = False,
 ) -> None:
     """End the live run until `hybrid resume`; meanwhile it is shown as paused, not as stopped."""
-    with _answer(as_json) as show:
+    with answer(as_json) as show:
         from orchestration import controls
 
-        loaded = _load(pipeline)
+        loaded = load(pipeline)
         was_there = controls.pause(loaded, why)
         text = "Paused." if was_there else "Paused; nothing was running."
         show({"ok": True, "pipeline": loaded.pipeline.name, "ended": was_there}, text)
@@ -172,13 +169,13 @@ def pause(
 @app.command()
 def resume(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """Start the live run again where it was paused, stopped or drained."""
-    with _answer(as_json) as show:
+    with answer(as_json) as show:
         from orchestration import controls
 
-        loaded = _load(pipeline)
+        loaded = load(pipeline)
         beat = controls.resume(loaded)
-        answer = {"ok": True, "pipeline": loaded.pipeline.name, "batch": beat.batch_id}
-        show(answer, f"`{beat.source}` is live: driver {beat.pid}.")
+        document = {"ok": True, "pipeline": loaded.pipeline.name, "batch": beat.batch_id}
+        show(document, f"`{beat.source}` is live: driver {beat.pid}.")
 
 
 @app.command()
@@ -188,11 +185,11 @@ def drain(
     as_json: AsJson = False,
 ) -> None:
     """Let the live run commit all that is there now, then stop it; `hybrid resume` goes on."""
-    with _answer(as_json) as show:
+    with answer(as_json) as show:
         from orchestration import console
         from sources.declared import parse_duration
 
-        loaded = _load(pipeline)
+        loaded = load(pipeline)
         console.drain(loaded, parse_duration(within))
         name = loaded.pipeline.sources[-1].name
         show({"ok": True, "drained": name}, f"`{name}` is drained and stopped.")
@@ -211,11 +208,11 @@ def rate(  # noqa: PLR0913, PLR0917 - each is an option
     as_json: AsJson = False,
 ) -> None:
     """Limit how fast a source is read, by second, also while it is; without a number: no limit."""
-    with _answer(as_json) as show:
+    with answer(as_json) as show:
         from orchestration import chain
         from sources.rate import parse_limit
 
-        loaded = _load(pipeline)
+        loaded = load(pipeline)
         limit = parse_limit(bytes_, files=files, rows=rows, offsets=offsets)
         chain.change_rate(loaded, source, limit)
         given = limit.model_dump(exclude_none=True)
@@ -231,12 +228,35 @@ def rate(  # noqa: PLR0913, PLR0917 - each is an option
 @app.command()
 def audit(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """Compare the target with an independent computation over all input."""
-    with _answer(as_json) as show:
+    with answer(as_json) as show:
         from orchestration import tables
         from orchestration.audit import audit as compare
 
-        report = compare(_load(pipeline))
+        report = compare(load(pipeline))
         show(report.to_dict(), tables.audit(report))
+
+
+@app.command()
+def rerun(
+    pipeline: PipelineFile,
+    promote: Annotated[bool, typer.Option(help="Let it serve if all is well.")] = True,
+    rows_at_least: Annotated[
+        float, typer.Option(help="Its rows over those that readers have now.", min=0)
+    ] = 0.99,
+    as_json: AsJson = False,
+) -> None:
+    """Make the table anew as a new generation, catch up, compare, and let readers see it."""
+    with answer(as_json) as show:
+        from orchestration.generations import rerun as again
+
+        served = again(
+            load(pipeline),
+            promote=promote,
+            rows_at_least=rows_at_least,
+            say=lambda text: typer.echo(text, err=True),
+        )
+        document = {"ok": True, "serving": served.generation}
+        show(document, f"Readers see generation {served.generation}.")
 
 
 @app.command()
@@ -244,7 +264,7 @@ def broker(
     data: Annotated[Path | None, typer.Option(help="Folder that keeps the records.")] = None,
 ) -> None:
     """Run a local Kafka broker until Ctrl-C; `bootstrap_servers: local` finds it."""
-    with _answer(as_json=False):
+    with answer(as_json=False):
         from services.broker import LocalBroker
         from sources.address import cache_folder, local_address_file
 
@@ -268,7 +288,7 @@ def reference(as_json: AsJson = False) -> None:
 @app.command()
 def jars(as_json: AsJson = False) -> None:
     """Fetch the JVM parts into the cache, and tell where they lie."""
-    with _answer(as_json) as show:
+    with answer(as_json) as show:
         from spark_jobs.jars import SETS, resolve
 
         found = {
@@ -277,40 +297,3 @@ def jars(as_json: AsJson = False) -> None:
         }
         lines = "\n".join(f"{name}: {folder}" for name, folder in found.items())
         show({"ok": True, **found}, lines)
-
-
-def _load(path: Path) -> LoadedPipeline:
-    from sources.document import load_pipeline
-
-    return load_pipeline(path)
-
-
-@contextmanager
-def _answer(as_json: bool) -> Iterator[Any]:
-    """Print one answer in the form asked for; turn errors into words and exit statuses."""
-    from sources.errors import HybridError, InputError, SeamError, StateError
-
-    good = True
-
-    def show(document: dict[str, Any], view: Any) -> None:
-        nonlocal good
-        good = bool(document["ok"])
-        if as_json:
-            sys.stdout.write(json.dumps(document) + "\n")
-        else:
-            from rich.console import Console
-
-            Console().print(view)
-
-    try:
-        yield show
-    except HybridError as error:
-        if as_json:
-            sys.stdout.write(json.dumps({"ok": False, "error": str(error)}) + "\n")
-        typer.secho(str(error), fg=typer.colors.RED, err=True)
-        bad_input = isinstance(error, InputError | SeamError | StateError)
-        raise typer.Exit(2 if bad_input else 1) from None
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
-    if not good:
-        raise typer.Exit(1)

@@ -47,14 +47,21 @@ def control_jobs(loaded: LoadedPipeline) -> list[dg.JobDefinition]:
     They do what the commands of the same names do, and read the pipeline's file again for it.
     To resume is to materialize the live asset alone.
     """
-    name = loaded.pipeline.name
     made = {"stop": _stop, "rate": _rate}
     if loaded.pipeline.sources[-1].boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
         made |= {"pause": _pause, "drain": _drain}
-    return [_job(f"{name}_{command}", make(loaded)) for command, make in made.items()]
+    return [job_of(loaded, command, make(loaded)) for command, make in made.items()]
 
 
-def _job(name: str, op: Callable[..., Any]) -> dg.JobDefinition:
+def job_of(loaded: LoadedPipeline, command: str, op: Callable[..., Any]) -> dg.JobDefinition:
+    """A job of a pipeline with one step.
+
+    Args:
+        loaded: The pipeline.
+        command: What the job's name ends in.
+        op: What the step does; its docstring describes the job.
+    """
+    name = f"{loaded.pipeline.name}_{command}"
     made = dg.op(name=f"do_{name}", description=op.__doc__)(op)
 
     @dg.job(name=name, description=op.__doc__)

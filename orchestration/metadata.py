@@ -8,6 +8,7 @@ from typing import Any
 
 import dagster as dg
 
+from orchestration.comparison import GenerationComparison
 from orchestration.health import Finding, Verdict
 from sources.bad_records import BadRecordCount
 from sources.hand_over import Check
@@ -240,6 +241,30 @@ def observation(verdict: Verdict) -> Metadata:
     if verdict.error is not None:
         shown["last error"] = verdict.error
     return shown
+
+
+def comparison(found: GenerationComparison) -> Metadata:
+    """Two generations beside each other."""
+    examples = [
+        {
+            "what": kind,
+            "key": str(each.key),
+            "column": each.column or "",
+            found.serving: str(each.expected),
+            found.candidate: str(each.found),
+        }
+        for kind, rows in found.examples.items()
+        for each in rows
+    ]
+    return {
+        **{f"rows of {name}": rows for name, rows in found.rows.items()},
+        "gone": found.gone,
+        "added": found.added,
+        "changed": found.changed,
+        "columns gone": ", ".join(found.columns_gone) or "none",
+        "columns added": ", ".join(found.columns_added) or "none",
+        **({"examples": _table(examples)} if examples else {}),
+    }
 
 
 def _type_names(made: Plan) -> Sequence[str]:

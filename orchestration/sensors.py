@@ -5,18 +5,23 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import dagster as dg
 
 from orchestration import metadata, supervisor
-from orchestration.assets import RESTART_TAG, live_key
+from orchestration.assets import DECLARATION_TAG, RESTART_TAG, live_key
 from orchestration.health import FINDINGS, Finding
 from orchestration.status import look_at_live
 from sources.document import LoadedPipeline, load_pipeline
+from sources.generations import Switch, in_service, pending_switch
 from sources.hybrid import Boundedness
+from spark_jobs.lock import is_switching
 
 LOOK_S = 10
 """Between two looks: with ``stuck_after`` and the look itself, well within a minute."""
+_FINISH_S = 60
+"""Between two tries to finish a promotion that broke off."""
 REPORT_S = 60.0
 """Between two reports of the same: each look would fill Dagster's event log."""
 
@@ -50,55 +55,107 @@ def live_checks(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
     return checks
 
 
-def live_sensor(loaded: LoadedPipeline) -> dg.SensorDefinition:
-    """Supervises the live run: observes it, judges it, asks for it to be started again."""
+def live_sensor(loaded: LoadedPipeline, jobs: Sequence[Any]) -> dg.SensorDefinition:
+    """Supervises the live run: observes it, judges it, asks for it to be started again.
+
+    Two of them while a newer generation waits for its promotion.
+
+    Args:
+        loaded: The pipeline.
+        jobs: Definitions of the chain's job and of the one that finishes a promotion.
+    """
     name = loaded.pipeline.name
     key = live_key(loaded)
 
     @dg.sensor(
         name=f"{name}_supervision",
-        job_name=name,
+        jobs=jobs,
         minimum_interval_seconds=LOOK_S,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Watches the live run, and starts it again if it fails.",
     )
     def supervision(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         try:
-            found = supervisor.tick(load_pipeline(loaded.path))
+            fresh = load_pipeline(loaded.path)
+            if (switch := pending_switch(fresh)) is not None:
+                return _finish_switch(fresh, switch)
+            found = [
+                (each, tick)
+                for each in in_service(fresh)
+                if (tick := supervisor.tick(each)) is not None
+            ]
         except Exception as error:
             # A look that fails must not leave the answer of the one before in place.
             context.log.exception("The live run can't be judged")
             text = f"it can't be judged: {error}"
             alive = metadata.evaluation(key, Finding(name="alive", passed=False, text=text))
             return dg.SensorResult(asset_events=[alive], cursor="")
-        if found is None:
+        if not found:
             return dg.SkipReason("Nobody asked for the live run yet.")
-        verdict = found.verdict
-        if found.alert_problem is not None:
-            context.log.warning(f"The webhook was not told: {found.alert_problem}")
+        for _, tick in found:
+            if tick.alert_problem is not None:
+                context.log.warning(f"The webhook was not told: {tick.alert_problem}")
         events: list[dg.AssetObservation | dg.AssetCheckEvaluation] = []
-        seen = [verdict.health, *([each.passed, each.is_pending] for each in verdict.findings)]
+        findings = _together([(_name(each), tick.verdict.findings) for each, tick in found])
+        healths = [tick.verdict.health for _, tick in found]
+        seen = [healths, *([each.passed, each.is_pending] for each in findings)]
         cursor = context.cursor
         if _is_due(cursor, seen):
             cursor = json.dumps({"at": time.time(), "seen": seen})
             events = [
-                dg.AssetObservation(key, metadata=metadata.observation(verdict)),
-                *(metadata.evaluation(key, each) for each in verdict.findings),
+                *(
+                    dg.AssetObservation(key, metadata=metadata.observation(tick.verdict))
+                    for _, tick in reversed(found)
+                ),
+                *(metadata.evaluation(key, each) for each in findings),
             ]
-        runs: list[dg.RunRequest] = []
-        if (restart := found.restart) is not None:
-            runs = [
-                dg.RunRequest(
-                    run_key=f"{name}:{restart.at_ms}",
-                    asset_selection=[key],
-                    # The next look answers them; until then the last answer stands.
-                    asset_check_keys=[],
-                    tags={RESTART_TAG: restart.replaces or "none"},
-                )
-            ]
+        runs = [
+            dg.RunRequest(
+                run_key=f"{name}:{_name(each)}:{restart.at_ms}",
+                job_name=name,
+                asset_selection=[key],
+                # The next look answers them; until then the last answer stands.
+                asset_check_keys=[],
+                tags={RESTART_TAG: restart.replaces or "none", DECLARATION_TAG: str(each.path)},
+            )
+            for each, tick in found
+            if (restart := tick.restart) is not None
+        ]
         return dg.SensorResult(run_requests=runs, asset_events=events, cursor=cursor)
 
     return supervision
+
+
+def _finish_switch(loaded: LoadedPipeline, switch: Switch) -> dg.SensorResult | dg.SkipReason:
+    """Have a promotion finished that broke off; nothing is judged while one is under way."""
+    name = loaded.pipeline.name
+    if is_switching(loaded.state):
+        return dg.SkipReason(f"Generation {switch.to} is taking the target over.")
+    key = f"{name}:{switch.at_ms}:{int(time.time() // _FINISH_S)}"
+    return dg.SensorResult(run_requests=[dg.RunRequest(run_key=key, job_name=f"{name}_finish")])
+
+
+def _name(loaded: LoadedPipeline) -> str:
+    return loaded.require_generation().name
+
+
+def _together(found: Sequence[tuple[str, Sequence[Finding]]]) -> list[Finding]:
+    """The findings of all live runs of a pipeline, which share an asset: the worst one counts."""
+    if len(found) == 1:
+        return list(found[0][1])
+    joined = []
+    for name in FINDINGS:
+        parts = [(who, each) for who, findings in found for each in findings if each.name == name]
+        bad = [each for _, each in parts if not each.passed]
+        joined.append(
+            Finding(
+                name=name,
+                passed=not bad,
+                is_pending=bool(bad) and all(each.is_pending for each in bad),
+                text="; ".join(f"{who}: {each.text}" for who, each in parts),
+            )
+        )
+    return joined
 
 
 def _is_due(cursor: str | None, seen: Sequence[object]) -> bool:

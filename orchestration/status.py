@@ -11,6 +11,7 @@ from orchestration.health import Seen, Verdict, behind_since, judge
 from orchestration.watch import Watch, read_wanted, read_watch
 from sources.document import LoadedPipeline
 from sources.errors import InputError
+from sources.generations import in_service, read_serving
 from sources.hybrid import Boundedness, HybridSplitEnumerator
 from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource
@@ -49,10 +50,14 @@ class Status(BaseModel):
         healthy: False if a run failed or is dead, or the live run is red.
         live: How well the live run does; None if nobody asked for it yet.
         transform_changed: What is told of a transform that changed under the checkpoint.
+        serving: Name of the generation whose rows readers see.
+        served_by: Where that one stands, if it is not this one; its health counts too.
     """
 
     pipeline: str
     generation: str | None
+    serving: str
+    served_by: Status | None = None
     planned: bool
     healthy: bool
     sources: list[SourceStatus]
@@ -77,12 +82,17 @@ def status(loaded: LoadedPipeline) -> Status:
     found = None if generation is None else look_at_live(loaded, generation, sources[-1])
     live = None if found is None else found.verdict
     judged = sources if live is None else sources[:-1]
+    others = in_service(loaded)[1:] if loaded.kept is None else []
+    served_by = status(others[0]) if others else None
     return Status(
         pipeline=loaded.pipeline.name,
         generation=generation.info.generation if generation else None,
         planned=generation is not None and generation.read("plan.json", Plan) is not None,
         healthy=all(source.state not in ("failed", "dead") for source in judged)
-        and not (live is not None and live.is_red),
+        and not (live is not None and live.is_red)
+        and (served_by is None or served_by.healthy),
+        serving=read_serving(loaded).generation,
+        served_by=served_by,
         sources=sources,
         live=live,
         transform_changed=None if generation is None else last_change(generation),

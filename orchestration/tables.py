@@ -12,6 +12,8 @@ from sources.positions import iso
 
 if TYPE_CHECKING:
     from orchestration.audit import AuditReport, BadLine, LedgerLine
+    from orchestration.comparison import GenerationComparison
+    from orchestration.generations import GenerationLine
     from orchestration.status import Status
     from sources.plan import Plan
     from sources.topic_plan import TopicPlan
@@ -61,10 +63,17 @@ def _starts(topic: TopicPlan) -> Table:
     return starts
 
 
-def status(found: Status) -> Table:
-    """Where a pipeline stands."""
+def status(found: Status) -> Group:
+    """Where a pipeline stands, and the generation that serves if that is another one."""
+    beside = [] if found.served_by is None else [_status(found.served_by)]
+    return Group(_status(found), *beside)
+
+
+def _status(found: Status) -> Table:
     table = Table("source", "state", "batch", "splits", "lag", "rows/s", "event time")
-    table.title = f"{found.pipeline}, generation {found.generation or 'none yet'}"
+    is_serving = found.generation in (None, found.serving)
+    role = "" if is_serving else f", beside {found.serving}, which serves"
+    table.title = f"{found.pipeline}, generation {found.generation or 'none yet'}{role}"
     counts = [source.heartbeat.bad_records if source.heartbeat else 0 for source in found.sources]
     if any(counts):
         table.add_column("bad records")
@@ -108,6 +117,32 @@ def audit(report: AuditReport) -> Group:
     parts.extend(_bad(line) for line in report.bad_records)
     parts.extend(f"[yellow]Note:[/] {text}" for text in report.notes)
     return Group(*parts)
+
+
+def generations(lines: list[GenerationLine]) -> Table:
+    """A pipeline's generations."""
+    table = Table("generation", "role", "begun", "until", "table")
+    for line in lines:
+        until = "" if line.until_ms is None else iso(line.until_ms)
+        style = "green" if line.role == "serving" else None
+        table.add_row(line.name, line.role, iso(line.begun_ms), until, line.table, style=style)
+    return table
+
+
+def comparison(found: GenerationComparison) -> Group:
+    """Two generations beside each other."""
+    table = Table("generation", "rows")
+    table.title = f"{found.pipeline}: {found.candidate} beside {found.serving}, which serves"
+    for name, rows in found.rows.items():
+        table.add_row(name, f"{rows:,}")
+    lines = [f"gone {found.gone:,}, added {found.added:,}, changed {found.changed:,}"]
+    lines += [
+        f"columns {what}: {', '.join(names)}"
+        for what, names in (("gone", found.columns_gone), ("added", found.columns_added))
+        if names
+    ]
+    shown = [escape(f"{kind}: {row}") for kind, rows in found.examples.items() for row in rows]
+    return Group(table, *lines, *shown)
 
 
 def _bad(line: BadLine) -> str:

@@ -6,7 +6,7 @@ import difflib
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -18,10 +18,25 @@ from sources.file_source import FileSource
 from sources.hybrid import Boundedness
 from sources.kafka_source import KafkaSource
 from sources.pipeline import Pipeline
+from sources.positions import Record
 from sources.security import check_secrets_come_from_environment
-from sources.state import Generation, open_generation
+from sources.state import Folder, Generation, open_generation
 
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+KEPT = "hybrid-definition.json"
+"""Lies beside a pipeline's file that was kept for a generation."""
+
+
+class KeptDefinition(Record):
+    """What a copy of a pipeline's file, and of the modules of its functions, was kept for.
+
+    Attributes:
+        generation: The generation that runs by it.
+        home: Folder of the original: relative paths go on from there.
+    """
+
+    generation: str
+    home: str
 
 
 @dataclass(frozen=True)
@@ -31,16 +46,29 @@ class LoadedPipeline:
     Attributes:
         path: The YAML file, absolute; jobs read it again, so no value of it is handed around.
         pipeline: The declaration, environment variables filled in.
+        kept: What the file was kept for, if it is the copy of a generation; else it is the newest
+            generation's.
 
     """
 
     path: Path
     pipeline: Pipeline
+    kept: KeptDefinition | None = None
 
     @property
     def folder(self) -> Path:
-        """Folder of the file: relative paths and the transform's module start here."""
-        return self.path.parent
+        """Folder of the file, or of its original: relative paths start here."""
+        return self.path.parent if self.kept is None else Path(self.kept.home)
+
+    @property
+    def code(self) -> list[Path]:
+        """Folders in which the modules of its functions are looked for first, in order."""
+        return [self.path.parent] if self.kept is None else [self.path.parent, self.folder]
+
+    @property
+    def state(self) -> Path:
+        """The folder that holds its generations."""
+        return Path(self.locate(self.pipeline.state)) / self.pipeline.name
 
     def locate(self, path: str) -> str:
         """A path of the declaration, made absolute; one with a scheme is left as it is."""
@@ -49,7 +77,15 @@ class LoadedPipeline:
         return os.path.normpath(self.folder / Path(path).expanduser())
 
     def open_generation(self, *, create: bool) -> Generation | None:
-        """The current generation of this pipeline (:func:`sources.state.open_generation`)."""
+        """The generation that this declaration is about (:func:`sources.state.open_generation`).
+
+        The newest one, or the one for which the file was kept.
+        """
+        named = None if self.kept is None else self.kept.generation
+        return open_generation(self.state, self.contract(), named, create=create)
+
+    def contract(self) -> dict[str, object]:
+        """The parts of the declaration that may not change under a checkpoint."""
         pipeline = self.pipeline
         sink = pipeline.sink.model_dump(mode="json")
         contract: dict[str, object] = {
@@ -82,11 +118,10 @@ class LoadedPipeline:
                     mode="json",
                     include={"csv", "partitions", "select", "time_range", "version"},
                 )
-        state = Path(self.locate(pipeline.state))
-        return open_generation(state, pipeline.name, contract, create=create)
+        return contract
 
     def require_generation(self) -> Generation:
-        """The current generation.
+        """The generation that this declaration is about.
 
         Raises:
             StateError: Nothing was planned yet.
@@ -128,8 +163,9 @@ def load_pipeline(path: Path, environment: Mapping[str, str] = os.environ) -> Lo
         message = f"{path.name}: environment variable {', '.join(sorted(unset))} is not set."
         raise InputError(message, "Set it, or give a default: `${NAME:-default}`.")
     try:
-        loaded = LoadedPipeline(path, Pipeline.model_validate(filled))
-        return LoadedPipeline(path, loaded.pipeline.located(loaded.locate))
+        kept = Folder(path.parent).read(KEPT, KeptDefinition)
+        loaded = LoadedPipeline(path, Pipeline.model_validate(filled), kept)
+        return replace(loaded, pipeline=loaded.pipeline.located(loaded.locate))
     except ValidationError as error:
         lines = [_explain(dict(item), Pipeline) for item in error.errors()]
         message = "\n".join([f"{path.name} is not a valid pipeline:", *lines])

@@ -14,6 +14,7 @@ from sources.file_source import FileSource
 from sources.hybrid import HybridSource, HybridSourceBuilder
 from sources.kafka_source import KafkaSource
 from sources.positions import span_ms
+from sources.reruns import Generations
 from sources.stores import HdfsSettings, S3Settings, Stores
 from sources.supervision import Supervision
 
@@ -139,6 +140,7 @@ class Pipeline(Declared):
         s3: Which object store ``s3://`` means.
         hdfs: How ``hdfs://`` is reached.
         supervision: What is expected of the live run, and what is done when it fails.
+        generations: What becomes of those that served, and when new ones are made by the clock.
 
     """
 
@@ -158,6 +160,7 @@ class Pipeline(Declared):
     s3: S3Settings = S3Settings()
     hdfs: HdfsSettings = HdfsSettings()
     supervision: Supervision = Supervision()
+    generations: Generations = Generations()
 
     @model_validator(mode="after")
     def _chain_is_sound(self) -> Pipeline:

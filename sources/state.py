@@ -38,9 +38,12 @@ class GenerationInfo(Record):
 
 
 class CurrentGeneration(Record):
-    """Which generation of a pipeline is the current one."""
+    """Which generation of a pipeline is the newest one."""
 
     generation: str
+
+
+CURRENT = "current.json"
 
 
 class Folder:
@@ -152,6 +155,11 @@ class Generation(Folder):
         self.info = info
 
     @property
+    def name(self) -> str:
+        """Of its folder: g1, g2 …."""
+        return self.info.generation
+
+    @property
     def checkpoint(self) -> Path:
         """Spark's checkpoint, shared by all runs of this generation."""
         return self.root / "checkpoint"
@@ -166,44 +174,69 @@ def digests(contract: dict[str, object]) -> dict[str, str]:
 
 
 def open_generation(
-    state: Path, pipeline: str, contract: dict[str, object], *, create: bool
+    home: Path, contract: dict[str, object], named: str | None = None, *, create: bool
 ) -> Generation | None:
-    """The current generation of a pipeline; made if there is none and ``create`` is set.
+    """A generation of a pipeline; the first is made if there is none and ``create`` is set.
+
+    Args:
+        home: The pipeline's folder in the state folder; its name is the pipeline's.
+        contract: What of the declaration may not change under a checkpoint.
+        named: Which generation; the newest, if left out.
+        create: Whether to make the first one.
 
     Raises:
         StateError: The declaration was changed in a way that the checkpoint can't follow.
         InputError: The state folder is not local.
 
     """
-    if ":/" in str(state):
-        message = f"The state folder `{state}` is not on a local file system."
+    if ":/" in str(home):
+        message = f"The state folder `{home.parent}` is not on a local file system."
         raise InputError(message, "Name a local folder.")
-    home = Folder(state / pipeline)
+    folder = Folder(home)
+    if named is None:
+        current = folder.read(CURRENT, CurrentGeneration)
+        if current is None:
+            if not create:
+                return None
+            made = make_generation(home, "g1", contract)
+            # Of two that made it, both go on with the one that stands.
+            current = folder.put_if_absent(CURRENT, CurrentGeneration(generation=made.name))
+        named = current.generation
+    found = read_generation(home, named)
     wanted = digests(contract)
-    current = home.read("current.json", CurrentGeneration)
-    if current is None:
-        if not create:
-            return None
-        info = GenerationInfo(
-            generation="g1",
-            transaction_id=f"{pipeline}-{uuid.uuid4().hex}",
-            created_ms=now_ms(),
-            contract=wanted,
+    keys = sorted({*wanted, *found.info.contract})
+    changed = [key for key in keys if found.info.contract.get(key) != wanted.get(key)]
+    if changed:
+        message = (
+            f"`{', '.join(changed)}` of pipeline `{home.name}` changed since generation "
+            f"{named} began; its checkpoint can't follow."
         )
-        info = Folder(home.root / info.generation).put_if_absent("generation.json", info)
-        current = home.put_if_absent("current.json", CurrentGeneration(generation=info.generation))
-    folder = Folder(home.root / current.generation)
+        hint = "Undo the change, or begin a new generation: `hybrid generation new`."
+        raise StateError(message, hint)
+    return found
+
+
+def make_generation(home: Path, name: str, contract: dict[str, object]) -> Generation:
+    """Make a generation of this name, unless there is one; of two that do, one wins."""
+    info = GenerationInfo(
+        generation=name,
+        transaction_id=f"{home.name}-{uuid.uuid4().hex}",
+        created_ms=now_ms(),
+        contract=digests(contract),
+    )
+    root = home / name
+    return Generation(root, Folder(root).put_if_absent("generation.json", info))
+
+
+def read_generation(home: Path, name: str) -> Generation:
+    """A generation that is there.
+
+    Raises:
+        StateError: It is not.
+    """
+    folder = Folder(home / name)
     found = folder.read("generation.json", GenerationInfo)
     if found is None:
         message = f"{folder.path('generation.json')} is missing."
         raise StateError(message, "Restore it, or start over with an empty state folder.")
-    keys = sorted({*wanted, *found.contract})
-    changed = [key for key in keys if found.contract.get(key) != wanted.get(key)]
-    if changed:
-        message = (
-            f"`{', '.join(changed)}` of pipeline `{pipeline}` changed since generation "
-            f"{current.generation} began; its checkpoint can't follow."
-        )
-        hint = "Undo the change, or start over with another `state` folder and another sink path."
-        raise StateError(message, hint)
     return Generation(folder.root, found)

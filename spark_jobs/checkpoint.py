@@ -106,3 +106,11 @@ def initial_kafka_offsets(checkpoint: Path, place: int) -> Offsets | None:
         return None
     text = path.read_text()
     return flatten(json.loads(text[text.index("{") :]))
+
+
+def query_id(checkpoint: Path) -> str | None:
+    """The id of the query, as which Delta's streaming sink writes; None before its first start."""
+    try:
+        return str(json.loads((checkpoint / "metadata").read_text())["id"])
+    except FileNotFoundError:
+        return None

@@ -18,6 +18,7 @@ from sources.state import Generation
 
 _QUERY = "run/query.lock"
 _LAUNCH = "run/launch.lock"
+_SWITCH = "switch.lock"
 _TRIES = 20
 _PAUSE_S = 0.05
 
@@ -72,6 +73,20 @@ def is_launched(generation: Generation) -> bool:
 def is_held(generation: Generation) -> bool:
     """Whether a driver of this generation is alive."""
     return _is_held(generation.path(_QUERY))
+
+
+def take_switch_lock(home: Path) -> int | None:
+    """The lock of who changes which generation serves, as :func:`take_launch_lock`.
+
+    Args:
+        home: The pipeline's folder in the state folder.
+    """
+    return _take(home / _SWITCH)
+
+
+def is_switching(home: Path) -> bool:
+    """Whether somebody is about to change which generation serves."""
+    return _is_held(home / _SWITCH)
 
 
 def _take(path: Path) -> int | None:

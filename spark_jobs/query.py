@@ -21,6 +21,7 @@ from sources.errors import InputError, StateError
 from sources.file_plan import FoundFiles
 from sources.file_source import FileSource
 from sources.functions import load_transform
+from sources.generations import table_of
 from sources.hybrid import Boundedness, HybridSplitEnumerator
 from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource
@@ -129,7 +130,7 @@ class Query:
         self._check_result(rows)
         if self.source.name in self.histories:
             require_order(self.source.name, self.histories[self.source.name].disorder_ms, rows)
-        path = self._loaded.locate(self._pipeline.sink.path)
+        path = table_of(self._loaded, self.generation.name)
         sink.prepare_table(self._pipeline.sink, path, rows, self.generation)
         self.changed = take_over(self.generation, self._transform())
         writer = sink.write_stream(rows, self._pipeline.sink, path, self.generation)

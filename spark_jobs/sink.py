@@ -14,10 +14,9 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
 from sources.errors import InputError, StateError
+from sources.generations import OWNER
 from sources.pipeline import Sink
 from sources.state import Generation
-
-_PROPERTY = "hybrid.generation"
 
 
 def prepare_table(sink: Sink, path: str, rows: DataFrame, generation: Generation) -> None:
@@ -45,10 +44,10 @@ def prepare_table(sink: Sink, path: str, rows: DataFrame, generation: Generation
         DeltaSchema.from_json(rows.schema.json()),
         mode="ignore",
         partition_by=sink.partition_by or None,
-        configuration={_PROPERTY: generation.info.transaction_id},
+        configuration={OWNER: generation.info.transaction_id},
         raise_if_key_not_exists=False,
     )
-    if table.metadata().configuration.get(_PROPERTY) != generation.info.transaction_id:
+    if table.metadata().configuration.get(OWNER) != generation.info.transaction_id:
         message = f"The table {path} was not made by this generation ({generation.root})."
         hint = "Name another `sink.path`, or remove the table together with its old state folder."
         raise StateError(message, hint)
@@ -66,10 +65,7 @@ def _require_columns(path: str, table: dict[str, Any], rows: StructType) -> None
     ]
     if lines:
         message = "\n".join([f"The transform returns other columns than {path} has:", *lines])
-        hint = (
-            "Undo the change, or start a new generation: another `state` folder and another "
-            "`sink.path`."
-        )
+        hint = "Undo the change, or begin a new generation: `hybrid generation new`."
         raise StateError(message, hint)
 
 

@@ -74,7 +74,7 @@ def spark_conf(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
     elif settings.master.startswith("k8s://"):
         # Python and this project are the image's; the transform's module lies on a volume.
         for prefix in ("spark.kubernetes.driverEnv.", "spark.executorEnv."):
-            conf[f"{prefix}PYTHONPATH"] = str(loaded.folder)
+            conf[f"{prefix}PYTHONPATH"] = os.pathsep.join(map(str, loaded.code))
     else:
         # The same Python and modules for workers as for the driver.
         conf["spark.executorEnv.PYTHONPATH"] = _python_path(loaded)
@@ -200,5 +200,5 @@ def environment(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
 
 
 def _python_path(loaded: LoadedPipeline) -> str:
-    paths = [str(loaded.folder), os.environ.get("PYTHONPATH", "")]
+    paths = [*map(str, loaded.code), os.environ.get("PYTHONPATH", "")]
     return os.pathsep.join(part for part in paths if part)

@@ -16,8 +16,8 @@ from sources.state import Generation
 from spark_jobs import checkpoint
 
 _WAY_OUT = (
-    "Undo the change of the transform, or start a new generation: another `state` folder and "
-    "another `sink.path`, for which all of history is read anew."
+    "Undo the change of the transform, or begin a new generation (`hybrid generation new`), for "
+    "which all of history is read anew, into a table of its own."
 )
 # Of Spark's error-conditions.json: what it says of state that another query has left.
 _REFUSALS = (
@@ -108,8 +108,8 @@ def last_change(generation: Generation) -> str | None:
     what = "transform" if before.spark == now.spark else f"transform, or Spark ({now.spark}),"
     return (
         f"The {what} changed: micro-batches before {now.first_batch} ({now.reached}) were made by "
-        "the old one, and stay as they are. For a table under the new one alone start a new "
-        "generation: another `state` folder and another `sink.path`."
+        "the old one, and stay as they are. For a table under the new one alone begin a new "
+        "generation: `hybrid generation new`."
     )
 
 

@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 from orchestration import chain, controls
 from orchestration.audit import audit
 from orchestration.cli import app
-from orchestration.sensors import live_sensor
 from orchestration.status import status
 from sources.document import LoadedPipeline
 from sources.errors import StateError
@@ -23,7 +22,7 @@ from sources.hand_over import hand_over
 from spark_jobs.lock import take_launch_lock
 from tests.e2e.case import Case, live_of, wrong
 from tests.e2e.in_session import run_history
-from tests.orchestration.live_case import LiveCase
+from tests.orchestration.live_case import LiveCase, sensor_of
 from tests.services.processes import wait_for
 from tests.services.small_disk import small_disk
 
@@ -31,7 +30,7 @@ from tests.services.small_disk import small_disk
 def alive(loaded: LoadedPipeline) -> tuple[bool, str]:
     """The check as Dagster's sensor reports it."""
     with dg.DagsterInstance.ephemeral() as instance:
-        found = live_sensor(loaded)(dg.build_sensor_context(instance=instance))
+        found = sensor_of(loaded)(dg.build_sensor_context(instance=instance))
     assert isinstance(found, dg.SensorResult)
     [check] = [
         event

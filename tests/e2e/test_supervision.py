@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from orchestration import chain
 from orchestration.assets import live_key, pipeline_assets
 from orchestration.audit import audit
-from orchestration.sensors import live_checks, live_sensor
+from orchestration.sensors import live_checks
 from orchestration.status import status
 from sources.document import LoadedPipeline
 from sources.hand_over import hand_over
@@ -22,6 +22,7 @@ from spark_jobs import process
 from spark_jobs.heartbeat import Heartbeat
 from tests.e2e.case import Case, live_of, wrong
 from tests.e2e.in_session import run_history
+from tests.orchestration.live_case import sensor_of
 from tests.services.processes import runs, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka, pytest.mark.crash]
@@ -42,7 +43,7 @@ class Dagster:
     def __init__(self, loaded: LoadedPipeline, instance: dg.DagsterInstance) -> None:
         self._instance = instance
         self._key = live_key(loaded)
-        self._sensor = live_sensor(loaded)
+        self._sensor = sensor_of(loaded)
         self._job = dg.Definitions(
             assets=pipeline_assets(loaded),
             asset_checks=[live_checks(loaded)],

@@ -8,8 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import yaml
 
+from orchestration.definitions import pipeline_definitions
 from orchestration.watch import Watch, want
 from sources.document import LoadedPipeline, load_pipeline
 from sources.positions import now_ms
@@ -92,3 +94,10 @@ class LiveCase:
         found = self.generation.read("run/watch.json", Watch)
         assert found is not None
         return found
+
+
+def sensor_of(loaded: LoadedPipeline) -> dg.SensorDefinition:
+    """What supervises a pipeline, as Dagster has it."""
+    [sensor] = pipeline_definitions(loaded).sensors or []
+    assert isinstance(sensor, dg.SensorDefinition)
+    return sensor

@@ -18,7 +18,6 @@ from orchestration import chain, controls
 from orchestration.cli import app
 from orchestration.definitions import defs
 from orchestration.jobs import control_jobs
-from orchestration.sensors import live_sensor
 from orchestration.status import status
 from orchestration.supervisor import restart, tick
 from orchestration.watch import read_wanted
@@ -28,7 +27,7 @@ from sources.errors import InputError, RunError, StateError
 from sources.plan import make_plan, require_plan
 from sources.positions import iso
 from sources.rate import CurrentRate
-from tests.orchestration.live_case import LiveCase
+from tests.orchestration.live_case import LiveCase, sensor_of
 
 MINUTE = timedelta(minutes=1)
 
@@ -106,7 +105,7 @@ def test_a_paused_run_is_not_red_and_says_since_when_why_and_how_much_waits(
     assert found.live is not None
     assert (found.live.health, found.live.reason, found.healthy) == ("paused", told, True)
     with dg.DagsterInstance.ephemeral() as instance:
-        looked = live_sensor(case.loaded)(dg.build_sensor_context(instance=instance))
+        looked = sensor_of(case.loaded)(dg.build_sensor_context(instance=instance))
     assert isinstance(looked, dg.SensorResult)
     assert not looked.run_requests
     checks = [each for each in looked.asset_events if isinstance(each, dg.AssetCheckEvaluation)]

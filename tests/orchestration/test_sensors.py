@@ -9,16 +9,16 @@ import dagster as dg
 import pytest
 
 from orchestration.assets import live_key
-from orchestration.sensors import has_live_run, live_checks, live_sensor
+from orchestration.sensors import has_live_run, live_checks
 from sources.pipeline import Pipeline
-from tests.orchestration.live_case import LiveCase
+from tests.orchestration.live_case import LiveCase, sensor_of
 
 KEY = dg.AssetKey(["events", "inbox"])
 
 
 def look(case: LiveCase, cursor: str | None = None) -> dg.SensorResult:
     with dg.DagsterInstance.ephemeral() as instance:
-        found = live_sensor(case.loaded)(dg.build_sensor_context(instance=instance, cursor=cursor))
+        found = sensor_of(case.loaded)(dg.build_sensor_context(instance=instance, cursor=cursor))
     assert isinstance(found, dg.SensorResult)
     return found
 
@@ -40,7 +40,7 @@ def observed(found: dg.SensorResult) -> dict[str, Any]:
 def test_what_nobody_asked_for_is_skipped(tmp_path: Path) -> None:
     case = LiveCase(tmp_path)
     with dg.DagsterInstance.ephemeral() as instance:
-        found = live_sensor(case.loaded)(dg.build_sensor_context(instance=instance))
+        found = sensor_of(case.loaded)(dg.build_sensor_context(instance=instance))
     assert isinstance(found, dg.SkipReason)
 
 
@@ -69,7 +69,7 @@ def test_a_dead_run_is_red_and_its_asset_alone_is_materialized_again(tmp_path: P
     assert found.run_requests is not None
     [request] = found.run_requests
     assert (request.asset_selection, request.asset_check_keys) == ([KEY], [])
-    assert request.tags == {"hybrid/restart": "a"}
+    assert request.tags == {"hybrid/restart": "a", "hybrid/declaration": str(case.path)}
     case.launch("b", state="failed", error="disk full")
     [another] = look(case).run_requests or []
     assert another.run_key != request.run_key

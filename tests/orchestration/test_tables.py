@@ -36,7 +36,9 @@ def status_with(bad_records: int) -> Status:
         SourceStatus(source="history", state="finished"),
         SourceStatus(source="live", state="running", heartbeat=beat),
     ]
-    return Status(pipeline="p", generation="g1", planned=True, healthy=True, sources=sources)
+    return Status(
+        pipeline="p", generation="g1", serving="g1", planned=True, healthy=True, sources=sources
+    )
 
 
 def test_bad_records_are_shown_once_there_are_some() -> None:

@@ -60,7 +60,7 @@ def chain_of(*sources: Stub) -> HybridSource[Stub]:
 
 
 def generation(folder: Path) -> Generation:
-    made = open_generation(folder, "p", {}, create=True)
+    made = open_generation(folder / "p", {}, create=True)
     assert made is not None
     return made
 

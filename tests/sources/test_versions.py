@@ -7,7 +7,9 @@ import pytest
 from orchestration.watch import Wanted, Watch
 from sources.bad_records import BadRecordCount
 from sources.discovery import Discovery
+from sources.document import KeptDefinition
 from sources.errors import StateError
+from sources.generations import Serving, Switch
 from sources.ledger import Ledger, SeamCount
 from sources.plan import Plan
 from sources.positions import EndPosition, Record, StartPosition
@@ -27,12 +29,15 @@ KINDS: list[type[Record]] = [
     EndPosition,
     GenerationInfo,
     Heartbeat,
+    KeptDefinition,
     Launch,
     Ledger,
     Plan,
     Round,
     SeamCount,
+    Serving,
     StartPosition,
+    Switch,
     TopicRange,
     Transform,
     Wanted,

@@ -31,9 +31,10 @@ pytestmark = [
     pytest.mark.crash,
     pytest.mark.slow,
 ]
-SQUARED = TRANSFORMS.replace(
+DOUBLED = TRANSFORMS.replace(
     "def identity(rows):\n    return rows",
-    'def identity(rows):\n    return rows.withColumn("v", F.col("v") * 2).withColumn("w", F.lit(1))',
+    "def identity(rows):\n"
+    '    return rows.withColumn("v", F.col("v") * 2).withColumn("w", F.lit(1))',
 )
 
 
@@ -82,7 +83,7 @@ def test_readers_change_over_in_one_step_and_back(
         chain.go_live(loaded, live_of(loaded))
         chain.wait_until_caught_up(loaded, live_of(loaded))
         # Another definition, in the same place.
-        (tmp_path / "transforms.py").write_text(SQUARED)
+        (tmp_path / "transforms.py").write_text(DOUBLED)
         with reading(tmp_path / "out") as seen:
             said: list[str] = []
             begin(loaded)

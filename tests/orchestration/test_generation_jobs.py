@@ -85,7 +85,7 @@ def test_ticks_that_come_at_once_or_while_one_is_under_way_make_one_rerun(tmp_pa
         assert form == {"promote": "NEVER", "rows_at_least": 0.5}
         job = pipeline_definitions(case.loaded).resolve_job_def("events_rerun")
         assert dg.validate_run_config(job, request.run_config)
-        instance.create_run_for_job(job, status=dg.DagsterRunStatus.QUEUED)
+        instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
         held = evaluate(case, instance)
         assert not held.run_requests
         assert "is under way" in held.skip_message

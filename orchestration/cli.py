@@ -237,6 +237,32 @@ def audit(pipeline: PipelineFile, as_json: AsJson = False) -> None:
 
 
 @app.command()
+def backfill(
+    pipeline: PipelineFile,
+    since: Annotated[str, typer.Option(help="The first event time: a date, or a time with zone.")],
+    until: Annotated[str, typer.Option(help="The first one that is left as it is.")],
+    as_json: AsJson = False,
+) -> None:
+    """Make a range of the target anew from the files; the live run, and its rows, go on."""
+    with answer(as_json) as show:
+        import uuid
+
+        from orchestration.ranges import backfill as again
+        from sources.declared import parse_instant
+
+        found = again(
+            load(pipeline),
+            parse_instant(since),
+            parse_instant(until),
+            uuid.uuid4().hex[:12],
+            lambda text: typer.echo(text, err=True),
+        )
+        counts = found.replaced._asdict()
+        text = f"{counts['removed']:,} rows are replaced by {counts['written']:,}."
+        show({"ok": True, "generation": found.generation, **counts}, text)
+
+
+@app.command()
 def rerun(
     pipeline: PipelineFile,
     promote: Annotated[bool, typer.Option(help="Let it serve if all is well.")] = True,

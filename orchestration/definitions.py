@@ -13,6 +13,7 @@ import dagster as dg
 from orchestration.assets import find_pipelines, live_key, pipeline_assets
 from orchestration.generation_jobs import finish_job, generation_jobs, rerun_schedules
 from orchestration.jobs import control_jobs
+from orchestration.range_assets import range_definitions
 from orchestration.sensors import has_live_run, live_checks, live_sensor
 from sources.document import LoadedPipeline
 
@@ -36,6 +37,7 @@ def pipeline_definitions(loaded: LoadedPipeline) -> dg.Definitions:
         jobs=[chain, finish, *generations.values(), *control_jobs(loaded)],
         schedules=rerun_schedules(loaded, generations["rerun"]),
     )
+    made = dg.Definitions.merge(made, range_definitions(loaded))
     if not has_live_run(loaded):
         return made
     resume = dg.define_asset_job(

@@ -10,6 +10,7 @@ import dagster as dg
 
 from orchestration.comparison import GenerationComparison
 from orchestration.health import Finding, Verdict
+from orchestration.ranges import RangeResult
 from sources.bad_records import BadRecordCount
 from sources.hand_over import Check
 from sources.ledger import Ledger, LedgerEntry, SeamCount
@@ -264,6 +265,18 @@ def comparison(found: GenerationComparison) -> Metadata:
         "columns gone": ", ".join(found.columns_gone) or "none",
         "columns added": ", ".join(found.columns_added) or "none",
         **({"examples": _table(examples)} if examples else {}),
+    }
+
+
+def replaced(found: RangeResult) -> Metadata:
+    """A range of the target that was made anew."""
+    return {
+        "generation": found.generation,
+        "since": dg.MetadataValue.timestamp(found.since),
+        "until": dg.MetadataValue.timestamp(found.until),
+        "dagster/row_count": found.replaced.written,
+        "rows replaced": found.replaced.removed,
+        "live rows that stay": found.replaced.kept_live,
     }
 
 

@@ -92,6 +92,21 @@ def parse_duration(text: str) -> timedelta:
         raise InputError(message, "Write 90 s, 10 min or 2 h.") from None
 
 
+def parse_instant(text: str) -> datetime:
+    """A time as people write it on a command line or in a form; a date begins at midnight, UTC.
+
+    Raises:
+        InputError: It is none.
+    """
+    try:
+        if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
+            return datetime.fromisoformat(text).replace(tzinfo=UTC)
+        return TypeAdapter(Instant).validate_python(text)
+    except ValueError:
+        message = f"`{text}` is no time."
+        raise InputError(message, "Write 2024-01-31, or 2024-01-31T12:00:00Z.") from None
+
+
 Instant = Annotated[datetime, AfterValidator(_instant)]
 Sequence = Annotated[int, BeforeValidator(_sequence)]
 Reference = Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]

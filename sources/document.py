@@ -31,12 +31,14 @@ class KeptDefinition(Record):
     """What a copy of a pipeline's file, and of the modules of its functions, was kept for.
 
     Attributes:
-        generation: The generation that runs by it.
+        generation: The generation that runs by it; None of a pipeline of its own.
         home: Folder of the original: relative paths go on from there.
+        code: Folder of the modules; that of the file, if left out.
     """
 
-    generation: str
+    generation: str | None
     home: str
+    code: str | None = None
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,9 @@ class LoadedPipeline:
     @property
     def code(self) -> list[Path]:
         """Folders in which the modules of its functions are looked for first, in order."""
-        return [self.path.parent] if self.kept is None else [self.path.parent, self.folder]
+        if self.kept is None:
+            return [self.folder]
+        return [Path(self.kept.code or self.path.parent), self.folder]
 
     @property
     def state(self) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import date, timedelta
 from itertools import permutations
 from typing import Annotated, Literal
 
@@ -117,6 +117,19 @@ class SparkSettings(Declared):
         return self
 
 
+class Ranges(Declared):
+    """The target's ranges of event time that people make anew one by one.
+
+    Attributes:
+        by: How long one is, UTC.
+        start: The first one begins here.
+
+    """
+
+    by: Literal["hour", "day", "month"] = "day"
+    start: date
+
+
 class Pipeline(Declared):
     """A chain of sources, a transform and a sink.
 
@@ -140,6 +153,7 @@ class Pipeline(Declared):
         s3: Which object store ``s3://`` means.
         hdfs: How ``hdfs://`` is reached.
         supervision: What is expected of the live run, and what is done when it fails.
+        ranges: Ranges of the target that can be made anew from the files, in the UI.
         generations: What becomes of those that served, and when new ones are made by the clock.
 
     """
@@ -160,6 +174,7 @@ class Pipeline(Declared):
     s3: S3Settings = S3Settings()
     hdfs: HdfsSettings = HdfsSettings()
     supervision: Supervision = Supervision()
+    ranges: Ranges | None = None
     generations: Generations = Generations()
 
     @model_validator(mode="after")

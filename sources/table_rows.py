@@ -30,7 +30,7 @@ NO_MORE = 2**62
 
 def transactions_of(path: str, ids: Sequence[str], version: int | None = None) -> dict[str, int]:
     """The last transaction version of each application id that a table knows, by id."""
-    table = _open(path, version)
+    table = open_table(path, version)
     found = {each: table.transaction_version(each) for each in ids}
     return {each: number for each, number in found.items() if number is not None}
 
@@ -41,7 +41,7 @@ def version_of(path: str) -> int:
     Raises:
         InputError: It can't be read.
     """
-    return int(_open(path, None).version())
+    return int(open_table(path).version())
 
 
 def take_over(
@@ -64,7 +64,7 @@ def take_over(
         InputError: One of them can't be read, or they are not partitioned alike.
         StateError: A file of the other one is gone.
     """
-    table, other = _open(path, None), _open(source, version)
+    table, other = open_table(path), open_table(source, version)
     partitions = table.metadata().partition_columns
     if other.metadata().partition_columns != partitions:
         message = (
@@ -74,9 +74,10 @@ def take_over(
         raise InputError(message, "Readers' queries rely on that: give both the same.")
     rows = pa.table(other.get_add_actions()).to_pylist()
     for row in rows:
-        _bring(Path(source), Path(path), unquote(row["path"]))
+        name = unquote(row["path"])
+        bring(Path(source) / name, Path(path) / name)
     table.create_write_transaction(
-        [_add(row) for row in rows],
+        [add_action(row, unquote(row["path"])) for row in rows],
         "overwrite",
         other.schema(),
         partition_by=partitions,
@@ -84,12 +85,17 @@ def take_over(
             app_transactions=[Transaction(each, number) for each, number in transactions.items()]
         ),
     )
-    table = _open(path, None)
+    table = open_table(path)
     if any(table.metadata().configuration.get(name) != value for name, value in properties.items()):
         table.alter.set_table_properties(dict(properties), raise_if_not_exists=False)
 
 
-def _open(path: str, version: int | None) -> DeltaTable:
+def open_table(path: str, version: int | None = None) -> DeltaTable:
+    """A Delta table, at a version or as it is now.
+
+    Raises:
+        InputError: It can't be read.
+    """
     try:
         return DeltaTable(path, version=version)
     except (DeltaError, OSError) as error:
@@ -97,9 +103,12 @@ def _open(path: str, version: int | None) -> DeltaTable:
         raise InputError(message, "Repair its `_delta_log`, or name the right one.") from None
 
 
-def _bring(source: Path, target: Path, name: str) -> None:
-    """Have a file of one table in the folder of another one too."""
-    there, here = source / name, target / name
+def bring(there: Path, here: Path) -> None:
+    """Have a file of one table in the folder of another one too, without a copy if possible.
+
+    Raises:
+        StateError: It is gone.
+    """
     if here.exists():
         return
     here.parent.mkdir(parents=True, exist_ok=True)
@@ -115,7 +124,13 @@ def _bring(source: Path, target: Path, name: str) -> None:
         part.replace(here)
 
 
-def _add(row: dict[str, Any]) -> AddAction:
+def add_action(row: dict[str, Any], path: str) -> AddAction:
+    """A file of one table as another one's log has it.
+
+    Args:
+        row: What ``DeltaTable.get_add_actions`` tells of it.
+        path: Where it is now, relative to the table's folder.
+    """
     statistics = {
         "numRecords": row["num_records"],
         "minValues": row.get("min"),
@@ -124,8 +139,8 @@ def _add(row: dict[str, Any]) -> AddAction:
     }
     known = {name: _plain(value) for name, value in statistics.items() if value is not None}
     return AddAction(
-        # The library writes it as a URI again.
-        path=unquote(row["path"]),
+        # The library writes it as a URI.
+        path=path,
         size=row["size_bytes"],
         partition_values={
             name: _text(value) for name, value in (row.get("partition") or {}).items()

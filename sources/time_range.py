@@ -11,6 +11,10 @@ from sources.folders import FolderTime, by_folder
 from sources.positions import to_us
 
 
+class EmptyRangeError(InputError):
+    """No file of a source holds a row of its time range."""
+
+
 def in_range_by_folder(source: FileSource, files: pa.Table) -> pa.Table:
     """Leave out files whose folder, by its name, lies outside of the time range."""
     wanted = source.time_range
@@ -59,5 +63,5 @@ def _require_some(source: FileSource, table: pa.Table) -> pa.Table:
             for moment in (wanted.since, wanted.until)
         )
         message = f"Source `{source.name}`: no file holds rows from {since} until {until}."
-        raise InputError(message, "Correct `time_range`.")
+        raise EmptyRangeError(message, "Correct `time_range`.")
     return table

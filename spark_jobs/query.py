@@ -22,6 +22,7 @@ from sources.file_plan import FoundFiles
 from sources.file_source import FileSource
 from sources.functions import load_transform
 from sources.generations import table_of
+from sources.history_files import keep_history_files
 from sources.hybrid import Boundedness, HybridSplitEnumerator
 from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource
@@ -132,6 +133,8 @@ class Query:
             require_order(self.source.name, self.histories[self.source.name].disorder_ms, rows)
         path = table_of(self._loaded, self.generation.name)
         sink.prepare_table(self._pipeline.sink, path, rows, self.generation)
+        if self.source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED and self.place:
+            keep_history_files(self.generation, path)
         self.changed = take_over(self.generation, self._transform())
         writer = sink.write_stream(rows, self._pipeline.sink, path, self.generation)
         writer = writer.option("checkpointLocation", str(self.generation.checkpoint))

@@ -81,7 +81,7 @@ def test_a_promotion_that_breaks_off_anywhere_is_finished_by_whoever_comes_next(
     names = [
         (promotion, "_end_runs"),
         (promotion, "version_of"),
-        (table_rows, "_bring"),
+        (table_rows, "bring"),
         (promotion, "take_over"),
         (promotion, "write_serving"),
         (promotion.shutil, "rmtree"),

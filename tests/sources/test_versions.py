@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from orchestration.ranges import TakenOut
 from orchestration.watch import Wanted, Watch
 from sources.bad_records import BadRecordCount
 from sources.discovery import Discovery
@@ -38,6 +39,7 @@ KINDS: list[type[Record]] = [
     Serving,
     StartPosition,
     Switch,
+    TakenOut,
     TopicRange,
     Transform,
     Wanted,

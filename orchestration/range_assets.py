@@ -1,0 +1,63 @@
+"""Ranges of the target as partitions of an asset, so that Dagster's UI shows and backfills them."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, time
+
+import dagster as dg
+
+from orchestration import metadata
+from orchestration.assets import failures
+from orchestration.ranges import backfill
+from sources.document import LoadedPipeline, load_pipeline
+from sources.pipeline import Ranges
+
+
+def range_definitions(loaded: LoadedPipeline) -> dg.Definitions:
+    """The asset of a pipeline's ranges and its job; nothing if it declares none."""
+    ranges = loaded.pipeline.ranges
+    if ranges is None:
+        return dg.Definitions()
+    name = loaded.pipeline.name
+
+    @dg.asset(
+        key=dg.AssetKey([name, "ranges"]),
+        # Not of the chain's group: its job materializes all of that.
+        group_name=f"{name}_ranges",
+        kinds={"spark", "deltalake"},
+        partitions_def=_partitions(ranges),
+        # One Spark run for a range of partitions.
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        description=(
+            "Rows of history in a range of event times, made anew from the files as they are now. "
+            "Rows that the live run delivered stay, and the live run goes on."
+        ),
+    )
+    def ranges_(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[None]]:
+        window = context.partition_time_window
+        run = context.run
+        with failures():
+            found = backfill(
+                load_pipeline(loaded.path),
+                window.start.astimezone(UTC),
+                window.end.astimezone(UTC),
+                (run.root_run_id or run.run_id)[:13],
+                context.log.info,
+            )
+        yield dg.MaterializeResult(metadata=metadata.replaced(found))
+
+    job = dg.define_asset_job(
+        f"{name}_backfill",
+        selection=[ranges_],
+        description="Makes ranges of the target anew; choose partitions at its launch.",
+    )
+    return dg.Definitions(assets=[ranges_], jobs=[job])
+
+
+def _partitions(ranges: Ranges) -> dg.TimeWindowPartitionsDefinition:
+    start = datetime.combine(ranges.start, time(), UTC)
+    kinds: dict[str, type[dg.TimeWindowPartitionsDefinition]] = {
+        "hour": dg.HourlyPartitionsDefinition,
+        "day": dg.DailyPartitionsDefinition,
+        "month": dg.MonthlyPartitionsDefinition,
+    }
+    return kinds[ranges.by](start_date=start, timezone="UTC")

@@ -55,9 +55,8 @@ def range_definitions(loaded: LoadedPipeline) -> dg.Definitions:
 
 def _partitions(ranges: Ranges) -> dg.TimeWindowPartitionsDefinition:
     start = datetime.combine(ranges.start, time(), UTC)
-    kinds: dict[str, type[dg.TimeWindowPartitionsDefinition]] = {
-        "hour": dg.HourlyPartitionsDefinition,
-        "day": dg.DailyPartitionsDefinition,
-        "month": dg.MonthlyPartitionsDefinition,
-    }
-    return kinds[ranges.by](start_date=start, timezone="UTC")
+    if ranges.by == "hour":
+        return dg.HourlyPartitionsDefinition(start_date=start, timezone="UTC")
+    if ranges.by == "day":
+        return dg.DailyPartitionsDefinition(start_date=start, timezone="UTC")
+    return dg.MonthlyPartitionsDefinition(start_date=start, timezone="UTC")

@@ -42,7 +42,11 @@ def test_commands_of_the_command_line_exist_with_their_options(page: Path) -> No
         assert words[1] in commands or words[1].startswith("-"), words
         if words[1] not in commands:
             continue
-        known = {option for each in commands[words[1]].params for option in each.opts} | {"--help"}
+        command = commands[words[1]]
+        if (below := getattr(command, "commands", None)) is not None and words[2] != "…":
+            assert words[2] in below, words
+            command = below[words[2]]
+        known = {option for each in command.params for option in each.opts} | {"--help"}
         options = {word.partition("=")[0] for word in words if word.startswith("--")}
         assert options <= known, words
 

@@ -21,7 +21,9 @@ demo: install
 ui: install
 	$(BIN)/python -m examples.demo --ui
 
-test: install lint
+# While one core lints, the other one fetches the JVM parts and archives their classes.
+test: install
+	$(BIN)/hybrid jars & $(MAKE) lint; status=$$?; wait; exit $$status
 	$(BIN)/python -m pytest $(PARALLEL)
 
 fast: install

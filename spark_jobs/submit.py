@@ -13,6 +13,7 @@ from sources.document import LoadedPipeline, variables_used
 from sources.errors import InputError
 from sources.file_source import FileSource
 from sources.state import Generation
+from spark_jobs.class_archive import use_archive
 from spark_jobs.jars import excludes, packages, resolve
 from spark_jobs.java import require_java
 from spark_jobs.launchers import kubernetes, yarn
@@ -114,6 +115,8 @@ def command(
         job, jars = f"local://{loaded.pipeline.spark.job_file or job}", []
     else:
         conf |= yarn.conf(application) if place.kind == "yarn" else {}
+        if place.kind == "local":
+            conf = use_archive(spark_home(), resolve("spark"), conf)
         jars = ["--jars", ",".join(str(jar) for name in sets for jar in resolve(name))]
     return [
         str(spark_home() / "bin" / "spark-submit"),

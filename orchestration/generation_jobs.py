@@ -2,25 +2,21 @@
 
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
+from typing import Any
 
 import dagster as dg
 from pydantic import Field
 
 from orchestration import metadata, promotion
 from orchestration.assets import failures
+from orchestration.clock import schedule
 from orchestration.comparison import compare_generations
 from orchestration.generations import discard, rerun
 from orchestration.jobs import job_of
 from sources.document import LoadedPipeline, load_pipeline
 from sources.generations import Serving, begin
 from sources.reruns import Rerun
-
-_UNDER_WAY = [
-    dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-]
 
 
 class Promote(Enum):
@@ -70,34 +66,15 @@ def finish_job(loaded: LoadedPipeline) -> dg.JobDefinition:
 
 def rerun_schedules(loaded: LoadedPipeline, job: dg.JobDefinition) -> list[dg.ScheduleDefinition]:
     """The schedules that a pipeline declares; each makes a new generation."""
-    return [_schedule(loaded, job, each) for each in loaded.pipeline.generations.reruns]
+    return [
+        schedule(loaded, each, job, partial(_form, job.name, each))
+        for each in loaded.pipeline.generations.reruns
+    ]
 
 
-def _schedule(
-    loaded: LoadedPipeline, job: dg.JobDefinition, declared: Rerun
-) -> dg.ScheduleDefinition:
+def _form(job: str, declared: Rerun) -> dict[str, Any]:
     config = {"promote": declared.promote.upper(), "rows_at_least": declared.rows_at_least}
-    name = f"{loaded.pipeline.name}_{declared.name}"
-
-    @dg.schedule(
-        name=name,
-        job=job,
-        cron_schedule=declared.cron,
-        execution_timezone=declared.timezone,
-        default_status=dg.DefaultScheduleStatus.RUNNING,
-        description="Makes the table anew as a new generation.",
-    )
-    def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        # Ticks that were missed come all at once: the first of them is enough.
-        there = context.instance.get_runs(
-            filters=dg.RunsFilter(job_name=job.name, statuses=_UNDER_WAY), limit=1
-        )
-        if there:
-            return dg.SkipReason(f"Run {there[0].run_id} is under way.")
-        ops = {f"do_{job.name}": {"config": config}}
-        return dg.RunRequest(run_config={"ops": ops}, tags={"hybrid/schedule": name})
-
-    return tick
+    return {"run_config": {"ops": {f"do_{job}": {"config": config}}}}
 
 
 def _new(loaded: LoadedPipeline) -> Callable[..., None]:

@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, time
+from functools import partial
+from typing import Any
 
 import dagster as dg
 
 from orchestration import metadata
 from orchestration.assets import failures
-from orchestration.ranges import backfill
+from orchestration.clock import schedule
+from orchestration.ranges import backfill, complete_through
 from sources.document import LoadedPipeline, load_pipeline
-from sources.pipeline import Ranges
+from sources.reruns import Ranges
 
 
 def range_definitions(loaded: LoadedPipeline) -> dg.Definitions:
@@ -50,7 +53,29 @@ def range_definitions(loaded: LoadedPipeline) -> dg.Definitions:
         selection=[ranges_],
         description="Makes ranges of the target anew; choose partitions at its launch.",
     )
-    return dg.Definitions(assets=[ranges_], jobs=[job])
+    schedules = [
+        schedule(loaded, each, job, partial(_last_ranges, loaded, ranges, each.last))
+        for each in ranges.reruns
+    ]
+    return dg.Definitions(assets=[ranges_], jobs=[job], schedules=schedules)
+
+
+def _last_ranges(loaded: LoadedPipeline, ranges: Ranges, count: int) -> dict[str, Any] | str:
+    """The last ranges that end where history is complete, or before."""
+    with failures():
+        complete = complete_through(load_pipeline(loaded.path))
+    if complete is None:
+        return "History was not read to its end yet."
+    whole = _partitions(ranges).get_partition_keys(current_time=complete)
+    if not whole:
+        return "No range is complete yet."
+    asked = whole[-count:]
+    return {
+        "tags": {
+            "dagster/asset_partition_range_start": asked[0],
+            "dagster/asset_partition_range_end": asked[-1],
+        }
+    }
 
 
 def _partitions(ranges: Ranges) -> dg.TimeWindowPartitionsDefinition:

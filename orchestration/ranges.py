@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import yaml
@@ -113,6 +113,18 @@ def backfill(
     live = f"; {found.kept_live:,} that the live run had delivered stay" if found.kept_live else ""
     say(f"{found.removed:,} rows are replaced by {found.written:,}{live}")
     return RangeResult(since, until, generation.name, found)
+
+
+def complete_through(loaded: LoadedPipeline) -> datetime | None:
+    """The time through which files hold the serving generation's history; None before its end.
+
+    Raises:
+        StateError: Nothing was planned yet.
+    """
+    serving = in_service(loaded)[-1]
+    chain_ = HybridSplitEnumerator(serving.pipeline.hybrid_source(), serving.require_generation())
+    end = chain_.end_of(_last_files(serving).name)
+    return None if end is None else datetime.fromtimestamp(end.complete_through_ms / 1000, UTC)
 
 
 def _require_fit(

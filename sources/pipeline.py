@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import date, timedelta
+from datetime import timedelta
 from itertools import permutations
 from typing import Annotated, Literal
 
@@ -14,7 +14,7 @@ from sources.file_source import FileSource
 from sources.hybrid import HybridSource, HybridSourceBuilder
 from sources.kafka_source import KafkaSource
 from sources.positions import span_ms
-from sources.reruns import Generations
+from sources.reruns import Generations, Ranges
 from sources.stores import HdfsSettings, S3Settings, Stores
 from sources.supervision import Supervision
 
@@ -115,19 +115,6 @@ class SparkSettings(Declared):
             message = f"Kubernetes needs an image: set `{_IMAGES[0]}` in `conf`"
             raise ValueError(message)
         return self
-
-
-class Ranges(Declared):
-    """The target's ranges of event time that people make anew one by one.
-
-    Attributes:
-        by: How long one is, UTC.
-        start: The first one begins here.
-
-    """
-
-    by: Literal["hour", "day", "month"] = "day"
-    start: date
 
 
 class Pipeline(Declared):

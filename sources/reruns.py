@@ -1,12 +1,13 @@
-"""Declared reruns: a pipeline made anew by the clock, as another generation."""
+"""Declared reruns: a pipeline's table, or its last ranges, made anew by the clock."""
 
 from __future__ import annotations
 
 import re
+from datetime import date
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, PositiveInt
 
 from sources.declared import Declared, Name
 
@@ -30,15 +31,29 @@ def _zone(value: str) -> str:
     return value
 
 
-class Rerun(Declared):
-    """All of history is read anew by the clock, into a new generation beside the one that serves.
+class Clock(Declared):
+    """When something is done by itself.
 
-    A tick that was missed is caught up once; one that comes while a rerun is under way is left out.
+    A tick that was missed is caught up once; one that comes while the last is under way is left
+    out.
 
     Attributes:
         name: Of the schedule.
         cron: When, as five fields of cron.
         timezone: Where that time is meant.
+
+    """
+
+    name: Name
+    cron: Annotated[str, AfterValidator(_cron)]
+    timezone: Annotated[str, AfterValidator(_zone)] = "UTC"
+
+
+class Rerun(Clock):
+    """All of history is read anew by the clock, into a new generation beside the one that serves.
+
+    Attributes:
+        name, cron, timezone: When; as for a range.
         promote: ``checks``: readers get the new generation if its hand-over is sound, its live run
             has caught up and is healthy, and it has no fewer rows than ``rows_at_least``;
             ``never``: it waits for people.
@@ -46,11 +61,35 @@ class Rerun(Declared):
 
     """
 
-    name: Name
-    cron: Annotated[str, AfterValidator(_cron)]
-    timezone: Annotated[str, AfterValidator(_zone)] = "UTC"
     promote: Literal["checks", "never"] = "checks"
     rows_at_least: float = Field(default=0.99, ge=0)
+
+
+class RangeRerun(Clock):
+    """The last ranges that history holds whole are made anew by the clock.
+
+    Attributes:
+        name, cron, timezone: When.
+        last: How many ranges.
+
+    """
+
+    last: PositiveInt = 1
+
+
+class Ranges(Declared):
+    """The target's ranges of event time that are made anew one by one.
+
+    Attributes:
+        by: How long one is, UTC.
+        start: The first one begins here.
+        reruns: When the last ones are made anew by themselves.
+
+    """
+
+    by: Literal["hour", "day", "month"] = "day"
+    start: date
+    reruns: list[RangeRerun] = Field(default_factory=list)
 
 
 class Generations(Declared):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,10 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from sources.document import LoadedPipeline, load_pipeline
 from sources.generations import OWNER, keep_definition, table_of
 from sources.hybrid import HybridSplitEnumerator
-from sources.positions import EndPosition
+from sources.positions import EndPosition, to_ms
 from sources.state import Generation
 
+END = datetime(2024, 1, 1, tzinfo=UTC)
 ONE = "from pipeline_words import WORD\n\n\ndef features(rows):\n    return rows\n"
 
 
@@ -55,7 +56,7 @@ class GenerationCase:
     def loaded(self) -> LoadedPipeline:
         return load_pipeline(self.folder / "events.yaml")
 
-    def run(self, values: dict[int, int], batches: Iterable[int] = (0,)) -> Generation:
+    def run(self, values: dict[int, int], end: datetime = END) -> Generation:
         """What a run of the newest generation leaves: rows by id, and an end of history."""
         loaded = self.loaded
         generation = loaded.open_generation(create=True)
@@ -71,17 +72,16 @@ class GenerationCase:
         )
         generation.checkpoint.mkdir(parents=True, exist_ok=True)
         (generation.checkpoint / "metadata").write_text(json.dumps({"id": self.query(generation)}))
-        for batch in batches:
-            self.append(generation, rows if batch == 0 else rows.slice(0, 0), batch)
-        end = EndPosition(
+        self.append(generation, rows, 0)
+        position = EndPosition(
             source="history",
-            event_time_ms=1,
-            complete_through_ms=1,
+            event_time_ms=to_ms(end),
+            complete_through_ms=to_ms(end),
             event_times="exact",
             splits=1,
             rows=len(rows),
         )
-        HybridSplitEnumerator(loaded.pipeline.hybrid_source(), generation).finish(end)
+        HybridSplitEnumerator(loaded.pipeline.hybrid_source(), generation).finish(position)
         return generation
 
     def query(self, generation: Generation) -> str:

@@ -91,6 +91,20 @@ def test_ticks_that_come_at_once_or_while_one_is_under_way_make_one_rerun(tmp_pa
         assert "is under way" in held.skip_message
 
 
+def test_by_the_clock_the_last_whole_ranges_of_history_are_made_anew(tmp_path: Path) -> None:
+    case = GenerationCase(tmp_path)
+    nightly = {**NIGHTLY, "last": 2}
+    case.write(ranges={"by": "day", "start": "2024-01-01", "reruns": [nightly]})
+    (tmp_path / "dagster").mkdir()
+    with dg.DagsterInstance.local_temp(str(tmp_path / "dagster")) as instance:
+        case.loaded.open_generation(create=True)
+        assert "not read to its end" in evaluate(case, instance).skip_message
+        case.run({1: 10}, end=datetime(2024, 1, 4, 23, tzinfo=UTC))
+        [request] = evaluate(case, instance).run_requests
+        assert request.tags["dagster/asset_partition_range_start"] == "2024-01-02"
+        assert request.tags["dagster/asset_partition_range_end"] == "2024-01-03"
+
+
 @pytest.mark.parametrize(
     ("change", "text"),
     [

@@ -9,6 +9,7 @@ from typing import Any
 import dagster as dg
 
 from orchestration import chain, metadata, supervisor
+from sources.approval import find_approval
 from sources.bad_records import BadRecordCount, bad_count_name
 from sources.document import LoadedPipeline, load_pipeline
 from sources.errors import HybridError
@@ -24,6 +25,8 @@ RESTART_TAG = "hybrid/restart"
 """Marks a run that the supervision asked for, unlike one that people did."""
 DECLARATION_TAG = "hybrid/declaration"
 """By which file it is to be started: the generation that serves may have one of its own."""
+APPROVED = "approved"
+"""The check of a plan that waits for a person."""
 
 
 def pipeline_assets(loaded: LoadedPipeline) -> list[dg.AssetsDefinition]:
@@ -45,13 +48,36 @@ def live_key(loaded: LoadedPipeline) -> dg.AssetKey:
     return _key(loaded, loaded.pipeline.sources[-1].name)
 
 
+def plan_key(loaded: LoadedPipeline) -> dg.AssetKey:
+    """The asset of the plan."""
+    return _key(loaded, "plan")
+
+
+def approval_check(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
+    """Holds the chain up after its plan until a person has approved it."""
+
+    @dg.asset_check(
+        name=APPROVED,
+        asset=plan_key(loaded),
+        blocking=True,
+        description="A person has approved the plan; until then nothing after it starts.",
+    )
+    def approved() -> dg.AssetCheckResult:
+        fresh = load_pipeline(loaded.path)
+        with failures():
+            given = find_approval(fresh.require_generation())
+        return metadata.approval(fresh.pipeline.name, given)
+
+    return approved
+
+
 def _key(loaded: LoadedPipeline, step: str) -> dg.AssetKey:
     return dg.AssetKey([loaded.pipeline.name, step])
 
 
 def _plan(loaded: LoadedPipeline) -> dg.AssetsDefinition:
     @dg.asset(
-        key=_key(loaded, "plan"),
+        key=plan_key(loaded),
         group_name=loaded.pipeline.name,
         kinds={"plan"},
         description="What will be read, in which order, and where the next source starts.",

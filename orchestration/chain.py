@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
 from orchestration.watch import put_wish, read_wanted, require_wanted, want
+from sources.approval import require_approved
 from sources.discovery import Folder
 from sources.document import LoadedPipeline
 from sources.errors import InputError, RunError
@@ -107,7 +108,7 @@ def run_bounded(
             and goes on by itself (``switch: warm``); the steps that follow find that done.
 
     Raises:
-        StateError: It is out of turn, or another run is active.
+        StateError: It is out of turn, its plan is not approved, or another run is active.
         SeamError: A topic's hand-over does not pass its checks; asked before the first launch only.
         RunError: Spark failed, or ended without having read all of the plan.
     """
@@ -116,6 +117,7 @@ def run_bounded(
     if (end := enumerator.end_of(source.name)) is not None:
         return end
     require_in_service(loaded, generation)
+    require_approved(loaded, generation)
     if isinstance(source, KafkaSource):
         require_range(generation, source.name)
         if not reached(loaded, source):
@@ -144,7 +146,8 @@ def go_live(
     From then on it is wanted, until it is stopped.
 
     Raises:
-        StateError: A source before it has not finished, or a topic's hand-over was not made.
+        StateError: A source before it has not finished, a topic's hand-over was not made, or the
+            plan is not approved.
         SeamError: It does not pass its checks; asked before the first launch only.
         RunError: Spark failed before its first batch; it is wanted all the same.
     """
@@ -194,6 +197,7 @@ def _require_ready(loaded: LoadedPipeline, source: FileSource | KafkaSource) -> 
     generation, enumerator = _state(loaded)
     enumerator.require_turn(source.name)
     require_in_service(loaded, generation)
+    require_approved(loaded, generation)
     keep_definition(loaded, generation)
     if isinstance(source, KafkaSource):
         enumerator.require_start(source.name)

@@ -91,6 +91,25 @@ def plan(pipeline: PipelineFile, as_json: AsJson = False) -> None:
 
 
 @app.command()
+def approve(
+    pipeline: PipelineFile,
+    by: Annotated[
+        str, typer.Option(help="Who approves.", envvar=["USER", "USERNAME"], show_envvar=False)
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Approve the plan of a pipeline that declares `approve: true`; then its chain may run."""
+    with _answer(as_json) as show:
+        from sources import approval
+        from sources.positions import iso
+
+        loaded = _load(pipeline)
+        given = approval.approve(loaded, by)
+        text = f"Approved by {given.by} at {iso(given.at_ms)}. Go on with: hybrid run {pipeline}"
+        show({"ok": True, **given.model_dump(mode="json")}, text)
+
+
+@app.command()
 def run(
     pipeline: PipelineFile,
     until: Annotated[Until, typer.Option(help="When to return.")] = Until.LIVE,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from orchestration.assets import find_pipelines, live_key, pipeline_assets
+from orchestration.assets import approval_check, find_pipelines, live_key, pipeline_assets
 from orchestration.generation_jobs import finish_job, generation_jobs, rerun_schedules
 from orchestration.jobs import control_jobs
 from orchestration.range_assets import range_definitions
@@ -34,6 +34,7 @@ def pipeline_definitions(loaded: LoadedPipeline) -> dg.Definitions:
     generations = generation_jobs(loaded)
     made = dg.Definitions(
         assets=pipeline_assets(loaded),
+        asset_checks=[approval_check(loaded)] if loaded.pipeline.approve else [],
         jobs=[chain, finish, *generations.values(), *control_jobs(loaded)],
         schedules=rerun_schedules(loaded, generations["rerun"]),
     )

@@ -6,8 +6,9 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from orchestration import chain, controls
-from orchestration.assets import failures
+from orchestration import chain, controls, metadata
+from orchestration.assets import APPROVED, failures, plan_key
+from sources.approval import approve
 from sources.declared import parse_duration
 from sources.document import LoadedPipeline, load_pipeline
 from sources.hybrid import Boundedness
@@ -41,8 +42,16 @@ class RateConfig(dg.Config):
     offsets: int | None = Field(default=None, ge=1, description="Of topics, by second.")
 
 
+class ApproveConfig(dg.Config):
+    """The form of an approval."""
+
+    by: str = Field(description="Who approves: your name. It is kept with the plan.")
+
+
 def control_jobs(loaded: LoadedPipeline) -> list[dg.JobDefinition]:
     """Jobs that stop a pipeline and change its rate; pause and drain one that goes on for ever.
+
+    One that waits for a person's word has a job that gives it.
 
     They do what the commands of the same names do, and read the pipeline's file again for it.
     To resume is to materialize the live asset alone.
@@ -50,6 +59,8 @@ def control_jobs(loaded: LoadedPipeline) -> list[dg.JobDefinition]:
     made = {"stop": _stop, "rate": _rate}
     if loaded.pipeline.sources[-1].boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
         made |= {"pause": _pause, "drain": _drain}
+    if loaded.pipeline.approve:
+        made |= {"approve": _approve}
     return [job_of(loaded, command, make(loaded)) for command, make in made.items()]
 
 
@@ -119,3 +130,25 @@ def _rate(loaded: LoadedPipeline) -> Callable[..., None]:
         context.log.info(f"`{config.source}`: {limit.model_dump(exclude_none=True) or 'no limit'}")
 
     return rate
+
+
+def _approve(loaded: LoadedPipeline) -> Callable[..., None]:
+    def approve_plan(context: dg.OpExecutionContext, config: ApproveConfig) -> None:
+        """Approves the plan as it stands; then materialize the rest of the chain."""
+        with failures():
+            given = approve(load_pipeline(loaded.path), config.by)
+        # The check is not asked again by itself, and would stay red.
+        found = metadata.approval(loaded.pipeline.name, given)
+        context.instance.report_runless_asset_event(
+            dg.AssetCheckEvaluation(
+                asset_key=plan_key(loaded),
+                check_name=APPROVED,
+                passed=found.passed,
+                severity=found.severity,
+                description=found.description,
+                metadata={},
+            )
+        )
+        context.log.info(found.description)
+
+    return approve_plan

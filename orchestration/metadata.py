@@ -11,6 +11,7 @@ import dagster as dg
 from orchestration.comparison import GenerationComparison
 from orchestration.health import Finding, Verdict
 from orchestration.ranges import RangeResult
+from sources.approval import Approval, how_to_approve
 from sources.bad_records import BadRecordCount
 from sources.hand_over import Check
 from sources.ledger import Ledger, LedgerEntry, SeamCount
@@ -150,6 +151,18 @@ def check(found: Check) -> dg.AssetCheckResult:
         severity=severity,
         description=found.text,
         metadata=dict(found.numbers),
+    )
+
+
+def approval(name: str, given: Approval | None) -> dg.AssetCheckResult:
+    """Whether a plan is approved, by whom; if not, what to do."""
+    text = f"The plan is not approved yet. {how_to_approve(name)}"
+    if given is not None:
+        text = f"Approved by {given.by} at {iso(given.at_ms)}."
+    return dg.AssetCheckResult(
+        passed=given is not None,
+        severity=dg.AssetCheckSeverity.ERROR,
+        description=text,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sources.approval import require_approved
 from sources.document import LoadedPipeline
 from sources.errors import InputError, SeamError, StateError
 from sources.hybrid import Boundedness, HybridSplitEnumerator, SourceSwitchContext
@@ -88,6 +89,8 @@ def _hand_over(loaded: LoadedPipeline, source: KafkaSource) -> Ledger:
 
     # What comes first and has an end was decided by the plan, as a listing of files is.
     is_decided = not ends and planned.range is not None
+    if not is_decided:
+        require_approved(loaded, generation)
     factory = as_planned if is_decided else start_factory(loaded, source, seam_end)
     start = enumerator.switch(source.name, factory, log)
     rule = seam_rule(loaded.pipeline, ends, start, seam_end)

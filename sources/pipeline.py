@@ -134,6 +134,7 @@ class Pipeline(Declared):
         sink: The target.
         state: Folder for plan, positions and checkpoint. Relative to the pipeline's file.
         audit: The independent computation.
+        approve: Whether a person has to approve the plan before anything is read or written.
         switch: ``warm``: where the whole chain is asked for, the driver that read a bounded source
             goes on with the next one; ``cold``: each has a driver of its own.
         spark: How Spark is started.
@@ -156,6 +157,7 @@ class Pipeline(Declared):
     sink: Sink
     state: str
     audit: Audit | None = None
+    approve: bool = False
     switch: Literal["warm", "cold"] = "warm"
     spark: SparkSettings = SparkSettings()
     s3: S3Settings = S3Settings()

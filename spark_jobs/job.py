@@ -24,6 +24,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from sources.approval import require_approved
 from sources.document import LoadedPipeline, load_pipeline
 from sources.errors import HybridError, RunError, StateError
 from sources.file_source import FileSource
@@ -59,6 +60,8 @@ def main(arguments: list[str]) -> int:
     try:
         loaded = load_pipeline(options.pipeline)
         generation = loaded.require_generation()
+        # A job may be started by hand too.
+        require_approved(loaded, generation)
         with QueryLock(generation):
             return _run_all(loaded, generation, options.source, options.launch_id, stop)
     except HybridError as error:

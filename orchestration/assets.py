@@ -8,7 +8,8 @@ from typing import Any
 
 import dagster as dg
 
-from orchestration import chain, metadata, supervisor
+from orchestration import chain, metadata, plan_metadata, supervisor
+from orchestration.preview import preview
 from sources.approval import find_approval
 from sources.bad_records import BadRecordCount, bad_count_name
 from sources.document import LoadedPipeline, load_pipeline
@@ -84,10 +85,12 @@ def _plan(loaded: LoadedPipeline) -> dg.AssetsDefinition:
     )
     def plan(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         with failures():
-            made = chain.plan(load_pipeline(loaded.path))
+            fresh = load_pipeline(loaded.path)
+            made = chain.plan(fresh)
+            seen = preview(fresh, made)
         for warning in made.warnings:
             context.log.warning(warning)
-        return dg.MaterializeResult(metadata=metadata.plan(made))
+        return dg.MaterializeResult(metadata=plan_metadata.plan(made, seen))
 
     return plan
 

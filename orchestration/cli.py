@@ -85,9 +85,13 @@ def plan(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """Look at all sources and show what will be read, in which order, from where."""
     with answer(as_json) as show:
         from orchestration import chain, tables
+        from orchestration.preview import preview
 
-        made = chain.plan(load(pipeline))
-        show({"ok": True, **made.model_dump(mode="json")}, tables.plan(made))
+        loaded = load(pipeline)
+        made = chain.plan(loaded)
+        seen = preview(loaded, made)
+        document = {**made.model_dump(mode="json"), "preview": seen.model_dump(mode="json")}
+        show({"ok": True, **document}, tables.plan(made, seen))
 
 
 @app.command()
@@ -99,11 +103,11 @@ def approve(
     as_json: AsJson = False,
 ) -> None:
     """Approve the plan of a pipeline that declares `approve: true`; then its chain may run."""
-    with _answer(as_json) as show:
+    with answer(as_json) as show:
         from sources import approval
         from sources.positions import iso
 
-        loaded = _load(pipeline)
+        loaded = load(pipeline)
         given = approval.approve(loaded, by)
         text = f"Approved by {given.by} at {iso(given.at_ms)}. Go on with: hybrid run {pipeline}"
         show({"ok": True, **given.model_dump(mode="json")}, text)

@@ -16,69 +16,10 @@ from sources.bad_records import BadRecordCount
 from sources.hand_over import Check
 from sources.ledger import Ledger, LedgerEntry, SeamCount
 from sources.offsets import GapError
-from sources.plan import Plan
-from sources.positions import EndPosition, StartPosition, TopicPartition, iso, nest
-from sources.topic_plan import RangePlan
+from sources.positions import EndPosition, TopicPartition, iso, nest
 from spark_jobs.heartbeat import Heartbeat
 
 Metadata = dict[str, Any]
-
-
-def plan(made: Plan) -> Metadata:
-    """The plan: what will be read and where the topic is expected to start."""
-    shown: Metadata = {
-        "splits": sum(part.splits for part in made.files),
-        "bytes": sum(part.bytes for part in made.files),
-        "warnings": dg.MetadataValue.md("\n".join(f"- {text}" for text in made.warnings) or "none"),
-        "bounded sources": _table(
-            [
-                {
-                    "source": part.source,
-                    "format": part.format,
-                    "splits": part.splits,
-                    "bytes": part.bytes,
-                    "rows": "unknown" if part.rows is None else str(part.rows),
-                    "from": iso(part.event_min_ms),
-                    "to": iso(part.end.event_time_ms),
-                    "complete through": iso(part.end.complete_through_ms),
-                    "event times": part.end.event_times,
-                    "evidence": part.end.evidence,
-                }
-                for part in made.files
-            ]
-        ),
-        "dagster/column_schema": dg.TableSchema(
-            [
-                dg.TableColumn(field.name, str(kind))
-                for field, kind in zip(made.columns, _type_names(made), strict=True)
-            ]
-        ),
-    }
-    if made.folder is not None:
-        shown[f"splits of {made.folder.source} so far"] = made.folder.splits
-    rows = [part.rows for part in made.files if part.rows is not None]
-    if len(rows) == len(made.files):
-        shown["rows"] = sum(rows)
-    if made.topics:
-        shown["topics"] = _table(
-            [
-                {
-                    "topic": name,
-                    "timestamp type": topic.timestamp_type[name],
-                    "retention": "for ever" if kept is None else f"{kept / 3_600_000:,.1f} h",
-                }
-                for topic in made.topics
-                for name, kept in topic.retention_ms.items()
-            ]
-        )
-        rooms = [room.left_ms for topic in made.topics for room in topic.headroom[:1]]
-        if rooms:
-            shown["retention headroom (s)"] = min(rooms) / 1000
-    for topic in made.topics:
-        of = f" of {topic.source}" if len(made.topics) > 1 else ""
-        shown[f"rows in both{of}"] = topic.seam_rule
-        shown[f"expected start{of}"] = _starts(topic.expected_start, topic.range)
-    return shown
 
 
 def end(position: EndPosition, bad: BadRecordCount | None) -> Metadata:
@@ -98,7 +39,7 @@ def end(position: EndPosition, bad: BadRecordCount | None) -> Metadata:
     if position.sequence is not None:
         shown["sequence"] = position.sequence
     if position.offsets is not None:
-        shown["offsets held"] = _table(
+        shown["offsets held"] = table(
             [
                 {
                     "topic": at.topic,
@@ -117,7 +58,7 @@ def ledger(made: Ledger, count: SeamCount | None) -> Metadata:
     shown: Metadata = {
         "evidence": made.evidence,
         "rows in both": made.rule,
-        "ledger": _table([_entry(entry, count) for entry in made.entries]),
+        "ledger": table([_entry(entry, count) for entry in made.entries]),
     }
     if made.previous is not None:
         shown["history complete through"] = iso(made.previous.complete_through_ms)
@@ -183,7 +124,7 @@ def gaps(error: GapError) -> dg.AssetCheckResult:
         passed=False,
         severity=dg.AssetCheckSeverity.ERROR,
         description=str(error),
-        metadata={"gaps": _table(rows)},
+        metadata={"gaps": table(rows)},
     )
 
 
@@ -277,7 +218,7 @@ def comparison(found: GenerationComparison) -> Metadata:
         "changed": found.changed,
         "columns gone": ", ".join(found.columns_gone) or "none",
         "columns added": ", ".join(found.columns_added) or "none",
-        **({"examples": _table(examples)} if examples else {}),
+        **({"examples": table(examples)} if examples else {}),
     }
 
 
@@ -293,26 +234,6 @@ def replaced(found: RangeResult) -> Metadata:
     }
 
 
-def _type_names(made: Plan) -> Sequence[str]:
-    return list(made.columns_by_name.values())
-
-
-def _starts(position: StartPosition, until: RangePlan | None) -> dg.TableMetadataValue:
-    return _table(
-        [
-            {
-                "topic": at.topic,
-                "partition": at.partition,
-                "log start": part.log_start,
-                "start": part.start,
-                "log end": part.log_end,
-                **({} if until is None else {"read until": until.ends[at]}),
-                "why": part.reason,
-            }
-            for at, part in sorted(position.partitions.items())
-        ]
-    )
-
-
-def _table(rows: Sequence[Mapping[str, str | int]]) -> dg.TableMetadataValue:
+def table(rows: Sequence[Mapping[str, str | int]]) -> dg.TableMetadataValue:
+    """Rows with the same columns."""
     return dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in rows])

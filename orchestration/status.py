@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 from pydantic import BaseModel
 
 from orchestration import chain
+from orchestration.forecast import eta_s
 from orchestration.health import Seen, Verdict, behind_since, judge
 from orchestration.watch import Watch, read_wanted, read_watch
 from sources.document import LoadedPipeline
@@ -21,6 +22,7 @@ from sources.state import Generation
 from spark_jobs import process
 from spark_jobs.heartbeat import Heartbeat, read_heartbeat
 from spark_jobs.launch import ALIVE, find_run, last_launch, why_ended
+from spark_jobs.progress_log import read_progress_log
 from spark_jobs.transforms import last_change
 
 SourceState = Literal["waiting", "starting", "running", "finished", "stopped", "failed", "dead"]
@@ -34,12 +36,15 @@ class SourceStatus(BaseModel):
         heartbeat: Its run's latest word.
         lag: Unbounded: records of a topic, or splits found in a folder, that are not committed
             yet; None if the broker does not answer.
+        eta_s: Seconds until nothing of it is left, at its pace; None if it does not run, or that
+            can't be told.
     """
 
     source: str
     state: SourceState
     heartbeat: Heartbeat | None = None
     lag: int | None = None
+    eta_s: float | None = None
 
 
 class Status(BaseModel):
@@ -179,7 +184,8 @@ def _source_status(
     elif is_live and beat is not None and beat.splits_total is not None:
         lag = beat.splits_total - (beat.splits_done or 0)
     state = _state(loaded, generation, name, beat)
-    return SourceStatus(source=name, state=state, heartbeat=beat, lag=lag)
+    left = eta_s(read_progress_log(generation, name)) if state == "running" else None
+    return SourceStatus(source=name, state=state, heartbeat=beat, lag=lag, eta_s=left)
 
 
 def _state(

@@ -8,21 +8,23 @@ from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
+from orchestration import forecast
 from sources.positions import iso
 
 if TYPE_CHECKING:
     from orchestration.audit import AuditReport, BadLine, LedgerLine
     from orchestration.comparison import GenerationComparison
     from orchestration.generations import GenerationLine
+    from orchestration.preview import Preview
     from orchestration.status import Status
     from sources.plan import Plan
     from sources.topic_plan import TopicPlan
 
 
-def plan(made: Plan) -> Group:
-    """A plan: what is read, and where the topic is expected to start."""
-    files = Table("source", "splits", "bytes", "rows", "event time", "complete through", title="")
-    files.title = f"Plan of {made.pipeline}"
+def plan(made: Plan, seen: Preview) -> Group:
+    """A plan: what is read, what it takes, and where the topic is expected to start."""
+    names = ("source", "splits", "bytes", "rows", "event time", "complete through", "disorder")
+    files = Table(*names, title=f"Plan of {made.pipeline}")
     for part in made.files:
         files.add_row(
             part.source,
@@ -31,20 +33,44 @@ def plan(made: Plan) -> Group:
             "unknown" if part.rows is None else f"{part.rows:,}",
             f"{iso(part.event_min_ms)} … {iso(part.end.event_time_ms)}",
             iso(part.end.complete_through_ms),
+            f"{part.disorder_ms / 1000:,.0f} s",
         )
     if (folder := made.folder) is not None:
         rows = "unknown" if folder.rows is None else f"{folder.rows:,}"
         sizes = (f"{folder.splits:,}", f"{folder.bytes:,}", rows)
-        files.add_row(folder.source, *sizes, "so far", "never")
-    parts: list[Table | str] = [files]
+        files.add_row(folder.source, *sizes, "so far", "never", "")
+    parts: list[Table | str] = [files, f"Estimate: {escape(forecast.describe(seen.estimate))}."]
+    parts.append(_schemas(seen))
     for topic in made.topics:
         parts.append(_starts(topic))
         parts.append(
             f"Rows that {topic.source} and history both hold are told by: {topic.seam_rule}."
         )
         parts.extend(f"Retention: {room}." for room in topic.headroom[:1])
-    parts.extend(f"[yellow]Warning:[/] {text}" for text in made.warnings)
+    if seen.previous is not None:
+        parts.append(_changes(seen))
+    parts.extend(
+        f"[yellow]Warning {number} of {len(made.warnings)}:[/] {text}"
+        for number, text in enumerate(made.warnings, 1)
+    )
     return Group(*parts)
+
+
+def _schemas(seen: Preview) -> Table:
+    sources = dict.fromkeys(source for of in seen.schemas.values() for source in of)
+    table = Table("column", *sources, title="Columns, source by source")
+    for name, of in seen.schemas.items():
+        table.add_row(name, *(of.get(source, "") for source in sources))
+    return table
+
+
+def _changes(seen: Preview) -> Table | str:
+    if not seen.changes:
+        return f"Nothing is otherwise than in the plan of {seen.previous}."
+    table = Table("source", "what", "before", "now", title=f"Changes since {seen.previous}")
+    for change in seen.changes:
+        table.add_row(change.source, change.what, escape(change.before), escape(change.now))
+    return table
 
 
 def _starts(topic: TopicPlan) -> Table:
@@ -70,7 +96,7 @@ def status(found: Status) -> Group:
 
 
 def _status(found: Status) -> Table:
-    table = Table("source", "state", "batch", "splits", "lag", "rows/s", "event time")
+    table = Table("source", "state", "batch", "splits", "lag", "rows/s", "event time", "time left")
     is_serving = found.generation in (None, found.serving)
     role = "" if is_serving else f", beside {found.serving}, which serves"
     table.title = f"{found.pipeline}, generation {found.generation or 'none yet'}{role}"
@@ -88,6 +114,7 @@ def _status(found: Status) -> Table:
             "" if source.lag is None else f"{source.lag:,}",
             "" if beat is None or beat.rows_per_s is None else f"{beat.rows_per_s:,.0f}",
             "" if beat is None or beat.event_time_ms is None else iso(beat.event_time_ms),
+            "" if source.eta_s is None else forecast.duration(source.eta_s),
             *([f"{bad:,}"] if any(counts) else []),
         )
         if beat is not None and beat.error:

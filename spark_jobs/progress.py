@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import socket
@@ -19,6 +20,13 @@ from sources.state import Generation
 from spark_jobs import checkpoint
 from spark_jobs.heartbeat import Heartbeat, describe, heartbeat_name
 from spark_jobs.launch import last_launch
+from spark_jobs.progress_log import (
+    EVERY_S,
+    ProgressLog,
+    progress_log_name,
+    read_progress_log,
+    sample_of,
+)
 
 if TYPE_CHECKING:
     from spark_jobs.query import Query
@@ -62,6 +70,9 @@ class Reporter:
         self._beat_at = 0.0
         self._started_ms = now_ms()
         self._paced: list[tuple[float, int]] = []
+        self._log = read_progress_log(generation, source)
+        self._logged: tuple[str, float] = ("", 0.0)
+        self._lag: int | None = None
         self._latest = Heartbeat(
             launch_id=launch_id,
             pid=os.getpid(),
@@ -79,6 +90,10 @@ class Reporter:
         totals: dict[str, Any] = {}
         if (end := query.end) is not None:
             totals = {"splits_total": end.splits, "rows_total": end.rows}
+        if query.source.name in query.planned:
+            # A launch that goes on where another one ended says so from the start.
+            offset = checkpoint.committed_offset(query.generation.checkpoint, query.place)
+            totals |= self._position_in_plan(offset)
         ui_url = query.spark.sparkContext.uiWebUrl
         self._update(state="running", ui_url=ui_url, **totals)
 
@@ -177,6 +192,7 @@ class Reporter:
             self._paced = [*self._paced[:1], (time.monotonic(), changes["splits_done"])]
         elif offset is not None:
             changes["offsets"] = checkpoint.kafka_offsets(offset)
+            self._lag = _left(latest.sources[query.place])
             if (highest := _event_ms(latest.eventTime.get("max"))) is not None:
                 changes["event_time_ms"] = highest
         self._update(**changes)
@@ -213,6 +229,31 @@ class Reporter:
         self._beat_at = time.monotonic()
         if not self.is_replaced():
             self._generation.replace(heartbeat_name(self._latest.source), self._latest)
+            self._keep_sample()
+
+    def _keep_sample(self) -> None:
+        """Add to what is kept of all launches: at each change of state, else every few seconds."""
+        beat, (state, at) = self._latest, self._logged
+        if state == beat.state and time.monotonic() - at < EVERY_S:
+            return
+        if (found := sample_of(beat, 0 if beat.idle else self._lag)) is None:
+            return
+        unit, sample = found
+        self._logged = (beat.state, time.monotonic())
+        if self._log is None or self._log.unit != unit:
+            # What is counted otherwise can't be compared.
+            self._log = ProgressLog(unit=unit)
+        self._log = self._log.with_sample(sample)
+        self._generation.replace(progress_log_name(beat.source), self._log)
+
+
+def _left(topic: Any) -> int | None:
+    """Records of a topic that a micro-batch left, by the ends that it saw when it was planned."""
+    ends, reached = (
+        checkpoint.kafka_offsets(json.loads(text or "null"))
+        for text in (topic.latestOffset, topic.endOffset)
+    )
+    return sum(end - reached.get(at, end) for at, end in ends.items()) if ends else None
 
 
 def _finite(value: float) -> float | None:

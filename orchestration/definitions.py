@@ -13,6 +13,7 @@ import dagster as dg
 from orchestration.assets import approval_check, find_pipelines, live_key, pipeline_assets
 from orchestration.generation_jobs import finish_job, generation_jobs, rerun_schedules
 from orchestration.jobs import control_jobs
+from orchestration.progress_asset import progress_asset
 from orchestration.range_assets import range_definitions
 from orchestration.sensors import has_live_run, live_checks, live_sensor
 from sources.document import LoadedPipeline
@@ -33,7 +34,7 @@ def pipeline_definitions(loaded: LoadedPipeline) -> dg.Definitions:
     finish = finish_job(loaded)
     generations = generation_jobs(loaded)
     made = dg.Definitions(
-        assets=pipeline_assets(loaded),
+        assets=[*pipeline_assets(loaded), progress_asset(loaded)],
         asset_checks=[approval_check(loaded)] if loaded.pipeline.approve else [],
         jobs=[chain, finish, *generations.values(), *control_jobs(loaded)],
         schedules=rerun_schedules(loaded, generations["rerun"]),

@@ -1,10 +1,11 @@
 """Dagster's side of what people ask of a pipeline that runs: one job each, with its own form."""
 
 from collections.abc import Callable
+from enum import Enum
 from typing import Any
 
 import dagster as dg
-from pydantic import Field
+from pydantic import Field, create_model
 
 from orchestration import chain, controls, metadata
 from orchestration.assets import APPROVED, failures, plan_key
@@ -35,17 +36,27 @@ class DrainConfig(dg.Config):
 class RateConfig(dg.Config):
     """The form of a rate limit; without any number the limit is lifted."""
 
-    source: str = Field(description="Which source of the pipeline.")
+    # Numbers are judged by `parse_limit`: what Pydantic refuses shows as a stack of Dagster's.
     bytes: str | None = Field(default=None, description="Of files, by second, such as 50MiB.")
-    files: int | None = Field(default=None, ge=1, description="Files by second.")
-    rows: int | None = Field(default=None, ge=1, description="Of Parquet, Delta or ORC, by second.")
-    offsets: int | None = Field(default=None, ge=1, description="Of topics, by second.")
+    files: int | None = Field(default=None, description="Files by second.")
+    rows: int | None = Field(default=None, description="Of Parquet, Delta or ORC, by second.")
+    offsets: int | None = Field(default=None, description="Of topics, by second.")
 
 
 class ApproveConfig(dg.Config):
     """The form of an approval."""
 
     by: str = Field(description="Who approves: your name. It is kept with the plan.")
+
+
+def _rate_config(loaded: LoadedPipeline) -> type[RateConfig]:
+    """The form of a rate limit that offers the sources of a pipeline to choose from."""
+    sources = Enum("Source", {source.name: source.name for source in loaded.pipeline.sources})  # type: ignore[misc]
+    about = f"Which source of the pipeline: {', '.join(each.name for each in sources)}."
+    made: type[RateConfig] = create_model(
+        "SourceRateConfig", __base__=RateConfig, source=(sources, Field(description=about))
+    )
+    return made
 
 
 def control_jobs(loaded: LoadedPipeline) -> list[dg.JobDefinition]:
@@ -120,15 +131,18 @@ def _drain(loaded: LoadedPipeline) -> Callable[..., None]:
 
 
 def _rate(loaded: LoadedPipeline) -> Callable[..., None]:
-    def rate(context: dg.OpExecutionContext, config: RateConfig) -> None:
+    def rate(context: dg.OpExecutionContext, config: Any) -> None:
         """Limits how fast a source is read, by second, also while it is."""
         with failures():
             limit = parse_limit(
                 config.bytes, files=config.files, rows=config.rows, offsets=config.offsets
             )
-            chain.change_rate(load_pipeline(loaded.path), config.source, limit)
-        context.log.info(f"`{config.source}`: {limit.model_dump(exclude_none=True) or 'no limit'}")
+            source = config.source.value
+            chain.change_rate(load_pipeline(loaded.path), source, limit)
+        context.log.info(f"`{source}`: {limit.model_dump(exclude_none=True) or 'no limit'}")
 
+    # Dagster reads the form off the annotation.
+    rate.__annotations__["config"] = _rate_config(loaded)
     return rate
 
 

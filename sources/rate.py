@@ -67,13 +67,16 @@ def parse_limit(
     """A limit from what people write.
 
     Raises:
-        InputError: The size is none.
+        InputError: The size is none, or a number is below 1; names it.
     """
+    given = {"bytes": size, "files": files, "rows": rows, "offsets": offsets}
     try:
-        return RateLimit.model_validate(
-            {"bytes": size, "files": files, "rows": rows, "offsets": offsets}
-        )
-    except ValidationError:
+        return RateLimit.model_validate(given)
+    except ValidationError as error:
+        name = str(error.errors()[0]["loc"][0])
+        if name != "bytes":
+            message = f"`{name}: {given[name]}` is no limit: it has to be 1 or more."
+            raise InputError(message, "Leave it out for no limit.") from None
         message = f"`{size}` is no number of bytes."
         raise InputError(message, "Write 1000000, 50MB or 50MiB.") from None
 

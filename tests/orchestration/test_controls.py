@@ -246,7 +246,39 @@ def test_each_command_is_a_job_of_dagster(tmp_path: Path, case: LiveCase) -> Non
     rate = case.generation.read("run/inbox-rate.json", CurrentRate)
     assert rate is not None
     assert rate.limit.files is None
-    assert "no source `other`" in cause(run(case, "rate", source="other"))
+
+
+@pytest.mark.parametrize(
+    ("job", "form", "told"),
+    [
+        ("rate", {"source": "inbox", "files": 0}, "`files: 0` is no limit: it has to be 1 or more"),
+        ("rate", {"source": "inbox", "bytes": "many"}, "`many` is no number of bytes"),
+        ("rate", {"source": "inbox", "offsets": 5}, "`rate.offsets` has no meaning"),
+        ("drain", {"within": "soon"}, "soon"),
+        ("pause", {"why": "x"}, "there is nothing to pause"),
+    ],
+)
+def test_a_form_that_is_filled_in_wrongly_is_told_in_words(
+    case: LiveCase, job: str, form: dict[str, Any], told: str
+) -> None:
+    result = run(case, job, **form)
+    assert not result.success
+    assert told in cause(result)
+
+
+@pytest.mark.parametrize(
+    ("job", "form", "told"),
+    [
+        ("rate", {"source": "other"}, "Source got other"),
+        ("rate", {"files": 3}, 'Missing required config entry "source"'),
+        ("rate", {"source": "inbox", "fils": 3}, 'Received unexpected config entry "fils"'),
+    ],
+)
+def test_a_form_that_does_not_fit_is_refused_before_its_job_is_launched(
+    case: LiveCase, job: str, form: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(dg.DagsterInvalidConfigError, match=told):
+        run(case, job, **form)
 
 
 def test_the_forms_of_all_jobs_load_and_describe_their_fields() -> None:
@@ -259,6 +291,10 @@ def test_the_forms_of_all_jobs_load_and_describe_their_fields() -> None:
     fields = config.definition.config_schema.config_type.fields  # type: ignore[attr-defined]
     assert all(field.description for field in fields.values())
     assert fields["source"].is_required
+    assert {each.config_value for each in fields["source"].config_type.enum_values} == {
+        "history",
+        "live",
+    }
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90 s", 90), ("10 min", 600), ("2 h", 7200)])

@@ -8,8 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sources.hand_over import hand_over
+from sources.positions import to_ms
 from spark_jobs.heartbeat import read_heartbeat
-from tests.e2e.case import Case, live_of
+from spark_jobs.progress_log import read_progress_log
+from tests.e2e.case import Case, live_of, moment
 from tests.e2e.in_session import DEADLINE_S, run_history, run_live
 from tests.services.processes import wait_for
 
@@ -38,3 +40,34 @@ def test_one_batch_after_an_idle_time_is_told(
     beat = run_live(spark, loaded, meanwhile=one_batch_more)
     assert beat.offsets is not None
     assert sum(beat.offsets.values()) == 800
+
+
+def test_what_runs_have_told_is_kept_over_the_seam_and_restarts(
+    tmp_path: Path, servers: str, spark: SparkSession
+) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history()
+    case.produce(range(500, 1200))
+    loaded = case.pipeline()
+    run_history(spark, loaded)
+    generation = loaded.require_generation()
+    history = read_progress_log(generation, "history")
+    assert history is not None
+    assert history.unit == "rows"
+    assert [(each.done, each.left) for each in (history.samples[0], history.samples[-1])] == [
+        (0, 1000),
+        (1000, 0),
+    ]
+    assert history.samples[-1].event_time_ms == to_ms(moment(999))
+    hand_over(loaded, live_of(loaded))
+    run_live(spark, loaded)
+    first = read_progress_log(generation, "live")
+    assert first is not None
+    case.produce(range(1200, 1300))
+    run_live(spark, loaded)
+    live = read_progress_log(generation, "live")
+    assert live is not None
+    # What the first launch told is still there.
+    assert live.samples[: len(first.samples)] == first.samples
+    assert (live.unit, live.samples[-1].done, live.samples[-1].left) == ("records", 800, 0)
+    assert live.samples[-1].event_time_ms == to_ms(moment(1299))

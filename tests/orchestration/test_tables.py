@@ -21,7 +21,7 @@ def text(shown: RenderableType) -> str:
     return file.getvalue()
 
 
-def status_with(bad_records: int) -> Status:
+def status_with(bad_records: int, eta_s: float | None = None) -> Status:
     beat = Heartbeat(
         launch_id="l",
         pid=1,
@@ -34,7 +34,7 @@ def status_with(bad_records: int) -> Status:
     )
     sources = [
         SourceStatus(source="history", state="finished"),
-        SourceStatus(source="live", state="running", heartbeat=beat),
+        SourceStatus(source="live", state="running", heartbeat=beat, eta_s=eta_s),
     ]
     return Status(
         pipeline="p", generation="g1", serving="g1", planned=True, healthy=True, sources=sources
@@ -46,6 +46,11 @@ def test_bad_records_are_shown_once_there_are_some() -> None:
     shown = text(tables.status(status_with(1234)))
     assert "bad records" in shown
     assert "1,234" in shown
+
+
+def test_the_time_left_is_told_where_it_is_known() -> None:
+    assert "2 min 5 s" not in text(tables.status(status_with(0)))
+    assert "2 min 5 s" in text(tables.status(status_with(0, eta_s=125)))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PARALLEL ?= -n 2 --dist worksteal
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: install demo ui test fast crash soak lint bench clean
+.PHONY: install demo ui test fast test-ui pictures crash soak lint bench clean
 
 install: $(VENV)/installed
 
@@ -28,6 +28,14 @@ test: install
 
 fast: install
 	$(BIN)/python -m pytest -m "not slow"
+
+# Dagster's UI in a real browser; Debian's Chromium is installed if it is missing.
+test-ui: install
+	$(BIN)/python -m pytest tests/browser
+
+# The pictures of the docs, from the real UI.
+pictures: install
+	$(BIN)/python -m tests.browser.pictures
 
 # Kills at random instants; the tests do a few of them.
 crash: install

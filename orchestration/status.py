@@ -10,6 +10,7 @@ from orchestration import chain
 from orchestration.forecast import eta_s
 from orchestration.health import Seen, Verdict, behind_since, judge
 from orchestration.watch import Watch, read_wanted, read_watch
+from sources.approval import find_approval
 from sources.document import LoadedPipeline
 from sources.errors import InputError
 from sources.generations import in_service, read_serving
@@ -52,6 +53,7 @@ class Status(BaseModel):
 
     Attributes:
         planned: Whether its plan was made.
+        waits_for_approval: Whether that plan waits for a person.
         healthy: False if a run failed or is dead, or the live run is red.
         live: How well the live run does; None if nobody asked for it yet.
         transform_changed: What is told of a transform that changed under the checkpoint.
@@ -64,6 +66,7 @@ class Status(BaseModel):
     serving: str
     served_by: Status | None = None
     planned: bool
+    waits_for_approval: bool = False
     healthy: bool
     sources: list[SourceStatus]
     live: Verdict | None = None
@@ -86,13 +89,18 @@ def status(loaded: LoadedPipeline) -> Status:
     ]
     found = None if generation is None else look_at_live(loaded, generation, sources[-1])
     live = None if found is None else found.verdict
+    is_planned = generation is not None and generation.read("plan.json", Plan) is not None
+    waits = loaded.pipeline.approve and is_planned
+    if waits and generation is not None:
+        waits = find_approval(generation) is None
     judged = sources if live is None else sources[:-1]
     others = in_service(loaded)[1:] if loaded.kept is None else []
     served_by = status(others[0]) if others else None
     return Status(
         pipeline=loaded.pipeline.name,
         generation=generation.info.generation if generation else None,
-        planned=generation is not None and generation.read("plan.json", Plan) is not None,
+        planned=is_planned,
+        waits_for_approval=waits,
         healthy=all(source.state not in ("failed", "dead") for source in judged)
         and not (live is not None and live.is_red)
         and (served_by is None or served_by.healthy),

@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from orchestration import forecast
+from sources.approval import how_to_approve
 from sources.positions import iso
 
 if TYPE_CHECKING:
@@ -123,6 +124,8 @@ def _status(found: Status) -> Table:
         is_waiting = live.health in ("starting", "paused")
         colour = "red" if live.is_red else "yellow" if is_waiting else "green"
         table.caption = f"[{colour}]{live.health}[/]: {escape(live.reason)}"
+    if found.waits_for_approval:
+        table.caption = f"[yellow]{how_to_approve(found.pipeline)}[/]"
     if (changed := found.transform_changed) is not None:
         before = f"{table.caption}\n" if table.caption else ""
         table.caption = f"{before}[yellow]Warning:[/] {escape(changed)}"

@@ -89,6 +89,16 @@ def test_an_approval_is_kept_with_name_and_time_and_the_first_one_stands(
     assert find_approval(loaded.require_generation()) == again
 
 
+def test_the_status_tells_that_a_plan_waits_and_how_to_approve_it(loaded: LoadedPipeline) -> None:
+    assert not call(loaded, "status")[1]["waits_for_approval"]
+    chain.plan(loaded)
+    assert call(loaded, "status")[1]["waits_for_approval"]
+    shown = " ".join(CliRunner().invoke(app, ["status", str(loaded.path)]).stdout.split())
+    assert "`hybrid approve`" in shown
+    approve(loaded, "Ada")
+    assert not call(loaded, "status")[1]["waits_for_approval"]
+
+
 def test_a_plan_that_is_not_the_approved_one_waits_again(loaded: LoadedPipeline) -> None:
     chain.plan(loaded)
     approve(loaded, "Ada")

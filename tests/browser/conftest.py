@@ -1,0 +1,34 @@
+"""One Dagster, one broker and one browser for all tests in here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.browser.site import PATIENCE_S, Site, browser, site
+
+
+@pytest.fixture(scope="session")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """The UI over two small pipelines; the plan of one waits for a person."""
+    pipelines = {"flights": {}, "guarded": {"approve": True}}
+    since, until = datetime(2013, 9, 24, tzinfo=UTC), datetime(2013, 10, 3, tzinfo=UTC)
+    with site(tmp_path_factory.mktemp("site"), pipelines, since, until) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    with browser() as started:
+        yield started
+
+
+@pytest.fixture
+def page(chromium: Browser) -> Iterator[Page]:
+    with chromium.new_context(viewport={"width": 1400, "height": 900}) as context:
+        made = context.new_page()
+        made.set_default_timeout(PATIENCE_S * 1000)
+        yield made

@@ -1,0 +1,47 @@
+"""What people do in Dagster's UI, as steps; each waits for what it shows."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.site import PATIENCE_S, Site
+
+_MS = PATIENCE_S * 1000
+
+
+def materialize_all(page: Page, site: Site, job: str) -> None:
+    """Press the button of a job's page, and go to the run that it launches."""
+    page.goto(site.job(job))
+    page.get_by_role("button", name="Materialize all").click(timeout=_MS)
+    follow_launch(page)
+
+
+def follow_launch(page: Page) -> None:
+    """From the message that a run was launched to its page."""
+    page.get_by_role("link", name="View run").or_(page.get_by_text("View", exact=True)).first.click(
+        timeout=_MS
+    )
+    page.wait_for_url("**/runs/*", timeout=_MS)
+
+
+def await_end(page: Page, state: str) -> None:
+    """Wait on a run's page until it has ended."""
+    expect(page.get_by_text(state, exact=True).first).to_be_visible(timeout=_MS)
+
+
+def launch(page: Page, site: Site, job: str, config: str) -> None:
+    """Fill in a job's form in the Launchpad, and go to the run that it launches."""
+    page.goto(f"{site.job(job)}/playground")
+    editor = page.locator(".CodeMirror").first
+    editor.click(timeout=_MS)
+    page.keyboard.press("Control+A")
+    page.keyboard.insert_text(config)
+    page.get_by_role("button", name="Launch run").first.click(timeout=_MS)
+    page.wait_for_url("**/runs/*", timeout=_MS)
+
+
+def check(page: Page, site: Site, pipeline: str, step: str, name: str) -> Locator:
+    """The page of one check of an asset."""
+    page.goto(f"{site.asset(pipeline, step, 'checks')}&checkDetail={name}")
+    expect(page.get_by_text(name).first).to_be_visible(timeout=_MS)
+    return page.locator("body")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.site import PATIENCE_S, Site
@@ -29,15 +31,30 @@ def await_end(page: Page, state: str) -> None:
     expect(page.get_by_text(state, exact=True).first).to_be_visible(timeout=_MS)
 
 
-def launch(page: Page, site: Site, job: str, config: str) -> None:
-    """Fill in a job's form in the Launchpad, and go to the run that it launches."""
+def form(job: str, **fields: str) -> str:
+    """What a job's form holds when these fields are filled in."""
+    return json.dumps({"ops": {f"do_{job}": {"config": fields}}}, indent=2)
+
+
+def fill_in(page: Page, site: Site, job: str, config: str) -> None:
+    """Fill in a job's form in the Launchpad."""
     page.goto(f"{site.job(job)}/playground")
-    editor = page.locator(".CodeMirror").first
-    editor.click(timeout=_MS)
+    page.locator(".CodeMirror").first.click(timeout=_MS)
     page.keyboard.press("Control+A")
     page.keyboard.insert_text(config)
-    page.get_by_role("button", name="Launch run").first.click(timeout=_MS)
+
+
+def launch(page: Page) -> None:
+    """Press the Launchpad's button, and go to the run that it launches."""
+    page.get_by_role("button", name="Launch Run").first.click(timeout=_MS)
     page.wait_for_url("**/runs/*", timeout=_MS)
+
+
+def re_execute_from_failure(page: Page) -> None:
+    """Press the button of a failed run's page, and go to the run that it launches."""
+    before = page.url
+    page.get_by_role("button", name="Re-execute").first.click(timeout=_MS)
+    page.wait_for_url(lambda url: "/runs/" in url and url != before, timeout=_MS)
 
 
 def check(page: Page, site: Site, pipeline: str, step: str, name: str) -> Locator:

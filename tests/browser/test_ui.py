@@ -48,7 +48,8 @@ def test_a_plan_waits_for_its_approval_and_a_gap_is_red_with_its_reason(
     expect(page.get_by_text("The plan is not approved yet.").first).to_be_visible()
     expect(page.get_by_text("guarded_approve").first).to_be_visible()
 
-    pages.launch(page, shown, "guarded_approve", "ops: {do_guarded_approve: {config: {by: Ada}}}")
+    pages.fill_in(page, shown, "guarded_approve", pages.form("guarded_approve", by="Ada"))
+    pages.launch(page)
     pages.await_end(page, "Success")
     expect(pages.check(page, shown, "guarded", "plan", "approved")).to_have_text("Passed")
     expect(page.get_by_text(re.compile("Approved by Ada at")).first).to_be_visible()

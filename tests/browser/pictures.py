@@ -1,0 +1,88 @@
+"""Takes the pictures of the docs from the real UI: ``make pictures``.
+
+The whole of the flights, and a pipeline whose plan waits for a person; each picture is of a page as
+somebody meets it who follows docs/quickstart.md.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from PIL import Image
+from playwright.sync_api import Page, expect
+
+from tests.browser import pages
+from tests.browser.site import PATIENCE_S, ROOT, Site, browser, site
+
+PICTURES = ROOT / "docs" / "pictures"
+NAME = "flight_events"
+_SIZE = {"width": 1280, "height": 800}
+_COLOURS = 128
+_MOST_BYTES = 200_000
+_SETTLE_MS = 1500
+
+
+def main() -> None:
+    """Take all pictures."""
+    PICTURES.mkdir(exist_ok=True)
+    since, until = datetime(2013, 1, 1, tzinfo=UTC), datetime(2013, 12, 1, tzinfo=UTC)
+    with (
+        TemporaryDirectory(prefix="hybrid-pictures-") as folder,
+        site(Path(folder), {NAME: {"approve": True}}, since, until) as shown,
+        browser() as chromium,
+        chromium.new_context(viewport=_SIZE) as context,
+    ):
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE_S * 1000)
+        _take_all(page, shown)
+
+
+def _take_all(page: Page, shown: Site) -> None:
+    page.goto(f"{shown.url}/locations/hybrid_source/asset-groups/{NAME}")
+    expect(page.get_by_text("live_start").first).to_be_visible()
+    _take(page, "chain")
+    page.goto(shown.job(NAME))
+    expect(page.get_by_role("button", name="Materialize all")).to_be_visible()
+    _take(page, "job")
+    pages.materialize_all(page, shown, NAME)
+    pages.await_end(page, "Failure")
+    stopped = page.url
+    page.goto(shown.asset(NAME, "plan"))
+    expect(page.get_by_text("columns, source by source")).to_be_visible()
+    _take(page, "plan")
+    pages.check(page, shown, NAME, "plan", "approved")
+    _take(page, "waiting")
+    pages.fill_in(page, shown, f"{NAME}_approve", pages.form(f"{NAME}_approve", by="Ada"))
+    _take(page, "approve")
+    pages.launch(page)
+    pages.await_end(page, "Success")
+    page.goto(stopped)
+    pages.re_execute_from_failure(page)
+    pages.await_end(page, "Success")
+    _take(page, "run")
+    page.goto(shown.asset(NAME, "progress"))
+    expect(page.get_by_role("img", name="progress", exact=True).first).to_be_visible()
+    _take(page, "progress")
+    pages.check(page, shown, NAME, "live_start", "no_gap")
+    _take(page, "checks")
+
+
+def _take(page: Page, name: str) -> None:
+    """A picture of what the window shows, small enough for a repository."""
+    page.mouse.move(0, 0)
+    # Graphs move to their places; nothing tells when they are there.
+    page.wait_for_timeout(_SETTLE_MS)
+    picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+    path = PICTURES / f"{name}.png"
+    picture.quantize(_COLOURS).save(path, optimize=True)
+    size = path.stat().st_size
+    assert size < _MOST_BYTES, f"{path} has {size:,} bytes"
+    sys.stdout.write(f"{path.relative_to(ROOT)}: {size:,} bytes\n")
+
+
+if __name__ == "__main__":
+    main()

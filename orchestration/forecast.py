@@ -10,11 +10,12 @@ from pydantic import BaseModel, ConfigDict
 
 from sources.document import LoadedPipeline
 from sources.errors import StateError
+from sources.generations import generations
 from sources.hybrid import Boundedness
 from sources.pipeline import SparkSettings
 from sources.plan import Plan
 from sources.positions import Record
-from sources.state import Folder, Generation, GenerationInfo
+from sources.state import Folder, Generation
 from spark_jobs.progress_log import ProgressLog, Sample, Unit, progress_log_name
 
 R = TypeVar("R", bound=Record)
@@ -66,7 +67,7 @@ def estimate(loaded: LoadedPipeline, generation: Generation, plan: Plan) -> Esti
         if source.boundedness is not Boundedness.BOUNDED:
             continue
         unit, amount = amounts[source.name]
-        found = _measured(generation, source.name, unit)
+        found = _measured(loaded, generation, source.name, unit)
         if found is None:
             basis = f"no run of this pipeline has told yet how fast `{source.name}` is read"
             return Estimate(seconds=None, executor_hours=None, basis=basis)
@@ -155,15 +156,10 @@ def describe(found: Estimate) -> str:
     return f"{duration(found.seconds)}{hours} ({found.basis})"
 
 
-def earlier_generations(generation: Generation) -> list[Folder]:
-    """Folders of a pipeline's generations that are older than one, the newest first."""
-    found: list[tuple[int, Folder]] = []
-    for path in generation.root.parent.glob("*/generation.json"):
-        folder = Folder(path.parent)
-        info = read_earlier(folder, path.name, GenerationInfo)
-        if info is not None and info.created_ms < generation.info.created_ms:
-            found.append((info.created_ms, folder))
-    return [folder for _, folder in sorted(found, key=lambda each: -each[0])]
+def earlier_generations(loaded: LoadedPipeline, generation: Generation) -> list[Generation]:
+    """Generations of a pipeline that are older than one, the newest first."""
+    created_ms = generation.info.created_ms
+    return [each for each in reversed(generations(loaded)) if each.info.created_ms < created_ms]
 
 
 def read_earlier(folder: Folder, name: str, kind: type[R]) -> R | None:
@@ -177,11 +173,13 @@ def read_earlier(folder: Folder, name: str, kind: type[R]) -> R | None:
         return None
 
 
-def _measured(generation: Generation, source: str, unit: Unit) -> Measured | None:
-    for folder in [generation, *earlier_generations(generation)]:
+def _measured(
+    loaded: LoadedPipeline, generation: Generation, source: str, unit: Unit
+) -> Measured | None:
+    for folder in [generation, *earlier_generations(loaded, generation)]:
         log = read_earlier(folder, progress_log_name(source), ProgressLog)
         if log is not None and log.unit == unit and (per_s := rate(log)) is not None:
-            return Measured(per_s, folder.root.name)
+            return Measured(per_s, folder.name)
     return None
 
 

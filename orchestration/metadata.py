@@ -221,6 +221,8 @@ def comparison(found: GenerationComparison) -> Metadata:
         "columns added": ", ".join(found.columns_added) or "none",
         **({"examples": table(examples)} if examples else {}),
     }
+
+
 def picture(name: str, png: bytes) -> dg.MarkdownMetadataValue:
     """A picture that the UI shows where other values are text."""
     return dg.MetadataValue.md(f"![{name}](data:image/png;base64,{base64.b64encode(png).decode()})")

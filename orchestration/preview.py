@@ -63,7 +63,7 @@ def preview(loaded: LoadedPipeline, plan: Plan) -> Preview:
     previous = next(
         (
             (folder, found)
-            for folder in earlier_generations(generation)
+            for folder in earlier_generations(loaded, generation)
             if (found := read_earlier(folder, "plan.json", Plan)) is not None
         ),
         None,
@@ -71,7 +71,7 @@ def preview(loaded: LoadedPipeline, plan: Plan) -> Preview:
     return Preview(
         estimate=estimate(loaded, generation, plan),
         schemas=_side_by_side(_columns(plan)),
-        previous=None if previous is None else previous[0].root.name,
+        previous=None if previous is None else previous[0].name,
         changes=[] if previous is None else _changes(*previous, generation, plan),
     )
 

@@ -125,7 +125,7 @@ def _prepare(
 def _set_environment(folder: Path) -> None:
     home = folder / "dagster"
     home.mkdir(parents=True)
-    (home / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
+    (home / "dagster.yaml").write_text("telemetry: {enabled: false}\nnux: {enabled: false}\n")
     os.environ.update(
         DAGSTER_HOME=str(home),
         HYBRID_BROKER_FILE=str(folder / "broker.json"),

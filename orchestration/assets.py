@@ -137,7 +137,10 @@ def _start(loaded: LoadedPipeline, name: str, before: dg.AssetKey) -> dg.AssetsD
         deps=[before],
         group_name=loaded.pipeline.name,
         kinds={"kafka"},
-        description=f"The SourceFactory: from the end of history to start offsets of `{name}`.",
+        description=(
+            f"Decides where `{name}` starts: from the end of history to start offsets, with the "
+            "reason for each partition (the SourceFactory of FLIP-150)."
+        ),
         check_specs=[
             dg.AssetCheckSpec(
                 check, asset=_key(loaded, f"{name}_start"), description=text, blocking=True

@@ -69,7 +69,7 @@ def estimate(loaded: LoadedPipeline, generation: Generation, plan: Plan) -> Esti
         unit, amount = amounts[source.name]
         found = _measured(loaded, generation, source.name, unit)
         if found is None:
-            basis = f"no run of this pipeline has told yet how fast `{source.name}` is read"
+            basis = f"no run has told yet how fast `{source.name}` is read"
             return Estimate(seconds=None, executor_hours=None, basis=basis)
         total += amount / found.per_s
         told.append(f"`{source.name}` at {found.per_s:,.0f} {unit}/s as in {found.generation}")

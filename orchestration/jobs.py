@@ -46,7 +46,8 @@ class RateConfig(dg.Config):
 class ApproveConfig(dg.Config):
     """The form of an approval."""
 
-    by: str = Field(description="Who approves: your name. It is kept with the plan.")
+    # A default, so that the Launchpad has the field in place; an empty one is refused.
+    by: str = Field(default="", description="Who approves: your name. It is kept with the plan.")
 
 
 def _rate_config(loaded: LoadedPipeline) -> type[RateConfig]:

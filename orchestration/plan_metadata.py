@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dagster as dg
 
-from orchestration.forecast import describe
+from orchestration.forecast import duration
 from orchestration.metadata import Metadata, table
 from orchestration.preview import Preview
 from sources.plan import Plan
@@ -24,13 +24,13 @@ def plan(made: Plan, seen: Preview) -> Metadata:
             [
                 {
                     "source": part.source,
-                    "format": part.format,
                     "splits": part.splits,
-                    "bytes": part.bytes,
                     "rows": "unknown" if part.rows is None else str(part.rows),
                     "from": iso(part.event_min_ms),
                     "to": iso(part.end.event_time_ms),
                     "complete through": iso(part.end.complete_through_ms),
+                    "format": part.format,
+                    "bytes": part.bytes,
                     "event times": part.end.event_times,
                     "evidence": part.end.evidence,
                     "disorder": f"{part.disorder_ms / 1000:,.0f} s",
@@ -39,12 +39,6 @@ def plan(made: Plan, seen: Preview) -> Metadata:
             ]
         ),
         "columns, source by source": _schemas(seen),
-        "dagster/column_schema": dg.TableSchema(
-            [
-                dg.TableColumn(field.name, str(kind))
-                for field, kind in zip(made.columns, made.columns_by_name.values(), strict=True)
-            ]
-        ),
     }
     if made.folder is not None:
         shown[f"splits of {made.folder.source} so far"] = made.folder.splits
@@ -78,7 +72,10 @@ def plan(made: Plan, seen: Preview) -> Metadata:
 def _estimate(seen: Preview) -> Metadata:
     """What it takes; a number only where one is known, so that it is plotted."""
     found = seen.estimate
-    shown: Metadata = {"estimate": describe(found)}
+    shown: Metadata = {
+        "estimate": "unknown" if found.seconds is None else duration(found.seconds),
+        "estimate rests on": found.basis,
+    }
     if found.seconds is not None:
         shown["estimate (s)"] = round(found.seconds, 1)
     if found.executor_hours is not None:
@@ -108,11 +105,11 @@ def _starts(position: StartPosition, until: RangePlan | None) -> dg.TableMetadat
             {
                 "topic": at.topic,
                 "partition": at.partition,
-                "log start": part.log_start,
                 "start": part.start,
+                "why": part.reason,
+                "log start": part.log_start,
                 "log end": part.log_end,
                 **({} if until is None else {"read until": until.ends[at]}),
-                "why": part.reason,
             }
             for at, part in sorted(position.partitions.items())
         ]

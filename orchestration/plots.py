@@ -49,6 +49,10 @@ def phases(logs: Mapping[str, ProgressLog], seam_ms: int | None) -> bytes:
             axes.grid(alpha=0.3)
             axes.tick_params(labelsize=8)
         _dates(event_time.xaxis)
+        if not event_time.lines:
+            # Spark tells the event time of a topic's rows only below a watermark.
+            note = {"ha": "center", "va": "center", "transform": event_time.transAxes}
+            event_time.text(0.5, 0.5, "not told: the query has no watermark", **note)
         if place:
             for axes in rows[:, place]:
                 # The seam is where this column begins.

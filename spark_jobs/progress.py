@@ -94,6 +94,9 @@ class Reporter:
             # A launch that goes on where another one ended says so from the start.
             offset = checkpoint.committed_offset(query.generation.checkpoint, query.place)
             totals |= self._position_in_plan(offset)
+        elif (start := query.enumerator.start_of(query.source.name)) is not None:
+            reached = checkpoint.reached(query.generation.checkpoint, query.place)
+            totals["offsets"] = {**start.offsets(), **reached}
         ui_url = query.spark.sparkContext.uiWebUrl
         self._update(state="running", ui_url=ui_url, **totals)
 

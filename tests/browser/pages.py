@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from playwright.sync_api import Locator, Page, expect
 
@@ -20,15 +21,15 @@ def materialize_all(page: Page, site: Site, job: str) -> None:
 
 def follow_launch(page: Page) -> None:
     """From the message that a run was launched to its page."""
-    page.get_by_role("link", name="View run").or_(page.get_by_text("View", exact=True)).first.click(
-        timeout=_MS
-    )
+    page.get_by_text("View", exact=True).first.click(timeout=_MS)
     page.wait_for_url("**/runs/*", timeout=_MS)
 
 
 def await_end(page: Page, state: str) -> None:
-    """Wait on a run's page until it has ended."""
-    expect(page.get_by_text(state, exact=True).first).to_be_visible(timeout=_MS)
+    """Wait on a run's page until it has ended, well or not."""
+    ended = page.get_by_text(re.compile("^(Success|Failure|Canceled)$")).first
+    expect(ended).to_be_visible(timeout=_MS)
+    expect(ended).to_have_text(state)
 
 
 def form(job: str, **fields: str) -> str:
@@ -51,14 +52,25 @@ def launch(page: Page) -> None:
 
 
 def re_execute_from_failure(page: Page) -> None:
-    """Press the button of a failed run's page, and go to the run that it launches."""
+    """Choose that on a failed run's page, and go to the run that it launches."""
     before = page.url
-    page.get_by_role("button", name="Re-execute").first.click(timeout=_MS)
+    menu = page.get_by_role("button", name="Re-execute all").locator("xpath=following::button[1]")
+    menu.click(timeout=_MS)
+    page.get_by_role("menuitem", name="From failure", exact=True).click(timeout=_MS)
     page.wait_for_url(lambda url: "/runs/" in url and url != before, timeout=_MS)
 
 
-def check(page: Page, site: Site, pipeline: str, step: str, name: str) -> Locator:
-    """The page of one check of an asset."""
+def check_result(page: Page, site: Site, pipeline: str, step: str, name: str) -> Locator:
+    """The latest result on the page of a check."""
     page.goto(f"{site.asset(pipeline, step, 'checks')}&checkDetail={name}")
-    expect(page.get_by_text(name).first).to_be_visible(timeout=_MS)
-    return page.locator("body")
+    title = page.get_by_text("Evaluation result", exact=True)
+    return title.locator("xpath=following::*[text()='Passed' or text()='Failed'][1]")
+
+
+def open_markdown(page: Page, name: str) -> Locator:
+    """Open the picture that an asset's page has under a name."""
+    row = page.get_by_role("row").filter(has_text=re.compile(f"^{name}"))
+    row.get_by_text("[Show Markdown]").click(timeout=_MS)
+    picture = page.get_by_role("img", name=name, exact=True)
+    expect(picture).to_be_visible(timeout=_MS)
+    return picture

@@ -54,7 +54,7 @@ def _take_all(page: Page, shown: Site) -> None:
     page.goto(shown.asset(NAME, "plan"))
     expect(page.get_by_text("columns, source by source")).to_be_visible()
     _take(page, "plan")
-    pages.check(page, shown, NAME, "plan", "approved")
+    expect(pages.check_result(page, shown, NAME, "plan", "approved")).to_have_text("Failed")
     _take(page, "waiting")
     pages.fill_in(page, shown, f"{NAME}_approve", pages.form(f"{NAME}_approve", by="Ada"))
     _take(page, "approve")
@@ -65,9 +65,9 @@ def _take_all(page: Page, shown: Site) -> None:
     pages.await_end(page, "Success")
     _take(page, "run")
     page.goto(shown.asset(NAME, "progress"))
-    expect(page.get_by_role("img", name="progress", exact=True).first).to_be_visible()
+    pages.open_markdown(page, "progress")
     _take(page, "progress")
-    pages.check(page, shown, NAME, "live_start", "no_gap")
+    expect(pages.check_result(page, shown, NAME, "live_start", "no_gap")).to_have_text("Passed")
     _take(page, "checks")
 
 

@@ -114,7 +114,7 @@ def _declare(
 def _dagster(folder: Path, declared: Path) -> Iterator[str]:
     home, log = folder / "dagster", folder / "dagster.log"
     home.mkdir()
-    (home / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
+    (home / "dagster.yaml").write_text("telemetry: {enabled: false}\nnux: {enabled: false}\n")
     [port] = free_ports(1)
     environment = {
         "DAGSTER_HOME": str(home),

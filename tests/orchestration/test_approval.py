@@ -201,10 +201,10 @@ def test_in_dagster_the_chain_stops_after_its_plan_until_a_form_approves_it(
         passed, told = jobs.check()
         assert not passed
         assert "`hybrid approve`, or the job `events_approve`" in told
-        with pytest.raises(
-            dg.DagsterInvalidConfigError, match='Missing required config entry "by"'
-        ):
-            jobs.approve()
+        refused = jobs.approve()
+        assert not refused.success
+        [event] = refused.get_step_failure_events()
+        assert "Nobody is named who approves" in str(event.step_failure_data.user_failure_data)
         assert jobs.approve(by="Ada").success
         passed, told = jobs.check()
         assert passed

@@ -53,10 +53,11 @@ def launch(page: Page) -> None:
 
 def re_execute_from_failure(page: Page) -> None:
     """Choose that on a failed run's page, and go to the run that it launches."""
+    await_end(page, "Failure")
     before = page.url
     menu = page.get_by_role("button", name="Re-execute all").locator("xpath=following::button[1]")
     menu.click(timeout=_MS)
-    page.get_by_role("menuitem", name="From failure", exact=True).click(timeout=_MS)
+    page.get_by_role("menuitem", name="From failure").click(timeout=_MS)
     page.wait_for_url(lambda url: "/runs/" in url and url != before, timeout=_MS)
 
 

@@ -1,6 +1,6 @@
 """Takes the pictures of the docs from the real UI: ``make pictures``.
 
-The whole of the flights, and a pipeline whose plan waits for a person; each picture is of a page as
+Some months of flights, and a pipeline whose plan waits for a person; each picture is of a page as
 somebody meets it who follows docs/quickstart.md.
 """
 
@@ -29,7 +29,7 @@ _SETTLE_MS = 1500
 def main() -> None:
     """Take all pictures."""
     PICTURES.mkdir(exist_ok=True)
-    since, until = datetime(2013, 1, 1, tzinfo=UTC), datetime(2013, 12, 1, tzinfo=UTC)
+    since, until = datetime(2013, 6, 1, tzinfo=UTC), datetime(2013, 12, 1, tzinfo=UTC)
     with (
         TemporaryDirectory(prefix="hybrid-pictures-") as folder,
         site(Path(folder), {NAME: {"approve": True}}, since, until) as shown,

@@ -10,6 +10,7 @@ from playwright.sync_api import Locator, Page, expect
 from tests.browser.site import PATIENCE_S, Site
 
 _MS = PATIENCE_S * 1000
+expect.set_options(timeout=_MS)
 
 
 def materialize_all(page: Page, site: Site, job: str) -> None:
@@ -28,7 +29,7 @@ def follow_launch(page: Page) -> None:
 def await_end(page: Page, state: str) -> None:
     """Wait on a run's page until it has ended, well or not."""
     ended = page.get_by_text(re.compile("^(Success|Failure|Canceled)$")).first
-    expect(ended).to_be_visible(timeout=_MS)
+    expect(ended).to_be_visible()
     expect(ended).to_have_text(state)
 
 
@@ -73,5 +74,5 @@ def open_markdown(page: Page, name: str) -> Locator:
     row = page.get_by_role("row").filter(has_text=re.compile(f"^{name}"))
     row.get_by_text("[Show Markdown]").click(timeout=_MS)
     picture = page.get_by_role("img", name=name, exact=True)
-    expect(picture).to_be_visible(timeout=_MS)
+    expect(picture).to_be_visible()
     return picture

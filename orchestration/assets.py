@@ -81,7 +81,10 @@ def _plan(loaded: LoadedPipeline) -> dg.AssetsDefinition:
         key=plan_key(loaded),
         group_name=loaded.pipeline.name,
         kinds={"plan"},
-        description="What will be read, in which order, and where the next source starts.",
+        description=(
+            "What will be read, in which order, where the next source would start, and how long "
+            "that takes; nothing is read or written yet."
+        ),
     )
     def plan(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         with failures():

@@ -29,7 +29,7 @@ def pipeline_definitions(loaded: LoadedPipeline) -> dg.Definitions:
     chain = dg.define_asset_job(
         name,
         selection=dg.AssetSelection.groups(name),
-        description="The whole chain; what was done before is not done again.",
+        description="The whole chain, from the plan on; what was done before is not done again.",
     )
     finish = finish_job(loaded)
     generations = generation_jobs(loaded)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 
+import yaml
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.site import PATIENCE_S, Site
@@ -35,7 +35,7 @@ def await_end(page: Page, state: str) -> None:
 
 def form(job: str, **fields: str) -> str:
     """What a job's form holds when these fields are filled in."""
-    return json.dumps({"ops": {f"do_{job}": {"config": fields}}}, indent=2)
+    return yaml.safe_dump({"ops": {f"do_{job}": {"config": fields}}})
 
 
 def fill_in(page: Page, site: Site, job: str, config: str) -> None:

@@ -32,7 +32,7 @@ def main() -> None:
     since, until = datetime(2013, 6, 1, tzinfo=UTC), datetime(2013, 12, 1, tzinfo=UTC)
     with (
         TemporaryDirectory(prefix="hybrid-pictures-") as folder,
-        site(Path(folder), {NAME: {"approve": True}}, since, until) as shown,
+        site(Path(folder), {NAME: {"approve": True}}, since, until, files=4) as shown,
         browser() as chromium,
         chromium.new_context(viewport=_SIZE) as context,
     ):
@@ -53,7 +53,10 @@ def _take_all(page: Page, shown: Site) -> None:
     stopped = page.url
     page.goto(shown.asset(NAME, "plan"))
     expect(page.get_by_text("columns, source by source")).to_be_visible()
+    # As tall as what it shows.
+    page.set_viewport_size({**_SIZE, "height": 1700})
     _take(page, "plan")
+    page.set_viewport_size(_SIZE)
     expect(pages.check_result(page, shown, NAME, "plan", "approved")).to_have_text("Failed")
     _take(page, "waiting")
     pages.fill_in(page, shown, f"{NAME}_approve", pages.form(f"{NAME}_approve", by="Ada"))

@@ -66,7 +66,11 @@ class Site(NamedTuple):
 
 @contextmanager
 def site(
-    folder: Path, pipelines: Mapping[str, Mapping[str, Any]], since: datetime, until: datetime
+    folder: Path,
+    pipelines: Mapping[str, Mapping[str, Any]],
+    since: datetime,
+    until: datetime,
+    files: int = 100,
 ) -> Iterator[Site]:
     """A broker, history and feed of some days, and Dagster with its daemon.
 
@@ -76,6 +80,7 @@ def site(
             topic of its own, of its name.
         since: History before that is left out.
         until: The feed ends there.
+        files: Of history in a micro-batch; a day is a file.
     """
     with ExitStack() as cleanup:
         broker = cleanup.enter_context(LocalBroker())
@@ -90,18 +95,20 @@ def site(
         for name, changes in pipelines.items():
             flight_data.create_feed_topic(broker.bootstrap_servers, name)
             flight_data.produce(feed, broker.bootstrap_servers, name)
-            loaded[name] = _declare(declared, name, broker.bootstrap_servers, folder, changes)
+            servers = broker.bootstrap_servers
+            loaded[name] = _declare(declared, name, servers, folder, files, changes)
             cleanup.callback(chain.stop, loaded[name])
         url = cleanup.enter_context(_dagster(folder, declared))
         yield Site(url, broker.bootstrap_servers, loaded)
 
 
 def _declare(
-    declared: Path, name: str, servers: str, folder: Path, changes: Mapping[str, Any]
+    declared: Path, name: str, servers: str, folder: Path, files: int, changes: Mapping[str, Any]
 ) -> LoadedPipeline:
     document = yaml.safe_load((ROOT / "examples" / "flight_events.yaml").read_text())
     history, live = document["sources"]
-    history["path"] = str(folder / "data" / "history" / "**" / "*.parquet")
+    path = folder / "data" / "history" / "**" / "*.parquet"
+    history |= {"path": str(path), "batch": {"files": files}}
     live |= {"topic": name, "bootstrap_servers": servers}
     sink = {**document["sink"], "path": str(folder / "tables" / name)}
     own = {"name": name, "sink": sink, "state": str(folder / "state"), **changes}

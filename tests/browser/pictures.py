@@ -32,7 +32,7 @@ def main() -> None:
     since, until = datetime(2013, 6, 1, tzinfo=UTC), datetime(2013, 12, 1, tzinfo=UTC)
     with (
         TemporaryDirectory(prefix="hybrid-pictures-") as folder,
-        site(Path(folder), {NAME: {"approve": True}}, since, until, files=4) as shown,
+        site(Path(folder), {NAME: {"approve": True}}, since, until, files=15) as shown,
         browser() as chromium,
         chromium.new_context(viewport=_SIZE) as context,
     ):

@@ -91,7 +91,7 @@ class LoadedPipeline:
     def contract(self) -> dict[str, object]:
         """The parts of the declaration that may not change under a checkpoint."""
         pipeline = self.pipeline
-        sink = pipeline.sink.model_dump(mode="json")
+        sink = pipeline.sink.model_dump(mode="json", exclude_none=True)
         contract: dict[str, object] = {
             "sources": [source.name for source in pipeline.sources],
             "event_time": pipeline.event_time,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from itertools import permutations
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from sources.declared import Declared, Duration, Name, Reference
 from sources.file_source import FileSource
@@ -35,6 +35,10 @@ _IMAGES = ("spark.kubernetes.container.image", "spark.kubernetes.driver.containe
 SourceSpec = Annotated[FileSource | KafkaSource, Field(discriminator="type")]
 
 
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
 class Sink(Declared):
     """The target Delta table.
 
@@ -43,6 +47,11 @@ class Sink(Declared):
         mode: ``append`` for rows that never change, ``merge`` to update by key.
         key: Columns that identify a row of the target.
         partition_by: Columns whose values become folders.
+        sequence: ``merge``: columns that order the changes of a key. A later change replaces an
+            earlier one, in whatever order they arrive; null comes before all.
+        deleted: Boolean column that tells that a change removes its row.
+        deletes: ``hard`` removes the row; ``soft`` keeps it, marked by ``deleted``. Hard, if left
+            out.
 
     """
 
@@ -50,6 +59,31 @@ class Sink(Declared):
     mode: Literal["append", "merge"]
     key: list[str] = Field(min_length=1)
     partition_by: list[str] = Field(default_factory=list)
+    sequence: Annotated[list[str], BeforeValidator(_listed), Field(min_length=1)] | None = None
+    deleted: str | None = None
+    deletes: Literal["hard", "soft"] | None = None
+
+    @property
+    def removes_rows(self) -> bool:
+        """Whether a delete leaves nothing."""
+        return self.deletes != "soft"
+
+    @model_validator(mode="after")
+    def _orders_what_it_merges(self) -> Sink:
+        for field, needed in (("sequence", None), ("deleted", "sequence"), ("deletes", "deleted")):
+            if getattr(self, field) is None:
+                continue
+            if self.mode != "merge":
+                message = f"`{field}` has a meaning with `mode: merge` only"
+                raise ValueError(message)
+            if needed is not None and getattr(self, needed) is None:
+                message = f"`{field}` needs `{needed}`"
+                raise ValueError(message)
+        for name in [*(self.sequence or []), self.deleted]:
+            if name in self.key:
+                message = f"`{name}` changes with each change of a row: it can't be in the `key`"
+                raise ValueError(message)
+        return self
 
 
 class Audit(Declared):
@@ -187,6 +221,7 @@ class Pipeline(Declared):
         _check_selects(self.sources)
         for source, after in zip(self.sources, [*self.sources[1:], None], strict=True):
             if isinstance(source, KafkaSource):
+                _check_changes(source, self.sink)
                 _check_after_topic(source, after)
                 continue
             for pattern in source.patterns:
@@ -275,6 +310,19 @@ def _check_selects(sources: Sequence[FileSource | KafkaSource]) -> None:
             message = (
                 f"source `{one.name}` has no column `{lacking[0]}`, which source `{other.name}` "
                 f"has: all sources have the same, by `select` or by `schema`"
+            )
+            raise ValueError(message)
+
+
+def _check_changes(source: KafkaSource, sink: Sink) -> None:
+    """Refuse a sink that would take a change for a row."""
+    if source.format != "debezium" or sink.mode == "append":
+        return
+    for field, part in (("sequence", "position"), ("deleted", "deleted")):
+        if getattr(sink, field) is None:
+            message = (
+                f"source `{source.name}` holds changes, which the sink merges: it needs "
+                f"`sink.{field}`, a column that `include: {{<column>: {part}}}` fills"
             )
             raise ValueError(message)
 

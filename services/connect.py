@@ -120,9 +120,11 @@ class LocalConnect:
         self._ask("POST", "/connectors", {"name": name, "config": dict(config)})
         self._wait(lambda: self._is_running(name), f"run connector `{name}`")
 
-    def delete(self, name: str) -> None:
-        """End a connector; its offsets and its slot stay."""
+    def delete(self, name: str) -> dict[str, str]:
+        """End a connector, and return its settings; its offsets and its slot stay."""
+        config: dict[str, str] = self._ask("GET", f"/connectors/{name}/config") or {}
         self._ask("DELETE", f"/connectors/{name}")
+        return config
 
     @property
     def _log(self) -> Path:

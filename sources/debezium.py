@@ -38,9 +38,7 @@ _UNITS = {
     "io.debezium.time.NanoTimestamp": None,
 }
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
-_NEW_START = (
-    "and start a new generation with a new snapshot: another `state` folder and another `sink.path`"
-)
+_NEW_START = "and begin a new generation (`hybrid generation new`) with a snapshot in a new folder"
 
 
 class Encoding(NamedTuple):
@@ -386,6 +384,7 @@ _PARTS: dict[EnvelopePart, Callable[[Mapping[str, Any], Mapping[str, Any]], Any]
     "deleted": lambda envelope, _: envelope["op"] == "d",
     "position": position,
     "lsn": lambda _, origin: origin.get("lsn"),
-    "transaction": lambda _, origin: origin.get("txId"),
+    # The one that a connector's snapshot is read in has changed nothing.
+    "transaction": lambda envelope, origin: None if envelope["op"] == "r" else origin.get("txId"),
     "committed_at": _committed_at,
 }

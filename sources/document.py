@@ -111,6 +111,8 @@ class LoadedPipeline:
             contract[f"sources.{source.name}"] = [source.type, source.format, where, source.columns]
             if isinstance(source, KafkaSource) and (meaning := source.meaning()):
                 contract[f"sources.{source.name}.value"] = meaning
+            if isinstance(source, FileSource) and source.snapshot is not None:
+                contract[f"sources.{source.name}.snapshot"] = True
             if isinstance(source, FileSource):
                 end = source.model_dump(
                     mode="json", include={"complete_through", "offsets", "sequence"}

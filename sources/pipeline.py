@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from itertools import permutations
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from sources.declared import Declared, Duration, Name, Reference
 from sources.file_source import FileSource
@@ -17,6 +17,7 @@ from sources.positions import span_ms
 from sources.reruns import Generations, Ranges
 from sources.stores import HdfsSettings, S3Settings, Stores
 from sources.supervision import Supervision
+from sources.values import EnvelopePart
 
 # https://spark.apache.org/docs/latest/submitting-applications.html
 _MASTERS = ("local", "spark://", "yarn", "k8s://")
@@ -33,10 +34,6 @@ _OURS = (
 _IMAGES = ("spark.kubernetes.container.image", "spark.kubernetes.driver.container.image")
 
 SourceSpec = Annotated[FileSource | KafkaSource, Field(discriminator="type")]
-
-
-def _listed(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
 
 
 class Sink(Declared):
@@ -59,9 +56,14 @@ class Sink(Declared):
     mode: Literal["append", "merge"]
     key: list[str] = Field(min_length=1)
     partition_by: list[str] = Field(default_factory=list)
-    sequence: Annotated[list[str], BeforeValidator(_listed), Field(min_length=1)] | None = None
+    sequence: str | Annotated[list[str], Field(min_length=1)] | None = None
     deleted: str | None = None
     deletes: Literal["hard", "soft"] | None = None
+
+    @property
+    def order(self) -> list[str]:
+        """The columns that order the changes of a key; empty if nothing does."""
+        return [self.sequence] if isinstance(self.sequence, str) else self.sequence or []
 
     @property
     def removes_rows(self) -> bool:
@@ -79,7 +81,7 @@ class Sink(Declared):
             if needed is not None and getattr(self, needed) is None:
                 message = f"`{field}` needs `{needed}`"
                 raise ValueError(message)
-        for name in [*(self.sequence or []), self.deleted]:
+        for name in [*self.order, self.deleted]:
             if name in self.key:
                 message = f"`{name}` changes with each change of a row: it can't be in the `key`"
                 raise ValueError(message)
@@ -226,6 +228,8 @@ class Pipeline(Declared):
                 continue
             for pattern in source.patterns:
                 self.hdfs.absolute(pattern)
+            if source.snapshot is not None:
+                _check_snapshot(source, after, self.event_time)
             if source.converge is not None and not isinstance(after, KafkaSource):
                 message = f"source `{source.name}` can't `converge`: no topic comes after it"
                 raise ValueError(message)
@@ -312,6 +316,32 @@ def _check_selects(sources: Sequence[FileSource | KafkaSource]) -> None:
                 f"has: all sources have the same, by `select` or by `schema`"
             )
             raise ValueError(message)
+
+
+def _check_snapshot(
+    source: FileSource, after: FileSource | KafkaSource | None, event_time: str
+) -> None:
+    """Refuse a snapshot whose changes do not tell what the hand-over needs."""
+    if not isinstance(after, KafkaSource) or after.format != "debezium" or after.select:
+        message = (
+            f"source `{source.name}` is a `snapshot`: a topic with `format: debezium`, without "
+            "`select`, has to come after it"
+        )
+        raise ValueError(message)
+    needed: tuple[EnvelopePart, ...] = ("position", "lsn", "transaction", "committed_at")
+    for part in needed:
+        if after.envelope_column(part) is None:
+            message = (
+                f"source `{after.name}` needs `include: {{<column>: {part}}}`: the hand-over from "
+                f"the snapshot `{source.name}` goes by it"
+            )
+            raise ValueError(message)
+    if event_time != after.envelope_column("committed_at"):
+        message = (
+            f"`event_time: {event_time}`: after a snapshot it is "
+            f"`{after.envelope_column('committed_at')}`, the time of the commit"
+        )
+        raise ValueError(message)
 
 
 def _check_changes(source: KafkaSource, sink: Sink) -> None:

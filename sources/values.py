@@ -172,6 +172,10 @@ class Values(Declared):
         parts: dict[str, EnvelopePart] = {part: part for part in get_args(EnvelopePart)}
         return {name: parts[what] for name, what in self.include.items() if what in parts}
 
+    def envelope_column(self, part: EnvelopePart) -> str | None:
+        """The column that a part of the envelope fills; None if nobody asked for it."""
+        return next((name for name, what in self.of_envelope.items() if what == part), None)
+
     def of_value(self, columns: Mapping[str, str]) -> pa.Schema:
         """Those of all columns that are filled from a record's value, its envelope included."""
         beside = self.of_record

@@ -38,7 +38,6 @@ def merge_changes(
         sink: The declaration, with a ``sequence``.
         generation: Whose target it is.
     """
-    assert sink.sequence  # the caller's choice
     # Settings on the outer session have no effect, and no error, in a streaming batch.
     spark = batch.sparkSession
     spark.conf.set("spark.databricks.delta.write.txnAppId", generation.info.transaction_id)
@@ -49,7 +48,7 @@ def merge_changes(
         # the operators above uncommitted and fails.
         is_gone = _is_deleted(sink)
         deleted, lowest = last.agg(
-            F.count_if(is_gone), F.min_by(sink.sequence[0], F.when(~is_gone, _order(sink.sequence)))
+            F.count_if(is_gone), F.min_by(sink.order[0], F.when(~is_gone, _order(sink.order)))
         ).first() or (0, None)  # fmt: skip
         changes = last
         if sink.deleted and sink.removes_rows:
@@ -68,8 +67,7 @@ def merge_changes(
 
 
 def _last_of_each_key(batch: DataFrame, sink: Sink) -> DataFrame:
-    assert sink.sequence
-    row = F.max_by(F.struct(*batch.columns), _order(sink.sequence)).alias("row")
+    row = F.max_by(F.struct(*batch.columns), _order(sink.order)).alias("row")
     return batch.groupBy(*sink.key).agg(row).select("row.*")
 
 
@@ -85,8 +83,7 @@ def _is_deleted(sink: Sink) -> Column:
 
 
 def _keep_deletes(rows: DataFrame, folder: Path, sink: Sink) -> None:
-    assert sink.sequence
-    kept = rows.select(*(F.col(f"`{name}`") for name in [*sink.key, *sink.sequence]))
+    kept = rows.select(*(F.col(f"`{name}`") for name in [*sink.key, *sink.order]))
     kept.coalesce(1).write.format("delta").mode("append").save(str(folder))
 
 
@@ -102,24 +99,22 @@ def _without_deleted_since(
         lowest: First column of the lowest sequence of a change that is no delete; null comes
             first.
     """
-    assert sink.sequence
     if not DeltaTable.is_deltatable(str(folder)):
         return rows
     deletes = rows.sparkSession.read.format("delta").load(str(folder))
     if lowest is not None:
         # Deletes are kept as they come, so few files hold any that is later.
-        deletes = deletes.where(F.col(f"`{sink.sequence[0]}`") >= F.lit(lowest))
+        deletes = deletes.where(F.col(f"`{sink.order[0]}`") >= F.lit(lowest))
     same = [F.col(f"s.`{name}`").eqNullSafe(F.col(f"d.`{name}`")) for name in sink.key]
-    is_older = _order(sink.sequence, "s.") < _order(sink.sequence, "d.")
+    is_older = _order(sink.order, "s.") < _order(sink.order, "d.")
     return rows.alias("s").join(
         deletes.alias("d"), reduce(lambda left, right: left & right, [*same, is_older]), "left_anti"
     )
 
 
 def _clauses(sink: Sink) -> str:
-    assert sink.sequence
     ours, theirs = (
-        ", ".join(f"{of}.`{name}`" for name in sink.sequence) for of in ("s", "t")
+        ", ".join(f"{of}.`{name}`" for name in sink.order) for of in ("s", "t")
     )  # fmt: skip
     is_newer = f"struct({ours}) >= struct({theirs})"
     if sink.deleted is None:
@@ -135,7 +130,7 @@ def _clauses(sink: Sink) -> str:
             f"WHEN NOT MATCHED AND NOT {is_gone} THEN INSERT *"
         )
     # A delete may carry nothing but the key: the row stays as it was last seen.
-    marks = ", ".join(f"t.`{name}` = s.`{name}`" for name in [sink.deleted, *sink.sequence])
+    marks = ", ".join(f"t.`{name}` = s.`{name}`" for name in [sink.deleted, *sink.order])
     return (
         f"WHEN MATCHED AND {is_newer} AND {is_gone} THEN UPDATE SET {marks} "
         f"WHEN MATCHED AND {is_newer} THEN UPDATE SET * "

@@ -34,9 +34,14 @@ def prepare_table(sink: Sink, path: str, rows: DataFrame, generation: Generation
         StateError: The table was made by another generation or by somebody else, or has other
             columns: Delta and MERGE would drop some or fill others without a word.
     """
-    for field in ("key", "partition_by", "sequence", "deleted"):
-        declared = getattr(sink, field) or []
-        for name in [declared] if isinstance(declared, str) else declared:
+    named = {
+        "key": sink.key,
+        "partition_by": sink.partition_by,
+        "sequence": sink.order,
+        "deleted": [] if sink.deleted is None else [sink.deleted],
+    }
+    for field, names in named.items():
+        for name in names:
             if name not in rows.columns:
                 message = f"`sink.{field}`: the transform returns no column `{name}`."
                 raise InputError(message, f"It returns {', '.join(rows.columns)}.")

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PARALLEL ?= -n 2 --dist worksteal
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: install demo ui test fast crash soak lint bench clean
+.PHONY: install demo demo-cdc ui test fast crash soak lint bench clean
 
 install: $(VENV)/installed
 
@@ -17,6 +17,10 @@ $(VENV)/installed: pyproject.toml
 
 demo: install
 	$(BIN)/python -m examples.demo
+
+# Tables of a PostgreSQL in use, from snapshot to change log.
+demo-cdc: install
+	$(BIN)/python -m examples.demo_cdc
 
 ui: install
 	$(BIN)/python -m examples.demo --ui
@@ -53,4 +57,4 @@ bench: install
 	$(BIN)/python -m benchmarks.topic_range
 
 clean:
-	rm -rf .demo build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .demo .demo-cdc build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -53,7 +53,7 @@ def test_commands_of_the_command_line_exist_with_their_options(page: Path) -> No
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_targets_and_modules_exist(page: Path) -> None:
-    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert {words[1] for words in typed(page, "make")} <= targets
     for words in typed(page, "python"):
         if words[1] == "-m":

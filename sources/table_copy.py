@@ -139,6 +139,7 @@ class TableSnapshot:
     def _check_table(self, connection: psycopg.Connection[Any]) -> None:
         rows = connection.execute(
             "SELECT a.attname, c.relreplident, a.attlen = -1 AND a.attstorage <> 'p' "
+            "AND NOT (a.atttypid = 'numeric'::regtype AND a.atttypmod >= 0) "
             "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
             "JOIN pg_attribute a ON a.attrelid = c.oid "
             "WHERE n.nspname = %(schema)s AND c.relname = %(table)s "

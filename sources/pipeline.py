@@ -233,15 +233,8 @@ class Pipeline(Declared):
             if source.converge is not None and not isinstance(after, KafkaSource):
                 message = f"source `{source.name}` can't `converge`: no topic comes after it"
                 raise ValueError(message)
-            if source.sequence is not None and not isinstance(after, KafkaSource):
-                message = f"source `{source.name}` has a `sequence`, but no topic comes after it"
-                raise ValueError(message)
-            if source.sequence is not None and self.sequence is None:
-                message = (
-                    f"source `{source.name}` declares its `sequence`, but the pipeline does not "
-                    "say which column holds a row's: declare `sequence: <column>`"
-                )
-                raise ValueError(message)
+            if source.sequence is not None:
+                _check_sequence(self, source, after)
         return self
 
     @property
@@ -316,6 +309,28 @@ def _check_selects(sources: Sequence[FileSource | KafkaSource]) -> None:
                 f"has: all sources have the same, by `select` or by `schema`"
             )
             raise ValueError(message)
+
+
+def _check_sequence(
+    pipeline: Pipeline, source: FileSource, after: FileSource | KafkaSource | None
+) -> None:
+    """Refuse the log position of a snapshot that nothing can be compared with."""
+    if not isinstance(after, KafkaSource):
+        message = f"source `{source.name}` has a `sequence`, but no topic comes after it"
+        raise ValueError(message)
+    if after.format == "debezium" and not pipeline.sink.sequence:
+        message = (
+            f"source `{source.name}` tells the `sequence` of a snapshot, but not which "
+            "transactions were in flight: their changes lie before it, and would be lost. "
+            "Merge the changes, with `sink.sequence`, or let `hybrid snapshot` take it"
+        )
+        raise ValueError(message)
+    if pipeline.sequence is None:
+        message = (
+            f"source `{source.name}` declares its `sequence`, but the pipeline does not "
+            "say which column holds a row's: declare `sequence: <column>`"
+        )
+        raise ValueError(message)
 
 
 def _check_snapshot(

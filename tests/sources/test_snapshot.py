@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from sources.errors import StateError
 from sources.pipeline import Pipeline
-from sources.positions import DatabaseSnapshot
+from sources.positions import DatabaseSnapshot, EndPosition, HeldOffsets, StartPosition
+from sources.seam import seam_rule, seam_warnings
 from sources.snapshot import (
     MANIFEST,
     Chunk,
@@ -194,6 +195,39 @@ def test_a_pipeline_of_snapshot_and_changes() -> None:
     pipeline = Pipeline.model_validate(PIPELINE)
     assert pipeline.sink.order == ["_position"]
     assert pipeline.sink.removes_rows
+
+
+def ends(**told: Any) -> list[EndPosition]:
+    times: dict[str, Any] = {"event_time_ms": 9, "complete_through_ms": 9, "event_times": "exact"}
+    return [EndPosition(source="snapshot", splits=1, rows=1, **times, **told)]
+
+
+class TestHowChangesInBothAreTold:
+    SNAPSHOT = DatabaseSnapshot(lsn=7, xmin=3, xmax=3, in_progress=[], taken_ms=9)
+    HELD = HeldOffsets(next={}, exact=True, holes={})
+
+    def rule(self, document: dict[str, Any], **told: Any) -> str:
+        start = StartPosition(source="changes", evidence="offsets", time_ms=None, partitions={})
+        return seam_rule(Pipeline.model_validate(document), ends(**told), start, {})
+
+    def test_by_what_the_snapshot_can_see_though_the_start_is_exact(self) -> None:
+        told = {"snapshot": self.SNAPSHOT, "offsets": self.HELD}
+        assert self.rule(PIPELINE, **told) == "sequence"
+
+    def test_a_log_position_alone_drops_nothing_where_the_sink_puts_changes_in_order(self) -> None:
+        assert self.rule(PIPELINE, sequence=7) == "replay"
+        start = StartPosition(source="changes", evidence="sequence", time_ms=9, partitions={})
+        pipeline = Pipeline.model_validate(PIPELINE)
+        said = seam_warnings(pipeline, "replay", ends(sequence=7)[0], start, 0)
+        assert any("changes from before it are applied once more" in text for text in said)
+
+    def test_a_log_position_alone_is_refused_where_it_would_lose_changes(self) -> None:
+        document = changed("sink", to={"path": "out", "mode": "append", "key": ["id"]})
+        document["sequence"] = "_lsn"
+        del document["sources"][0]["snapshot"]
+        document["sources"][0]["sequence"] = "0/7"
+        with pytest.raises(ValueError, match="which transactions were in flight"):
+            Pipeline.model_validate(document)
 
 
 @pytest.mark.parametrize(

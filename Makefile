@@ -3,10 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # Spark spends most of a small test waiting for itself: two at once take little more than half.
-PARALLEL ?= -n 2 --dist worksteal
+PARALLEL ?= -n 2 --dist worksteal --durations=40
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: install demo ui test fast test-ui pictures crash soak lint bench clean
+.PHONY: install demo demo-cdc ui test fast test-ui pictures crash soak lint bench clean
 
 install: $(VENV)/installed
 
@@ -17,6 +17,10 @@ $(VENV)/installed: pyproject.toml
 
 demo: install
 	$(BIN)/python -m examples.demo
+
+# Tables of a PostgreSQL in use, from snapshot to change log.
+demo-cdc: install
+	$(BIN)/python -m examples.demo_cdc
 
 ui: install
 	$(BIN)/python -m examples.demo --ui
@@ -61,4 +65,4 @@ bench: install
 	$(BIN)/python -m benchmarks.topic_range
 
 clean:
-	rm -rf .demo build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .demo .demo-cdc build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -17,6 +17,7 @@ from sources.errors import InputError
 
 if TYPE_CHECKING:
     from sources.document import LoadedPipeline
+    from sources.pipeline import Sink
 
 EXAMPLES = 10
 # The live run may share the machine; DuckDB spills what does not fit to disk.
@@ -197,12 +198,32 @@ def audit(loaded: LoadedPipeline) -> AuditReport:
     )
 
 
+def _last_changes(sink: Sink) -> str:
+    """The rows that changes leave, each key's last one in the order of the sink."""
+    from orchestration.audit_sql import listed, quoted  # noqa: PLC0415
+
+    order = ", ".join(f"{quoted(name)} DESC NULLS LAST" for name in sink.order)
+    last = (
+        f"SELECT * FROM input QUALIFY row_number() OVER "
+        f"(PARTITION BY {listed(sink.key)} ORDER BY {order}) = 1"
+    )
+    if sink.deleted is None or not sink.removes_rows:
+        return last
+    gone = quoted(sink.deleted)
+    return f"SELECT * EXCLUDE ({gone}) FROM ({last}) WHERE NOT coalesce({gone}, false)"
+
+
 def _expected_query(loaded: LoadedPipeline) -> str | None:
-    """The text of ``audit.sql``; None where every input row is expected as it is."""
+    """The text of ``audit.sql``; None where every input row is expected as it is.
+
+    Of a sink that orders changes, the last one of each key is expected as it is.
+    """
     pipeline = loaded.pipeline
     if pipeline.audit is None:
         if pipeline.sink.mode == "append":
             return None
+        if pipeline.sink.sequence:
+            return _last_changes(pipeline.sink)
         message = f"Pipeline `{pipeline.name}` merges, and declares no `audit`."
         hint = "Declare `audit: {sql: …}`: a DuckDB query that computes the target from `input`."
         raise InputError(message, hint)

@@ -94,6 +94,10 @@ def _mark_delivered(
     elif ledger.rule == "event_time" and ledger.end_ms is not None:
         end = iso(ledger.end_ms + 1)
         by_rule = f"l.{quoted(pipeline.event_time)} < TIMESTAMPTZ '{end}'"
+    elif ledger.rule == "sequence" and ledger.previous is not None and ledger.previous.snapshot:
+        changes = pipeline.topic_source(source)
+        columns = {part: f"l.{quoted(name)}" for name, part in changes.of_envelope.items()}
+        by_rule = ledger.previous.snapshot.holds(columns["lsn"], columns["transaction"])
     elif ledger.rule == "sequence" and ledger.previous is not None and pipeline.sequence:
         by_rule = f"l.{quoted(pipeline.sequence)} <= {ledger.previous.sequence}"
     connection.execute(

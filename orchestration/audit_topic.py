@@ -29,7 +29,7 @@ from sources.kafka_source import KafkaSource
 from sources.positions import Offsets, TopicPartition
 from sources.readers import NO_VALUE, RowDecoder, field_reader
 from sources.schema import TIMESTAMP
-from sources.values import Included
+from sources.values import RecordPart
 
 BATCH_RECORDS = 50_000
 _RECORD = [
@@ -86,7 +86,12 @@ class TopicReading:
         connection.unregister("_columns")
         held: list[Any] = []
 
+        # Of a log of changes, a record without a value is a tombstone: no row, and not bad.
+        has_tombstones = self._source.format == "debezium"
+
         def take(_: TopicPartition, message: Any) -> bool:
+            if has_tombstones and message.value() is None:
+                return True
             held.append(message)
             if len(held) == BATCH_RECORDS:
                 insert_arrow(connection, table, made.table(held))
@@ -106,10 +111,10 @@ class _Records:
     """
 
     def __init__(self, source: KafkaSource, columns: Mapping[str, pa.DataType]) -> None:
-        self._include = source.include
-        included = [pa.field(name, columns[name]) for name in source.include]
+        self._include = source.of_record
+        included = [pa.field(name, columns[name]) for name in source.of_record]
         self._of_value = pa.schema(
-            [pa.field(n, kind) for n, kind in columns.items() if n not in source.include]
+            [pa.field(n, kind) for n, kind in columns.items() if n not in source.of_record]
         )
         self._decoder = None
         values = [_VALUE]
@@ -147,7 +152,7 @@ class _Records:
         return [_text(value, "value")]
 
     def _metadata(self, message: Any, name: str) -> Any:
-        what: Included = self._include[name]
+        what: RecordPart = self._include[name]
         if what == "headers":
             headers = message.headers()
             return headers and [{"key": key, "value": value} for key, value in headers]

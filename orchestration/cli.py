@@ -81,6 +81,17 @@ def validate(pipeline: PipelineFile, as_json: AsJson = False) -> None:
 
 
 @app.command()
+def snapshot(pipeline: PipelineFile, as_json: AsJson = False) -> None:
+    """Take the snapshots that a pipeline begins with; what is there already is kept."""
+    with answer(as_json) as show:
+        from orchestration import snapshots
+
+        taken = snapshots.take(load(pipeline), lambda text: typer.echo(text, err=True))
+        lines = "\n".join(each.text for each in taken)
+        show({"ok": True, "snapshots": [each.document for each in taken]}, lines)
+
+
+@app.command()
 def plan(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """Look at all sources and show what will be read, in which order, from where."""
     with answer(as_json) as show:
@@ -306,6 +317,22 @@ def rerun(
         )
         document = {"ok": True, "serving": served.generation}
         show(document, f"Readers see generation {served.generation}.")
+
+
+@app.command()
+def compare(pipeline: PipelineFile, as_json: AsJson = False) -> None:
+    """Compare the target with the database table that it took over, row for row, as both are."""
+    with answer(as_json) as show:
+        from orchestration.source_compare import compare_with_source
+
+        found = compare_with_source(load(pipeline))
+        lines = [
+            f"{found.table}: {found.rows:,} rows, {found.found:,} in the target; "
+            f"{found.only_in_source:,} only in the source, {found.only_in_target:,} only in the "
+            "target.",
+            *found.examples,
+        ]
+        show(found.to_dict(), "\n".join(lines))
 
 
 @app.command()

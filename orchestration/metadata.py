@@ -39,6 +39,9 @@ def end(position: EndPosition, bad: BadRecordCount | None) -> Metadata:
         shown["bad records"] = bad.total
     if position.sequence is not None:
         shown["sequence"] = position.sequence
+    if position.snapshot is not None:
+        shown["snapshot taken"] = iso(position.snapshot.taken_ms)
+        shown["transactions in flight"] = len(position.snapshot.in_progress)
     if position.offsets is not None:
         shown["offsets held"] = table(
             [

@@ -91,7 +91,7 @@ class LoadedPipeline:
     def contract(self) -> dict[str, object]:
         """The parts of the declaration that may not change under a checkpoint."""
         pipeline = self.pipeline
-        sink = pipeline.sink.model_dump(mode="json")
+        sink = pipeline.sink.model_dump(mode="json", exclude_none=True)
         contract: dict[str, object] = {
             "sources": [source.name for source in pipeline.sources],
             "event_time": pipeline.event_time,
@@ -111,6 +111,8 @@ class LoadedPipeline:
             contract[f"sources.{source.name}"] = [source.type, source.format, where, source.columns]
             if isinstance(source, KafkaSource) and (meaning := source.meaning()):
                 contract[f"sources.{source.name}.value"] = meaning
+            if isinstance(source, FileSource) and source.snapshot is not None:
+                contract[f"sources.{source.name}.snapshot"] = True
             if isinstance(source, FileSource):
                 end = source.model_dump(
                     mode="json", include={"complete_through", "offsets", "sequence"}

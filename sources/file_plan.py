@@ -20,6 +20,7 @@ from sources.held import held_by_columns, held_by_names
 from sources.pipeline import Pipeline
 from sources.positions import EndPosition, HeldOffsets, Part, iso, to_ms, to_us
 from sources.schema import names_and_types
+from sources.snapshot import require_snapshot
 from sources.state import Generation
 
 Ints = npt.NDArray[np.int64]
@@ -103,6 +104,11 @@ def plan_files(
     assert isinstance(source, FileSource)
     splits = listing.splits
     times = event_range_ms(splits)
+    manifest = None
+    if source.snapshot is not None:
+        manifest = require_snapshot(source.patterns, loaded.folder, pipeline.name)
+        # A table may well be empty.
+        times = times or (manifest.seen.taken_ms, manifest.seen.taken_ms)
     if times is None:
         message = f"Source `{name}`: its {len(splits)} files hold no rows with a time."
         hint = f"History needs at least one row with `{pipeline.event_time}`."
@@ -116,6 +122,9 @@ def plan_files(
     if source.time_range.since is not None:
         begin_ms = max(begin_ms, to_ms(source.time_range.since))
     held, warnings = _held(pipeline, source, pa.concat_tables([*earlier, splits]))
+    if manifest is not None:
+        # No change that the snapshot does not see lies before.
+        held = HeldOffsets(next=manifest.offsets, exact=True, holes={})
     found = found_files(source, listing)
     part = FilePlan(
         **dict(found),
@@ -128,6 +137,7 @@ def plan_files(
             event_times="exact" if listing.exact else "sampled",
             offsets=held,
             sequence=source.sequence,
+            snapshot=None if manifest is None else manifest.seen,
             splits=found.splits,
             rows=found.rows,
         ),

@@ -15,6 +15,7 @@ from sources.formats.csv import CsvOptions
 from sources.hybrid import Boundedness
 from sources.rate import RateLimit, require_meaning
 from sources.select import Selection
+from sources.snapshot import SnapshotOptions
 
 
 class FileBatch(Declared):
@@ -107,6 +108,8 @@ class FileSource(BadRecords):
             writes them, ``topic+partition+start[+end].ext``) or two columns of Parquet files.
         sequence: Log position of the database snapshot that the files are (PostgreSQL: an LSN,
             ``16/B374D848``); changes at or before it are dropped.
+        snapshot: The files are a snapshot of the table whose changes the topic after them holds;
+            ``hybrid snapshot`` takes it.
         converge: For a folder that grows while it is read.
         discovery_interval: How often a folder without end is looked through for files that
             arrived (FLIP-27: ``FileSource.monitorContinuously``); without it, the source is
@@ -130,6 +133,7 @@ class FileSource(BadRecords):
     complete_through: Instant | None = None
     offsets: Literal["names"] | OffsetColumns | None = None
     sequence: Sequence | None = None
+    snapshot: SnapshotOptions | None = None
     converge: Converge | None = None
     discovery_interval: Duration | None = None
 
@@ -235,7 +239,24 @@ class FileSource(BadRecords):
         if doubled := set(self.partitions) & set(self.columns or {}):
             message = f"`{min(doubled)}` is in `schema` and in `partitions`"
             raise ValueError(message)
+        if self.snapshot is not None:
+            _check_snapshot(self)
         return self
+
+
+def _check_snapshot(source: FileSource) -> None:
+    """Refuse what means nothing for files that a snapshot makes."""
+    given = source.model_fields_set - {"batch", "name", "path", "rate", "snapshot", "type"}
+    if source.format != "parquet" or (given := given - {"format"}):
+        name = min(given, default="format")
+        message = f"with `snapshot` the files are Parquet, as the topic has its rows: omit `{name}`"
+        raise ValueError(message)
+    if len(source.patterns) != 1 or not source.patterns[0].endswith("/*.parquet"):
+        message = "with `snapshot` the `path` is `<folder>/*.parquet`, of a folder of its own"
+        raise ValueError(message)
+    if "://" in source.patterns[0] or "*" in source.patterns[0].removesuffix("*.parquet"):
+        message = "with `snapshot` the `path` is one folder of this machine"
+        raise ValueError(message)
 
 
 def _check_endless(source: FileSource, interval: timedelta) -> None:

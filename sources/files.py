@@ -31,6 +31,7 @@ from sources.parquet import read_footers, table_of_ranges
 from sources.sampler import Sampler
 from sources.schema import check_event_time, differences, parse_schema
 from sources.select import EventColumn
+from sources.snapshot import require_snapshot
 from sources.storage import FILES, table_of
 from sources.stores import Stores
 from sources.time_range import in_range, in_range_by_folder
@@ -99,8 +100,11 @@ def list_source(
 
     Raises:
         InputError: There are none, or as :func:`list_splits` does.
+        StateError: They are a snapshot that was not taken to its end.
     """
     stores = loaded.pipeline.stores
+    if source.snapshot is not None:
+        require_snapshot(source.patterns, loaded.folder, loaded.pipeline.name)
     if source.format == "delta":
         # A version of a table never grows.
         return None if known is not None else _list_table(loaded, source)

@@ -115,7 +115,8 @@ def _decimal(precision: int, scale: int) -> Fit:
             fitted = Decimal(value).quantize(unit, context=_EXACT)
         except (Inexact, InvalidOperation):
             raise _Misfit from None
-        if not abs(fitted.scaleb(scale, context=_EXACT)) < limit:
+        # `abs` would round to the 28 digits of Python's own context.
+        if not fitted.scaleb(scale, context=_EXACT).copy_abs() < limit:
             raise _Misfit
         return fitted
 

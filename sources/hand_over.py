@@ -157,7 +157,8 @@ def _no_overlap(ledger: Ledger) -> Check:
     overlap = sum(entry.overlap for entry in ledger.entries)
     told = {
         "none": "history tells its offsets, or there is none",
-        "sequence": "changes up to the snapshot's log position are dropped",
+        "sequence": "changes that the snapshot holds are dropped",
+        "replay": "changes that the snapshot may hold are applied once more, in their order",
         "key": "rows whose key history holds are dropped",
         "event_time": "rows that are not later than history are dropped",
         "off": "`seam_filter: off`: rows in both come twice",

@@ -17,6 +17,7 @@ from sources.positions import span_ms
 from sources.reruns import Generations, Ranges
 from sources.stores import HdfsSettings, S3Settings, Stores
 from sources.supervision import Supervision
+from sources.values import EnvelopePart
 
 # https://spark.apache.org/docs/latest/submitting-applications.html
 _MASTERS = ("local", "spark://", "yarn", "k8s://")
@@ -43,6 +44,11 @@ class Sink(Declared):
         mode: ``append`` for rows that never change, ``merge`` to update by key.
         key: Columns that identify a row of the target.
         partition_by: Columns whose values become folders.
+        sequence: ``merge``: columns that order the changes of a key. A later change replaces an
+            earlier one, in whatever order they arrive; null comes before all.
+        deleted: Boolean column that tells that a change removes its row.
+        deletes: ``hard`` removes the row; ``soft`` keeps it, marked by ``deleted``. Hard, if left
+            out.
 
     """
 
@@ -50,6 +56,36 @@ class Sink(Declared):
     mode: Literal["append", "merge"]
     key: list[str] = Field(min_length=1)
     partition_by: list[str] = Field(default_factory=list)
+    sequence: str | Annotated[list[str], Field(min_length=1)] | None = None
+    deleted: str | None = None
+    deletes: Literal["hard", "soft"] | None = None
+
+    @property
+    def order(self) -> list[str]:
+        """The columns that order the changes of a key; empty if nothing does."""
+        return [self.sequence] if isinstance(self.sequence, str) else self.sequence or []
+
+    @property
+    def removes_rows(self) -> bool:
+        """Whether a delete leaves nothing."""
+        return self.deletes != "soft"
+
+    @model_validator(mode="after")
+    def _orders_what_it_merges(self) -> Sink:
+        for field, needed in (("sequence", None), ("deleted", "sequence"), ("deletes", "deleted")):
+            if getattr(self, field) is None:
+                continue
+            if self.mode != "merge":
+                message = f"`{field}` has a meaning with `mode: merge` only"
+                raise ValueError(message)
+            if needed is not None and getattr(self, needed) is None:
+                message = f"`{field}` needs `{needed}`"
+                raise ValueError(message)
+        for name in [*self.order, self.deleted]:
+            if name in self.key:
+                message = f"`{name}` changes with each change of a row: it can't be in the `key`"
+                raise ValueError(message)
+        return self
 
 
 class Audit(Declared):
@@ -189,22 +225,18 @@ class Pipeline(Declared):
         _check_selects(self.sources)
         for source, after in zip(self.sources, [*self.sources[1:], None], strict=True):
             if isinstance(source, KafkaSource):
+                _check_changes(source, self.sink)
                 _check_after_topic(source, after)
                 continue
             for pattern in source.patterns:
                 self.hdfs.absolute(pattern)
+            if source.snapshot is not None:
+                _check_snapshot(source, after, self.event_time)
             if source.converge is not None and not isinstance(after, KafkaSource):
                 message = f"source `{source.name}` can't `converge`: no topic comes after it"
                 raise ValueError(message)
-            if source.sequence is not None and not isinstance(after, KafkaSource):
-                message = f"source `{source.name}` has a `sequence`, but no topic comes after it"
-                raise ValueError(message)
-            if source.sequence is not None and self.sequence is None:
-                message = (
-                    f"source `{source.name}` declares its `sequence`, but the pipeline does not "
-                    "say which column holds a row's: declare `sequence: <column>`"
-                )
-                raise ValueError(message)
+            if source.sequence is not None:
+                _check_sequence(self, source, after)
         return self
 
     @property
@@ -277,6 +309,67 @@ def _check_selects(sources: Sequence[FileSource | KafkaSource]) -> None:
             message = (
                 f"source `{one.name}` has no column `{lacking[0]}`, which source `{other.name}` "
                 f"has: all sources have the same, by `select` or by `schema`"
+            )
+            raise ValueError(message)
+
+
+def _check_sequence(
+    pipeline: Pipeline, source: FileSource, after: FileSource | KafkaSource | None
+) -> None:
+    """Refuse the log position of a snapshot that nothing can be compared with."""
+    if not isinstance(after, KafkaSource):
+        message = f"source `{source.name}` has a `sequence`, but no topic comes after it"
+        raise ValueError(message)
+    if after.format == "debezium" and not pipeline.sink.sequence:
+        message = (
+            f"source `{source.name}` tells the `sequence` of a snapshot, but not which "
+            "transactions were in flight: their changes lie before it, and would be lost. "
+            "Merge the changes, with `sink.sequence`, or let `hybrid snapshot` take it"
+        )
+        raise ValueError(message)
+    if pipeline.sequence is None:
+        message = (
+            f"source `{source.name}` declares its `sequence`, but the pipeline does not "
+            "say which column holds a row's: declare `sequence: <column>`"
+        )
+        raise ValueError(message)
+
+
+def _check_snapshot(
+    source: FileSource, after: FileSource | KafkaSource | None, event_time: str
+) -> None:
+    """Refuse a snapshot whose changes do not tell what the hand-over needs."""
+    if not isinstance(after, KafkaSource) or after.format != "debezium" or after.select:
+        message = (
+            f"source `{source.name}` is a `snapshot`: a topic with `format: debezium`, without "
+            "`select`, has to come after it"
+        )
+        raise ValueError(message)
+    needed: tuple[EnvelopePart, ...] = ("position", "lsn", "transaction", "committed_at")
+    for part in needed:
+        if after.envelope_column(part) is None:
+            message = (
+                f"source `{after.name}` needs `include: {{<column>: {part}}}`: the hand-over from "
+                f"the snapshot `{source.name}` goes by it"
+            )
+            raise ValueError(message)
+    if event_time != after.envelope_column("committed_at"):
+        message = (
+            f"`event_time: {event_time}`: after a snapshot it is "
+            f"`{after.envelope_column('committed_at')}`, the time of the commit"
+        )
+        raise ValueError(message)
+
+
+def _check_changes(source: KafkaSource, sink: Sink) -> None:
+    """Refuse a sink that would take a change for a row."""
+    if source.format != "debezium" or sink.mode == "append":
+        return
+    for field, part in (("sequence", "position"), ("deleted", "deleted")):
+        if getattr(sink, field) is None:
+            message = (
+                f"source `{source.name}` holds changes, which the sink merges: it needs "
+                f"`sink.{field}`, a column that `include: {{<column>: {part}}}` fills"
             )
             raise ValueError(message)
 

@@ -21,6 +21,8 @@ Evidence = Literal["offsets", "sequence", "timestamp", "fixed", "factory"]
 """What a start position was made from; ``factory`` is one that the user wrote."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
+# Transaction ids of 32 bits start over after so many.
+_WRAP = 1 << 32
 
 
 class TopicPartition(NamedTuple):
@@ -146,6 +148,49 @@ class HeldOffsets(Part):
     holes: Annotated[dict[TopicPartition, list[tuple[int, int]]], *_ByTopic]
 
 
+class DatabaseSnapshot(Part):
+    """What one snapshot of a PostgreSQL database can see.
+
+    A change's own log position does not tell whether a snapshot holds it: a transaction that was
+    in flight when the snapshot was taken wrote before it, and commits after it. What tells is what
+    PostgreSQL itself goes by
+    (https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-PG-SNAPSHOT).
+
+    Attributes:
+        lsn: End of the log right after it was taken; nothing written later is in it.
+        xmin: All transactions before this one had ended.
+        xmax: This one and later ones had not begun, or were not known yet.
+        in_progress: Those between that were in flight. All three are 64-bit transaction ids.
+        taken_ms: When it was taken, by the database's clock.
+    """
+
+    lsn: int
+    xmin: int
+    xmax: int
+    in_progress: list[int]
+    taken_ms: int
+
+    def holds(self, lsn: str, transaction: str) -> str:
+        """SQL, for Spark and DuckDB alike, that tells whether the snapshot holds a change.
+
+        A change's transaction id has 32 bits, which wrap around. Before ``lsn`` it is no further
+        than half a turn from the snapshot's; after it the id is not asked. A row of a connector's
+        own snapshot has none: taken before, it is older than what this one holds.
+
+        Args:
+            lsn: Expression for a change's own log position.
+            transaction: Expression for its transaction id.
+        """
+        half = _WRAP >> 1
+        # Modulo of a negative number is negative in both.
+        behind = f"(({transaction} - {self.xmax} + {half}) % {_WRAP} + {_WRAP}) % {_WRAP} - {half}"
+        seen = f"{behind} < 0"
+        if self.in_progress:
+            others = ", ".join(str(each - self.xmax) for each in self.in_progress)
+            seen += f" AND {behind} NOT IN ({others})"
+        return f"coalesce({lsn} <= {self.lsn}, false) AND coalesce({seen}, true)"
+
+
 class EndPosition(Record):
     """What a finished bounded source knows about its end.
 
@@ -157,6 +202,7 @@ class EndPosition(Record):
         event_times: ``exact`` (statistics) or ``sampled`` (never above the true highest one).
         offsets: The records of the log that it holds, where it says so itself.
         sequence: Log position of the snapshot that it is, such as a PostgreSQL LSN.
+        snapshot: What the snapshot that it is can see, where that is known.
         splits: Number of splits read.
         rows: Number of rows read, where the format's statistics tell.
 
@@ -170,6 +216,7 @@ class EndPosition(Record):
     event_times: Literal["exact", "sampled"]
     offsets: HeldOffsets | None = None
     sequence: int | None = None
+    snapshot: DatabaseSnapshot | None = None
     splits: int
     rows: int | None
 

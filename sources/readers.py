@@ -87,6 +87,10 @@ def field_reader(source: Values) -> FieldReader:
         from sources.protobuf import ProtobufReader  # noqa: PLC0415
 
         return ProtobufReader.of(source)
+    if source.format == "debezium":
+        from sources.debezium import DebeziumReader  # noqa: PLC0415
+
+        return DebeziumReader.of(source)
     return RawReader() if source.format == "raw" else JsonReader()
 
 

@@ -82,6 +82,7 @@ class History:
             # Of all files together, as the last listing saw them.
             offsets=ends[-1].offsets,
             sequence=ends[-1].sequence,
+            snapshot=ends[-1].snapshot,
             splits=sum(end.splits for end in ends),
             rows=sum(rows) if len(rows) == len(ends) else None,
         )

@@ -13,9 +13,9 @@ from sources.kafka_source import KafkaSource
 from sources.log import LogRecord
 from sources.readers import RowDecoder, field_reader
 from sources.schema import TIMESTAMP, parse_schema
-from sources.values import Included
+from sources.values import RecordPart
 
-_INCLUDED: dict[Included, Callable[[LogRecord], Any]] = {
+_INCLUDED: dict[RecordPart, Callable[[LogRecord], Any]] = {
     "key": lambda record: record.key,
     "headers": lambda record: (
         record.headers and [{"key": key, "value": value} for key, value in record.headers]
@@ -68,7 +68,7 @@ def ahead_ms(
 
 def _reading(source: KafkaSource, columns: pa.Schema) -> Callable[[LogRecord], list[Any]]:
     """A function that gives some columns of a record, or raises what bad values raise."""
-    included = {name: _INCLUDED[what] for name, what in source.include.items()}
+    included = {name: _INCLUDED[what] for name, what in source.of_record.items()}
     of_value = pa.schema([field for field in columns if field.name not in included])
     reader = field_reader(source)
     decoder = None if source.format == "json" else RowDecoder(reader, of_value)

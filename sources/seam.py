@@ -11,7 +11,7 @@ from sources.log import LogRecord
 from sources.pipeline import Pipeline
 from sources.positions import EndPosition, Offsets, StartPosition, iso
 
-SeamRule = Literal["none", "sequence", "key", "event_time", "off"]
+SeamRule = Literal["none", "sequence", "replay", "key", "event_time", "off"]
 
 
 def seam_rule(
@@ -21,7 +21,10 @@ def seam_rule(
 
     ``none`` where there are none: no history, or all of it tells its offsets exactly, or its last
     source does and has passed the seam of those before. ``sequence`` where history is a snapshot
-    with a log position. Otherwise as declared.
+    that tells what it can see, or its log position. ``replay`` where a log position is all it
+    tells and the sink puts changes in order: a change of a transaction that was in flight may lie
+    before that position and not be in the snapshot, while one that comes twice does no harm.
+    Otherwise as declared.
 
     Args:
         pipeline: The declaration.
@@ -32,10 +35,12 @@ def seam_rule(
     if not ends:
         return "none"
     if pipeline.seam_filter is None:
+        if ends[-1].snapshot is not None:
+            return "sequence"
         if start.evidence == "offsets" and _tell_all(ends, start):
             return "none"
         if ends[-1].sequence is not None:
-            return "sequence"
+            return "replay" if pipeline.sink.sequence else "sequence"
         if start.evidence == "offsets" and _is_passed(ends[-1], start, seam_end):
             return "none"
     return pipeline.seam_rule
@@ -138,6 +143,12 @@ def seam_warnings(
                 f"No `key` is declared: live rows of the seam at or before {end} are taken for "
                 "delivered. One of them that reached the topic but not the files is lost; one "
                 "that is later but in the files comes twice."
+            )
+        if rule == "replay":
+            said.append(
+                "The snapshot tells its log position, but not which transactions were in flight: "
+                "changes from before it are applied once more, in the order of `sink.sequence`. "
+                "Until they are, some rows are older than in the snapshot."
             )
         if rule == "off":
             said.append("`seam_filter: off`: rows that both files and topic hold come twice.")

@@ -98,8 +98,9 @@ def end_position(
         # Record timestamps are not event times, and not all records were looked at.
         event_times="sampled",
         offsets=HeldOffsets(next=ends, exact=True, holes={}) if is_continued else None,
-        # A snapshot's log position holds for all that comes after it.
+        # What a snapshot holds is held by all that comes after it.
         sequence=None if previous is None else previous.sequence,
+        snapshot=None if previous is None else previous.snapshot,
         splits=0,
         rows=None,
     )

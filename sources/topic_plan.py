@@ -110,6 +110,9 @@ def fit_sample(
     tolerant = source.on_bad_record != "fail"
     # What is selected from are the source's own columns, nobody else's.
     left = source.name if source.select else before
+    if source.format == "debezium":
+        # Its tombstones are there for compaction.
+        sample = [record for record in sample if record.value is not None]
     return compare_sample(left, of_value, sample, reader, tolerant=tolerant)
 
 
@@ -185,12 +188,12 @@ def plan_topics(
     seam_end, log_start = log.high_watermark(), log.log_start()
     read = source.columns_after(earlier[0].columns if earlier else {})
     before = earlier[-1].source if earlier else source.name
-    sample = read_sample(log, log_start)
+    ends = [part.end for part in earlier]
+    previous = ends[-1] if ends else None
+    sample = read_sample(log, _first_unheld(log, previous))
     warnings = fit_sample(source, before, read, sample)
     settings = log.settings()
     check_compaction(loaded.pipeline, source, settings)
-    ends = [part.end for part in earlier]
-    previous = ends[-1] if ends else None
     # Files that arrive while history runs may still close a gap.
     may_close = source.on_gap == "extend"
     judged = source.model_copy(update={"on_gap": "accept"}) if may_close else source
@@ -226,6 +229,15 @@ def plan_topics(
     if headroom and headroom[0].left_ms < 2 * limit_ms:
         warnings.append(f"Retention: {headroom[0]}.")
     return plan, warnings
+
+
+def _first_unheld(log: KafkaLog, previous: EndPosition | None) -> Offsets:
+    """First record of each partition that history does not surely hold: older ones are not read."""
+    begun, ends = log.log_start(), log.log_end()
+    if previous is None or previous.offsets is None or not previous.offsets.exact:
+        return begun
+    held = previous.offsets.next
+    return {at: min(max(first, held.get(at, 0)), ends[at]) for at, first in begun.items()}
 
 
 def _plan_range(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 import pyarrow as pa
 from pydantic import Field, model_validator
@@ -13,7 +13,11 @@ from sources.errors import InputError
 from sources.registry import Registry
 from sources.schema import parse_schema, parse_type, type_name
 
-Included = Literal["key", "headers", "timestamp", "topic", "partition", "offset"]
+RecordPart = Literal["key", "headers", "timestamp", "topic", "partition", "offset"]
+"""What a record tells beside its value."""
+EnvelopePart = Literal["op", "deleted", "position", "lsn", "transaction", "committed_at"]
+"""What a change's envelope tells beside the row (:mod:`sources.debezium`)."""
+Included = Literal[RecordPart, EnvelopePart]
 RAW_COLUMN = "value"
 # The first type is the one meant where none is declared.
 _TYPES: dict[Included, list[str]] = {
@@ -23,6 +27,12 @@ _TYPES: dict[Included, list[str]] = {
     "topic": ["string"],
     "partition": ["int"],
     "offset": ["bigint"],
+    "op": ["string"],
+    "deleted": ["boolean"],
+    "position": ["string"],
+    "lsn": ["bigint"],
+    "transaction": ["bigint"],
+    "committed_at": ["timestamp"],
 }
 _OWNERS = {
     "avro_schema": "avro",
@@ -30,6 +40,9 @@ _OWNERS = {
     "descriptor": "protobuf",
     "message": "protobuf",
     "wire_format": "protobuf",
+    "table": "debezium",
+    "ignored_columns": "debezium",
+    "added_columns": "debezium",
 }
 
 
@@ -42,6 +55,7 @@ class Values(Declared):
             left out. Fields of a value that are no columns are passed over. Needed by ``select``.
         include: Columns that are filled from the record itself rather than from its value: its
             key (binary, or a string if declared so), headers, timestamp, topic, partition, offset.
+            Or from a change's envelope: op, deleted, position, lsn, transaction, committed_at.
         select: Columns as Spark SQL expressions of those above; all as they are, if left out.
             ``CAST(… AS <type>)`` around an expression tells its type.
         avro_schema: Avro: file with the schema of all values, which have no frame. Relative to the
@@ -51,10 +65,15 @@ class Values(Declared):
             (``protoc --include_imports -o``). Relative to the pipeline's file.
         message: Protobuf: the full name of the message.
         wire_format: Protobuf: ``confluent`` where a registry's frame is in front of the values.
+        table: Debezium: the table whose changes these are, ``schema.table``; of MySQL
+            ``database.table``.
+        ignored_columns: Debezium: columns of the table that no column here is made of. One that is
+            neither here nor in the ``schema`` stops the run: it was added.
+        added_columns: Debezium: columns of the ``schema`` that older changes lack; null there.
 
     """
 
-    format: Literal["json", "avro", "protobuf", "raw"] = "json"
+    format: Literal["json", "avro", "protobuf", "debezium", "raw"] = "json"
     columns: Columns | None = Field(default=None, alias="schema")
     include: dict[str, Included] = Field(default_factory=dict)
     select: dict[str, str] = Field(default_factory=dict)
@@ -63,6 +82,9 @@ class Values(Declared):
     descriptor: str | None = None
     message: str | None = None
     wire_format: Literal["plain", "confluent"] | None = None
+    table: str | None = None
+    ignored_columns: list[str] | None = None
+    added_columns: list[str] | None = None
 
     @model_validator(mode="after")
     def _format_has_what_it_needs(self) -> Values:
@@ -76,7 +98,27 @@ class Values(Declared):
         if self.format == "protobuf" and (self.descriptor is None or self.message is None):
             message = "`format: protobuf` needs `descriptor` and `message`"
             raise ValueError(message)
+        if self.format == "debezium":
+            self._check_changes()
+        elif self.of_envelope:
+            name, what = next(iter(self.of_envelope.items()))
+            message = f"`include.{name}: {what}` is told by `format: debezium` only"
+            raise ValueError(message)
         return self
+
+    def _check_changes(self) -> None:
+        if self.columns is None or self.table is None:
+            message = "`format: debezium` needs a `schema` and the `table`, as in `public.orders`"
+            raise ValueError(message)
+        known = set(self.columns) - set(self.include)
+        for name in self.added_columns or []:
+            if name not in known:
+                message = f"`added_columns`: the `schema` has no column `{name}`"
+                raise ValueError(message)
+        for name in self.ignored_columns or []:
+            if name in known:
+                message = f"`ignored_columns`: the `schema` has the column `{name}`"
+                raise ValueError(message)
 
     @model_validator(mode="after")
     def _included_columns_do_not_clash(self) -> Values:
@@ -118,15 +160,32 @@ class Values(Declared):
         self._check_included(before)
         return dict(before)
 
+    @property
+    def of_record(self) -> dict[str, RecordPart]:
+        """Columns that are filled from what a record tells beside its value."""
+        parts: dict[str, RecordPart] = {part: part for part in get_args(RecordPart)}
+        return {name: parts[what] for name, what in self.include.items() if what in parts}
+
+    @property
+    def of_envelope(self) -> dict[str, EnvelopePart]:
+        """Columns that are filled from what an envelope tells beside the row."""
+        parts: dict[str, EnvelopePart] = {part: part for part in get_args(EnvelopePart)}
+        return {name: parts[what] for name, what in self.include.items() if what in parts}
+
+    def envelope_column(self, part: EnvelopePart) -> str | None:
+        """The column that a part of the envelope fills; None if nobody asked for it."""
+        return next((name for name, what in self.of_envelope.items() if what == part), None)
+
     def of_value(self, columns: Mapping[str, str]) -> pa.Schema:
-        """Those of all columns that are filled from a record's value."""
-        return parse_schema({n: kind for n, kind in columns.items() if n not in self.include})
+        """Those of all columns that are filled from a record's value, its envelope included."""
+        beside = self.of_record
+        return parse_schema({n: kind for n, kind in columns.items() if n not in beside})
 
     def meaning(self) -> dict[str, object]:
         """What of this may not change while a checkpoint is in use; empty for plain JSON."""
         told = self.model_dump(
             mode="json",
-            include={"include", "message", "select", "wire_format"},
+            include={"include", "message", "select", "table", "wire_format"},
             exclude_defaults=True,
         )
         return {**told, "framed": True} if self.registry is not None else told

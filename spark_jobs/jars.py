@@ -86,6 +86,15 @@ SETS: dict[str, JarSet] = {
             "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
         ),
     ),
+    # 3.7.0.Final misses a file on mirrors.
+    "connect": JarSet(
+        packages=(
+            "org.apache.kafka:connect-runtime:4.3.1",
+            "org.apache.kafka:connect-json:4.3.1",
+            "io.debezium:debezium-connector-postgres:3.6.3.Final",
+            "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
+        ),
+    ),
 }
 
 

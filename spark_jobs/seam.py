@@ -14,7 +14,14 @@ from sources.positions import EndPosition, Offsets, StartPosition, TopicPartitio
 from sources.seam import seam_rule
 from sources.state import Generation
 from spark_jobs.kafka_place import PARTITION, TOPIC, read_topics
-from spark_jobs.seam_filter import KEYS, EventTimeFilter, KeyFilter, SeamFilter, SequenceFilter
+from spark_jobs.seam_filter import (
+    KEYS,
+    EventTimeFilter,
+    KeyFilter,
+    SeamFilter,
+    SequenceFilter,
+    SnapshotFilter,
+)
 from spark_jobs.values import parse_values
 
 
@@ -67,7 +74,7 @@ class Seam:
         """Whether a stream that has read up to these offsets needs its filter no more."""
         if self.rule == "sequence":
             return False
-        if self.rule in ("none", "off"):
+        if self.rule in ("none", "off", "replay"):
             return True
         # A partition that appeared after the hand-over has nothing that history could hold.
         starts = self._start.offsets()
@@ -95,6 +102,9 @@ class Seam:
         """
         pipeline = self._pipeline
         end = self._ends[-1]
+        if self.rule == "sequence" and end.snapshot is not None:
+            columns = {part: name for name, part in self._source.of_envelope.items()}
+            return SnapshotFilter(columns, end.snapshot)
         if self.rule == "sequence":
             assert pipeline.sequence is not None  # the declaration refuses it
             assert end.sequence is not None

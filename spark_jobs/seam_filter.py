@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
+from collections.abc import Mapping
 from functools import reduce
 from pathlib import Path
 from typing import Protocol
@@ -18,7 +19,8 @@ from typing import Protocol
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
-from sources.positions import Offsets, iso
+from sources.positions import DatabaseSnapshot, Offsets, iso
+from sources.values import EnvelopePart
 from spark_jobs.kafka_place import LOG_COLUMNS, OFFSET, PARTITION, TOPIC
 
 KEYS = "keys"
@@ -66,6 +68,49 @@ class SequenceFilter:
         """The live rows after the snapshot."""
         is_held = F.col(self._column) <= F.lit(self._sequence)
         return live.where(~F.coalesce(is_held, F.lit(False)))
+
+
+class SnapshotFilter:
+    """Drops changes that the snapshot of a database can see, wherever they lie in the log.
+
+    It stays, as :class:`SequenceFilter` does.
+
+    Args:
+        columns: Columns of the rows, by what of the envelope fills them.
+        snapshot: What it can see.
+    """
+
+    def __init__(self, columns: Mapping[EnvelopePart, str], snapshot: DatabaseSnapshot) -> None:
+        self._columns = columns
+        self._snapshot = snapshot
+
+    def apply(self, live: DataFrame) -> DataFrame:
+        """The changes that the snapshot does not hold."""
+        lsn, transaction, position = (
+            f"`{self._columns[part]}`" for part in ("lsn", "transaction", "position")
+        )
+        # A connector begins anew when it has lost its place: what was deleted in between, no
+        # record tells.
+        message = F.concat(
+            F.lit("NEW_CONNECTOR_SNAPSHOT: topic "),
+            F.col(TOPIC),
+            F.lit(", partition "),
+            F.col(PARTITION),
+            F.lit(", offset "),
+            F.col(OFFSET),
+            F.lit(
+                ": the connector has taken a snapshot of its own after the one in the files, so "
+                "changes are missing from the log. Begin a new generation (`hybrid generation "
+                "new`) with a snapshot in a new folder."
+            ),
+        )
+        begins_anew = F.expr(
+            f"{transaction} IS NULL AND {lsn} > {self._snapshot.lsn} "
+            f"AND {position} = repeat('0', length({position}))"
+        )
+        checked = F.when(begins_anew, F.raise_error(message).cast("boolean")).otherwise(F.lit(True))
+        is_held = F.expr(self._snapshot.holds(lsn, transaction))
+        return live.where(~is_held & checked)
 
 
 class EventTimeFilter:

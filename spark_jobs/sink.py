@@ -11,12 +11,13 @@ from deltalake import Schema as DeltaSchema
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.streaming.readwriter import DataStreamWriter
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BooleanType, StructType
 
 from sources.errors import InputError, StateError
 from sources.generations import OWNER
 from sources.pipeline import Sink
 from sources.state import Generation
+from spark_jobs.changes import merge_changes, target_rows
 
 
 def prepare_table(sink: Sink, path: str, rows: DataFrame, generation: Generation) -> None:
@@ -29,15 +30,25 @@ def prepare_table(sink: Sink, path: str, rows: DataFrame, generation: Generation
         generation: Whose table it is.
 
     Raises:
-        InputError: A key or partition column is not among the columns.
+        InputError: A column that the sink names is not among the columns, or of a wrong type.
         StateError: The table was made by another generation or by somebody else, or has other
             columns: Delta and MERGE would drop some or fill others without a word.
     """
-    for field in ("key", "partition_by"):
-        for name in getattr(sink, field):
+    named = {
+        "key": sink.key,
+        "partition_by": sink.partition_by,
+        "sequence": sink.order,
+        "deleted": [] if sink.deleted is None else [sink.deleted],
+    }
+    for field, names in named.items():
+        for name in names:
             if name not in rows.columns:
                 message = f"`sink.{field}`: the transform returns no column `{name}`."
                 raise InputError(message, f"It returns {', '.join(rows.columns)}.")
+    if sink.deleted and (kind := rows.schema[sink.deleted].dataType) != BooleanType():
+        message = f"`sink.deleted`: `{sink.deleted}` is of type {kind.simpleString()}."
+        raise InputError(message, "It tells whether a row is gone: make it a boolean.")
+    rows = target_rows(rows, sink)
     # Delta's Rust library does in milliseconds what costs a cold JVM seconds.
     table = DeltaTable.create(
         path,
@@ -79,6 +90,10 @@ def write_stream(
     writer = rows.writeStream.queryName(generation.info.transaction_id)
     if sink.mode == "append":
         return writer.format("delta").outputMode("append").option("path", path)
+    if sink.sequence:
+        return writer.outputMode("update").foreachBatch(
+            lambda batch, batch_id: merge_changes(batch, batch_id, path, sink, generation)
+        )
     return writer.outputMode("update").foreachBatch(
         lambda batch, batch_id: merge(batch, batch_id, path, sink.key, generation)
     )

@@ -1,7 +1,7 @@
 """The values of a topic's records as rows; what can't be read is refused, dropped or put aside.
 
 Every format leads to the same rows: the place in the log, the columns, and what is wrong with the
-record, if something is. JSON is parsed by Spark itself, Avro and Protobuf by its Python workers.
+record, if something is. JSON is parsed by Spark itself, all else by its Python workers.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from sources.errors import InputError
 from sources.fitting import BadValue
 from sources.kafka_source import KafkaSource
 from sources.readers import NO_VALUE, RowDecoder, field_reader
@@ -83,15 +84,18 @@ def _parsed(
         bad = _record if source.on_bad_record == "quarantine" else _place
         remove = removing(staging_folder(generation, source.name), _REASON, bad)
     of_value = source.of_value(columns)
-    kinds = {name: columns[name] for name in [*source.include, *of_value.names]}
+    kinds = {name: columns[name] for name in [*source.of_record, *of_value.names]}
     row_ddl = f"{_LOG_DDL}, {ddl(parse_schema(kinds))}"
     records = _records(raw, source, columns)
     wrong = _wrong(source, columns)
-    if source.format in ("avro", "protobuf"):
-        decode = decoding(RowDecoder(field_reader(source), of_value), of_value, [*source.include])
+    if source.format == "debezium":
+        # A tombstone follows a delete, for compaction; it tells nothing of its own.
+        records = records.where(F.col(_VALUE).isNotNull())
+    if source.format in ("avro", "protobuf", "debezium"):
+        decode = decoding(RowDecoder(field_reader(source), of_value), of_value, [*source.of_record])
         record = _RECORD if remove is not None else [_VALUE]
         records = records.select(
-            *LOG_COLUMNS, *source.include, _first_reason(wrong).alias(_REASON), *record
+            *LOG_COLUMNS, *source.of_record, _first_reason(wrong).alias(_REASON), *record
         )
         if remove is not None:
             rows = records.mapInArrow(_chained(decode, remove), row_ddl)
@@ -114,7 +118,7 @@ def _records(raw: DataFrame, source: KafkaSource, columns: Mapping[str, str]) ->
     texts = _text_keys(source, columns)
     included = [
         (F.col(what).cast("string") if name in texts else F.col(what)).alias(name)
-        for name, what in source.include.items()
+        for name, what in source.of_record.items()
     ]
     return raw.select(
         F.col("topic").alias(TOPIC),
@@ -129,7 +133,7 @@ def _records(raw: DataFrame, source: KafkaSource, columns: Mapping[str, str]) ->
 
 def _text_keys(source: KafkaSource, columns: Mapping[str, str]) -> list[str]:
     """Columns that hold a record's key as text."""
-    keys = [name for name, what in source.include.items() if what == "key"]
+    keys = [name for name, what in source.of_record.items() if what == "key"]
     return [name for name in keys if parse_type(columns[name]) == pa.string()]
 
 
@@ -162,7 +166,7 @@ def _parse(
         wrong: From :func:`_wrong`.
     """
     is_bad = reduce(lambda left, right: left | right, (condition for condition, _ in wrong))
-    included = {name: F.col(name) for name in source.include}
+    included = {name: F.col(name) for name in source.of_record}
     if source.format == "raw":
         values = {**included, RAW_COLUMN: F.col(_VALUE)}
         return _Marked(records, values, is_bad, _first_reason(wrong))
@@ -211,6 +215,9 @@ def decoding(decoder: RowDecoder, columns: pa.Schema, included: list[str]) -> St
                         row = decoder.decode(value)
                     except BadValue as error:
                         reasons[at] = str(error)[:_REASON_CHARACTERS]
+                    except InputError as error:
+                        message = f"{_where(batch, at)}: {error.message}"
+                        raise InputError(message, error.hint) from None
                 rows.append(row)
             kept = [*LOG_COLUMNS, *included]
             extra = [name for name in _RECORD if _TIME in batch.schema.names]
@@ -224,6 +231,11 @@ def decoding(decoder: RowDecoder, columns: pa.Schema, included: list[str]) -> St
             yield pa.RecordBatch.from_arrays(arrays, [*kept, *columns.names, _REASON, *extra])
 
     return decode
+
+
+def _where(batch: pa.RecordBatch, row: int) -> str:
+    topic, partition, offset = (batch.column(name)[row].as_py() for name in LOG_COLUMNS)
+    return f"Topic `{topic}`, partition {partition}, offset {offset}"
 
 
 def _chained(first: Step, second: Step) -> Step:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from services.broker import LocalBroker
+from services.connect import LocalConnect
+from services.postgres import LocalPostgres
 from tests.services.hdfs_server import hdfs_server
 from tests.services.standalone import Standalone, standalone
 
@@ -22,6 +24,20 @@ def servers() -> Iterator[str]:
     }
     with LocalBroker(config=config) as broker:
         yield broker.bootstrap_servers
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[LocalPostgres]:
+    """A real PostgreSQL."""
+    with LocalPostgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def connect(servers: str) -> Iterator[LocalConnect]:
+    """Kafka Connect with Debezium."""
+    with LocalConnect(servers, settings={"value.converter.schemas.enable": "true"}) as worker:
+        yield worker
 
 
 @pytest.fixture(scope="session")

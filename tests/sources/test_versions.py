@@ -16,6 +16,7 @@ from sources.plan import Plan
 from sources.positions import EndPosition, Record, StartPosition
 from sources.rate import CurrentRate
 from sources.rounds import Round
+from sources.snapshot import SnapshotManifest
 from sources.state import CurrentGeneration, GenerationInfo
 from sources.topic_range import TopicRange
 from spark_jobs.heartbeat import Heartbeat
@@ -37,6 +38,7 @@ KINDS: list[type[Record]] = [
     Round,
     SeamCount,
     Serving,
+    SnapshotManifest,
     StartPosition,
     Switch,
     TakenOut,

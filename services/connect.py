@@ -1,0 +1,206 @@
+"""Kafka Connect in one process, with Debezium's connector for PostgreSQL."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from services.kraft import write_properties
+from services.postgres import DATABASE, USER, LocalPostgres
+from services.process import HOST, end, free_ports, last_lines, spawn
+from sources.errors import RunError
+from spark_jobs.jars import resolve
+from spark_jobs.java import require_java
+
+START_TIMEOUT_S = 120.0
+_POLL_S = 0.1
+_ANSWER_S = 30.0
+_JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=INFO")
+
+
+class LocalConnect:
+    """A worker of Kafka Connect, as a context manager; connectors come and go by name.
+
+    Args:
+        servers: The broker, ``host:port``.
+        folder: Where its offsets and its log are kept; they are found again at the next start.
+            Without one a temporary folder is used, and removed at the end.
+        settings: More of Connect's worker settings; they win over the ones made here.
+    """
+
+    def __init__(
+        self,
+        servers: str,
+        folder: Path | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self._servers = servers
+        self._given = folder
+        self._settings = dict(settings or {})
+        self._folder: Path | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._port = 0
+
+    def __enter__(self) -> LocalConnect:
+        """Start it; see ``start``."""
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop it."""
+        self.stop()
+
+    def start(self) -> None:
+        """Start the worker on a free port and wait until it answers; nothing if it runs.
+
+        Raises:
+            RunError: It ended, or did not answer in time; carries the last lines of its log.
+            InputError: There is no Java, or no Kafka Connect to start.
+        """
+        if self._process is not None:
+            return
+        jars = resolve("connect")[0].parent / "*"
+        command = [str(require_java()), *_JVM, "-cp", str(jars)]
+        if self._given is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="hybrid-connect-"))
+        else:
+            self._folder = self._given.absolute()
+            self._folder.mkdir(parents=True, exist_ok=True)
+        (self._port,) = free_ports(1)
+        properties = self._folder / "worker.properties"
+        json_converter = "org.apache.kafka.connect.json.JsonConverter"
+        made = {
+            "bootstrap.servers": self._servers,
+            "key.converter": json_converter,
+            "value.converter": json_converter,
+            "offset.storage.file.filename": str(self._folder / "offsets"),
+            "offset.flush.interval.ms": "1000",
+            "listeners": f"http://{HOST}:{self._port}",
+            "topic.creation.enable": "true",
+        }
+        write_properties(properties, {**made, **self._settings})
+        main = "org.apache.kafka.connect.cli.ConnectStandalone"
+        self._process = spawn([*command, main, str(properties)], self._log)
+        try:
+            self._wait(lambda: self._ask("GET", "/connectors") is not None, "answer")
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End the worker; nothing if it is not running."""
+        if self._process is not None:
+            end(self._process)
+            self._process = None
+        if self._given is None and self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder = None
+
+    def create(self, name: str, config: Mapping[str, str]) -> None:
+        """Start a connector, and wait until its task runs.
+
+        Raises:
+            RunError: It is refused or fails; carries what Connect says.
+        """
+        self._ask("POST", "/connectors", {"name": name, "config": dict(config)})
+        self._wait(lambda: self._is_running(name), f"run connector `{name}`")
+
+    def delete(self, name: str) -> dict[str, str]:
+        """End a connector, and return its settings; its offsets and its slot stay."""
+        config: dict[str, str] = self._ask("GET", f"/connectors/{name}/config") or {}
+        self._ask("DELETE", f"/connectors/{name}")
+        return config
+
+    @property
+    def _log(self) -> Path:
+        assert self._folder is not None
+        return self._folder / "connect.log"
+
+    def _is_running(self, name: str) -> bool:
+        found = self._ask("GET", f"/connectors/{name}/status") or {}
+        states = [task["state"] for task in found.get("tasks", [])]
+        if "FAILED" in states:
+            trace = found["tasks"][0].get("trace", "")
+            message = f"Connector `{name}` failed: {trace}"
+            raise RunError(message)
+        return states == ["RUNNING"]
+
+    def _wait(self, is_done: Any, what: str) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        assert self._process is not None
+        while not is_done():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                tail = last_lines(self._log.read_bytes())
+                message = f"Kafka Connect did not {what}. The end of its log:\n{tail}"
+                raise RunError(message)
+            time.sleep(_POLL_S)
+
+    def _ask(self, method: str, path: str, body: Any = None) -> Any:
+        """What Connect answers; None while it can't yet."""
+        request = urllib.request.Request(
+            f"http://{HOST}:{self._port}{path}",
+            None if body is None else json.dumps(body).encode(),
+            {"Content-Type": "application/json"},
+            method=method,
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=_ANSWER_S) as answer:
+                text = answer.read()
+        except urllib.error.HTTPError as error:
+            if error.code in (404, 409) and method == "GET":
+                return None
+            message = f"Kafka Connect refuses {method} {path}: {error.read().decode()}"
+            raise RunError(message) from None
+        except OSError:
+            return None
+        with contextlib.suppress(ValueError):
+            return json.loads(text)
+        return {}
+
+
+def debezium_config(
+    postgres: LocalPostgres, prefix: str, tables: Sequence[str], **more: str
+) -> dict[str, str]:
+    """The settings of Debezium's connector for some tables.
+
+    Args:
+        postgres: The server.
+        prefix: Of the topics' names, and the name of the replication slot.
+        tables: ``schema.table``.
+        more: More settings, with underscores for dots; they win over the ones made here.
+    """
+    made = {
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+        "plugin.name": "pgoutput",
+        "database.hostname": HOST,
+        "database.port": str(postgres.port),
+        "database.user": USER,
+        "database.password": postgres.password,
+        "database.dbname": DATABASE,
+        "topic.prefix": prefix,
+        "slot.name": prefix,
+        "publication.name": prefix,
+        "publication.autocreate.mode": "filtered",
+        "table.include.list": ",".join(tables),
+        "topic.creation.default.partitions": "3",
+        "topic.creation.default.replication.factor": "1",
+        # By default a truncated table is not told of.
+        "skipped.operations": "none",
+        "poll.interval.ms": "50",
+    }
+    return {**made, **{name.replace("_", "."): value for name, value in more.items()}}

@@ -1,0 +1,196 @@
+"""A real PostgreSQL on this machine: data of its own, logical decoding, gone with its owner."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from services.process import GRACE_S, HOST, end, free_ports, last_lines, spawn
+from sources.errors import RunError
+
+USER = "hybrid"
+DATABASE = "postgres"
+START_TIMEOUT_S = 60.0
+_POLL_S = 0.05
+_PORT_TRIES = 5
+_INSTALL = Path(__file__).with_name("install_postgres.sh")
+# The server refuses to run as root; Debian's package brings this account.
+_ACCOUNT = "postgres"
+_SETTINGS = {
+    "wal_level": "logical",
+    "max_wal_senders": "10",
+    "max_replication_slots": "10",
+    "max_prepared_transactions": "10",
+    "listen_addresses": f"'{HOST}'",
+    "unix_socket_directories": "''",
+    # What it holds is made up, and its owner's end is its own.
+    "fsync": "off",
+    "autovacuum_naptime": "1s",
+}
+
+
+class LocalPostgres:
+    """A PostgreSQL server, as a context manager.
+
+    Args:
+        data_dir: Where its data are kept; they are found again at the next start, but not the
+            password, which is new each time. Every account must be able to reach it. Without one
+            a temporary folder is used, and removed at the end.
+        settings: More of PostgreSQL's settings; they win over the ones made here.
+
+    Attributes:
+        port: Where it listens, on the loopback address only.
+        password: Of the superuser ``hybrid``.
+    """
+
+    def __init__(
+        self, data_dir: Path | None = None, settings: Mapping[str, str] | None = None
+    ) -> None:
+        self._data_dir = data_dir
+        self._settings = {**_SETTINGS, **(settings or {})}
+        self._folder: Path | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = 0
+        self.password = secrets.token_hex(16)
+
+    def __enter__(self) -> LocalPostgres:
+        """Start it; see ``start``."""
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop it."""
+        self.stop()
+
+    @property
+    def dsn(self) -> str:
+        """How libpq finds it; the password belongs into ``PGPASSWORD``."""
+        return f"host={HOST} port={self.port} user={USER} dbname={DATABASE}"
+
+    def start(self) -> None:
+        """Start the server on a free port and wait until it answers; nothing if it runs.
+
+        Raises:
+            RunError: There is none and it can't be installed, or it ended; carries what it said.
+        """
+        if self._process is not None:
+            return
+        programs = _programs()
+        if self._data_dir is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="hybrid-postgres-"))
+        else:
+            self._folder = self._data_dir.absolute()
+            self._folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self._start(programs, self._folder)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End the server without waiting for its clients; nothing if it is not running."""
+        if self._process is not None and self._folder is not None:
+            # SIGTERM alone would wait until all clients are gone.
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                file = self._folder / "data" / "postmaster.pid"
+                os.kill(int(file.read_text().splitlines()[0]), signal.SIGINT)
+                self._process.wait(GRACE_S)
+        if self._process is not None:
+            end(self._process)
+            self._process = None
+        if self._data_dir is None and self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder = None
+
+    def _start(self, programs: Path, folder: Path) -> None:
+        data, log = folder / "data", folder / "postgres.log"
+        password = folder / "password"
+        password.write_text(f"{self.password}\n")
+        _hand_over(folder, password)
+        if not data.exists():
+            options = ["--no-sync", "--encoding=UTF8", "--locale=C.UTF-8", f"--username={USER}"]
+            options += ["--auth=scram-sha-256", f"--pwfile={password}", f"--pgdata={data}"]
+            _run([str(programs / "initdb"), *options], "made")
+        else:
+            self._change_password(programs, data)
+        password.unlink()
+        log.touch()
+        _hand_over(log)
+        for remaining in reversed(range(_PORT_TRIES)):
+            (self.port,) = free_ports(1)
+            given = {**self._settings, "port": str(self.port)}
+            lines = [f"{name} = {value}\n" for name, value in given.items()]
+            (data / "postgresql.auto.conf").write_text("".join(lines))
+            begin = log.stat().st_size
+            server = [str(programs / "postgres"), "-D", str(data)]
+            self._process = spawn([*_as_account(), *server], log)
+            if self._answers(programs):
+                return
+            printed = log.read_bytes()[begin:]
+            end(self._process)
+            self._process = None
+            if b"Address already in use" not in printed or not remaining:
+                message = f"PostgreSQL did not start. The end of its log:\n{last_lines(printed)}"
+                raise RunError(message)
+
+    def _change_password(self, programs: Path, data: Path) -> None:
+        statement = f"ALTER ROLE {USER} PASSWORD '{self.password}';\n"
+        _run([str(programs / "postgres"), "--single", "-D", str(data), DATABASE], "read", statement)
+
+    def _answers(self, programs: Path) -> bool:
+        """Whether it answers; False once it has ended, or when time is up."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        ask = [str(programs / "pg_isready"), "-q", "-h", HOST, "-p", str(self.port)]
+        assert self._process is not None
+        while self._process.poll() is None and time.monotonic() < deadline:
+            if subprocess.run(ask, check=False).returncode == 0:
+                return True
+            time.sleep(_POLL_S)
+        return False
+
+
+def _programs() -> Path:
+    found = subprocess.run([str(_INSTALL)], capture_output=True, check=False)
+    if found.returncode:
+        message = f"There is no PostgreSQL to start:\n{last_lines(found.stderr)}"
+        raise RunError(message)
+    return Path(found.stdout.decode().strip())
+
+
+def _as_account() -> list[str]:
+    """What runs a command as somebody else than root, and ends it with its parent."""
+    if os.geteuid() != 0:
+        return []
+    account = pwd.getpwnam(_ACCOUNT)
+    ids = [f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}"]
+    return ["setpriv", *ids, "--clear-groups", "--pdeathsig=KILL", "--"]
+
+
+def _hand_over(*paths: Path) -> None:
+    if os.geteuid() == 0:
+        for path in paths:
+            shutil.chown(path, _ACCOUNT, _ACCOUNT)
+
+
+def _run(command: list[str], what: str, given: str = "") -> None:
+    done = subprocess.run(
+        [*_as_account(), *command], input=given.encode(), capture_output=True, check=False, cwd="/"
+    )
+    if done.returncode:
+        message = f"PostgreSQL's data can't be {what}:\n{last_lines(done.stdout + done.stderr)}"
+        raise RunError(message)

@@ -1,0 +1,390 @@
+"""Debezium's change envelopes: the row that a change leaves, and what the envelope tells of it.
+
+JSON, with or without the converter's schema in front of each payload, told for each record.
+Envelopes: https://debezium.io/documentation/reference/stable/connectors/postgresql.html
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any, NamedTuple, TypeVar
+
+import pyarrow as pa
+
+from sources.errors import InputError
+from sources.fitting import BadValue, shown
+from sources.readers import Typed
+from sources.schema import parse_schema
+from sources.values import EnvelopePart, Values
+
+T = TypeVar("T")
+# `unavailable.value.placeholder` of the connector, unless it was changed there.
+PLACEHOLDER = "__debezium_unavailable_value"
+_PLACEHOLDERS = (PLACEHOLDER, base64.b64encode(PLACEHOLDER.encode()).decode())
+# What an initial snapshot of the connector says of its records; later ones are `incremental`.
+_INITIAL = {"true", "first", "first_in_data_collection", "last_in_data_collection", "last"}
+_ROW_OF = {"c": "after", "u": "after", "r": "after", "d": "before"}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_PAYLOAD = b',"payload":'
+_UNITS = {
+    "io.debezium.time.Timestamp": 1000,
+    "org.apache.kafka.connect.data.Timestamp": 1000,
+    "io.debezium.time.MicroTimestamp": 1,
+    "io.debezium.time.NanoTimestamp": None,
+}
+_DECIMAL = "org.apache.kafka.connect.data.Decimal"
+_NEW_START = "and begin a new generation (`hybrid generation new`) with a snapshot in a new folder"
+
+
+class Encoding(NamedTuple):
+    """How Kafka Connect says that a column is written.
+
+    Attributes:
+        name: Of the logical type, such as ``io.debezium.time.MicroTimestamp``.
+        scale: Of a decimal.
+    """
+
+    name: str | None = None
+    scale: int | None = None
+
+
+_UNKNOWN = Encoding()
+
+
+class DebeziumReader(Typed):
+    """Takes envelopes apart, as one table's columns and what is asked for beside them.
+
+    Args:
+        table: ``schema.table``, or ``database.table`` of MySQL.
+        columns: Of the table, as declared.
+        parts: What of the envelope goes to which column.
+        ignored: Columns that changes may have beside the declared ones.
+        added: Declared columns that changes may lack.
+    """
+
+    def __init__(
+        self,
+        table: str,
+        columns: pa.Schema,
+        parts: Mapping[str, EnvelopePart],
+        ignored: frozenset[str],
+        added: frozenset[str],
+    ) -> None:
+        self._table = table
+        self._columns = [(field.name, _converter(field.type)) for field in columns]
+        self._required = frozenset(columns.names) - added
+        self._known = frozenset(columns.names) | ignored
+        self._parts = dict(parts)
+        # The converter writes the same schema in front of each record, byte by byte.
+        self._schemas: dict[bytes, dict[str, Encoding]] = {}
+
+    @classmethod
+    def of(cls, source: Values) -> DebeziumReader:
+        """The reader that a source declares."""
+        assert source.columns is not None  # the declaration refuses it
+        assert source.table is not None
+        columns = {n: kind for n, kind in source.columns.items() if n not in source.include}
+        return cls(
+            source.table,
+            parse_schema(columns),
+            source.of_envelope,
+            frozenset(source.ignored_columns or []),
+            frozenset(source.added_columns or []),
+        )
+
+    def fields(self, value: bytes) -> Mapping[str, Any]:
+        """The columns of the row that the change leaves, or removes, and what else is asked for.
+
+        Raises:
+            BadValue: The value is no envelope of this table, or holds what can't be read.
+            InputError: The table was truncated, or has other columns than are declared: rows that
+                follow would be wrong.
+        """
+        envelope, encodings = self._split(value)
+        origin = envelope.get("source")
+        if not isinstance(origin, dict) or "op" not in envelope:
+            reason = "the value is no change envelope: it lacks `op` or `source`"
+            raise BadValue(reason)
+        self._check_table(origin)
+        op = envelope["op"]
+        if op == "t":
+            message = (
+                f"Table `{self._table}` was truncated (op t); no row tells which keys are gone."
+            )
+            raise InputError(message, f"Remove the target's rows by hand, {_NEW_START}.")
+        if op not in _ROW_OF:
+            reason = f"op {shown(op)} is none of {', '.join(_ROW_OF)}"
+            raise BadValue(reason)
+        row = envelope.get(_ROW_OF[op])
+        if not isinstance(row, dict):
+            reason = f"a change of op {op} has no `{_ROW_OF[op]}`"
+            if op == "d":
+                reason += f": ALTER TABLE {self._table} REPLICA IDENTITY DEFAULT, or FULL"
+            raise BadValue(reason)
+        self._check_columns(row)
+        found = {name: self._column(name, row, encodings, read) for name, read in self._columns}
+        for name, part in self._parts.items():
+            found[name] = _PARTS[part](envelope, origin)
+        return found
+
+    def _split(self, value: bytes) -> tuple[dict[str, Any], dict[str, Encoding]]:
+        head, separator, payload = value.partition(_PAYLOAD)
+        encodings = self._schemas.get(head) if separator else None
+        try:
+            if encodings is not None and payload.endswith(b"}"):
+                return _object(json.loads(payload[:-1])), encodings
+            found = _object(json.loads(value))
+        except ValueError as error:
+            reason = f"the value is not JSON: {error}"
+            raise BadValue(reason) from None
+        if not ("payload" in found and "schema" in found):
+            return found, {}
+        encodings = _encodings(found["schema"])
+        if separator and _is_head(head):
+            self._schemas[head] = encodings
+        return _object(found["payload"]), encodings
+
+    def _check_table(self, origin: Mapping[str, Any]) -> None:
+        owner = origin.get("schema") or origin.get("db")
+        found = f"{owner}.{origin.get('table')}"
+        if found != self._table:
+            reason = f"the change is of table `{found}`, not of `{self._table}`"
+            raise BadValue(reason)
+
+    def _check_columns(self, row: Mapping[str, Any]) -> None:
+        if row.keys() <= self._known and row.keys() >= self._required:
+            return
+        for name in row:
+            if name not in self._known:
+                message = f"Table `{self._table}` has a column `{name}` that nothing declares."
+                hint = (
+                    f"To leave it out for good, list it in `ignored_columns`. To take it in, add "
+                    f"it to the `schema` and to `added_columns`, {_NEW_START}."
+                )
+                raise InputError(message, hint)
+        name = min(self._required - row.keys())
+        message = f"Table `{self._table}` no longer has the column `{name}` of the `schema`."
+        hint = (
+            f"It was dropped or renamed: correct the `schema`, list the old name in "
+            f"`ignored_columns`, {_NEW_START}."
+        )
+        raise InputError(message, hint)
+
+    def _column(
+        self,
+        name: str,
+        row: Mapping[str, Any],
+        encodings: Mapping[str, Encoding],
+        read: Callable[[Any, Encoding], Any],
+    ) -> Any:
+        raw = row.get(name)
+        if raw is None:
+            return None
+        if raw in _PLACEHOLDERS or raw == [PLACEHOLDER]:
+            reason = (
+                f"`{name}` is a long value that the change left as it was, so the log does not "
+                f"carry it: ALTER TABLE {self._table} REPLICA IDENTITY FULL, {_NEW_START}"
+            )
+            raise BadValue(reason)
+        try:
+            return read(raw, encodings.get(name, _UNKNOWN))
+        except BadValue as error:
+            reason = f"`{name}`: {error}"
+            raise BadValue(reason) from None
+
+
+def _object(found: Any) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        reason = "the value is no JSON object"
+        raise BadValue(reason)
+    return found
+
+
+def _is_head(head: bytes) -> bool:
+    """Whether this is all that stands before a payload, rather than the text of some value."""
+    try:
+        found = json.loads(head + _PAYLOAD + b"null}")
+    except ValueError:
+        return False
+    return isinstance(found, dict) and found.keys() == {"schema", "payload"}
+
+
+def _encodings(schema: Any) -> dict[str, Encoding]:
+    """How each column is written, by Kafka Connect's schema of an envelope."""
+    fields = schema.get("fields", []) if isinstance(schema, dict) else []
+    rows = [field for field in fields if field.get("field") in ("before", "after")]
+    return {
+        column["field"]: Encoding(column.get("name"), _scale(column.get("parameters")))
+        for row in rows
+        for column in row.get("fields", [])
+    }
+
+
+def _scale(parameters: Any) -> int | None:
+    return int(parameters["scale"]) if parameters and "scale" in parameters else None
+
+
+def _converter(kind: pa.DataType) -> Callable[[Any, Encoding], Any]:
+    """What makes of a JSON value what :func:`sources.fitting.fitter` takes for a type."""
+    if pa.types.is_timestamp(kind):
+        return _timestamp
+    if pa.types.is_date(kind):
+        return _date
+    if pa.types.is_decimal(kind):
+        return _decimal
+    if pa.types.is_binary(kind):
+        return lambda raw, _: _bytes(raw)
+    if pa.types.is_list(kind):
+        item = _converter(kind.value_type)
+        return lambda raw, _: [
+            None if each is None else item(each, _UNKNOWN) for each in _listed(raw)
+        ]
+    return lambda raw, _: raw
+
+
+def _listed(raw: Any) -> list[Any]:
+    if not isinstance(raw, list):
+        reason = f"{shown(raw)} is no array"
+        raise BadValue(reason)
+    return raw
+
+
+def _timestamp(raw: Any, encoding: Encoding) -> datetime:
+    if isinstance(raw, str):
+        return _parsed(datetime.fromisoformat, raw, "timestamp")
+    if not isinstance(raw, int) or encoding.name not in _UNITS:
+        reason = (
+            f"nothing tells the unit of {shown(raw)}: let the converter send schemas "
+            "(`value.converter.schemas.enable=true`), or declare the column as bigint and write "
+            "`select` with timestamp_micros or timestamp_millis"
+        )
+        raise BadValue(reason)
+    unit = _UNITS[encoding.name]
+    if unit is None and raw % 1000:
+        reason = f"{raw} ns is finer than a microsecond"
+        raise BadValue(reason)
+    micros = raw // 1000 if unit is None else raw * unit
+    try:
+        return _EPOCH + timedelta(microseconds=micros)
+    except OverflowError:
+        reason = f"{raw} is beyond the year 9999"
+        raise BadValue(reason) from None
+
+
+def _date(raw: Any, encoding: Encoding) -> date:
+    del encoding
+    if isinstance(raw, str):
+        return _parsed(date.fromisoformat, raw, "date")
+    if isinstance(raw, bool) or not isinstance(raw, int):
+        reason = f"{shown(raw)} is no date"
+        raise BadValue(reason)
+    try:
+        return _EPOCH.date() + timedelta(days=raw)
+    except OverflowError:
+        reason = f"{raw} days are beyond the year 9999"
+        raise BadValue(reason) from None
+
+
+def _parsed(parse: Callable[[str], T], text: str, what: str) -> T:
+    try:
+        return parse(text)
+    except ValueError:
+        reason = f"{shown(text)} is no {what}"
+        raise BadValue(reason) from None
+
+
+def _decimal(raw: Any, encoding: Encoding) -> Decimal | int:
+    if isinstance(raw, dict) and raw.keys() == {"scale", "value"}:
+        # io.debezium.data.VariableScaleDecimal, of a numeric without a scale
+        return _unscaled(raw["value"], raw["scale"])
+    if isinstance(raw, str) and encoding.name == _DECIMAL and encoding.scale is not None:
+        return _unscaled(raw, encoding.scale)
+    if isinstance(raw, int):
+        return raw
+    try:
+        number = Decimal(raw) if isinstance(raw, str) else None
+    except ArithmeticError:
+        number = None
+    if number is None or not number.is_finite():
+        reason = (
+            f"{shown(raw)} is no decimal: let the connector write `decimal.handling.mode=string`, "
+            "or the converter send schemas"
+        )
+        raise BadValue(reason)
+    return number
+
+
+def _unscaled(text: Any, scale: int) -> Decimal:
+    # Not `scaleb`, which rounds to the 28 digits of Python's own context.
+    number = int.from_bytes(_bytes(text), "big", signed=True)
+    return Decimal((int(number < 0), tuple(map(int, str(abs(number)))), -scale))
+
+
+def _bytes(raw: Any) -> bytes:
+    try:
+        return base64.b64decode(raw, validate=True)
+    except (binascii.Error, TypeError, ValueError):
+        reason = f"{shown(raw)} is no base64"
+        raise BadValue(reason) from None
+
+
+def position(envelope: Mapping[str, Any], origin: Mapping[str, Any]) -> str:
+    """A text that sorts as a database committed its changes; all zeros for an initial snapshot.
+
+    PostgreSQL: the end of the transaction before (``source.sequence``), then the change's own LSN.
+    The LSN alone would sort changes as they were made, not as they were committed.
+    MySQL and MariaDB: binlog file, position, row. It holds within one server.
+
+    Raises:
+        BadValue: The envelope does not tell, or is from another database.
+    """
+    connector = origin.get("connector")
+    width, locate = _POSITIONS.get(str(connector), (0, None))
+    if locate is None:
+        reason = f"`position` is not known for connector {shown(connector)}"
+        raise BadValue(reason)
+    if envelope["op"] == "r" and str(origin.get("snapshot")) in _INITIAL:
+        return "0" * width
+    try:
+        return locate(origin)
+    except (KeyError, TypeError, ValueError, IndexError):
+        reason = f"`source` of the envelope tells no position: {shown(dict(origin))}"
+        raise BadValue(reason) from None
+
+
+def _postgres_position(origin: Mapping[str, Any]) -> str:
+    before, own = json.loads(origin["sequence"])
+    return f"{int(before or 0):016x}{int(own):016x}"
+
+
+def _mysql_position(origin: Mapping[str, Any]) -> str:
+    file = int(str(origin["file"]).rpartition(".")[2])
+    return f"{file:012d}{int(origin['pos']):020d}{int(origin.get('row') or 0):010d}"
+
+
+_POSITIONS: dict[str, tuple[int, Callable[[Mapping[str, Any]], str]]] = {
+    "postgresql": (32, _postgres_position),
+    "mysql": (42, _mysql_position),
+    "mariadb": (42, _mysql_position),
+}
+
+
+def _committed_at(_: Mapping[str, Any], origin: Mapping[str, Any]) -> datetime | None:
+    at = origin.get("ts_ms")
+    return None if at is None else _EPOCH + timedelta(milliseconds=at)
+
+
+_PARTS: dict[EnvelopePart, Callable[[Mapping[str, Any], Mapping[str, Any]], Any]] = {
+    "op": lambda envelope, _: envelope["op"],
+    "deleted": lambda envelope, _: envelope["op"] == "d",
+    "position": position,
+    "lsn": lambda _, origin: origin.get("lsn"),
+    # The one that a connector's snapshot is read in has changed nothing.
+    "transaction": lambda envelope, origin: None if envelope["op"] == "r" else origin.get("txId"),
+    "committed_at": _committed_at,
+}

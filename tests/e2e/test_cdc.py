@@ -1,0 +1,194 @@
+"""From a PostgreSQL table to its change log: the target equals the table, row for row."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from pyspark.sql import SparkSession
+
+from examples.shop import TABLES, Customers, make_shop
+from orchestration import chain
+from orchestration.audit import audit
+from orchestration.source_compare import compare_table, compare_with_source
+from services.connect import LocalConnect
+from services.postgres import LocalPostgres
+from sources.errors import InputError, RunError
+from sources.hand_over import hand_over, require_sound
+from sources.kafka import KafkaLog
+from sources.plan import make_plan
+from sources.positions import DatabaseSnapshot
+from spark_jobs.launch import last_launch
+from tests.e2e.case import live_of, start_live, wrong
+from tests.e2e.cdc_case import ORDERS, CdcCase, is_equal, take_snapshot
+from tests.e2e.in_session import run_chain, run_history, run_live
+from tests.services.processes import wait_for
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
+
+
+@pytest.fixture
+def case(
+    tmp_path: Path, postgres: LocalPostgres, servers: str, connect: LocalConnect
+) -> Iterator[CdcCase]:
+    made = CdcCase(tmp_path, postgres, servers, connect)
+    make_shop(made.dsn, 1000)
+    yield made
+    made.end()
+
+
+def test_changes_of_transactions_in_flight_at_the_snapshot_are_not_lost(
+    case: CdcCase, spark: SparkSession
+) -> None:
+    case.capture(["public.orders"], snapshot_mode="no_data")
+    case.execute("UPDATE orders SET amount = 1 WHERE id = 1")
+    loaded = case.pipeline()
+    with psycopg.connect(case.dsn) as in_flight:
+        in_flight.execute("UPDATE orders SET amount = amount + 7 WHERE id <= 100")
+        in_flight.execute("UPDATE orders SET id = 7000 WHERE id = 101")
+        in_flight.execute("DELETE FROM orders WHERE id BETWEEN 110 AND 120")
+        # Its rows lie after those in flight, and it is in the snapshot.
+        case.execute("UPDATE orders SET customer = 'seen' WHERE id > 200")
+
+        def interrupt(_: str) -> None:
+            with psycopg.connect(case.dsn, autocommit=True) as other:
+                other.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = "
+                    "current_database() AND application_name = 'hybrid snapshot'"
+                )
+
+        # The session that holds the snapshot dies after the first chunk.
+        with pytest.raises(RunError, match=r"of 5 chunks are kept\. Run it again") as caught:
+            take_snapshot(loaded, interrupt)
+        assert "password" not in str(caught.value).lower()
+        with pytest.raises(Exception, match=r"of 5 chunks\. Run `hybrid snapshot`"):
+            run_history(spark, loaded)
+        case.execute(
+            "DELETE FROM orders WHERE id % 10 = 3 AND id > 130",
+            "UPDATE orders SET id = id + 8000 WHERE id % 10 = 4 AND id > 130",
+        )
+        manifest = take_snapshot(loaded)
+        assert (len(manifest.snapshots), manifest.missing) == (2, [])
+        assert take_snapshot(loaded) == manifest
+        assert len(manifest.seen.in_progress) == 1
+        in_flight.commit()
+    case.restart()
+    case.execute("UPDATE orders SET paid = true, receipt = '\\x00ff', day = '1999-12-31'")
+    ledger = run_chain(spark, loaded, is_equal(loaded))
+    assert (ledger.evidence, ledger.rule) == ("offsets", "sequence")
+    # By their own log position, as others do it, these would have been taken for delivered.
+    assert lost_by_lsn(loaded, manifest.seen) >= 100 + 2 + 11
+    report = audit(loaded)
+    assert (wrong(report), report.ok) == ({}, True)
+    found = compare_with_source(loaded)
+    assert found.rows > 800
+    assert len(found.columns) == 7
+
+
+def test_a_connectors_own_snapshot_leads_to_the_same_table(
+    case: CdcCase, spark: SparkSession
+) -> None:
+    case.execute("ALTER TABLE orders ADD note text", "UPDATE orders SET note = repeat('x', 9999)")
+    case.capture(["public.orders"])
+    changes(case)
+
+    def alone(document: dict[str, Any]) -> None:
+        del document["sources"][0]
+        document["sources"][0].update(start="earliest", ignored_columns=["note"])
+
+    loaded = case.pipeline(edit=alone)
+    require_sound_start(loaded)
+    path = loaded.locate(loaded.pipeline.sink.path)
+    run_live(spark, loaded, lambda _: compare_table(case.dsn, "public.orders", ORDERS, path).ok)
+    # Known by name, a column is left out; another one is never left out silently.
+    case.execute("ALTER TABLE orders ADD discount int", "UPDATE orders SET discount = 1")
+    with pytest.raises(Exception, match="has a column `discount` that nothing declares"):
+        run_live(spark, loaded, lambda _: False)
+
+
+def test_what_can_not_be_taken_over_is_refused_before_anything_is_read(case: CdcCase) -> None:
+    case.execute("CREATE TABLE plain (id bigint, v text)")
+    columns = {"id": "bigint", "v": "string"}
+    loaded = case.pipeline("plain", columns)
+    with pytest.raises(InputError, match="topic"):
+        take_snapshot(loaded)
+    case.capture(["public.plain"], snapshot_mode="no_data")
+
+    def other_slot(document: dict[str, Any]) -> None:
+        document["sources"][0]["snapshot"]["slot"] = "nobody"
+
+    with pytest.raises(InputError, match="There is no replication slot `nobody`"):
+        take_snapshot(case.pipeline("plain", columns, edit=other_slot))
+    with pytest.raises(InputError, match="has a column `v` that nothing declares"):
+        take_snapshot(case.pipeline("plain", {"id": "bigint"}))
+    with pytest.raises(InputError, match="has no column `w`"):
+        take_snapshot(case.pipeline("plain", {**columns, "w": "int"}))
+    case.execute("INSERT INTO plain VALUES (1, 'x')")
+    with pytest.raises(InputError, match="do not fit the `schema`"):
+        take_snapshot(case.pipeline("plain", {"id": "bigint", "v": "int"}))
+    case.execute("ALTER TABLE plain REPLICA IDENTITY NOTHING")
+    with pytest.raises(InputError, match="REPLICA IDENTITY NOTHING"):
+        take_snapshot(case.pipeline("plain", columns))
+
+
+@pytest.mark.slow
+def test_a_table_in_use_is_taken_over_though_the_driver_is_killed(case: CdcCase) -> None:
+    case.capture(TABLES, snapshot_mode="no_data")
+    is_live = threading.Event()
+    customers = Customers(
+        case.dsn,
+        5,
+        rows=20,
+        enough=lambda changes: is_live.is_set() and changes >= 3000,
+        pause_s=0.5,
+    )
+    customers.start()
+    loaded = case.pipeline()
+    try:
+        take_snapshot(loaded)
+        start_live(loaded)
+        launch = last_launch(loaded.require_generation())
+        assert launch is not None
+        assert launch.group is not None
+        # The JVM and the driver in it, whatever they are at.
+        os.killpg(launch.group, signal.SIGKILL)
+        wait_for(lambda: not chain.is_live(loaded), "the end of the driver")
+        chain.go_live(loaded, live_of(loaded))
+        is_live.set()
+        customers.wait()
+        equal = is_equal(loaded)
+        wait_for(lambda: equal(None), "the target to equal the table", 240)
+    finally:
+        customers.stop()
+        chain.stop(loaded)
+
+
+def changes(case: CdcCase) -> None:
+    case.execute(
+        "UPDATE orders SET amount = -0.01, customer = 'é,\"' || chr(10) WHERE id % 5 = 0",
+        "DELETE FROM orders WHERE id % 7 = 0",
+        "UPDATE orders SET id = id + 9000 WHERE id % 11 = 0",
+        "INSERT INTO orders VALUES (7, NULL, 0, NULL, NULL, NULL, '')",
+    )
+
+
+def require_sound_start(loaded: Any) -> None:
+    make_plan(loaded)
+    hand_over(loaded, live_of(loaded))
+    require_sound(loaded, live_of(loaded))
+
+
+def lost_by_lsn(loaded: Any, snapshot: DatabaseSnapshot) -> int:
+    """Changes that the snapshot does not hold, and that lie before its log position."""
+    log = KafkaLog(live_of(loaded))
+    records = log.read(log.log_start(), 100_000, log.log_end())
+    origins = [json.loads(each.value)["payload"]["source"] for each in records if each.value]
+    running = [each % (1 << 32) for each in snapshot.in_progress]
+    return sum(each["lsn"] <= snapshot.lsn and each["txId"] in running for each in origins)

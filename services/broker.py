@@ -12,13 +12,12 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from services import kraft
-from services.process import HOST, end, free_ports, last_lines, spawn
+from services.process import HOST, Service, end, free_ports, last_lines, spawn
 from services.secured import SecuredListeners
 from sources.errors import RunError
 from sources.kafka import QUIET
@@ -34,7 +33,7 @@ _ADMIN_TIMEOUT_S = 10.0
 _JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=INFO")
 
 
-class LocalBroker:
+class LocalBroker(Service):
     """A one-node Kafka broker, as a context manager.
 
     Args:
@@ -64,20 +63,6 @@ class LocalBroker:
         self._process: subprocess.Popen[bytes] | None = None
         self._secured = secured or SecuredListeners(())
         self._ports: dict[str, int] = {}
-
-    def __enter__(self) -> LocalBroker:
-        """Start it; see ``start``."""
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop it."""
-        self.stop()
 
     @property
     def bootstrap_servers(self) -> str:

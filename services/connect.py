@@ -12,12 +12,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from services.kraft import write_properties
 from services.postgres import DATABASE, USER, LocalPostgres
-from services.process import HOST, end, free_ports, last_lines, spawn
+from services.process import HOST, Service, end, free_ports, last_lines, spawn
 from sources.errors import RunError
 from spark_jobs.jars import resolve
 from spark_jobs.java import require_java
@@ -28,7 +27,7 @@ _ANSWER_S = 30.0
 _JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=INFO")
 
 
-class LocalConnect:
+class LocalConnect(Service):
     """A worker of Kafka Connect, as a context manager; connectors come and go by name.
 
     Args:
@@ -50,20 +49,6 @@ class LocalConnect:
         self._folder: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
-
-    def __enter__(self) -> LocalConnect:
-        """Start it; see ``start``."""
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop it."""
-        self.stop()
 
     def start(self) -> None:
         """Start the worker on a free port and wait until it answers; nothing if it runs.

@@ -18,11 +18,12 @@ if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
     echo "There is no PostgreSQL in /usr/lib/postgresql: install the package postgresql." >&2
     exit 1
 fi
+export DEBIAN_FRONTEND=noninteractive
 {
     apt-get update -q
     apt-get install -q -y --no-install-recommends postgresql-common
     sed -i 's/^#\? *create_main_cluster.*/create_main_cluster = false/' \
         /etc/postgresql-common/createcluster.conf
-    DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends postgresql
+    apt-get install -q -y --no-install-recommends postgresql
 } >&2
 find_programs

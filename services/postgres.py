@@ -13,9 +13,8 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 
-from services.process import GRACE_S, HOST, end, free_ports, last_lines, spawn
+from services.process import GRACE_S, HOST, Service, end, free_ports, last_lines, spawn
 from sources.errors import RunError
 
 USER = "hybrid"
@@ -39,7 +38,7 @@ _SETTINGS = {
 }
 
 
-class LocalPostgres:
+class LocalPostgres(Service):
     """A PostgreSQL server, as a context manager.
 
     Args:
@@ -62,20 +61,6 @@ class LocalPostgres:
         self._process: subprocess.Popen[bytes] | None = None
         self.port = 0
         self.password = secrets.token_hex(16)
-
-    def __enter__(self) -> LocalPostgres:
-        """Start it; see ``start``."""
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop it."""
-        self.stop()
 
     @property
     def dsn(self) -> str:

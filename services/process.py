@@ -7,13 +7,42 @@ import os
 import socket
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from services import guard
 
 HOST = "127.0.0.1"
 GRACE_S = 20.0
 _TAIL_LINES = 25
+
+
+class Service(ABC):
+    """A server that runs as long as a ``with`` block."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start it and wait until it answers; nothing if it runs."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End it; nothing if it is not running."""
+
+    def __enter__(self) -> Self:
+        """Start it; see ``start``."""
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop it."""
+        self.stop()
 
 
 def spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:

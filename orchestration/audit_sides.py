@@ -120,7 +120,8 @@ def create_rows(
         connection.execute(f"CREATE TABLE audit.{name} AS SELECT * FROM _target")
         connection.unregister("_target")
     except Exception as error:  # delta-rs raises plain ones for files that are gone
-        message = f"The table {target.table_uri} can't be read: {error}"
+        path = target.table_uri.removeprefix("file://").rstrip("/")
+        message = f"The table {path} can't be read: {error}"
         raise InputError(message, "Restore its files.") from error
 
 

@@ -108,7 +108,7 @@ def test_state_that_would_mean_something_else_is_refused_and_the_rest_goes_on_ex
     for function, told in refused.items():
         with pytest.raises(StateError, match=told) as caught:
             run_live(spark, named(case, function))
-        assert "start a new generation" in str(caught.value), function
+        assert "begin a new generation" in str(caught.value), function
     # Where nothing was written down Spark is asked, and it knows less.
     shutil.rmtree(generation.path("transforms"))
     with pytest.raises(StreamingQueryException) as asked:

@@ -127,7 +127,7 @@ def test_a_sink_key_that_the_target_does_not_have(case: Case) -> None:
 def test_a_target_whose_files_are_gone(case: Case) -> None:
     next((case.folder / "table").glob("*.parquet")).unlink()
     text = refusal(case)
-    assert f"The target {case.folder / 'table'} can't be read" in text
+    assert f"The table {case.folder / 'table'} can't be read" in text
     assert "Restore its files." in text
 
 

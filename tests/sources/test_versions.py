@@ -6,6 +6,7 @@ import pytest
 
 from orchestration.ranges import TakenOut
 from orchestration.watch import Wanted, Watch
+from sources.approval import Approval
 from sources.bad_records import BadRecordCount
 from sources.discovery import Discovery
 from sources.document import KeptDefinition
@@ -21,9 +22,11 @@ from sources.state import CurrentGeneration, GenerationInfo
 from sources.topic_range import TopicRange
 from spark_jobs.heartbeat import Heartbeat
 from spark_jobs.launch import Launch
+from spark_jobs.progress_log import ProgressLog
 from spark_jobs.transforms import Transform
 
 KINDS: list[type[Record]] = [
+    Approval,
     BadRecordCount,
     CurrentGeneration,
     CurrentRate,
@@ -35,6 +38,7 @@ KINDS: list[type[Record]] = [
     Launch,
     Ledger,
     Plan,
+    ProgressLog,
     Round,
     SeamCount,
     Serving,

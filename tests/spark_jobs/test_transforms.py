@@ -20,7 +20,7 @@ from spark_jobs.transforms import (
 
 @pytest.fixture
 def generation(tmp_path: Path) -> Generation:
-    made = open_generation(tmp_path, "p", {}, create=True)
+    made = open_generation(tmp_path / "p", {}, create=True)
     assert made is not None
     return made
 

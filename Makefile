@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PARALLEL ?= -n 2 --dist worksteal --durations=40
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: install demo demo-cdc ui test fast test-ui pictures crash soak lint bench clean
+.PHONY: install demo demo-cdc ui test test-all fast test-ui pictures crash soak lint bench clean
 
 install: $(VENV)/installed
 
@@ -28,6 +28,10 @@ ui: install
 # While one core lints, the other one fetches the JVM parts and archives their classes.
 test: install
 	$(BIN)/hybrid jars & $(MAKE) lint; status=$$?; wait; exit $$status
+	$(BIN)/python -m pytest $(PARALLEL) -m "not long"
+
+# Longer ways to what most of the others test, too: kills at random, executors, the daemon.
+test-all: install
 	$(BIN)/python -m pytest $(PARALLEL)
 
 fast: install

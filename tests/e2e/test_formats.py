@@ -126,7 +126,14 @@ def test_formats_follow_each_other_and_every_row_arrives_once(
     assert (report.expected, wrong(report)) == (last + 200, {})
 
 
-@pytest.mark.parametrize("name", ["parquet", "csv", "avro"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "parquet",
+        pytest.param("csv", marks=pytest.mark.long),
+        pytest.param("avro", marks=pytest.mark.long),
+    ],
+)
 def test_partition_columns_and_a_time_range_reach_the_target(
     tmp_path: Path, servers: str, spark: SparkSession, name: str
 ) -> None:

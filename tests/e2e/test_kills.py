@@ -28,6 +28,7 @@ SEED = int(os.environ.get("HYBRID_SEED", "7"))
 OF_ONE_CHAIN = 6
 
 
+@pytest.mark.long
 def test_killed_at_any_instant_the_chain_ends_in_an_exact_table(tmp_path: Path) -> None:
     chance = random.Random(SEED)
     hits: Counter[tuple[str, str]] = Counter()

@@ -115,7 +115,14 @@ def histories(
     return [n for n, t in enumerate(times) if t <= end and (t <= must or t == end or chance[n])]
 
 
-@pytest.mark.parametrize("evidence", ["key", "event_time", "offsets", "sequence", "fixed"])
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        "key",
+        "event_time",
+        *(pytest.param(each, marks=pytest.mark.long) for each in ("offsets", "sequence", "fixed")),
+    ],
+)
 @settings(
     max_examples=3,
     deadline=None,

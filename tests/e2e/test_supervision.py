@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from orchestration import chain
-from orchestration.assets import live_key, pipeline_assets
+from orchestration.assets import live_key
 from orchestration.audit import audit
-from orchestration.sensors import live_checks
+from orchestration.definitions import pipeline_definitions
 from orchestration.status import status
 from sources.document import LoadedPipeline
 from sources.hand_over import hand_over
@@ -44,13 +44,7 @@ class Dagster:
         self._instance = instance
         self._key = live_key(loaded)
         self._sensor = sensor_of(loaded)
-        self._job = dg.Definitions(
-            assets=pipeline_assets(loaded),
-            asset_checks=[live_checks(loaded)],
-            sensors=[self._sensor],
-            jobs=[dg.define_asset_job("events", dg.AssetSelection.groups("events"))],
-            executor=dg.in_process_executor,
-        ).resolve_job_def("events")
+        self._job = pipeline_definitions(loaded).resolve_job_def("events")
 
     def look(self) -> Look:
         found = self._sensor(dg.build_sensor_context(instance=self._instance))

@@ -48,6 +48,7 @@ def test_a_transform_that_returns_no_dataframe_fails_the_asset_with_the_cause(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.long
 def test_the_chain_runs_as_dagster_assets_and_the_stream_outlives_the_run(
     tmp_path: Path, servers: str
 ) -> None:
@@ -80,6 +81,7 @@ def test_the_chain_runs_as_dagster_assets_and_the_stream_outlives_the_run(
     assert (report.expected, wrong(report)) == (1300, {})
 
 
+@pytest.mark.long
 def test_a_bad_record_stops_the_stream_with_topic_partition_and_offset(
     tmp_path: Path, servers: str
 ) -> None:

@@ -42,6 +42,7 @@ def test_one_batch_after_an_idle_time_is_told(
     assert sum(beat.offsets.values()) == 800
 
 
+@pytest.mark.long
 def test_what_runs_have_told_is_kept_over_the_seam_and_restarts(
     tmp_path: Path, servers: str, spark: SparkSession
 ) -> None:

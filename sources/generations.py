@@ -220,13 +220,16 @@ def keep_definition(loaded: LoadedPipeline, generation: Generation) -> None:
         target.mkdir(parents=True, exist_ok=True)
         for path in [loaded.path, *_modules(loaded)]:
             copy = target / path.relative_to(loaded.folder)
+            if copy.exists() and copy.read_bytes() == path.read_bytes():
+                continue
             copy.parent.mkdir(parents=True, exist_ok=True)
             # Whole or not at all: a driver may be reading it.
             part = copy.with_name(f".{copy.name}.{now_ms()}")
             shutil.copyfile(path, part)
             part.replace(copy)
     kept = KeptDefinition(generation=generation.name, home=str(loaded.folder))
-    generation.replace(f"{_FOLDER}/{KEPT}", kept)
+    if generation.read(f"{_FOLDER}/{KEPT}", KeptDefinition) != kept:
+        generation.replace(f"{_FOLDER}/{KEPT}", kept)
 
 
 def kept_file(loaded: LoadedPipeline, generation: str) -> Path:

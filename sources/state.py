@@ -143,7 +143,9 @@ class Folder:
         except OSError as error:
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)
-            message = f"The state folder {self.root} can't be written: {error}."
+            # Without the path, which may be of a temporary file.
+            what = f"[Errno {error.errno}] {error.strerror}"
+            message = f"The state folder {self.root} can't be written: {what}."
             raise StateError(message, "Free space, or make it writable, and run again.") from error
 
 

@@ -139,6 +139,7 @@ def test_what_can_not_be_taken_over_is_refused_before_anything_is_read(case: Cdc
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_table_in_use_is_taken_over_though_the_driver_is_killed(case: CdcCase) -> None:
     case.capture(TABLES, snapshot_mode="no_data")
     is_live = threading.Event()

@@ -108,6 +108,7 @@ def test_one_folder_is_history_and_goes_on_with_its_windows(
     assert (report.input_rows.sources, wrong(report)) == ({"history": 1600, "arriving": 0}, {})
 
 
+@pytest.mark.long
 def test_the_stream_over_a_folder_is_an_asset_and_survives_a_kill(
     tmp_path: Path, servers: str
 ) -> None:

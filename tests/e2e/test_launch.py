@@ -36,6 +36,7 @@ print(chain.run_bounded(loaded, loaded.pipeline.sources[0]).rows)
 """
 
 
+@pytest.mark.long
 def test_a_run_outlives_its_watchers_and_is_found_again(tmp_path: Path, servers: str) -> None:
     case = Case(tmp_path, servers)
     case.write_history(files=6)

@@ -53,6 +53,7 @@ def test_one_driver_reads_history_hands_over_and_goes_live(tmp_path: Path, serve
     assert report.expected > 0
 
 
+@pytest.mark.long
 def test_a_hand_over_that_is_refused_ends_the_driver_and_is_told_by_the_next_step(
     tmp_path: Path, servers: str
 ) -> None:

@@ -59,7 +59,8 @@ lint: install
 	$(BIN)/mypy
 
 bench: install
-	$(BIN)/python -m benchmarks.history --format parquet
+	$(BIN)/python -m benchmarks.history --format parquet --rows 50000000
+	$(BIN)/python -m benchmarks.history --format parquet --rows 10000000 --windows
 	$(BIN)/python -m benchmarks.history --format json
 	$(BIN)/python -m benchmarks.history --format csv
 	$(BIN)/python -m benchmarks.seam
@@ -67,6 +68,7 @@ bench: install
 	$(BIN)/python -m benchmarks.partitions
 	$(BIN)/python -m benchmarks.planning
 	$(BIN)/python -m benchmarks.topic_range
+	$(BIN)/python -m benchmarks.page
 
 clean:
 	rm -rf .demo .demo-cdc build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,10 +1,9 @@
 """History to Delta: the project's planned reader against plain Spark, in turn, in one session.
 
-    python -m benchmarks.history --format parquet --rows 50000000 --rounds 5
+    python -m benchmarks.history --format parquet --rows 50000000 --rounds 6
 
 Plain Spark twice: its file stream, and a batch. Each time counts all from the first look at the
-files to the last commit. Prints rows/s of each round and the ratios of the medians; writes them to
-``build/``.
+files to the last commit. Prints rows/s of each round and the ratios of the medians.
 """
 
 from __future__ import annotations
@@ -20,8 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
-from benchmarks.session import report, session, write_to_delta
+from benchmarks.session import in_turns, report, session, write_to_delta
 from sources.document import LoadedPipeline
 from sources.file_source import FileSource
 from sources.pipeline import Pipeline
@@ -38,7 +38,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--format", choices=["parquet", "json", "csv"], default="parquet")
     parser.add_argument("--rows", type=int, default=5_000_000)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--windows", action="store_true", help="count by hour, as streams")
     options = parser.parse_args()
     form = options.format
     with tempfile.TemporaryDirectory(prefix="hybrid-bench-") as name:
@@ -59,15 +60,25 @@ def main() -> None:
                 spark.read.schema(_DDL).options(**header).format(form).load(f"{folder}/in")
             ),
         }
+        if options.windows:
+            del contenders["batch"]  # it has no watermark
         speeds: dict[str, list[float]] = {name: [] for name in contenders}
         for round_ in range(options.rounds + 1):  # the first one warms up
-            for contender, read in contenders.items():
-                target = folder / f"{contender}-{round_}"
-                speed = options.rows / write_to_delta(partial(read, round_), target)
+            for contender in in_turns(list(contenders), round_):
+                read = partial(contenders[contender], round_)
+                if options.windows:
+                    read = partial(_by_hour, read)
+                speed = options.rows / write_to_delta(read, folder / "out")
                 if round_:
                     speeds[contender].append(speed)
         spark.stop()
-    report(f"history-{form}", speeds, "project", options.rows)
+    name = f"history-{form}-windows" if options.windows else f"history-{form}"
+    report(name, speeds, "project", options.rows)
+
+
+def _by_hour(read: Callable[[], DataFrame]) -> DataFrame:
+    rows = read().withWatermark("at", "1 hour").groupBy(F.window("at", "1 hour"))
+    return rows.agg(F.count("*").alias("n"), F.sum("value").alias("total"))
 
 
 def _generate(folder: Path, rows: int, form: str) -> None:

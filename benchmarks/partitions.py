@@ -1,7 +1,7 @@
 """How long it takes, and how much memory, to decide where many partitions start.
 
 ``python -m benchmarks.partitions``: a local broker with topics of growing size, a few records in
-each; writes ``build/partitions.json``.
+each.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import json
 import resource
 import sys
 import time
-from pathlib import Path
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
+from benchmarks.record import record
 from services.broker import LocalBroker, create_topic
 from sources.hybrid import SourceSwitchContext
 from sources.kafka import QUIET, KafkaLog
@@ -43,9 +43,7 @@ def main() -> None:
             results.append(result)
             sys.stdout.write(f"{json.dumps(result)}\n")
             sys.stdout.flush()
-    build = Path("build")
-    build.mkdir(exist_ok=True)
-    (build / "partitions.json").write_text(json.dumps(results, indent=2))
+    record("partitions", results)
 
 
 def _create(servers: str, topic: str, partitions: int) -> None:
@@ -61,9 +59,9 @@ def _create(servers: str, topic: str, partitions: int) -> None:
 
 def _fill(servers: str, topic: str, partitions: int) -> None:
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 100}, logger=QUIET)
-    for record in range(RECORDS):
+    for each in range(RECORDS):
         for partition in range(partitions):
-            at = BEGIN_MS + record * 60_000
+            at = BEGIN_MS + each * 60_000
             producer.produce(topic, b"{}", partition=partition, timestamp=at)
             producer.poll(0)
     if left := producer.flush(300):

@@ -21,6 +21,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.record import record
 from sources.document import LoadedPipeline
 from sources.file_plan import keep_splits, plan_files, read_splits
 from sources.file_source import FileSource
@@ -52,9 +53,7 @@ def main() -> None:
         results.append(result)
         figures = ", ".join(f"{key} {value:,}" for key, value in result.items())
         sys.stdout.write(f"{figures}\n")
-    build = Path("build")
-    build.mkdir(exist_ok=True)
-    (build / "planning.json").write_text(json.dumps(results, indent=2))
+    record("planning", results)
 
 
 def _generate(folder: Path, count: int) -> None:

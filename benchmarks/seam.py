@@ -1,8 +1,7 @@
 """What the seam filter costs while the stream is in the seam, and after it.
 
 ``python -m benchmarks.seam``: two pipelines over the same files and topic, one with the filter and
-one without, read the same new records in turns; writes ``build/seam-inside.json`` (all of history
-is in the topic too) and ``build/seam-after.json``.
+one without, read the same new records in turns: first all of history, which is in the topic too.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import pyarrow.parquet as pq
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from benchmarks.session import report, session
+from benchmarks.session import in_turns, report, session
 from services.broker import LocalBroker, create_topic
 from sources.document import LoadedPipeline
 from sources.hand_over import hand_over
@@ -40,7 +39,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--history", type=int, default=500_000, help="rows in files and topic both")
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of one round")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=6)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="hybrid-bench-") as name, LocalBroker() as broker:
         folder, servers = Path(name), broker.bootstrap_servers
@@ -53,8 +52,8 @@ def main() -> None:
         after: dict[str, list[float]] = {contender: [] for contender in CONTENDERS}
         loaded = {}
         for round_ in range(options.rounds + 1):  # the first one warms up
-            for contender, rule in _in_turns(round_):
-                loaded[contender] = _pipeline(folder, servers, rule, round_)
+            for contender in in_turns(list(CONTENDERS), round_):
+                loaded[contender] = _pipeline(folder, servers, CONTENDERS[contender], round_)
                 _read_history(spark, loaded[contender])
                 seconds = _read_all(spark, loaded[contender])
                 if round_:
@@ -62,19 +61,13 @@ def main() -> None:
         for round_ in range(options.rounds + 1):
             first = options.history + round_ * options.rows
             _produce(servers, first, first + options.rows)
-            for contender, _ in _in_turns(round_):
+            for contender in in_turns(list(CONTENDERS), round_):
                 seconds = _read_all(spark, loaded[contender])
                 if round_:
                     after[contender].append(options.rows / seconds)
         spark.stop()
     report("seam-inside", inside, "filter", options.history)
     report("seam-after", after, "filter", options.rows)
-
-
-def _in_turns(round_: int) -> list[tuple[str, str]]:
-    """The contenders; who reads records second finds them in the page cache."""
-    contenders = list(CONTENDERS.items())
-    return contenders[::-1] if round_ % 2 else contenders
 
 
 def _write_history(folder: Path, rows: int) -> None:

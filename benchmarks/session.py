@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
+import shutil
 import statistics
 import sys
 import time
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.record import record
 from sources.document import LoadedPipeline
 from spark_jobs.jars import resolve
 from spark_jobs.submit import spark_conf
@@ -27,24 +28,35 @@ def session(loaded: LoadedPipeline, scratch: Path) -> SparkSession:
 
 
 def write_to_delta(read: Callable[[], DataFrame], target: Path) -> float:
-    """Seconds until rows are planned, read and written: a stream to its end, or a batch."""
+    """Seconds until rows are planned, read and written: a stream to its end, or a batch.
+
+    The target is gone afterwards: each contender finds the disk as the one before did.
+    """
+    checkpoint = f"{target}-checkpoint"
     started = time.monotonic()
     rows = read()
-    if not rows.isStreaming:
+    if rows.isStreaming:
+        writer = rows.writeStream.format("delta").option("checkpointLocation", checkpoint)
+        writer.trigger(availableNow=True).start(str(target)).awaitTermination()
+    else:
         rows.write.format("delta").save(str(target))
-        return time.monotonic() - started
-    query = (
-        rows.writeStream.format("delta")
-        .option("checkpointLocation", f"{target}-checkpoint")
-        .trigger(availableNow=True)
-        .start(str(target))
-    )
-    query.awaitTermination()
-    return time.monotonic() - started
+    seconds = time.monotonic() - started
+    for folder in (str(target), checkpoint):
+        shutil.rmtree(folder, ignore_errors=True)
+    return seconds
+
+
+def in_turns(contenders: list[str], round_: int) -> list[str]:
+    """The contenders of a round: each is first, and last, as often as any other.
+
+    A JVM gets faster for minutes, and who comes second finds files in the page cache.
+    """
+    first = round_ % len(contenders)
+    return contenders[first:] + contenders[:first]
 
 
 def report(name: str, speeds: dict[str, list[float]], first: str, rows: int) -> None:
-    """Print the speeds (rows/s) and the ratio of one to each other; write ``build/<name>.json``."""
+    """Print the speeds (rows/s) and the ratio of one to each other, and write them down."""
     medians = {contender: statistics.median(values) for contender, values in speeds.items()}
     others = [contender for contender in speeds if contender != first]
     ratios = {
@@ -53,14 +65,12 @@ def report(name: str, speeds: dict[str, list[float]], first: str, rows: int) -> 
     }
     result = {
         "rows": rows,
-        "cores": os.cpu_count(),
+        "first": first,
         "rows_per_s": speeds,
         "ratio": {other: medians[first] / medians[other] for other in others},
         "ratio_by_round": ratios,
     }
-    build = Path("build")
-    build.mkdir(exist_ok=True)
-    (build / f"{name}.json").write_text(json.dumps(result, indent=2))
+    record(name, result)
     for contender, values in speeds.items():
         shown = " ".join(f"{value:,.0f}" for value in values)
         sys.stdout.write(f"{contender}: {shown} rows/s\n")

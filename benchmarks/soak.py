@@ -2,8 +2,8 @@
 
 ``make soak``: windows over a topic that gets ``--rate`` records a second, merged into a Delta
 table, with the supervision beside it. Each 5 s: resident memory of the Spark driver's JVM, of its
-Python, and of the supervision; lag; bytes and files of the state folder. Writes
-``build/soak.json`` and a plot, ``docs/soak.svg``; ends with 1 if something grew.
+Python, and of the supervision; lag; bytes and files of the state folder. Draws a plot of them,
+and ends with 1 if something grew.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 import yaml
 from confluent_kafka import Producer
 
+from benchmarks.record import record
 from orchestration import chain, console
 from orchestration.audit import audit
 from orchestration.status import status
@@ -91,7 +92,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--rate", type=int, default=500, help="records/s")
-    parser.add_argument("--plot", type=Path, default=Path("docs/soak.svg"))
+    parser.add_argument("--plot", type=Path, default=Path("docs/pictures/soak.svg"))
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="hybrid-soak-") as name, LocalBroker() as broker:
         folder = Path(name)
@@ -176,8 +177,6 @@ def _report(samples: list[Sample], rate: int, plot: Path, *, exact: bool) -> int
         floor = 2 * rate if name == "lag" else 1
         growth[name] = max(last, floor) / max(middle, floor)
     grown = [name for name, ratio in growth.items() if ratio > GROWTH]
-    build = Path("build")
-    build.mkdir(exist_ok=True)
     document = {
         "rate": rate,
         "minutes": samples[-1].at_s / 60,
@@ -185,7 +184,7 @@ def _report(samples: list[Sample], rate: int, plot: Path, *, exact: bool) -> int
         "last third by middle third": growth,
         "samples": [sample._asdict() for sample in samples],
     }
-    (build / "soak.json").write_text(json.dumps(document, indent=1))
+    record("soak", document)
     _plot(samples, rate, plot)
     for name, ratio in growth.items():
         sys.stdout.write(f"{SHOWN[name][0]}: last third ÷ middle third {ratio:.3f}\n")

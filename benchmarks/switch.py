@@ -1,8 +1,7 @@
 """The gap between history's last commit and the first live micro-batch, warm and cold.
 
 ``python -m benchmarks.switch``: chains over the same files and topic, each with a state of its own;
-of the live micro-batch both its begin (its offsets are written) and its commit are told. Writes
-``build/switch.json``.
+of the live micro-batch both its begin (its offsets are written) and its commit are told.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ import pyarrow.parquet as pq
 import yaml
 from confluent_kafka import Producer
 
+from benchmarks.record import record
 from orchestration import chain, console
 from services.broker import LocalBroker, create_topic
 from sources.document import LoadedPipeline, load_pipeline
@@ -53,9 +53,7 @@ def main() -> None:
         }
         for kind, found in gaps.items()
     }
-    build = Path("build")
-    build.mkdir(exist_ok=True)
-    (build / "switch.json").write_text(json.dumps(result, indent=2))
+    record("switch", result)
     for kind, numbers in result.items():
         for what, of in numbers.items():
             line = f"{kind}, {what}: median {of['median_ms']:,.0f} ms, worst {of['worst_ms']:,} ms"

@@ -1,9 +1,9 @@
 """A bounded topic to Delta: the project's ranges against Spark's own Kafka stream, in turn.
 
-    python -m benchmarks.topic_range --rows 2000000 --rounds 3
+    python -m benchmarks.topic_range --rows 2000000 --rounds 6
 
-Prints rows/s of each round and the ratio of the medians; writes them to ``build/``. Also how fast
-one process reads records without Spark.
+Prints rows/s of each round and the ratio of the medians. Also how fast one process reads records
+without Spark.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame
 
-from benchmarks.session import report, session, write_to_delta
+from benchmarks.session import in_turns, report, session, write_to_delta
 from services.broker import LocalBroker, create_topic
 from sources.document import LoadedPipeline
 from sources.hand_over import hand_over
@@ -44,7 +44,7 @@ def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=2_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=6)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="hybrid-bench-") as name, LocalBroker() as broker:
         folder = Path(name)
@@ -78,8 +78,8 @@ def main() -> None:
         }
         speeds: dict[str, list[float]] = {name: [] for name in contenders}
         for round_ in range(options.rounds + 1):  # the first one warms up
-            for contender, read in contenders.items():
-                speed = options.rows / write_to_delta(read, folder / f"{contender}-{round_}")
+            for contender in in_turns(list(contenders), round_):
+                speed = options.rows / write_to_delta(contenders[contender], folder / "out")
                 if round_:
                     speeds[contender].append(speed)
         spark.stop()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import typer
 
+from benchmarks import page
 from orchestration.cli import app
 
 ROOT = Path(__file__).parents[1]
@@ -71,6 +72,10 @@ def test_links_lead_somewhere(page: Path) -> None:
         if part:
             headings = _HEADING.findall(target.read_text())
             assert part in [anchor(heading) for heading in headings], link
+
+
+def test_the_page_of_the_benchmarks_says_what_they_found() -> None:
+    assert page.PAGE.read_text() == page.page_of(page.kept())
 
 
 def test_the_pages_are_looked_at() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import random
 import signal
@@ -15,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
+from benchmarks.record import record
 from orchestration import chain
 from orchestration.audit import AuditReport, audit
 from services.broker import LocalBroker
@@ -221,8 +221,8 @@ class Broker:
         self._running.start()
 
 
-def report(hits: Counter[tuple[str, str]], wrong: Counter[str], chains: int, file: Path) -> str:
-    """Kills by victim and place; written to a file and returned as a table."""
+def report(hits: Counter[tuple[str, str]], wrong: Counter[str], chains: int) -> str:
+    """Kills by victim and place; written down, and returned as a table."""
     document: dict[str, Any] = {
         "kills": hits.total(),
         "chains": chains,
@@ -234,8 +234,7 @@ def report(hits: Counter[tuple[str, str]], wrong: Counter[str], chains: int, fil
             for (victim, place), count in sorted(hits.items())
         ],
     }
-    file.parent.mkdir(exist_ok=True)
-    file.write_text(json.dumps(document, indent=2))
+    record("kills", document)
     lines = [f"{'':30}" + "".join(f"{victim:>20}" for victim in VICTIMS)]
     lines += [
         f"{place:30}" + "".join(f"{hits[victim, place]:>20}" for victim in VICTIMS)

@@ -50,7 +50,7 @@ def test_killed_at_any_instant_the_chain_ends_in_an_exact_table(tmp_path: Path) 
             hits.update(chain.hits)
             bad.update(wrong(found))
             assert found.expected > 0
-            table = report(hits, bad, chains, Path("build") / "kills.json")
+            table = report(hits, bad, chains)
             sys.stderr.write(f"\n{table}\n")
             assert not bad, f"seed {SEED}, chain {chains}: {found}"
     finally:

@@ -28,7 +28,7 @@ class FileBatch(Declared):
     """
 
     files: PositiveInt = 1000
-    bytes: ByteSize = ByteSize(1 << 30)
+    bytes: ByteSize = ByteSize(4 << 30)
 
 
 class OffsetColumns(Declared):

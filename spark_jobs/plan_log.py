@@ -1,9 +1,10 @@
 """A Delta log written by hand: what a stream of Delta reads, in which order, and nothing else.
 
-The log points at files that exist already; nothing is copied. Delta's source reads the files of
-version 0 in the order of their modification times, which here are their ranks, and those of each
-later version after it in the order they are written down
-(https://github.com/delta-io/delta/blob/master/PROTOCOL.md).
+The log points at files that exist already; nothing is copied. Delta's source reads version after
+version, and the files of each in the order in which they are written down
+(https://github.com/delta-io/delta/blob/master/PROTOCOL.md). It does so from `startingVersion` on:
+without it, version 0 would be read as a snapshot, and that is a Spark job over all its entries
+before the first micro-batch begins.
 """
 
 from __future__ import annotations
@@ -19,9 +20,21 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 CHECKPOINT_EVERY = 50  # versions
+# For each micro-batch Delta's source reads the versions that it takes files from as a whole.
+_ENTRIES_OF_VERSION = 10_000
+
+
+def versions_of(entries: int) -> list[tuple[int, int]]:
+    """How many entries go into how many versions: of each the first, and the one after its last.
+
+    No entries make one version, too.
+    """
+    starts = range(0, max(entries, 1), _ENTRIES_OF_VERSION)
+    return [(first, min(first + _ENTRIES_OF_VERSION, entries)) for first in starts]
 
 
 @dataclass(frozen=True)
@@ -55,6 +68,22 @@ class PlanLog:
         """Whether a version was written."""
         return self._commit(version).exists()
 
+    def stream(
+        self, spark: SparkSession, batch_files: int | None, batch_bytes: int | None = None
+    ) -> DataFrame:
+        """The files' rows as a stream, in the order of the log.
+
+        Args:
+            spark: The session.
+            batch_files: How many files a micro-batch takes in at most.
+            batch_bytes: How many bytes of them, but one file at least.
+        """
+        reader = spark.readStream.format("delta").option("startingVersion", 0)
+        reader = reader.option("maxFilesPerTrigger", batch_files)
+        if batch_bytes is not None:
+            reader = reader.option("maxBytesPerTrigger", f"{batch_bytes}b")
+        return reader.load(str(self.folder))
+
     def keep(self, name: str, table: pa.Table) -> Entry:
         """Write a table of splits beside the log; returns the entry that points at it."""
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -72,7 +101,7 @@ class PlanLog:
         """Write a version: all of it, or nothing.
 
         Args:
-            version: 0 for the plan, then one after the other.
+            version: One after the other, from 0.
             columns: Of the files.
             entries: In reading order.
             partitions: Columns that no file holds.
@@ -82,7 +111,6 @@ class PlanLog:
         header = [] if version else _header(columns, partitions)
         temporary = commit.with_name(f".{uuid.uuid4().hex}")
         with temporary.open("w", encoding="utf-8") as file:
-            # Line by line: there may be a million of them.
             for action in chain(header, _adds(entries)):
                 file.write(f"{json.dumps(action)}\n")
         temporary.replace(commit)
@@ -111,12 +139,12 @@ def _header(columns: pa.Schema, partitions: Sequence[str]) -> list[dict[str, Any
 
 
 def _adds(entries: Iterable[Entry]) -> Iterable[dict[str, Any]]:
-    for rank, entry in enumerate(entries):
+    for entry in entries:
         add = {
             "path": entry.path,
             "partitionValues": dict(entry.partition),
             "size": entry.size,
-            "modificationTime": rank,
+            "modificationTime": 0,
             "dataChange": True,
         }
         yield {"add": add if entry.statistics is None else {**add, "stats": entry.statistics}}

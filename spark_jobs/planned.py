@@ -3,8 +3,7 @@
 For Parquet the log points at the files themselves (nothing is copied). For other formats it
 points at small tables of splits, which tasks open and parse. Either way Delta's source reads
 exactly what was planned, in the planned order, fails loudly when a file is gone, and stays
-drained for ever in the runs that follow. The plan is version 0, each round or discovery after it
-one more.
+drained for ever in the runs that follow. The plan comes first, each round or discovery after it.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +34,7 @@ from sources.schema import ddl, parse_schema
 from sources.state import Generation
 from sources.stores import Stores
 from spark_jobs.bad_records import RowStager, staging_folder
-from spark_jobs.plan_log import Entry, PlanLog
+from spark_jobs.plan_log import Entry, PlanLog, versions_of
 from spark_jobs.selection import select_columns
 
 _ENTRY_COLUMNS = pa.schema(
@@ -79,25 +77,25 @@ class PlannedSource:
         self._stores = stores
         self._partitions = parts[0].partitions
         self._generation = generation
-        self._versions = [_Version(read_splits(part, generation), source) for part in parts]
+        self._parts = [_Part(read_splits(part, generation), source) for part in parts]
         self._log = PlanLog(generation.path(f"plan-log/{source.name}"))
         self._staging = staging_folder(generation, source.name)
 
     @property
     def entries(self) -> list[int]:
         """Number of entries in each version of its Delta log; the unit of Delta's offsets."""
-        return [len(version.ends) for version in self._versions]
+        return [stop - first for _, first, stop in self._versions()]
 
     def extend(self, found: FoundFiles) -> None:
         """Add what arrived while the stream runs: its next micro-batch takes it in."""
-        self._versions.append(_Version(read_splits(found, self._generation), self._source))
+        self._parts.append(_Part(read_splits(found, self._generation), self._source))
         self.__dict__.pop("_totals", None)
-        self._write(len(self._versions) - 1)
+        self.prepare()
 
     @property
     def largest(self) -> Batch:
         """What one micro-batch takes in at most."""
-        numbers = zip(*(version.largest for version in self._versions), strict=True)
+        numbers = zip(*(part.largest for part in self._parts), strict=True)
         return Batch(*(None if None in of else max(of) for of in numbers))
 
     def require_unchanged(self, entries_done: int = 0) -> None:
@@ -110,7 +108,7 @@ class PlannedSource:
             InputError: A planned file is gone or was rewritten; names up to five.
         """
         done, _, _ = self.reached(entries_done)
-        every = pa.concat_tables([version.splits for version in self._versions])
+        every = pa.concat_tables([part.splits for part in self._parts])
         to_read = every.filter(pc.is_in(every["path"], every["path"].slice(done).unique()))
         changed = changed_splits(to_read, self._stores)
         if changed:
@@ -121,27 +119,26 @@ class PlannedSource:
 
     def prepare(self) -> None:
         """Write those versions of the Delta log that are not there."""
-        for number in range(len(self._versions)):
-            if not self._log.has(number):
-                self._write(number)
-
-    def _write(self, number: int) -> None:
         partitions = self._partitions if self._source.is_parquet else []
         columns = self._read if self._source.is_parquet else _ENTRY_COLUMNS
         entries = self._parquet_entries if self._source.is_parquet else self._split_entries
-        self._log.write(number, columns, entries(number, self._versions[number]), partitions)
+        for version, (part, first, stop) in enumerate(self._versions()):
+            if not self._log.has(version):
+                self._log.write(version, columns, entries(part, first, stop), partitions)
+
+    def _versions(self) -> Iterator[tuple[int, int, int]]:
+        """For each version of the log, its part, and of it the first entry and the one to stop."""
+        for number, part in enumerate(self._parts):
+            for first, stop in versions_of(len(part.ends)):
+                yield number, first, stop
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """The source as a stream, in planned order."""
         batch = self._source.batch
-        reader = spark.readStream.format("delta")
         if self._source.is_parquet:
-            reader = reader.option("maxFilesPerTrigger", batch.files)
-            reader = reader.option("maxBytesPerTrigger", f"{int(batch.bytes)}b")
-        else:
-            # Splits were grouped by the same limits when the log was written.
-            reader = reader.option("maxFilesPerTrigger", 1)
-        return self._rows(spark, reader.load(str(self._log.folder)))
+            return self._rows(spark, self._log.stream(spark, batch.files, int(batch.bytes)))
+        # Splits were grouped by the same limits when the log was written.
+        return self._rows(spark, self._log.stream(spark, 1))
 
     def batch(self, spark: SparkSession) -> DataFrame:
         """The whole source as a batch."""
@@ -163,11 +160,11 @@ class PlannedSource:
     @cached_property
     def _totals(self) -> tuple[Ints, Ints | None, Ints]:
         """After each entry: splits, rows, highest event time in microseconds."""
-        before = np.cumsum([0, *(len(version.splits) for version in self._versions)])
+        before = np.cumsum([0, *(len(part.splits) for part in self._parts)])
         splits = np.concatenate(
-            [version.ends + first for version, first in zip(self._versions, before, strict=False)]
+            [part.ends + first for part, first in zip(self._parts, before, strict=False)]
         )
-        table = pa.concat_tables([version.splits for version in self._versions])
+        table = pa.concat_tables([part.splits for part in self._parts])
         highest = np.maximum.accumulate(table["event_max_us"].fill_null(_NO_TIME).to_numpy())
         known = not table["rows"].null_count
         rows = np.cumsum(table["rows"].to_numpy())[splits - 1] if known else None
@@ -176,7 +173,9 @@ class PlannedSource:
     def _rows(self, spark: SparkSession, entries: DataFrame) -> DataFrame:
         rows = entries
         if not self._source.is_parquet:
-            spread = entries.repartition(2 * spark.sparkContext.defaultParallelism, "rank")
+            # By turns: a hash of the ranks would give some tasks twice the splits of others.
+            tasks = 2 * spark.sparkContext.defaultParallelism
+            spread = entries.repartitionById(tasks, F.col("rank").cast("int"))
             staging = self._staging if entries.isStreaming else None
             read = split_reader(self._read, self._source, self._stores, staging)
             rows = spread.mapInArrow(read, ddl(self._read))
@@ -189,19 +188,21 @@ class PlannedSource:
             rows = rows.where(at.isNull() | (at < F.lit(wanted.until)))
         return rows
 
-    def _parquet_entries(self, _: int, version: _Version) -> Iterator[Entry]:
+    def _parquet_entries(self, number: int, first: int, stop: int) -> Iterator[Entry]:
         event = self._source.selection.event_column(self._event_time)
         named = event.name if event is not None and event.unit_us is None else None
-        for chunk in version.splits.to_batches(max_chunksize=10_000):
-            values = (chunk[name].to_pylist() for name in _ENTRY_OF)
-            for path, size, partition, rows, low, high in zip(*values, strict=True):
-                uri = self._stores.of(path).uri(path)
-                yield Entry(uri, size, _statistics(rows, named, low, high), values_of(partition))
+        splits = self._parts[number].splits.slice(first, stop - first)
+        values = (splits[name].to_pylist() for name in _ENTRY_OF)
+        for path, size, partition, rows, low, high in zip(*values, strict=True):
+            uri = self._stores.of(path).uri(path)
+            yield Entry(uri, size, _statistics(rows, named, low, high), values_of(partition))
 
-    def _split_entries(self, number: int, version: _Version) -> Iterator[Entry]:
-        for rank, (first, end) in enumerate(version.groups()):
-            group = version.splits.slice(first, end - first)
-            ranks = pa.array(np.arange(first, end))
+    def _split_entries(self, number: int, first: int, stop: int) -> Iterator[Entry]:
+        part = self._parts[number]
+        for rank in range(first, stop):
+            begin, end = part.group(rank)
+            group = part.splits.slice(begin, end - begin)
+            ranks = pa.array(np.arange(begin, end))
             columns = [ranks, *(group[name] for name in _ENTRY_COLUMNS.names[1:])]
             table = pa.table(columns, schema=_ENTRY_COLUMNS)
             yield self._log.keep(f"splits-{number:04d}-{rank:06d}.parquet", table)
@@ -210,8 +211,8 @@ class PlannedSource:
 _NO_TIME = np.iinfo(np.int64).min
 
 
-class _Version:
-    """The splits of one version of the log, and its entries as ranges of them.
+class _Part:
+    """The splits of the plan, a round or a discovery; the entries of the log are ranges of them.
 
     Attributes:
         splits: In reading order.
@@ -242,9 +243,9 @@ class _Version:
         rows = None if self.splits["rows"].null_count else most("rows")
         return Batch(most("length"), int((ends - starts).max()), rows)
 
-    def groups(self) -> Iterator[tuple[int, int]]:
-        """First split of each entry, and the one after its last."""
-        yield from pairwise([0, *self.ends.tolist()])
+    def group(self, rank: int) -> tuple[int, int]:
+        """First split of an entry, and the one after its last."""
+        return int(self.ends[rank - 1]) if rank else 0, int(self.ends[rank])
 
 
 def _statistics(rows: int, event_time: str | None, low: int | None, high: int | None) -> str:

@@ -29,7 +29,7 @@ from sources.schema import TIMESTAMP, ddl, parse_schema
 from sources.state import Generation
 from sources.topic_range import RANGE_SPLITS, TopicRange, read_range_splits, unread
 from spark_jobs.kafka_place import read_topics
-from spark_jobs.plan_log import Entry, PlanLog
+from spark_jobs.plan_log import Entry, PlanLog, versions_of
 from spark_jobs.values import parse_values
 
 # As Spark's own Kafka source has them.
@@ -56,7 +56,7 @@ class PlannedTopic:
         read: All columns of a row, before ``select``.
 
     Attributes:
-        entries: Number of entries of its Delta log, which has one version; a micro-batch each.
+        entries: Number of entries in each version of its Delta log; each is a micro-batch.
     """
 
     def __init__(
@@ -73,7 +73,8 @@ class PlannedTopic:
         self._columns = source.selected(read)
         self._log = PlanLog(generation.path(f"plan-log/{source.name}"))
         # A log without an entry would never be read to its end.
-        self.entries = [max(found.batches, 1)]
+        self._batches = max(found.batches, 1)
+        self.entries = [stop - first for first, stop in versions_of(self._batches)]
 
     @cached_property
     def _splits(self) -> pa.Table:
@@ -87,7 +88,7 @@ class PlannedTopic:
     @property
     def largest(self) -> Batch:
         """What one micro-batch takes in at most."""
-        sizes = np.zeros(self.entries[0], np.int64)
+        sizes = np.zeros(self._batches, np.int64)
         counts = self._splits["end"].to_numpy() - self._splits["first"].to_numpy()
         np.add.at(sizes, self._splits["batch"].to_numpy(), counts)
         return Batch(offsets=int(sizes.max()))
@@ -112,13 +113,14 @@ class PlannedTopic:
                 raise SeamError(message, hint)
 
     def prepare(self) -> None:
-        """Write the Delta log if it is not there."""
-        if not self._log.has(0):
-            self._log.write(0, RANGE_SPLITS, self._entries())
+        """Write those versions of the Delta log that are not there."""
+        for version, (first, stop) in enumerate(versions_of(self._batches)):
+            if not self._log.has(version):
+                self._log.write(version, RANGE_SPLITS, self._entries(first, stop))
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """The source as a stream of parsed rows with the columns of the log, in planned order."""
-        entries = self._stream_entries(spark)
+        entries = self._log.stream(spark, 1)
         spread = entries.repartition(spark.sparkContext.defaultParallelism)
         raw = spread.mapInArrow(range_reader(self._source), ddl(_columns_of(self._source)))
         return parse_values(raw, self._source, self._read, self._generation)
@@ -131,7 +133,7 @@ class PlannedTopic:
         text = f"Source `{self._source.name}` was read to its end, but Spark reads on."
         failing = F.raise_error(F.lit(text))
         types = self._columns.items()
-        return self._stream_entries(spark).select(
+        return self._log.stream(spark, 1).select(
             *(failing.cast(kind).alias(name) for name, kind in types)
         )
 
@@ -142,12 +144,8 @@ class PlannedTopic:
             return spark.createDataFrame([], ddl(parse_schema(self._columns)))
         return parse_values(raw, self._source, self._read, self._generation)
 
-    def _stream_entries(self, spark: SparkSession) -> DataFrame:
-        reader = spark.readStream.format("delta").option("maxFilesPerTrigger", 1)
-        return reader.load(str(self._log.folder))
-
-    def _entries(self) -> Iterator[Entry]:
-        for number in range(self.entries[0]):
+    def _entries(self, first: int, stop: int) -> Iterator[Entry]:
+        for number in range(first, stop):
             table = self._splits.filter(pc.equal(self._splits["batch"], number))
             yield self._log.keep(f"splits-{number:06d}.parquet", table)
 

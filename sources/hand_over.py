@@ -53,21 +53,26 @@ class Check:
     accepted: bool = False
 
 
-def hand_over(loaded: LoadedPipeline, source: KafkaSource) -> Ledger:
+def hand_over(loaded: LoadedPipeline, source: KafkaSource, log: KafkaLog | None = None) -> Ledger:
     """Decide where a source starts, once, and write the ledger; and where it ends, if it does.
+
+    Args:
+        loaded: The pipeline.
+        source: The source.
+        log: Its look-ups, if they are open.
 
     Raises:
         StateError: A source before it has not finished.
         GapError: Records are in neither history nor log.
         SeamError: Start or end can't be decided, or are not in the log.
     """
-    ledger = _hand_over(loaded, source)
+    ledger = _hand_over(loaded, source, log)
     if source.boundedness is Boundedness.BOUNDED:
         decide_range(loaded, require_plan(loaded.require_generation()), source)
     return ledger
 
 
-def _hand_over(loaded: LoadedPipeline, source: KafkaSource) -> Ledger:
+def _hand_over(loaded: LoadedPipeline, source: KafkaSource, log: KafkaLog | None) -> Ledger:
     generation = loaded.require_generation()
     enumerator = HybridSplitEnumerator(loaded.pipeline.hybrid_source(), generation)
     enumerator.require_turn(source.name)
@@ -77,7 +82,7 @@ def _hand_over(loaded: LoadedPipeline, source: KafkaSource) -> Ledger:
             message = f"`start` of source `{source.name}` changed after the hand-over was made."
             raise StateError(message, "Undo the change, or start over with a new state folder.")
         return known
-    log = KafkaLog(source)
+    log = log or KafkaLog(source)
     plan = require_plan(generation)
     planned = plan.topic_of(source.name)
     require_same_topics(planned, log)
@@ -99,7 +104,10 @@ def _hand_over(loaded: LoadedPipeline, source: KafkaSource) -> Ledger:
 
 
 def check_hand_over(
-    loaded: LoadedPipeline, source: KafkaSource, reached: Offsets | None = None
+    loaded: LoadedPipeline,
+    source: KafkaSource,
+    reached: Offsets | None = None,
+    log: KafkaLog | None = None,
 ) -> list[Check]:
     """Check a hand-over that was made, as the log stands now.
 
@@ -108,6 +116,7 @@ def check_hand_over(
         source: The source that was handed over to.
         reached: First offsets not yet read, where its run has begun: what lies before them may be
             deleted.
+        log: Its look-ups, if they are open.
 
     Raises:
         StateError: It was not made.
@@ -115,8 +124,8 @@ def check_hand_over(
     generation = loaded.require_generation()
     enumerator = HybridSplitEnumerator(loaded.pipeline.hybrid_source(), generation)
     start = enumerator.require_start(source.name)
-    ledger = hand_over(loaded, source)
-    log = KafkaLog(source)
+    log = log or KafkaLog(source)
+    ledger = hand_over(loaded, source, log)
     plan = require_plan(generation)
     planned = plan.topic_of(source.name)
     require_same_topics(planned, log)
@@ -131,13 +140,18 @@ def check_hand_over(
     ]
 
 
-def require_sound(loaded: LoadedPipeline, source: KafkaSource) -> None:
+def require_sound(loaded: LoadedPipeline, source: KafkaSource, log: KafkaLog | None = None) -> None:
     """Refuse a launch whose hand-over does not pass its checks.
+
+    Args:
+        loaded: The pipeline.
+        source: The source.
+        log: Its look-ups, if they are open.
 
     Raises:
         SeamError: Names the check and what it found.
     """
-    for check in check_hand_over(loaded, source):
+    for check in check_hand_over(loaded, source, log=log):
         if not check.passed and not check.accepted:
             message = f"Check `{check.name}` of source `{source.name}` fails: {check.text}"
             raise SeamError(message, "Nothing was started.")

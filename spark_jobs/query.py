@@ -8,6 +8,7 @@ the same checkpoint with the next source in its place, goes on with all its stat
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any
 
@@ -21,7 +22,7 @@ from sources.errors import InputError, StateError
 from sources.file_plan import FoundFiles
 from sources.file_source import FileSource
 from sources.functions import load_transform
-from sources.generations import table_of
+from sources.generations import target_of
 from sources.history_files import keep_history_files
 from sources.hybrid import Boundedness, HybridSplitEnumerator
 from sources.kafka import KafkaLog
@@ -53,6 +54,20 @@ _LOOK_MS = 500
 _SHOWN = 8
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """Rows of a topic that is to be followed, made while history is still read.
+
+    Attributes:
+        made_of: Start offsets, limit and filter. Where these turn out to be the same, so are the
+            rows.
+        rows: The rows.
+    """
+
+    made_of: tuple[Any, ...]
+    rows: DataFrame
+
+
 class Query:
     """The query of one run, built for the source whose turn it is.
 
@@ -61,6 +76,7 @@ class Query:
         loaded: The pipeline.
         generation: Its state.
         source: Name of the source that this run reads.
+        prepared: What the same driver made of that source before, if it did.
 
     Attributes:
         folder: The folder that this run follows, if its source is one that keeps filling.
@@ -70,7 +86,12 @@ class Query:
     """
 
     def __init__(
-        self, spark: SparkSession, loaded: LoadedPipeline, generation: Generation, source: str
+        self,
+        spark: SparkSession,
+        loaded: LoadedPipeline,
+        generation: Generation,
+        source: str,
+        prepared: Prepared | None = None,
     ) -> None:
         self.spark = spark
         self.generation = generation
@@ -80,6 +101,7 @@ class Query:
         self._rate = RateLimit()
         self._interval_ms = 0
         self._loaded = loaded
+        self._prepared = prepared
         self._pipeline = loaded.pipeline
         chain = self._pipeline.hybrid_source()
         self.place = chain.index(source)
@@ -131,7 +153,7 @@ class Query:
         self._check_result(rows)
         if self.source.name in self.histories:
             require_order(self.source.name, self.histories[self.source.name].disorder_ms, rows)
-        path = table_of(self._loaded, self.generation.name)
+        path = target_of(self._loaded, self.generation.name)
         sink.prepare_table(self._pipeline.sink, path, rows, self.generation)
         if self.source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED and self.place:
             keep_history_files(self.generation, path)
@@ -197,7 +219,7 @@ class Query:
     def count_seam(self) -> SeamCount:
         """Count what was in the seam that the stream has passed."""
         read = self._read_columns(self.source.name)
-        return self._seam.count(self.spark, self._history(self._earlier), read)
+        return self._seam.count(self.spark, self._history(self.place), read)
 
     def look_up_older(self) -> int:
         """Resolve rows of the seam that are older than the keys kept of history.
@@ -205,9 +227,9 @@ class Query:
         Returns:
             How many of them history holds.
         """
-        self._require_unchanged()
+        self._require_unchanged(self.place)
         read = self._read_columns(self.source.name)
-        return self._seam.look_up_older(self.spark, self._history(self._earlier), read)
+        return self._seam.look_up_older(self.spark, self._history(self.place), read)
 
     def rehearsal(self, live: KafkaSource, shadow: Generation) -> DataFrame:
         """What the live query will do to a topic's records once this source is read, a few at once.
@@ -218,21 +240,29 @@ class Query:
             live: The next source.
             shadow: Takes what a query leaves behind, such as bad records.
         """
-        planned = self.plan.topic_of(live.name)
+        planned, seam = self.plan.topic_of(live.name), self._expected_seam(live)
+        raw = stream_topics(self.spark, live, planned.expected_start.offsets(), 1)
+        rows = parse_values(raw, live, planned.read, shadow)
+        return rows if seam.is_passed({}) else self._without_held(rows, seam, self.place + 1)
+
+    def prepare(self, live: KafkaSource) -> Prepared:
+        """Make the rows of a topic that is followed next, as they will be if all is as planned."""
+        starts = self.plan.topic_of(live.name).expected_start.offsets()
+        partitions = with_new_partitions(starts, KafkaLog(live).partitions)
+        offsets, _ = self._live_pace(live, partitions)
+        seam = self._expected_seam(live)
+        return self._followed(live, self.place + 1, partitions, offsets, seam)
+
+    def _expected_seam(self, live: KafkaSource) -> Seam:
         assert self.end is not None
-        seam = Seam(
+        return Seam(
             self._pipeline,
             live,
             self.generation,
             ends=[*self.enumerator.ends_before(self.source.name), self.end],
-            start=planned.expected_start,
+            start=self.plan.topic_of(live.name).expected_start,
             seam_end=seam_end_after(self.generation, self.plan, self.source.name),
         )
-        raw = stream_topics(self.spark, live, planned.expected_start.offsets(), 1)
-        rows = parse_values(raw, live, planned.read, shadow)
-        if seam.is_passed({}):
-            return rows
-        return seam.filter(self._history(self._pipeline.sources[: self.place + 1])).apply(rows)
 
     def _union(self) -> DataFrame:
         columns = self.plan.columns
@@ -271,17 +301,15 @@ class Query:
         require_same_topics(self.plan.topic_of(source.name), KafkaLog(source))
         entries_done = checkpoint.position_in_plan(self._committed(), planned.entries)
         planned.require_unchanged(entries_done)
-        return self._filtered(planned.stream(self.spark), {})
+        self.filtering = not self._seam.is_passed({})
+        rows = planned.stream(self.spark)
+        return self._without_held(rows, self._seam, place) if self.filtering else rows
 
-    def _filtered(self, rows: DataFrame, reached: Offsets) -> DataFrame:
-        """Rows of this run's topic without those of the seam that history has delivered."""
-        seam = self._seam
-        self.filtering = not seam.is_passed(reached)
-        if not self.filtering:
-            return rows
+    def _without_held(self, rows: DataFrame, seam: Seam, place: int) -> DataFrame:
+        """Rows of the topic in a place without those of the seam that history has delivered."""
         if seam.needs_history():
-            self._require_unchanged()
-        return seam.filter(self._history(self._earlier)).apply(rows)
+            self._require_unchanged(place)
+        return seam.filter(self._history(place)).apply(rows)
 
     def _find_folder(self) -> Folder | None:
         """What was found in the folder that this run follows, if it follows one."""
@@ -323,15 +351,47 @@ class Query:
         require_same_topics(self.plan.topic_of(source.name), log)
         self._check_start(log, place, start)
         partitions = with_new_partitions(start.offsets(), log.partitions)
-        offsets, self._interval_ms = live_pace(
-            self._rate,
+        offsets, self._interval_ms = self._live_pace(source, partitions)
+        self.filtering = not self._seam.is_passed(self._reached())
+        seam = self._seam if self.filtering else None
+        return self._followed(source, place, partitions, offsets, seam).rows
+
+    def _followed(
+        self,
+        source: KafkaSource,
+        place: int,
+        partitions: Offsets,
+        offsets: int,
+        seam: Seam | None,
+    ) -> Prepared:
+        """Rows of a topic from some offsets on; those that were prepared, if they are the same.
+
+        Args:
+            source: The topic's source.
+            place: Its place in the union.
+            partitions: Start offset of each partition.
+            offsets: Of one micro-batch.
+            seam: Whose rows to filter; None if it is passed.
+        """
+        if seam is not None and seam.is_passed({}):
+            seam = None
+        made_of = (source, partitions, offsets, seam and seam.made_of)
+        if self._prepared is not None and self._prepared.made_of == made_of:
+            return self._prepared
+        raw = stream_topics(self.spark, source, partitions, offsets)
+        rows = parse_values(raw, source, self._read_columns(source.name), self.generation)
+        if seam is not None:
+            rows = self._without_held(rows, seam, place)
+        return Prepared(made_of, rows)
+
+    def _live_pace(self, source: KafkaSource, partitions: Offsets) -> tuple[int, int]:
+        """Offsets of one micro-batch, and milliseconds between two."""
+        return live_pace(
+            rate_of(self.generation, source.name, source.rate),
             span_ms(source.trigger_interval),
             source.max_offsets_per_batch,
             len(partitions),
         )
-        raw = stream_topics(self.spark, source, partitions, offsets)
-        rows = parse_values(raw, source, self._read_columns(source.name), self.generation)
-        return self._filtered(rows, self._reached())
 
     def _check_start(self, log: KafkaLog, place: int, start: StartPosition) -> None:
         fixed = checkpoint.initial_kafka_offsets(self.generation.checkpoint, place)
@@ -367,19 +427,14 @@ class Query:
             seam_end=seam_end,
         )
 
-    @property
-    def _earlier(self) -> Sequence[FileSource | KafkaSource]:
-        """The sources before this run's."""
-        return self._pipeline.sources[: self.place]
-
-    def _require_unchanged(self) -> None:
-        for source in self._earlier:
+    def _require_unchanged(self, place: int) -> None:
+        for source in self._pipeline.sources[:place]:
             self.planned[source.name].require_unchanged()
 
-    def _history(self, sources: Sequence[FileSource | KafkaSource]) -> DataFrame:
-        """Bounded sources that are planned, as one batch."""
+    def _history(self, place: int) -> DataFrame:
+        """The bounded sources before a place, as one batch."""
         columns = self.plan.columns.names
-        planned = (self.planned[source.name] for source in sources)
+        planned = (self.planned[source.name] for source in self._pipeline.sources[:place])
         batches = [source.batch(self.spark).select(*columns) for source in planned]
         return reduce(DataFrame.unionByName, batches)
 

@@ -1,8 +1,8 @@
 """Before a warm switch: what the live query needs is loaded, compiled and looked up meanwhile.
 
 While history is read, a few records of the topic go through what will read them, into nothing. So
-the first live micro-batch meets a JVM that has seen it all, and keys of history that are kept.
-Whatever goes wrong here is met again, and told, where it counts.
+the first live micro-batch meets a JVM that has seen it all, keys of history that are kept, and
+rows that are made. Whatever goes wrong here is met again, and told, where it counts.
 """
 
 from __future__ import annotations
@@ -12,27 +12,41 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from sources.kafka_source import KafkaSource
 from sources.state import Generation
-from spark_jobs.query import Query
+from spark_jobs.query import Prepared, Query
 
 _POLL_S = 0.2
 _log = logging.getLogger("hybrid.rehearsal")
 
 
+@dataclass
+class Ahead:
+    """What a driver that reads the last bounded source goes on with.
+
+    Attributes:
+        live: The topic.
+        prepared: Its rows, as the live query will need them, once they are made.
+    """
+
+    live: KafkaSource
+    prepared: Prepared | None = None
+
+
 @contextmanager
-def rehearsal(query: Query, live: KafkaSource | None) -> Iterator[None]:
+def rehearsal(query: Query, ahead: Ahead | None) -> Iterator[None]:
     """Rehearse the live query beside the one that reads history.
 
     Args:
         query: The running one, of the last bounded source.
-        live: What its driver goes on with; None if that is nothing to rehearse for.
+        ahead: What its driver goes on with; None if that is nothing to rehearse for.
     """
     stop = threading.Event()
-    if live is not None:
-        threading.Thread(target=_rehearse, args=(query, live, stop), daemon=True).start()
+    if ahead is not None:
+        threading.Thread(target=_rehearse, args=(query, ahead, stop), daemon=True).start()
     try:
         yield
     finally:
@@ -40,14 +54,14 @@ def rehearsal(query: Query, live: KafkaSource | None) -> Iterator[None]:
         stop.set()
 
 
-def _rehearse(query: Query, live: KafkaSource, stop: threading.Event) -> None:
+def _rehearse(query: Query, ahead: Ahead, stop: threading.Event) -> None:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         shadow = Generation(Path(name), query.generation.info)
         try:
             running = (
-                query.rehearsal(live, shadow)
+                query.rehearsal(ahead.live, shadow)
                 .writeStream.format("noop")
-                .queryName(f"rehearsal of {live.name}")
+                .queryName(f"rehearsal of {ahead.live.name}")
                 .option("checkpointLocation", str(shadow.checkpoint))
                 # One micro-batch, at once.
                 .trigger(processingTime="1 day")
@@ -56,5 +70,6 @@ def _rehearse(query: Query, live: KafkaSource, stop: threading.Event) -> None:
             while running.isActive and running.lastProgress is None and not stop.wait(_POLL_S):
                 pass
             running.stop()
+            ahead.prepared = query.prepare(ahead.live)
         except Exception:
             _log.info("not rehearsed", exc_info=True)

@@ -56,6 +56,11 @@ class Seam:
         self.rule = seam_rule(pipeline, ends, start, seam_end)
 
     @property
+    def made_of(self) -> tuple[object, ...]:
+        """What its filter is made of."""
+        return (self.rule, self._folder, list(self._ends), self._seam_end)
+
+    @property
     def _folder(self) -> Path:
         """Where its keys are kept; a history that has grown since has others."""
         splits = sum(end.splits for end in self._ends)

@@ -11,6 +11,7 @@ import sys
 from sources.document import LoadedPipeline
 from sources.errors import HybridError
 from sources.hand_over import hand_over, require_sound
+from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource
 from sources.state import Generation
 from spark_jobs.launch import go_on
@@ -25,8 +26,9 @@ def switch(loaded: LoadedPipeline, generation: Generation, launch_id: str, name:
     source = loaded.pipeline.source(name)
     try:
         if isinstance(source, KafkaSource):
-            hand_over(loaded, source)
-            require_sound(loaded, source)
+            log = KafkaLog(source)
+            hand_over(loaded, source, log)
+            require_sound(loaded, source, log)
         go_on(generation, launch_id, name)
     except HybridError as error:
         sys.stderr.write(f"Not gone on with `{name}`: {error}\n")

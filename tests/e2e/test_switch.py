@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from pyspark.sql import DataFrame, SparkSession
 
 from orchestration import chain
 from orchestration.audit import audit
@@ -13,9 +15,12 @@ from orchestration.status import status
 from orchestration.watch import read_wanted
 from sources.errors import SeamError
 from sources.hand_over import hand_over
+from spark_jobs import kafka_place
 from spark_jobs.heartbeat import Heartbeat, read_heartbeat
 from spark_jobs.launch import find_run, last_launch
+from spark_jobs.query import Query
 from tests.e2e.case import Case, history_of, live_of, windows, wrong
+from tests.e2e.in_session import run_history
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 
@@ -51,6 +56,36 @@ def test_one_driver_reads_history_hands_over_and_goes_live(tmp_path: Path, serve
     report = audit(loaded)
     assert wrong(report) == {}
     assert report.expected > 0
+
+
+@pytest.mark.parametrize("grown", [False, True], ids=["as planned", "a partition more"])
+def test_rows_that_were_made_ahead_serve_only_where_nothing_has_changed(
+    tmp_path: Path, servers: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, grown: bool
+) -> None:
+    case = Case(tmp_path, servers, partitions=1)
+    case.write_history()
+    case.produce(range(500, 1200))
+    loaded = case.pipeline(windows)
+    run_history(spark, loaded)
+    generation, live = loaded.require_generation(), live_of(loaded)
+    prepared = Query(spark, loaded, generation, "history").prepare(live)
+    if grown:
+        case.grow(2)
+        case.produce(range(1200, 1300))
+    hand_over(loaded, live)
+    made: list[object] = []
+
+    def stream_topics(*arguments: Any) -> DataFrame:
+        made.append(arguments)
+        return kafka_place.stream_topics(*arguments)
+
+    monkeypatch.setattr("spark_jobs.query.stream_topics", stream_topics)
+    running = Query(spark, loaded, generation, live.name, prepared).writer().start()
+    running.processAllAvailable()
+    running.stop()
+    assert len(made) == grown
+    report = audit(loaded)
+    assert (report.expected > 0, wrong(report)) == (True, {})
 
 
 @pytest.mark.long

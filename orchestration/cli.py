@@ -173,6 +173,20 @@ def status(pipeline: PipelineFile, as_json: AsJson = False) -> None:
 
 
 @app.command()
+def logs(
+    pipeline: PipelineFile,
+    lines: Annotated[int, typer.Option(min=1, help="How many of the last ones.")] = 50,
+    as_json: AsJson = False,
+) -> None:
+    """Show what the driver of the last run printed, wherever it ran."""
+    with answer(as_json) as show:
+        from orchestration import console
+
+        source, text = console.logs(load(pipeline), lines)
+        show({"ok": True, "source": source, "lines": text.splitlines()}, text)
+
+
+@app.command()
 def stop(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """End the pipeline's running Spark process; `hybrid run` or `hybrid resume` goes on."""
     with answer(as_json) as show:

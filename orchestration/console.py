@@ -17,6 +17,7 @@ from sources.hybrid import Boundedness
 from sources.kafka_source import KafkaSource
 from sources.positions import iso
 from spark_jobs.heartbeat import Heartbeat, describe
+from spark_jobs.launch import last_lines
 
 
 def step(loaded: LoadedPipeline, name: str) -> tuple[dict[str, Any], str]:
@@ -68,6 +69,20 @@ def run(loaded: LoadedPipeline, *, stop_when_caught_up: bool) -> None:
                 _bounded(bars, loaded, source)
             else:
                 _live(bars, loaded, source, stop_when_caught_up=stop_when_caught_up)
+
+
+def logs(loaded: LoadedPipeline, lines: int) -> tuple[str, str]:
+    """The source that was launched last, and the last lines that its driver printed.
+
+    Raises:
+        InputError: Nothing was launched yet.
+    """
+    generation = loaded.open_generation(create=False)
+    found = None if generation is None else last_lines(generation, lines)
+    if found is None:
+        message = f"No run of pipeline `{loaded.pipeline.name}` was launched yet."
+        raise InputError(message, "`hybrid run` launches one.")
+    return found
 
 
 def drain(loaded: LoadedPipeline, within: timedelta) -> None:

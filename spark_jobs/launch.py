@@ -12,6 +12,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 
 from sources.document import LoadedPipeline
@@ -36,6 +37,7 @@ __all__ = [
     "find_run",
     "go_on",
     "last_launch",
+    "last_lines",
     "log_path",
     "wait_until",
     "why_ended",
@@ -95,6 +97,16 @@ def why_ended(generation: Generation, source: str) -> str | None:
     if run is None or run.source != source or not run.is_on_cluster:
         return None
     return run.status().reason or None
+
+
+def last_lines(generation: Generation, lines: int) -> tuple[str, str] | None:
+    """The source that was launched last, and the last lines that its driver printed.
+
+    Returns:
+        None if nothing was ever launched.
+    """
+    run = _last_run(generation)
+    return None if run is None else (run.source, run.last_lines(lines))
 
 
 def find_or_launch(
@@ -290,17 +302,34 @@ class Run:
         if self._launch.group is not None and self._launch.is_from_here:
             kill_group(self._launch.group)
 
-    def beats(self, on_output: OnOutput = lambda _: None) -> Iterator[Heartbeat]:
+    def beats(
+        self, on_output: OnOutput = lambda _: None, silence: timedelta = timedelta.max
+    ) -> Iterator[Heartbeat]:
         """Each new heartbeat until the run ends; lines of its output are handed on meanwhile.
 
         For who watches a source, its run ends where the driver goes on with the next one.
+
+        Args:
+            on_output: Called with each line of the run's own output.
+            silence: How long there may be none once there was one.
+
+        Raises:
+            RunError: There was none for so long: the driver is frozen.
         """
-        seen, told = 0, ""
+        seen, told, heard = 0, "", time.monotonic()
         while self._is_alive() and not self.has_gone_on():
             beat = self.beat()
             if beat is not None and beat.at_ms != seen:
                 seen = beat.at_ms
                 yield beat
+                heard = time.monotonic()
+            elif beat is not None and time.monotonic() - heard > silence.total_seconds():
+                message = (
+                    f"The Spark run of `{self.source}` is frozen: its driver, {beat.pid} on "
+                    f"{beat.host}, was last heard of {time.monotonic() - heard:,.0f} s ago."
+                )
+                hint = "It was ended (`supervision.end_stuck_after`); run again, it goes on."
+                raise RunError(message, hint)
             self._hand_on(on_output)
             if self._asked is not None and self._asked.reason not in ("", told):
                 told = self._asked.reason
@@ -366,7 +395,7 @@ class Run:
     def failure(self) -> RunError:
         """What to tell of a run that ended."""
         how, beat = self._ended().reason, self.beat()
-        cause = beat.error if beat is not None and beat.error else self._last_lines()
+        cause = beat.error if beat is not None and beat.error else self._last_words()
         if (obstacle := self._generation.obstacle()) is not None:
             # Then the run could not keep its own last words.
             cause = f"{obstacle[0].upper()}{obstacle[1:]}. {cause}"
@@ -385,16 +414,22 @@ class Run:
             self._process.wait()
         return self.status()
 
-    def _last_lines(self) -> str:
-        tail = self._launcher.logs(self._launch, _TAIL_LINES)
-        if self.is_on_cluster and tail:
+    def last_lines(self, count: int) -> str:
+        """The last lines that its driver printed; ``spark-submit``'s if there are none."""
+        return self._launcher.logs(self._launch, count) or self._last_logged(count)
+
+    def _last_words(self) -> str:
+        printed = self._launcher.logs(self._launch, _TAIL_LINES)
+        if self.is_on_cluster and printed:
             # Beside what `spark-submit` has printed: the pod, or YARN's memory, does not last.
             with self._log.open("a") as log:
-                log.write(f"\n{tail}\n")
-        elif _size(self._log):
-            lines = self._log.read_text(errors="replace").splitlines()
-            tail = "\n".join(lines[-_TAIL_LINES:])
-        return f"The last lines:\n{tail}"
+                log.write(f"\n{printed}\n")
+        return f"The last lines:\n{printed or self._last_logged(_TAIL_LINES)}"
+
+    def _last_logged(self, count: int) -> str:
+        if not _size(self._log):
+            return ""
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-count:])
 
     def _is_alive(self) -> bool:
         if self._process is not None and self._process.poll() is None:

@@ -16,6 +16,8 @@ import yaml
 from typer.testing import CliRunner
 
 from orchestration.cli import app
+from sources.document import load_pipeline
+from spark_jobs.launchers.contract import Launch
 from tests.e2e.case import TRANSFORMS, moment
 
 
@@ -70,6 +72,22 @@ def test_a_transform_that_can_not_be_loaded_is_named(
     status, answer = call(tmp_path, {**declared, "transform": transform}, "validate")
     assert status == 2
     assert message in answer["error"]
+
+
+def test_what_the_last_driver_printed_is_shown(tmp_path: Path, declared: dict[str, Any]) -> None:
+    status, answer = call(tmp_path, declared, "logs")
+    assert status == 2
+    assert "No run of pipeline `events` was launched yet." in answer["error"]
+    call(tmp_path, declared, "plan")
+    generation = load_pipeline(tmp_path / "events.yaml").require_generation()
+    made = Launch(launch_id="a", source="history", log="run/history.log", group=None, at_ms=1)
+    generation.replace("run/launch.json", made)
+    generation.path("run/history.log").write_text("".join(f"line {at}\n" for at in range(80)))
+    status, answer = call(tmp_path, declared, "logs")
+    assert (status, answer["source"]) == (0, "history")
+    assert answer["lines"] == [f"line {at}" for at in range(30, 80)]
+    shown = CliRunner().invoke(app, ["logs", str(tmp_path / "events.yaml"), "--lines", "1"])
+    assert shown.stdout.strip() == "line 79"
 
 
 def test_a_plan_shows_what_will_be_read_and_is_kept(

@@ -14,7 +14,7 @@ from sources.approval import find_approval
 from sources.bad_records import BadRecordCount, bad_count_name
 from sources.document import LoadedPipeline, load_pipeline
 from sources.errors import HybridError
-from sources.generations import table_of
+from sources.generations import target_of
 from sources.hand_over import CHECKS, check_hand_over, hand_over
 from sources.kafka_source import KafkaSource
 from sources.ledger import read_ledger
@@ -197,7 +197,7 @@ def _live(loaded: LoadedPipeline, name: str, before: dg.AssetKey) -> dg.AssetsDe
         if (changed := last_change(generation)) is not None:
             context.log.warning(changed)
         log = log_path(generation, name)
-        target = table_of(fresh, generation.name)
+        target = target_of(fresh, generation.name)
         shown = {**metadata.live(beat, log, target), **metadata.transform(changed)}
         return dg.MaterializeResult(metadata=shown)
 

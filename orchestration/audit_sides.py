@@ -12,7 +12,7 @@ from deltalake.exceptions import DeltaError
 from orchestration.audit_sql import columns_of, listed
 from sources.document import LoadedPipeline
 from sources.errors import InputError
-from sources.generations import table_of
+from sources.generations import target_of
 
 FLOATING = frozenset({"FLOAT", "DOUBLE"})
 _INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"}
@@ -37,8 +37,7 @@ def create_sides(
         InputError: The query is wrong, the target can't be read, or their columns do not fit.
     """
     key = loaded.pipeline.sink.key
-    generation = loaded.open_generation(create=False)
-    path = table_of(loaded, "g1" if generation is None else generation.name)
+    path = target_of(loaded)
     target = open_target(path)
     columns = [field.name for field in target.schema().fields] if target else []
     notes = []

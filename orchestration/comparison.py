@@ -13,7 +13,7 @@ from orchestration.audit_sides import create_rows, open_target
 from orchestration.audit_sql import open_database
 from sources.document import LoadedPipeline
 from sources.errors import InputError, StateError
-from sources.generations import newest, read_serving, table_of
+from sources.generations import newest, read_serving, target_of
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def compare_generations(loaded: LoadedPipeline) -> GenerationComparison:
     assert candidate is not None
     tables = {}
     for name in (serving, candidate):
-        path = table_of(loaded, name)
+        path = target_of(loaded, name)
         if (table := open_target(path)) is None:
             message = f"There is no table {path} of generation {name} yet."
             raise InputError(message, "Run it.")

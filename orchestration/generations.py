@@ -12,8 +12,8 @@ from orchestration.comparison import compare_generations
 from sources import generations
 from sources.document import LoadedPipeline
 from sources.errors import StateError
-from sources.generations import Serving, newest, read_serving, table_of
-from sources.hand_over import hand_over, require_sound
+from sources.generations import Serving, read_serving, target_of, waiting
+from sources.hand_over import hand_over
 from sources.hybrid import Boundedness
 from sources.kafka_source import KafkaSource
 
@@ -51,7 +51,7 @@ def overview(loaded: LoadedPipeline) -> list[GenerationLine]:
                 role=role if served is None else "served",
                 begun_ms=each.info.created_ms,
                 until_ms=None if served is None else served.until_ms,
-                table=table_of(loaded, each.name),
+                table=target_of(loaded, each.name),
             )
         )
     return lines
@@ -64,8 +64,7 @@ def discard(loaded: LoadedPipeline) -> str:
         StateError: It serves, or served; or a promotion is under way.
     """
     promotion.finish(loaded)
-    serving, name = read_serving(loaded), newest(loaded)
-    if name not in (None, serving.generation) and serving.served(str(name)) is None:
+    if waiting(loaded) is not None:
         chain.stop(loaded)
     return generations.discard(loaded)
 
@@ -88,18 +87,13 @@ def rerun(
         HybridError: A step of the chain failed.
     """
     promotion.finish(loaded)
-    serving = read_serving(loaded)
-    name = newest(loaded)
-    if name is None or name == serving.generation or serving.served(name) is not None:
-        name = generations.begin(loaded).name
+    name = waiting(loaded) or generations.begin(loaded).name
     say(f"generation {name}: plan")
     chain.plan(loaded)
     for source in loaded.pipeline.sources:
         say(f"generation {name}: {source.name}")
         if isinstance(source, KafkaSource):
             hand_over(loaded, source)
-            if not chain.reached(loaded, source):
-                require_sound(loaded, source)
         if source.boundedness is Boundedness.BOUNDED:
             chain.run_bounded(loaded, source, go_on=True)
         else:
@@ -115,4 +109,4 @@ def rerun(
         message = f"Generation {name} has {now:,} rows, {found.serving} has {before:,}."
         hint = "It waits: look at it with `hybrid generation compare`, then promote or discard it."
         raise StateError(message, hint)
-    return promotion.promote(loaded) if promote else serving
+    return promotion.promote(loaded) if promote else read_serving(loaded)

@@ -11,7 +11,7 @@ from deltalake.exceptions import DeltaError
 from orchestration.forecast import eta_s, rate
 from sources.document import LoadedPipeline
 from sources.errors import InputError
-from sources.generations import table_of
+from sources.generations import target_of
 from sources.hybrid import HybridSplitEnumerator
 from spark_jobs.progress_log import ProgressLog, read_progress_log
 
@@ -81,7 +81,7 @@ def rows_by_day(loaded: LoadedPipeline) -> RowsByDay | str:
     Raises:
         InputError: The target can't be read.
     """
-    path = table_of(loaded, loaded.require_generation().name)
+    path = target_of(loaded)
     try:
         if not DeltaTable.is_deltatable(path):
             return "there is no target yet"

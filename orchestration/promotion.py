@@ -26,6 +26,7 @@ from sources.generations import (
     pending_switch,
     read_serving,
     remove,
+    require_waiting,
     write_serving,
 )
 from sources.hybrid import Boundedness, HybridSplitEnumerator
@@ -48,12 +49,9 @@ def promote(loaded: LoadedPipeline) -> Serving:
         InputError: Its table can't take the target's place.
     """
     finish(loaded)
-    serving, name = read_serving(loaded), newest(loaded)
-    if name is None or name == serving.generation or serving.served(name) is not None:
-        message = f"Pipeline `{loaded.pipeline.name}` has no generation that waits for promotion."
-        raise StateError(message, "Begin one with `hybrid generation new`, and run it.")
+    name = require_waiting(loaded, "Begin one with `hybrid generation new`, and run it.")
     _require_ready(loaded, loaded.require_generation())
-    _begin(loaded, name, serving.generation)
+    _begin(loaded, name, read_serving(loaded).generation)
     finish(loaded)
     return read_serving(loaded)
 

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-import pyarrow as pa
 import yaml
 
 from orchestration import chain
@@ -20,13 +19,13 @@ from sources.document import KEPT, KeptDefinition, LoadedPipeline, load_pipeline
 from sources.errors import InputError, StateError
 from sources.file_source import FileSource, TimeRange
 from sources.files import list_source
-from sources.generations import in_service, kept_file, pending_switch, table_of
+from sources.generations import in_service, kept_file, require_in_service, target_of
 from sources.history_files import read_history_files
 from sources.hybrid import Boundedness, HybridSplitEnumerator
 from sources.positions import Record, iso, to_ms
 from sources.state import Folder, Generation
 from sources.table_range import Range, Replaced, Replacement
-from sources.table_rows import open_table
+from sources.table_rows import paths_of
 from sources.time_range import EmptyRangeError
 from spark_jobs.transforms import read_transforms
 
@@ -94,7 +93,7 @@ def backfill(
         say(f"{sum(part.splits for part in made.files):,} splits are read")
         for source in beside.pipeline.sources:
             chain.run_bounded(beside, source, go_on=True)
-    target = table_of(serving, generation.name)
+    target = target_of(serving, generation.name)
     taken = Folder(generation.path(_FOLDER))
     replacement = Replacement(
         table=target,
@@ -138,9 +137,7 @@ def _require_fit(
     if pipeline.sink.mode != "append":
         message = f"Pipeline `{pipeline.name}` merges: its rows are not those of a range of files."
         raise StateError(message, "Make the table anew: `hybrid rerun`.")
-    if (switch := pending_switch(loaded)) is not None:
-        message = f"Generation {switch.to} is taking the target over."
-        raise StateError(message, "Try again when that is done.")
+    require_in_service(loaded, generation)
     known = read_transforms(generation)
     if known and known[-1].operators:
         kept = "; ".join(known[-1].operators)
@@ -233,13 +230,8 @@ def _history(loaded: LoadedPipeline, generation: Generation, target: str) -> set
     """Files that hold history: all of them before the first live batch."""
     last = loaded.pipeline.sources[-1]
     if last.boundedness is Boundedness.BOUNDED or read_wanted(generation) is None:
-        return _files(target)
+        return set(paths_of(target))
     return read_history_files(generation)
-
-
-def _files(target: str) -> set[str]:
-    found = pa.table(open_table(target).get_add_actions())
-    return set(found["path"].to_pylist())
 
 
 def _gone(ranges: Folder) -> set[str]:

@@ -23,6 +23,7 @@ from orchestration.audit_sql import count_rows, duckdb_types, listed, literal, o
 from sources.document import LoadedPipeline
 from sources.errors import InputError
 from sources.file_source import FileSource
+from sources.generations import target_of
 from sources.snapshot import SnapshotOptions
 
 
@@ -67,7 +68,7 @@ def compare_with_source(loaded: LoadedPipeline) -> SourceComparison:
         InputError: The pipeline takes over no table, or one of the two can't be read.
     """
     options, table, columns = _declared(loaded)
-    return compare_table(options.dsn, table, columns, loaded.locate(loaded.pipeline.sink.path))
+    return compare_table(options.dsn, table, columns, target_of(loaded))
 
 
 def compare_table(dsn: str, table: str, columns: Mapping[str, str], path: str) -> SourceComparison:
@@ -122,9 +123,7 @@ def _declared(loaded: LoadedPipeline) -> tuple[SnapshotOptions, str, dict[str, s
     for source in loaded.pipeline.sources:
         topic = loaded.pipeline.topic_after(source.name)
         if isinstance(source, FileSource) and source.snapshot is not None and topic is not None:
-            columns = topic.declared_columns or {}
-            own = {name: kind for name, kind in columns.items() if name not in topic.include}
-            return source.snapshot, str(topic.table), own
+            return source.snapshot, str(topic.table), topic.value_columns
     message = f"Pipeline `{loaded.pipeline.name}` has no source with a `snapshot`."
     raise InputError(message, "There is no table to compare with.")
 

@@ -30,6 +30,7 @@ from sources.state import (
 OWNER = "hybrid.generation"
 """Property of a table: the transaction id of the generation that writes to it."""
 _SERVING = "serving.json"
+_FIRST = "g1"
 _NAME = re.compile(r"g(\d+)")
 _FOLDER = "definition"
 
@@ -92,7 +93,7 @@ def pending_switch(loaded: LoadedPipeline) -> Switch | None:
 
 def read_serving(loaded: LoadedPipeline) -> Serving:
     """Which generation serves: the first one, until another one is promoted."""
-    return Folder(loaded.state).read(_SERVING, Serving) or Serving(generation="g1")
+    return Folder(loaded.state).read(_SERVING, Serving) or Serving(generation=_FIRST)
 
 
 def write_serving(loaded: LoadedPipeline, serving: Serving) -> None:
@@ -117,8 +118,35 @@ def newest(loaded: LoadedPipeline) -> str | None:
     return None if current is None else current.generation
 
 
-def table_of(loaded: LoadedPipeline, generation: str) -> str:
-    """Folder of the table to which a generation's rows go."""
+def waiting(loaded: LoadedPipeline) -> str | None:
+    """Name of the newest generation while it waits for its promotion; else None."""
+    serving, name = read_serving(loaded), newest(loaded)
+    serves = name is None or name == serving.generation or serving.served(name) is not None
+    return None if serves else name
+
+
+def require_waiting(loaded: LoadedPipeline, way_out: str) -> str:
+    """Name of the generation that waits for its promotion.
+
+    Raises:
+        StateError: None does.
+    """
+    if (name := waiting(loaded)) is None:
+        message = f"Pipeline `{loaded.pipeline.name}` has no generation that waits for promotion."
+        raise StateError(message, way_out)
+    return name
+
+
+def target_of(loaded: LoadedPipeline, generation: str | None = None) -> str:
+    """Folder of the table to which a generation's rows go.
+
+    Args:
+        loaded: The pipeline.
+        generation: Its name; the one that the declaration is about, if left out.
+    """
+    if generation is None:
+        kept = None if loaded.kept is None else loaded.kept.generation
+        generation = kept or newest(loaded) or _FIRST
     target = loaded.locate(loaded.pipeline.sink.path)
     serving = read_serving(loaded)
     if generation == serving.generation or serving.served(generation) is not None:
@@ -165,13 +193,13 @@ def begin(loaded: LoadedPipeline) -> Generation:
     if name is None or not kept_file(loaded, serving.generation).exists():
         message = f"Pipeline `{loaded.pipeline.name}` has not run yet."
         raise StateError(message, "Run it: the first generation needs no beginning.")
-    if name != serving.generation and serving.served(name) is None:
-        waiting = read_generation(loaded.state, name)
-        if waiting.read_bytes("plan.json") is None:
+    if waiting(loaded) is not None:
+        begun = read_generation(loaded.state, name)
+        if begun.read_bytes("plan.json") is None:
             # Nothing was done by it yet: it takes the declaration as it is now.
-            info = waiting.info.model_copy(update={"contract": digests(loaded.contract())})
-            waiting.replace("generation.json", info)
-            return Generation(waiting.root, info)
+            info = begun.info.model_copy(update={"contract": digests(loaded.contract())})
+            begun.replace("generation.json", info)
+            return Generation(begun.root, info)
         message = f"Generation {name} of pipeline `{loaded.pipeline.name}` was begun already."
         hint = "Run it and promote it, or remove it with `hybrid generation discard`."
         raise StateError(message, hint)
@@ -190,12 +218,10 @@ def discard(loaded: LoadedPipeline) -> str:
     Raises:
         StateError: The newest one serves, or has served.
     """
-    serving, name = read_serving(loaded), newest(loaded)
-    if name is None or name == serving.generation or serving.served(name) is not None:
-        message = f"Pipeline `{loaded.pipeline.name}` has no generation that waits for promotion."
-        raise StateError(message, "The one that serves is removed with its folder and its table.")
+    way_out = "The one that serves is removed with its folder and its table."
+    name = require_waiting(loaded, way_out)
     # First of all, so that nobody takes up what is about to go.
-    last = CurrentGeneration(generation=serving.generation)
+    last = CurrentGeneration(generation=read_serving(loaded).generation)
     Folder(loaded.state).replace(CURRENT, last)
     remove(loaded, name)
     return name

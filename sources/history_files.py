@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 
 from sources.errors import StateError
 from sources.state import Generation
+from sources.table_rows import paths_of
 
 _NAME = "history-files.parquet"
 _COLUMN = "path"
@@ -26,10 +26,9 @@ def keep_history_files(generation: Generation, table: str) -> None:
     path = generation.path(_NAME)
     if path.exists():
         return
-    found = pa.table(DeltaTable(table).get_add_actions())
     part = path.with_name(f".{_NAME}.part")
     with generation.writing(part):
-        pq.write_table(pa.table({_COLUMN: found["path"].cast(pa.string())}), part)
+        pq.write_table(pa.table({_COLUMN: pa.array(paths_of(table), pa.string())}), part)
         part.replace(path)
 
 

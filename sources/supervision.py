@@ -54,7 +54,7 @@ class Restarts(Declared):
 
 
 class Supervision(Declared):
-    """What is expected of the live run.
+    """What is expected of the live run, and of a bounded one, whose driver is not to freeze.
 
     Attributes:
         restarts: How it is started again.
@@ -62,7 +62,8 @@ class Supervision(Declared):
         stuck_after: A run is stuck if input waits for so long and nothing is committed, on top of
             the source's own interval, or if its driver is silent for so long.
         end_stuck_after: How long it may be stuck before it is ended and started again. Generous:
-            a micro-batch that is only slow would never be finished otherwise.
+            a micro-batch that is only slow would never be finished otherwise. A bounded run whose
+            driver is silent for so long is ended, and its step fails.
         freshness: The longest time that input may wait while nothing is committed.
         event_time_lag: While input waits: how far the highest event time read may be behind now.
         lag: How much may wait: records of a topic, or splits of a folder.

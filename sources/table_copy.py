@@ -73,11 +73,7 @@ class TableSnapshot:
         schema, _, table = str(topic.table).partition(".")
         self._table = sql.Identifier(schema, table)
         self._name = {"schema": schema, "table": table}
-        self._columns = {
-            name: kind
-            for name, kind in (topic.declared_columns or {}).items()
-            if name not in topic.include
-        }
+        self._columns = topic.value_columns
         self.warnings: list[str] = []
 
     def take(self) -> SnapshotManifest:

@@ -44,6 +44,16 @@ def version_of(path: str) -> int:
     return int(open_table(path).version())
 
 
+def paths_of(path: str) -> list[str]:
+    """The files of a table as it is now, as its log names them.
+
+    Raises:
+        InputError: It can't be read.
+    """
+    found = pa.table(open_table(path).get_add_actions())
+    return [str(name) for name in found["path"].to_pylist()]
+
+
 def take_over(
     path: str,
     source: str,

@@ -176,6 +176,12 @@ class Values(Declared):
         """The column that a part of the envelope fills; None if nobody asked for it."""
         return next((name for name, what in self.of_envelope.items() if what == part), None)
 
+    @property
+    def value_columns(self) -> dict[str, str]:
+        """Declared columns that ``include`` does not fill; none if the source before tells them."""
+        columns = self.declared_columns or {}
+        return {name: kind for name, kind in columns.items() if name not in self.include}
+
     def of_value(self, columns: Mapping[str, str]) -> pa.Schema:
         """Those of all columns that are filled from a record's value, its envelope included."""
         beside = self.of_record

@@ -11,14 +11,13 @@ import fcntl
 import hashlib
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from sources.address import cache_folder
 from sources.errors import RunError
-from spark_jobs.java import require_java
+from spark_jobs.java import find_java, spark_environment
 
 _JOB = Path(__file__).parent / "archive_job.py"
 _TIMEOUT_S = 1200.0
@@ -94,17 +93,9 @@ def _make(home: Path, jars: Sequence[Path], archive: Path) -> None:
             str(_JOB),
             scratch,
         ]
-        java = require_java()
-        environment = {
-            **os.environ,
-            "JAVA_HOME": os.environ.get("JAVA_HOME") or str(java.resolve().parent.parent),
-            "SPARK_HOME": str(home),
-            "PYSPARK_PYTHON": sys.executable,
-            "PYSPARK_DRIVER_PYTHON": sys.executable,
-        }
         done = subprocess.run(
             command,
-            env=environment,
+            env=spark_environment(home),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -121,7 +112,8 @@ def _make(home: Path, jars: Sequence[Path], archive: Path) -> None:
 
 def archive_file(home: Path, jars: Sequence[Path]) -> Path:
     """Where the archive lies; another Java, Spark or set of jars has another one."""
-    java = require_java().resolve()
+    # Each launch asks for this: no process is started for it.
+    java = find_java().resolve()
     release = java.parent.parent / "release"
     version = release.read_text() if release.exists() else str(java.stat().st_mtime_ns)
     spark = sorted(path.name for path in (home / "jars").glob("*.jar"))

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from sources.errors import InputError
@@ -28,7 +29,7 @@ def require_java(minimum: int = MINIMUM) -> Path:
         InputError: There is no Java, it does not run, or it is too old.
     """
     way_out = _WAY_OUT.format(minimum=minimum)
-    path = _find(way_out)
+    path = find_java(minimum)
     version = java_version(path)
     if version < minimum:
         message = f"The Java at {path} is version {version}; version {minimum} is needed."
@@ -65,7 +66,32 @@ def java_version(path: Path) -> int:
     return int(found.group(1))
 
 
-def _find(way_out: str) -> Path:
+def spark_environment(home: Path) -> dict[str, str]:
+    """What ``spark-submit`` goes by, over this process's variables: Java, Spark, this Python.
+
+    Args:
+        home: Spark's folder.
+
+    Raises:
+        InputError: There is no Java, or too old a one.
+    """
+    java = require_java()
+    return {
+        **os.environ,
+        "JAVA_HOME": os.environ.get("JAVA_HOME") or str(java.resolve().parent.parent),
+        "SPARK_HOME": str(home),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+
+
+def find_java(minimum: int = MINIMUM) -> Path:
+    """Where :func:`require_java` finds it; its version is not asked for.
+
+    Raises:
+        InputError: There is none.
+    """
+    way_out = _WAY_OUT.format(minimum=minimum)
     home = os.environ.get("JAVA_HOME")
     if home:
         path = Path(home) / "bin" / "java"

@@ -36,8 +36,8 @@ from spark_jobs.bad_records import Collectors
 from spark_jobs.discoverer import Discoverer
 from spark_jobs.lock import QueryLock
 from spark_jobs.progress import Reporter, open_pipes
-from spark_jobs.query import Query
-from spark_jobs.rehearsal import rehearsal
+from spark_jobs.query import Prepared, Query
+from spark_jobs.rehearsal import Ahead, rehearsal
 from spark_jobs.retention_guard import RetentionGuard
 from spark_jobs.seam_filter import OLDER_ROW
 from spark_jobs.switch import switch
@@ -78,6 +78,7 @@ def _run_all(
 ) -> int:
     """Run sources one after the other, as far as that goes."""
     status = 0
+    ahead: Ahead | None = None
     for source, following in zip(sources, [*sources[1:], None], strict=True):
         is_first = source == sources[0]
         if not is_first and not switch(loaded, generation, launch_id, source):
@@ -86,10 +87,19 @@ def _run_all(
         with (open_pipes() if is_first else None) or nullcontext() as pipes:
             bounded = loaded.pipeline.source(source).boundedness is Boundedness.BOUNDED
             reporter = Reporter(generation, source, launch_id, pipes, bounded=bounded)
-            status = _run(loaded, source, reporter, stop, following)
+            prepared = None if ahead is None else ahead.prepared
+            ahead = _ahead(loaded, following)
+            status = _run(loaded, source, reporter, stop, ahead, prepared)
         if status or stop.is_set():
             break
     return status
+
+
+def _ahead(loaded: LoadedPipeline, following: str | None) -> Ahead | None:
+    """What can be made ready for the source after a bounded one: a topic to be followed."""
+    after = None if following is None else loaded.pipeline.source(following)
+    is_live = after is not None and after.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
+    return Ahead(after) if isinstance(after, KafkaSource) and is_live else None
 
 
 def _run(
@@ -97,7 +107,8 @@ def _run(
     source: str,
     reporter: Reporter,
     stop: threading.Event,
-    following: str | None,
+    ahead: Ahead | None,
+    prepared: Prepared | None,
 ) -> int:
     pipeline = loaded.pipeline
     try:
@@ -106,13 +117,10 @@ def _run(
         builder = SparkSession.builder.config("spark.hadoop.fs.defaultFS", "file:///")
         spark = builder.getOrCreate()
         if pipeline.source(source).boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
-            return run_unbounded(spark, loaded, source, reporter, stop)
-        after = None if following is None else pipeline.source(following)
-        is_live = after is not None and after.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
-        live = after if isinstance(after, KafkaSource) and is_live else None
-        return run_bounded(spark, loaded, source, reporter, stop, live)
+            return run_unbounded(spark, loaded, source, reporter, stop, prepared)
+        return run_bounded(spark, loaded, source, reporter, stop, ahead)
     except Exception as error:
-        reporter.failed(_cause(error))
+        reporter.failed(cause_of(error))
         raise
 
 
@@ -122,7 +130,7 @@ def run_bounded(
     source: str,
     reporter: Reporter,
     stop: threading.Event,
-    live: KafkaSource | None = None,
+    ahead: Ahead | None = None,
 ) -> int:
     """Read a bounded source to its end, rounds included, and record its end position.
 
@@ -132,25 +140,28 @@ def run_bounded(
         source: Name of the source.
         reporter: Tells of it.
         stop: Set to end it before.
-        live: The topic that the same driver follows afterwards, if it does.
+        ahead: What the same driver goes on with, if that is a topic to be followed.
     """
     generation = loaded.require_generation()
     declared = loaded.pipeline.source(source)
     while True:
-        query = Query(spark, loaded, generation, source)
-        reporter.follow(query)
-        guard = RetentionGuard(loaded, generation, query, reporter)
-        bad = _bad_records(loaded, generation, reporter)
+        with reporter.at_work():
+            query = Query(spark, loaded, generation, source)
+            reporter.follow(query)
+            guard = RetentionGuard(loaded, generation, query, reporter)
+            bad = _bad_records(loaded, generation, reporter)
 
         def is_over(query: Query = query, guard: RetentionGuard = guard) -> bool:
             return guard.look() or query.has_new_rate() or (query.is_paced and query.is_drained())
 
         try:
-            running = _start(query, reporter)
-            with rehearsal(query, live):
+            with reporter.at_work():
+                running = _start(query, reporter)
+            with rehearsal(query, ahead):
                 _watch(running, reporter, stop, is_over, bad)
         except StreamingQueryException as error:
-            _look_up_older(query, reporter, error)
+            with reporter.at_work():
+                _look_up_older(query, reporter, error)
             continue
         if not query.is_drained():
             if stop.is_set():
@@ -164,10 +175,11 @@ def run_bounded(
             # Once more, as it is: a last micro-batch without data may be due.
             continue
         made = None
-        if isinstance(declared, FileSource):
-            made = next_round(loaded, generation, query.plan, declared)
-        elif query.has_uncounted_seam():
-            _count_seam(query, reporter)
+        with reporter.at_work():
+            if isinstance(declared, FileSource):
+                made = next_round(loaded, generation, query.plan, declared)
+            elif query.has_uncounted_seam():
+                _count_seam(query, reporter)
         if made is None:
             assert query.end is not None
             query.enumerator.finish(query.end)
@@ -187,14 +199,25 @@ def run_unbounded(
     source: str,
     reporter: Reporter,
     stop: threading.Event,
+    prepared: Prepared | None = None,
 ) -> int:
     """Follow a topic or a folder until told to stop.
 
     The query is built anew when another one is due, as when the seam is passed.
+
+    Args:
+        spark: The session.
+        loaded: The pipeline.
+        source: Name of the source.
+        reporter: Tells of it.
+        stop: Set to end it.
+        prepared: What the same driver made for the first query.
     """
     generation = loaded.require_generation()
     while not stop.is_set():
-        query = Query(spark, loaded, generation, source)
+        query = Query(spark, loaded, generation, source, prepared)
+        # Made of what is known now, a second one may be another.
+        prepared = None
         reporter.follow(query)
         bad = _bad_records(loaded, generation, reporter)
         running = _start(query, reporter)
@@ -246,7 +269,7 @@ def _look_up_older(query: Query, reporter: Reporter, error: StreamingQueryExcept
 
     Once, then the run goes on. A second time is impossible: the filter then knows all of them.
     """
-    if OLDER_ROW not in str(error):
+    if OLDER_ROW not in cause_of(error):
         raise error
     count = query.look_up_older()
     reporter.log(f"{count} rows of the seam are older than the kept keys and in history")
@@ -257,7 +280,7 @@ def _count_seam(query: Query, reporter: Reporter) -> None:
     try:
         counted = query.count_seam()
     except Exception as error:
-        reporter.warn(f"The seam can't be counted: {_cause(error)}")
+        reporter.warn(f"The seam can't be counted: {cause_of(error)}")
         return
     read, removed = sum(counted.rows.values()), sum(counted.removed.values())
     reporter.log(f"{counted.source}: past the seam; {removed:,} of its {read:,} rows were removed")
@@ -291,12 +314,17 @@ def _watch(
     reporter.progress(running)
 
 
-def _cause(error: Exception) -> str:
+def cause_of(error: BaseException) -> str:
     """The part of an error that people need: ours as it is, Spark's without its plans."""
     text = str(error)
     if isinstance(error, HybridError):
         return text
     text = text.split("=== Streaming Query ===", maxsplit=1)[0]
+    below: BaseException | None = error
+    while (below := getattr(below, "_cause", None)) is not None:
+        # That a task failed while it wrote is told without why.
+        if getattr(below, "_cause", None) is None and str(below) not in text:
+            text = f"{text.rstrip()}\n{below}"
     return explain_refusal(text) or text
 
 

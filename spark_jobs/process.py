@@ -38,12 +38,13 @@ def run_to_end(
         extra_environment: More variables for the job.
 
     Raises:
-        RunError: It failed; carries exit status, cause and last lines.
+        RunError: It failed; carries exit status, cause and last lines. Or its driver froze.
         StateError: A run of another source is active.
     """
     run = find_or_launch(loaded, generation, sources, extra_environment or {})
+    expected = loaded.pipeline.supervision
     try:
-        for beat in run.beats(on_output):
+        for beat in run.beats(on_output, expected.stuck_after + expected.end_stuck_after):
             on_beat(beat)
     except BaseException:
         run.end()

@@ -7,8 +7,10 @@ import math
 import os
 import socket
 import sys
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +72,7 @@ class Reporter:
         self._beat_at = 0.0
         self._started_ms = now_ms()
         self._paced: list[tuple[float, int]] = []
+        self._lock = threading.RLock()
         self._log = read_progress_log(generation, source)
         self._logged: tuple[str, float] = ("", 0.0)
         self._lag: int | None = None
@@ -99,6 +102,26 @@ class Reporter:
             totals["offsets"] = {**start.offsets(), **reached}
         ui_url = query.spark.sparkContext.uiWebUrl
         self._update(state="running", ui_url=ui_url, **totals)
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Keep the heart beating while a bounded run does what can take long and reports nothing.
+
+        A process that is frozen is silent all the same.
+        """
+        done = threading.Event()
+
+        def beat() -> None:
+            while not done.wait(BEAT_S):
+                self._update()
+
+        thread = threading.Thread(target=beat, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
 
     def progress(self, running: StreamingQuery) -> None:
         """Take in what the query says; a beat a second, or a new micro-batch, is written."""
@@ -225,8 +248,9 @@ class Reporter:
             update |= {"filtering": query.filtering, "pace_ms": query.pace_ms}
             if (folder := query.folder) is not None:
                 update |= {"splits_total": folder.splits, "listing_due_ms": folder.due_ms}
-        self._latest = self._latest.model_copy(update=update)
-        self._write()
+        with self._lock:
+            self._latest = self._latest.model_copy(update=update)
+            self._write()
 
     def _write(self) -> None:
         self._beat_at = time.monotonic()

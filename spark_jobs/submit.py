@@ -15,7 +15,7 @@ from sources.file_source import FileSource
 from sources.state import Generation
 from spark_jobs.class_archive import use_archive
 from spark_jobs.jars import excludes, packages, resolve
-from spark_jobs.java import require_java
+from spark_jobs.java import spark_environment
 from spark_jobs.launchers import kubernetes, yarn
 from spark_jobs.launchers.choice import place_of
 from spark_jobs.launchers.contract import Place, application_name
@@ -190,13 +190,8 @@ def environment(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
     Raises:
         InputError: There is no Java, or too old a one.
     """
-    java = require_java()
     return {
-        **os.environ,
-        "JAVA_HOME": os.environ.get("JAVA_HOME") or str(java.resolve().parent.parent),
-        "SPARK_HOME": str(spark_home()),
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        **spark_environment(spark_home()),
         "PYTHONPATH": _python_path(loaded),
         "TMPDIR": str(scratch),
     }

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from orchestration import chain
 from orchestration.audit import AuditReport
@@ -23,6 +24,7 @@ from sources.file_source import FileSource
 from sources.hand_over import hand_over
 from sources.hybrid import Boundedness
 from sources.kafka_source import KafkaSource
+from tests.services.processes import wait_for
 
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
 HISTORY = range(1000)
@@ -56,6 +58,11 @@ def held(rows):
             yield batch
     return rows.mapInArrow(wait, rows.schema)
 """
+SMALL = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.ui.enabled": "false",
+    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
 HOURLY_SQL = """
 SELECT to_timestamp(mark * 3600) AS start, count(*) AS n, sum(v) AS total
 FROM (SELECT v, unnest([0, 1, 2]) AS back, floor(epoch("at") / 3600) AS hour FROM input)
@@ -137,6 +144,17 @@ class Case:
         assert producer.flush(30) == 0
         assert failed == []
 
+    def grow(self, partitions: int) -> None:
+        """Give the topic more partitions."""
+        admin = AdminClient({"bootstrap.servers": self.servers})
+        admin.create_partitions([NewPartitions(self.topic, partitions)])[self.topic].result()
+        self.partitions = partitions
+        wait_for(
+            lambda: len(admin.list_topics(self.topic).topics[self.topic].partitions) == partitions,
+            "the new partition",
+            30,
+        )
+
     def pipeline(self, edit: Callable[[dict[str, Any]], None] = lambda _: None) -> LoadedPipeline:
         """The declaration, after ``edit``."""
         document: dict[str, Any] = {
@@ -163,13 +181,7 @@ class Case:
             "transform": "transforms:identity",
             "sink": {"path": "out", "mode": "append", "key": ["id"]},
             "state": "state",
-            "spark": {
-                "conf": {
-                    "spark.sql.shuffle.partitions": "1",
-                    "spark.ui.enabled": "false",
-                    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-                }
-            },
+            "spark": {"conf": dict(SMALL)},
         }
         edit(document)
         path = self.folder / "events.yaml"

@@ -19,7 +19,7 @@ from sources.document import LoadedPipeline, load_pipeline
 from sources.file_source import FileSource
 from sources.snapshot import SnapshotManifest
 from sources.table_copy import TableSnapshot
-from tests.e2e.case import TRANSFORMS
+from tests.e2e.case import SMALL, TRANSFORMS
 from tests.services.processes import wait_for
 
 ORDERS = {
@@ -154,13 +154,7 @@ class CdcCase:
                 "deleted": "_deleted",
             },
             "state": "state",
-            "spark": {
-                "conf": {
-                    "spark.sql.shuffle.partitions": "1",
-                    "spark.ui.enabled": "false",
-                    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-                }
-            },
+            "spark": {"conf": dict(SMALL)},
         }
         edit(document)
         path = self.folder / f"{document['name']}.yaml"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
+import pytest
 from pyspark.sql import SparkSession
 
 from orchestration import chain
@@ -23,6 +25,14 @@ from tests.e2e.case import live_of
 from tests.services.processes import wait_for
 
 DEADLINE_S = 240
+
+
+@contextmanager
+def fails_with(told: str) -> Iterator[None]:
+    """A query in here fails, and what people are told of it says this."""
+    with pytest.raises(Exception) as caught:  # noqa: PT011 — whatever PySpark makes of it
+        yield
+    assert told in job.cause_of(caught.value)
 
 
 def run_history(spark: SparkSession, loaded: LoadedPipeline) -> None:

@@ -22,10 +22,12 @@ from orchestration.audit import audit
 from sources.errors import RunError, StateError
 from sources.hand_over import hand_over
 from spark_jobs import process
+from spark_jobs.checkpoint import last_planned
 from spark_jobs.heartbeat import Heartbeat, read_heartbeat
+from spark_jobs.launch import last_launch
 from spark_jobs.lock import QueryLock
 from tests.e2e.case import Case, history_of, live_of, start_live, steps, windows, wrong
-from tests.services.processes import wait_for
+from tests.services.processes import runs, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 DEADLINE_S = 60
@@ -172,6 +174,43 @@ def test_interrupting_a_bounded_run_ends_spark_and_the_next_run_goes_on(
         os.kill(seen[-1], 0)
     assert chain.run_bounded(loaded, history_of(loaded)).rows == 1000
     assert audit_rows(loaded) == 1000
+
+
+@pytest.mark.crash
+def test_a_bounded_run_whose_driver_freezes_is_ended_and_the_next_one_goes_on(
+    tmp_path: Path, servers: str
+) -> None:
+    case = Case(tmp_path, servers)
+    # The third batch is held for as long as the file is there.
+    case.write_history(range(1000, 2000))
+    (tmp_path / "hold").touch()
+
+    def edit(document: dict[str, Any]) -> None:
+        del document["sources"][1:]
+        document["sources"][0]["batch"] = {"files": 1}
+        document["transform"] = "transforms:held"
+        document["supervision"] = {"stuck_after": "20 s", "end_stuck_after": "1 s"}
+
+    loaded = case.pipeline(edit)
+    chain.plan(loaded)
+    checkpoint = loaded.require_generation().checkpoint
+    frozen: list[int] = []
+
+    def freeze(_: Heartbeat) -> None:
+        launch = last_launch(loaded.require_generation())
+        if not frozen and (last_planned(checkpoint) or 0) >= 2:
+            assert launch is not None
+            assert launch.group is not None
+            os.killpg(launch.group, signal.SIGSTOP)
+            frozen.append(launch.group)
+
+    with pytest.raises(RunError, match=r"is frozen: its driver, .* was last heard of 2. s ago"):
+        chain.run_bounded(loaded, history_of(loaded), on_beat=freeze)
+    assert not runs(frozen[0])
+    (tmp_path / "hold").unlink()
+    assert chain.run_bounded(loaded, history_of(loaded)).rows == 1000
+    report = audit(loaded)
+    assert (report.expected, wrong(report)) == (1000, {})
 
 
 def audit_rows(loaded: Any) -> int:

@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 from orchestration.audit import audit
 from sources.errors import InputError
 from sources.plan import make_plan
-from tests.e2e.case import Case, windows, wrong
+from spark_jobs import checkpoint
+from tests.e2e.case import Case, as_json, windows, wrong
 from tests.e2e.in_session import run_and_audit, run_history
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
@@ -60,6 +61,46 @@ def test_a_file_that_is_gone_or_rewritten_after_the_plan_is_loud(
     with pytest.raises(InputError, match=f"{file} (is gone|was rewritten)"):
         run_history(spark, loaded)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("form", ["parquet", "json"])
+def test_a_plan_is_read_in_order_however_many_versions_its_log_has(
+    tmp_path: Path,
+    servers: str,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    form: str,
+) -> None:
+    of_version, entries = (3, [3, 3, 2]) if form == "parquet" else (1, [1, 1])
+    monkeypatch.setattr("spark_jobs.plan_log._ENTRIES_OF_VERSION", of_version)
+    case = Case(tmp_path, servers)
+    if form == "parquet":
+        # The latest events are in the file whose name comes first.
+        case.write_history(range(1000), files=8, name=lambda at, _: f"{9 - at}.parquet")
+    else:
+        (tmp_path / "in").mkdir()
+        for at in range(2):
+            lines = [as_json(n) for n in range(500 * at, 500 * (at + 1))]
+            (tmp_path / "in" / f"{9 - at}.json").write_text("\n".join(lines))
+    case.produce(range(950, 1200))
+
+    def some_by_some(document: dict[str, Any]) -> None:
+        windows(document)
+        history = document["sources"][0]
+        if form == "json":
+            columns = {"id": "bigint", "at": "timestamp", "v": "double"}
+            history |= {"path": "in/*.json", "format": "json", "schema": columns}
+        history["batch"] = {"files": 2 if form == "parquet" else 1}
+
+    loaded = case.pipeline(some_by_some)
+    report = run_and_audit(spark, loaded)
+    assert (report.expected > 0, wrong(report)) == (True, {})
+    generation = loaded.require_generation()
+    log = list(generation.path("plan-log/history/_delta_log").glob("*.json"))
+    assert len(log) == len(entries)
+    ends = [checkpoint.offset_of(generation.checkpoint, at, 0) for at in range(len(entries))]
+    reached = [checkpoint.position_in_plan(end, entries) for end in ends]
+    assert reached == ([2, 4, 6] if form == "parquet" else [1, 2])
 
 
 def overlapping(case: Case) -> None:

@@ -19,7 +19,13 @@ from services.broker import create_topic
 from sources.errors import InputError
 from sources.plan import make_plan
 from tests.e2e.case import BEGIN, Case, moment, wrong
-from tests.e2e.in_session import run_chain, run_history, run_live, seam_is_counted
+from tests.e2e.in_session import (
+    fails_with,
+    run_chain,
+    run_history,
+    run_live,
+    seam_is_counted,
+)
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 Message = tuple[bytes, bytes, list[tuple[str, bytes]] | None]
@@ -162,9 +168,7 @@ def test_a_field_that_nobody_selects_makes_its_record_bad(
         document["sources"][1].update({**LIVE, "on_bad_record": "fail"})
         del document["sources"][1]["quarantine"]
 
-    with pytest.raises(
-        Exception, match=f"BAD_RECORD: topic `{case.topic}`, partition 0, offset 300"
-    ):
+    with fails_with(f"BAD_RECORD: topic `{case.topic}`, partition 0, offset 300"):
         run_chain(spark, case.pipeline(edit))
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.sql import SparkSession
 
 from orchestration.audit import audit
@@ -139,9 +138,9 @@ def test_partitions_that_appear_later_are_read_from_their_beginning(
     run_history(spark, loaded)
     hand_over(loaded, live_of(loaded))
     # Between the decision and the first launch Spark would refuse the partition.
-    grow(case, 2)
+    case.grow(2)
     case.produce(range(1000, 1100))
-    run_live(spark, loaded, meanwhile=lambda: (grow(case, 3), case.produce(range(1100, 1200)))[0])
+    run_live(spark, loaded, meanwhile=lambda: (case.grow(3), case.produce(range(1100, 1200)))[0])
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (1200, {})
 
@@ -222,14 +221,3 @@ def transact(case: Case, numbers: range, *, commit: bool) -> None:
         producer.commit_transaction()
     else:
         producer.abort_transaction()
-
-
-def grow(case: Case, partitions: int) -> None:
-    admin = AdminClient({"bootstrap.servers": case.servers})
-    admin.create_partitions([NewPartitions(case.topic, partitions)])[case.topic].result()
-    case.partitions = partitions
-    wait_for(
-        lambda: len(admin.list_topics(case.topic).topics[case.topic].partitions) == partitions,
-        "the new partition",
-        30,
-    )

@@ -21,7 +21,7 @@ from sources.document import LoadedPipeline
 from sources.errors import InputError
 from sources.plan import make_plan
 from tests.e2e.case import TOPIC, Case, as_json, moment, wrong
-from tests.e2e.in_session import run_chain, run_live
+from tests.e2e.in_session import fails_with, run_chain, run_live
 from tests.sources.value_case import (
     MESSAGE,
     RegistryServer,
@@ -207,7 +207,7 @@ def test_a_bad_record_that_a_worker_finds_stops_the_stream_by_its_place(
     loaded = case.pipeline(lambda document: document["sources"][1].update(declared))
     send(case, range(500, 1200), protobuf, [b"\xff"])
     told = f"BAD_RECORD: topic `{case.topic}`, partition 0, offset 700: the value is no `{MESSAGE}`"
-    with pytest.raises(Exception, match=told):
+    with fails_with(told):
         run_chain(spark, loaded)
 
 

@@ -12,7 +12,7 @@ import yaml
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from sources.document import LoadedPipeline, load_pipeline
-from sources.generations import OWNER, keep_definition, table_of
+from sources.generations import OWNER, keep_definition, target_of
 from sources.hybrid import HybridSplitEnumerator
 from sources.positions import EndPosition, to_ms
 from sources.state import Generation
@@ -62,7 +62,7 @@ class GenerationCase:
         generation = loaded.open_generation(create=True)
         assert generation is not None
         keep_definition(loaded, generation)
-        path = table_of(loaded, generation.name)
+        path = target_of(loaded, generation.name)
         rows = pa.table({"id": list(values), "v": list(values.values())})
         DeltaTable.create(
             path,
@@ -90,7 +90,7 @@ class GenerationCase:
     def append(self, generation: Generation, rows: pa.Table, batch: int) -> None:
         """A micro-batch of the generation's stream."""
         done = CommitProperties(app_transactions=[Transaction(self.query(generation), batch)])
-        path = table_of(self.loaded, generation.name)
+        path = target_of(self.loaded, generation.name)
         write_deltalake(path, rows, mode="append", commit_properties=done)
 
     def seen(self) -> dict[int, int]:

@@ -16,7 +16,7 @@ from sources import generations, table_rows
 from sources.document import load_pipeline
 from sources.errors import InputError, StateError
 from sources.functions import load_transform
-from sources.generations import begin, in_service, kept_file, read_serving, table_of
+from sources.generations import begin, in_service, kept_file, read_serving, target_of
 from sources.table_rows import NO_MORE, transactions_of
 from spark_jobs.lock import is_switching, take_switch_lock
 from tests.orchestration.generation_case import GenerationCase
@@ -49,13 +49,13 @@ def test_a_new_generation_has_a_table_of_its_own_until_readers_get_it(tmp_path: 
     assert call(case, "new")["generation"] == "g2"
     case.run(NEW)
     assert case.seen() == OLD
-    assert table_of(case.loaded, "g2") == f"{tmp_path}/out.g2"
+    assert target_of(case.loaded, "g2") == f"{tmp_path}/out.g2"
     assert [line["role"] for line in call(case, "list")["generations"]] == ["serving", "waiting"]
 
     assert call(case, "promote") == {"ok": True, "serving": "g2", "before": ["g1"]}
     assert case.seen() == NEW
     assert not (tmp_path / "out.g2").exists()
-    assert table_of(case.loaded, "g2") == str(tmp_path / "out")
+    assert target_of(case.loaded, "g2") == str(tmp_path / "out")
 
     assert call(case, "rollback") == {"ok": True, "serving": "g1", "before": ["g2"]}
     assert case.seen() == OLD
@@ -226,7 +226,7 @@ def test_tables_partitioned_otherwise_do_not_take_each_others_place(tmp_path: Pa
     case.run(OLD)
     begin(case.loaded)
     generation = case.run(NEW)
-    own = Path(table_of(case.loaded, generation.name))
+    own = Path(target_of(case.loaded, generation.name))
     for path in sorted((own / "_delta_log").glob("*.json")):
         text = path.read_text().replace('"partitionColumns":[]', '"partitionColumns":["id"]')
         path.write_text(text)

@@ -3,18 +3,22 @@
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
+from pydantic import Field
 
 from orchestration import chain, metadata, plan_metadata, supervisor
 from orchestration.preview import preview
+from orchestration.range_partitions import filled_by_history, ranges_key
 from sources.approval import find_approval
 from sources.bad_records import BadRecordCount, bad_count_name
 from sources.document import LoadedPipeline, load_pipeline
 from sources.errors import HybridError
-from sources.generations import target_of
+from sources.file_source import FileSource
+from sources.generations import begin, target_of, waiting
 from sources.hand_over import CHECKS, check_hand_over, hand_over
 from sources.kafka_source import KafkaSource
 from sources.ledger import read_ledger
@@ -28,6 +32,24 @@ DECLARATION_TAG = "hybrid/declaration"
 """By which file it is to be started: the generation that serves may have one of its own."""
 APPROVED = "approved"
 """The check of a plan that waits for a person."""
+
+
+class Which(Enum):
+    """A generation to choose."""
+
+    CURRENT = "current"
+    NEW = "new"
+
+
+class PlanConfig(dg.Config):
+    """The form of a chain's launch."""
+
+    generation: Which = Field(
+        default=Which.CURRENT,
+        description="CURRENT: go on with what was begun; NEW: make a table anew beside the one "
+        "that serves, under the pipeline's file as it is now. A new one that waits for its "
+        "promotion already is gone on with.",
+    )
 
 
 def pipeline_assets(loaded: LoadedPipeline) -> list[dg.AssetsDefinition]:
@@ -86,9 +108,11 @@ def _plan(loaded: LoadedPipeline) -> dg.AssetsDefinition:
             "that takes; nothing is read or written yet."
         ),
     )
-    def plan(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+    def plan(context: dg.AssetExecutionContext, config: PlanConfig) -> dg.MaterializeResult[None]:
         with failures():
             fresh = load_pipeline(loaded.path)
+            if config.generation is Which.NEW and waiting(fresh) is None:
+                context.log.info(f"Generation {begin(fresh).name} is begun")
             made = chain.plan(fresh)
             seen = preview(fresh, made)
         for warning in made.warnings:
@@ -128,6 +152,10 @@ def _bounded(loaded: LoadedPipeline, name: str, before: dg.AssetKey) -> dg.Asset
             )
         generation = fresh.require_generation()
         bad = generation.read(bad_count_name(name), BadRecordCount)
+        if fresh.pipeline.ranges is not None and isinstance(source, FileSource):
+            marked = context.instance.get_materialized_partitions(ranges_key(fresh))
+            for filled in filled_by_history(fresh, generation.name, marked):
+                context.log_event(filled)
         changed = metadata.transform(last_change(generation))
         return dg.MaterializeResult(metadata={**metadata.end(end, bad), **changed})
 

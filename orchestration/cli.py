@@ -289,6 +289,7 @@ def backfill(
     pipeline: PipelineFile,
     since: Annotated[str, typer.Option(help="The first event time: a date, or a time with zone.")],
     until: Annotated[str, typer.Option(help="The first one that is left as it is.")],
+    dry_run: Annotated[bool, typer.Option(help="Only tell what would be read.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Make a range of the target anew from the files; the live run, and its rows, go on."""
@@ -296,12 +297,20 @@ def backfill(
         import uuid
 
         from orchestration.ranges import backfill as again
+        from orchestration.ranges import look
         from sources.declared import parse_instant
 
+        begin, end = parse_instant(since), parse_instant(until)
+        if dry_run:
+            would = look(load(pipeline), begin, end)
+            text = f"{would.splits:,} splits, {would.bytes:,} bytes would be read."
+            document = {"generation": would.generation, "splits": would.splits}
+            show({"ok": True, **document, "bytes": would.bytes}, text)
+            return
         found = again(
             load(pipeline),
-            parse_instant(since),
-            parse_instant(until),
+            begin,
+            end,
             uuid.uuid4().hex[:12],
             lambda text: typer.echo(text, err=True),
         )

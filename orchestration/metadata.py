@@ -11,7 +11,7 @@ import dagster as dg
 
 from orchestration.comparison import GenerationComparison
 from orchestration.health import Finding, Verdict
-from orchestration.ranges import RangeResult
+from orchestration.ranges import RangeLook, RangeResult
 from sources.approval import Approval, how_to_approve
 from sources.bad_records import BadRecordCount
 from sources.hand_over import Check
@@ -231,6 +231,17 @@ def picture(name: str, png: bytes) -> dg.MarkdownMetadataValue:
     return dg.MetadataValue.md(f"![{name}](data:image/png;base64,{base64.b64encode(png).decode()})")
 
 
+def looked(found: RangeLook) -> Metadata:
+    """What making a range of the target anew would come to."""
+    return {
+        "generation": found.generation,
+        "since": dg.MetadataValue.timestamp(found.since),
+        "until": dg.MetadataValue.timestamp(found.until),
+        "splits": found.splits,
+        "bytes": found.bytes,
+    }
+
+
 def replaced(found: RangeResult) -> Metadata:
     """A range of the target that was made anew."""
     return {
@@ -241,6 +252,11 @@ def replaced(found: RangeResult) -> Metadata:
         "rows replaced": found.replaced.removed,
         "live rows that stay": found.replaced.kept_live,
     }
+
+
+def filled_by_history(generation: str) -> Metadata:
+    """A range of the target that came with a generation's history."""
+    return {"generation": generation, "by": "history"}
 
 
 def table(rows: Sequence[Mapping[str, str | int]]) -> dg.TableMetadataValue:

@@ -1,33 +1,54 @@
 """Ranges of the target as partitions of an asset, so that Dagster's UI shows and backfills them."""
 
-from collections.abc import Iterator
-from datetime import UTC, datetime, time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import dagster as dg
+from pydantic import Field
 
 from orchestration import metadata
 from orchestration.assets import failures
 from orchestration.clock import schedule
-from orchestration.ranges import backfill, complete_through
+from orchestration.jobs import job_of
+from orchestration.range_partitions import partitions, ranges_key
+from orchestration.ranges import backfill, complete_through, look
+from sources.declared import parse_instant
 from sources.document import LoadedPipeline, load_pipeline
+from sources.errors import InputError
 from sources.reruns import Ranges
 
 
+class RangeConfig(dg.Config):
+    """The form of a range that is made anew."""
+
+    # Judged by `parse_instant`: what Pydantic refuses shows as a stack of Dagster's.
+    since: str = Field(
+        default="", description="The first event time: 2024-03-01, or 2024-03-01T12:00:00Z."
+    )
+    until: str = Field(default="", description="The first one that is left as it is.")
+    dry_run: bool = Field(
+        default=False, description="Only tell what would be read; nothing is written."
+    )
+
+
 def range_definitions(loaded: LoadedPipeline) -> dg.Definitions:
-    """The asset of a pipeline's ranges and its job; nothing if it declares none."""
+    """A job with a form for any range, and the asset of the ranges that a pipeline declares."""
+    any_range = dg.Definitions(jobs=[job_of(loaded, "backfill_range", _any_range(loaded))])
     ranges = loaded.pipeline.ranges
-    if ranges is None:
-        return dg.Definitions()
+    return any_range if ranges is None else dg.Definitions.merge(any_range, _asset(loaded, ranges))
+
+
+def _asset(loaded: LoadedPipeline, ranges: Ranges) -> dg.Definitions:
     name = loaded.pipeline.name
 
     @dg.asset(
-        key=dg.AssetKey([name, "ranges"]),
+        key=ranges_key(loaded),
         # Not of the chain's group: its job materializes all of that.
         group_name=f"{name}_ranges",
         kinds={"spark", "deltalake"},
-        partitions_def=_partitions(ranges),
+        partitions_def=partitions(ranges),
         # One Spark run for a range of partitions.
         backfill_policy=dg.BackfillPolicy.single_run(),
         description=(
@@ -60,13 +81,40 @@ def range_definitions(loaded: LoadedPipeline) -> dg.Definitions:
     return dg.Definitions(assets=[ranges_], jobs=[job], schedules=schedules)
 
 
+def _any_range(loaded: LoadedPipeline) -> Callable[..., None]:
+    def backfill_range(context: dg.OpExecutionContext, config: RangeConfig) -> None:
+        """Makes any range of the target anew from the files; the live run goes on."""
+        fresh, run = load_pipeline(loaded.path), context.run
+        with failures():
+            since, until = (_instant(name, config) for name in ("since", "until"))
+            if config.dry_run:
+                found = look(fresh, since, until)
+                context.add_output_metadata(metadata.looked(found))
+                context.log.info(f"{found.splits:,} splits, {found.bytes:,} bytes would be read")
+                return
+            run_id = (run.root_run_id or run.run_id)[:13]
+            done = backfill(fresh, since, until, run_id, context.log.info)
+        context.add_output_metadata(metadata.replaced(done))
+
+    return backfill_range
+
+
+def _instant(name: str, config: RangeConfig) -> datetime:
+    given = getattr(config, name)
+    try:
+        return parse_instant(given)
+    except InputError as error:
+        message = f"`{name}` of the form: {error.message}"
+        raise InputError(message, error.hint) from None
+
+
 def _last_ranges(loaded: LoadedPipeline, ranges: Ranges, count: int) -> dict[str, Any] | str:
     """The last ranges that end where history is complete, or before."""
     with failures():
         complete = complete_through(load_pipeline(loaded.path))
     if complete is None:
         return "History was not read to its end yet."
-    whole = _partitions(ranges).get_partition_keys(current_time=complete)
+    whole = partitions(ranges).get_partition_keys(current_time=complete)
     if not whole:
         return "No range is complete yet."
     asked = whole[-count:]
@@ -76,12 +124,3 @@ def _last_ranges(loaded: LoadedPipeline, ranges: Ranges, count: int) -> dict[str
             "dagster/asset_partition_range_end": asked[-1],
         }
     }
-
-
-def _partitions(ranges: Ranges) -> dg.TimeWindowPartitionsDefinition:
-    start = datetime.combine(ranges.start, time(), UTC)
-    if ranges.by == "hour":
-        return dg.HourlyPartitionsDefinition(start_date=start, timezone="UTC")
-    if ranges.by == "day":
-        return dg.DailyPartitionsDefinition(start_date=start, timezone="UTC")
-    return dg.MonthlyPartitionsDefinition(start_date=start, timezone="UTC")

@@ -7,10 +7,12 @@ beside the target; then one commit puts its rows in the place of those of histor
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
+import pyarrow.compute as pc
 import yaml
 
 from orchestration import chain
@@ -18,7 +20,7 @@ from orchestration.watch import read_wanted
 from sources.document import KEPT, KeptDefinition, LoadedPipeline, load_pipeline
 from sources.errors import InputError, StateError
 from sources.file_source import FileSource, TimeRange
-from sources.files import list_source
+from sources.files import FileListing, list_source
 from sources.generations import in_service, kept_file, require_in_service, target_of
 from sources.history_files import read_history_files
 from sources.hybrid import Boundedness, HybridSplitEnumerator
@@ -35,10 +37,36 @@ _SAME = ("name", "event_time", "key", "allowed_lateness", "transform", "spark", 
 _OF_THE_CHAIN = ("converge", "complete_through", "offsets", "sequence")
 
 
+class _Part(NamedTuple):
+    """A range as far as one source of files holds it."""
+
+    source: FileSource
+    since: datetime
+    until: datetime
+    listing: FileListing
+
+
 class TakenOut(Record):
     """Files of history that a replacement takes out of the target; written before it does."""
 
     paths: list[str]
+
+
+@dataclass(frozen=True)
+class RangeLook:
+    """What making a range anew would come to.
+
+    Attributes:
+        since, until: The range.
+        generation: The generation that serves, whose rows would be replaced.
+        splits, bytes: Of files that may hold rows of it, as they are now.
+    """
+
+    since: datetime
+    until: datetime
+    generation: str
+    splits: int
+    bytes: int
 
 
 @dataclass(frozen=True)
@@ -114,6 +142,25 @@ def backfill(
     return RangeResult(since, until, generation.name, found)
 
 
+def look(loaded: LoadedPipeline, since: datetime, until: datetime) -> RangeLook:
+    """What :func:`backfill` would read, and which rows it would replace; nothing is written.
+
+    Raises:
+        InputError, StateError, HybridError: As of that.
+    """
+    serving = in_service(loaded)[-1]
+    generation = serving.require_generation()
+    _require_fit(serving, generation, since, until)
+    splits = [part.listing.splits for part in _parts(serving, since, until)]
+    return RangeLook(
+        since=since,
+        until=until,
+        generation=generation.name,
+        splits=sum(len(each) for each in splits),
+        bytes=sum(pc.sum(each["length"], min_count=0).as_py() for each in splits),
+    )
+
+
 def complete_through(loaded: LoadedPipeline) -> datetime | None:
     """The time through which files hold the serving generation's history; None before its end.
 
@@ -178,25 +225,10 @@ def _beside(
     until: datetime,
 ) -> LoadedPipeline | None:
     """The pipeline that reads the range's files; None if no file holds a row of it."""
-    wanted = {}
-    for source in loaded.pipeline.sources:
-        if not isinstance(source, FileSource) or source.discovery_interval is not None:
-            continue
-        declared = source.time_range
-        limits = TimeRange.model_construct(
-            since=since if declared.since is None else max(since, declared.since),
-            until=until if declared.until is None else min(until, declared.until),
-        )
-        if limits.since is not None and limits.until is not None and limits.since >= limits.until:
-            continue
-        try:
-            list_source(loaded, source.model_copy(update={"time_range": limits}))
-        except EmptyRangeError:
-            continue
-        wanted[source.name] = {
-            "since": None if limits.since is None else limits.since.isoformat(),
-            "until": None if limits.until is None else limits.until.isoformat(),
-        }
+    wanted = {
+        part.source.name: {"since": part.since.isoformat(), "until": part.until.isoformat()}
+        for part in _parts(loaded, since, until)
+    }
     if not wanted:
         return None
     path = folder.path(loaded.path.name)
@@ -224,6 +256,24 @@ def _beside(
         with folder.writing(path):
             path.write_text(yaml.safe_dump(beside))
     return load_pipeline(path)
+
+
+def _parts(loaded: LoadedPipeline, since: datetime, until: datetime) -> Iterator[_Part]:
+    """What of a range each source of files holds; those that hold nothing of it are left out."""
+    for source in loaded.pipeline.sources:
+        if not isinstance(source, FileSource) or source.discovery_interval is not None:
+            continue
+        declared = source.time_range
+        begin = since if declared.since is None else max(since, declared.since)
+        end = until if declared.until is None else min(until, declared.until)
+        if begin >= end:
+            continue
+        limits = TimeRange.model_construct(since=begin, until=end)
+        try:
+            listing = list_source(loaded, source.model_copy(update={"time_range": limits}))
+        except EmptyRangeError:
+            continue
+        yield _Part(source, begin, end, listing)
 
 
 def _history(loaded: LoadedPipeline, generation: Generation, target: str) -> set[str]:

@@ -139,6 +139,38 @@ class LoadedPipeline:
         return generation
 
 
+def declare(
+    path: Path, document: Mapping[str, Any], environment: Mapping[str, str] = os.environ
+) -> LoadedPipeline:
+    """Declare a pipeline in code: it is checked, then written as the file that its runs read.
+
+    Args:
+        path: The file; its folder holds the pipeline's functions, and relative paths start there.
+        document: What a pipeline's file holds, as lists, mappings and scalars. Secrets stay
+            ``${NAME}`` here, too.
+        environment: Values for ``${NAME}`` and ``${NAME:-default}``.
+
+    Raises:
+        InputError: As of :func:`load_pipeline`; the file is as it was before.
+        StateError: It can't be written.
+    """
+    path = path.absolute()
+    text = "# Written by the code that declares this pipeline: change it there.\n"
+    try:
+        text += yaml.safe_dump(dict(document), sort_keys=False)
+    except yaml.YAMLError as error:
+        message = f"{path.name} can't be written as YAML: {error}"
+        raise InputError(message, "Give lists, mappings, texts, numbers and dates.") from None
+    loaded = _check(path, yaml.safe_load(text), environment)
+    # Written only if it says something else: jobs read it while this is called again and again.
+    if not path.exists() or path.read_text() != text:
+        part = path.with_name(f".{path.name}.{os.getpid()}")
+        with Folder(path.parent).writing(path):
+            part.write_text(text)
+            part.replace(path)
+    return loaded
+
+
 def load_pipeline(path: Path, environment: Mapping[str, str] = os.environ) -> LoadedPipeline:
     """Read and check a pipeline.
 
@@ -159,6 +191,11 @@ def load_pipeline(path: Path, environment: Mapping[str, str] = os.environ) -> Lo
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         message = f"{path} can't be read as YAML: {error}"
         raise InputError(message) from None
+    return _check(path, document, environment)
+
+
+def _check(path: Path, document: Any, environment: Mapping[str, str]) -> LoadedPipeline:
+    """The pipeline that a document declares."""
     if not isinstance(document, dict):
         message = f"{path} holds no mapping."
         raise InputError(message, "A pipeline starts with `name:`.")

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import yaml
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
@@ -18,7 +19,9 @@ from orchestration.audit import audit
 from orchestration.comparison import compare_generations
 from orchestration.generations import rerun
 from orchestration.status import status
+from sources.approval import approve
 from sources.document import load_pipeline
+from sources.errors import StateError
 from sources.generations import begin, in_service, kept_file
 from sources.hand_over import hand_over
 from tests.e2e.case import TRANSFORMS, Case, live_of, wrong
@@ -86,11 +89,17 @@ def test_readers_change_over_in_one_step_and_back(
     try:
         chain.go_live(loaded, live_of(loaded))
         chain.wait_until_caught_up(loaded, live_of(loaded))
-        # Another definition, in the same place.
+        # Another definition, in the same place; this time a person looks at the plan.
         (tmp_path / "transforms.py").write_text(DOUBLED)
+        document = yaml.safe_load(loaded.path.read_text())
+        loaded.path.write_text(yaml.safe_dump({**document, "approve": True}))
+        loaded = load_pipeline(loaded.path)
         with reading(tmp_path / "out") as seen:
             said: list[str] = []
             begin(loaded)
+            with pytest.raises(StateError, match="not approved yet"):
+                rerun(loaded, promote=False, rows_at_least=1.0, say=said.append)
+            approve(loaded, "Ada")
             waiting = rerun(loaded, promote=False, rows_at_least=1.0, say=said.append)
             assert waiting.generation == "g1"
             assert "0 gone, 0 added, 1,499 changed" in said[-1], "all but the one of value 0"

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from orchestration.cli import app
-from orchestration.definitions import pipeline_definitions
+from orchestration.pipeline_definitions import pipeline_definitions
 from sources.document import LoadedPipeline
 from sources.generations import keep_definition
 from sources.hand_over import hand_over
@@ -24,10 +24,10 @@ from tests.e2e.in_session import run_history, run_live
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 
 
-def call(loaded: LoadedPipeline, since: int, until: int) -> tuple[int, dict[str, Any]]:
+def call(loaded: LoadedPipeline, since: int, until: int, *more: str) -> tuple[int, dict[str, Any]]:
     """``hybrid backfill`` of the events from one number to another."""
     moments = [f"{BEGIN + timedelta(minutes=n):%Y-%m-%dT%H:%M:%SZ}" for n in (since, until)]
-    options = ["--since", moments[0], "--until", moments[1], "--json"]
+    options = ["--since", moments[0], "--until", moments[1], "--json", *more]
     done = CliRunner().invoke(app, ["backfill", str(loaded.path), *options])
     return done.exit_code, json.loads(done.stdout)
 
@@ -36,6 +36,21 @@ def seen(folder: Path) -> dict[int, float]:
     rows = DeltaTable(folder / "out").to_pyarrow_table()
     assert len(set(rows["id"].to_pylist())) == len(rows)
     return dict(zip(rows["id"].to_pylist(), rows["v"].to_pylist(), strict=True))
+
+
+def launch(
+    loaded: LoadedPipeline, instance: dg.DagsterInstance, **form: object
+) -> dg.ExecuteInProcessResult:
+    """The job with a form for any range."""
+    return (
+        pipeline_definitions(loaded)
+        .resolve_job_def("events_backfill_range")
+        .execute_in_process(
+            instance=instance,
+            run_config={"ops": {"do_events_backfill_range": {"config": form}}},
+            raise_on_error=False,
+        )
+    )
 
 
 def test_a_corrected_range_takes_its_place_while_the_stream_goes_on(
@@ -52,6 +67,31 @@ def test_a_corrected_range_takes_its_place_while_the_stream_goes_on(
     hand_over(loaded, live_of(loaded))
     keep_definition(loaded, loaded.require_generation())
     answers = []
+    with dg.DagsterInstance.ephemeral() as instance:
+        job = pipeline_definitions(loaded).resolve_job_def("events")
+        for _ in range(2):
+            job.execute_in_process(
+                instance=instance, asset_selection=[dg.AssetKey(["events", "history"])]
+            )
+        # 999 minus the allowed lateness of 100 minutes: the hour of 14:59 is not whole.
+        marked = instance.get_materialized_partitions(dg.AssetKey(["events", "ranges"]))
+        assert marked == {f"2024-01-01-{hour:02}:00" for hour in range(14)}
+        events = instance.fetch_materializations(dg.AssetKey(["events", "ranges"]), limit=100)
+        assert len(events.records) == 14, "what is filled is not marked twice"
+
+        before = DeltaTable(tmp_path / "out").version()
+        would = call(loaded, 300, 540, "--dry-run")[1]
+        assert (would["ok"], would["generation"], would["splits"]) == (True, "g1", 2)
+        day = {"since": "2024-01-01T05:00:00Z", "until": "2024-01-01T09:00:00Z"}
+        shown = launch(loaded, instance, **day, dry_run=True).get_step_success_events()
+        assert shown
+        assert DeltaTable(tmp_path / "out").version() == before
+        refused = launch(loaded, instance, since="2024-01-01").filter_events(
+            lambda event: event.event_type_value == "STEP_FAILURE"
+        )
+        failed = refused[0].step_failure_data.user_failure_data
+        assert failed is not None
+        assert "`until` of the form: `` is no time" in str(failed.description)
 
     def correct() -> None:
         # Two files of other rows: 300 to 499 are in the one, the rest of it is gone.

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from orchestration import chain
 from orchestration.assets import live_key
 from orchestration.audit import audit
-from orchestration.definitions import pipeline_definitions
+from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.status import status
 from sources.document import LoadedPipeline
 from sources.hand_over import hand_over

@@ -11,7 +11,7 @@ from typing import Any
 import dagster as dg
 import yaml
 
-from orchestration.definitions import pipeline_definitions
+from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.watch import Watch, want
 from sources.document import LoadedPipeline, load_pipeline
 from sources.positions import now_ms

@@ -11,9 +11,9 @@ import dagster as dg
 import pytest
 from pydantic import ValidationError
 
-from orchestration.definitions import pipeline_definitions
+from orchestration.pipeline_definitions import pipeline_definitions
 from sources.errors import InputError
-from sources.generations import begin, keep_definition, read_serving
+from sources.generations import begin, generations, keep_definition, read_serving
 from sources.reruns import Rerun
 from sources.state import Folder
 from spark_jobs.lock import take_switch_lock
@@ -57,6 +57,35 @@ def test_each_step_is_a_job_and_what_is_refused_is_told(tmp_path: Path) -> None:
     failed = failure.step_failure_data.user_failure_data
     assert failed is not None
     assert "no generation that waits for promotion" in str(failed.description)
+
+
+def plan(case: GenerationCase, generation: str | None) -> dg.ExecuteInProcessResult:
+    form = {} if generation is None else {"generation": generation}
+    job = pipeline_definitions(case.loaded).resolve_job_def("events")
+    with dg.DagsterInstance.ephemeral() as instance:
+        return job.execute_in_process(
+            instance=instance,
+            asset_selection=[dg.AssetKey(["events", "plan"])],
+            run_config={"ops": {"events__plan": {"config": form}}},
+            raise_on_error=False,
+        )
+
+
+def test_a_chain_is_launched_for_the_generation_that_its_form_names(tmp_path: Path) -> None:
+    case = GenerationCase(tmp_path)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.json").write_text('{"id": 1, "at": "2024-01-01T00:00:00Z", "v": 1}\n')
+    assert not plan(case, "NEW").success, "the first one needs no beginning"
+    case.run({1: 10})
+    assert plan(case, None).success
+    assert case.loaded.require_generation().name == "g1"
+    assert plan(case, "NEW").success
+    assert case.loaded.require_generation().name == "g2"
+    assert plan(case, "NEW").success, "one that waits is gone on with"
+    assert plan(case, "CURRENT").success
+    assert [each.name for each in generations(case.loaded)] == ["g1", "g2"]
+    with pytest.raises(dg.DagsterInvalidConfigError, match="NEWEST"):
+        plan(case, "NEWEST")
 
 
 def schedule(case: GenerationCase) -> dg.ScheduleDefinition:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sources.document import load_pipeline
+from sources.document import declare, load_pipeline
 from sources.errors import InputError
 from sources.file_source import FileSource
 from sources.kafka_source import KafkaSource
@@ -171,3 +171,35 @@ def test_a_secret_in_the_environment_reaches_neither_errors_nor_state(tmp_path: 
     assert generation is not None
     written = b"".join(file.read_bytes() for file in tmp_path.rglob("*.json"))
     assert b"hunter2" not in written
+
+
+def test_a_pipeline_that_is_built_in_code_is_the_one_of_its_file(tmp_path: Path) -> None:
+    path, environment = tmp_path / "orders.yaml", {"TOPIC": "orders"}
+    built = declare(path, GOOD, environment)
+    assert built == load_pipeline(path, environment)
+    assert built.pipeline == load_pipeline(write(tmp_path), environment).pipeline
+    written = path.stat().st_mtime_ns
+    declare(path, GOOD, environment)
+    assert path.stat().st_mtime_ns == written, "nothing new is not written again"
+    declare(path, {**GOOD, "allowed_lateness": "2 hours"}, environment)
+    assert load_pipeline(path, environment).pipeline.allowed_lateness == timedelta(hours=2)
+    assert [found.name for found in tmp_path.iterdir() if found.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"sinc": 1}, "orders.yaml is not a valid pipeline:\n  sinc: unknown field; did you mean"),
+        ({"state": Path("state")}, "orders.yaml can't be written as YAML"),
+        ({"name": "${NOWHERE}"}, "NOWHERE is not set"),
+    ],
+)
+def test_what_is_built_wrong_in_code_leaves_the_file_as_it_was(
+    tmp_path: Path, change: dict[str, Any], told: str
+) -> None:
+    path, environment = tmp_path / "orders.yaml", {"TOPIC": "orders"}
+    declare(path, GOOD, environment)
+    before = path.read_text()
+    with pytest.raises(InputError, match=told):
+        declare(path, {**GOOD, **change}, environment)
+    assert path.read_text() == before

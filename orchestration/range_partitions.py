@@ -1,0 +1,59 @@
+"""Ranges of a pipeline's target as Dagster's partitions: all, and those of history."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from datetime import UTC, datetime, time
+
+import dagster as dg
+
+from orchestration import metadata
+from orchestration.ranges import complete_through
+from sources.document import LoadedPipeline
+from sources.generations import read_serving
+from sources.reruns import Ranges
+
+MOST_MARKED = 2_000
+"""Of history's partitions that are marked as filled at once; each is an event in Dagster's log."""
+
+
+def ranges_key(loaded: LoadedPipeline) -> dg.AssetKey:
+    """The asset of a pipeline's ranges."""
+    return dg.AssetKey([loaded.pipeline.name, "ranges"])
+
+
+def partitions(ranges: Ranges) -> dg.TimeWindowPartitionsDefinition:
+    """All ranges until now."""
+    start = datetime.combine(ranges.start, time(), UTC)
+    if ranges.by == "hour":
+        return dg.HourlyPartitionsDefinition(start_date=start, timezone="UTC")
+    if ranges.by == "day":
+        return dg.DailyPartitionsDefinition(start_date=start, timezone="UTC")
+    return dg.MonthlyPartitionsDefinition(start_date=start, timezone="UTC")
+
+
+def filled_by_history(
+    loaded: LoadedPipeline, generation: str, marked: Container[str]
+) -> list[dg.AssetMaterialization]:
+    """The whole ranges that the serving generation's history holds; the last ones, of very many.
+
+    Args:
+        loaded: The pipeline.
+        generation: Whose history has ended; readers see nothing of one that does not serve.
+        marked: Partitions that are known to be filled.
+    """
+    ranges = loaded.pipeline.ranges
+    if ranges is None or read_serving(loaded).generation != generation:
+        return []
+    if (complete := complete_through(loaded)) is None:
+        return []
+    keys = partitions(ranges).get_partition_keys(current_time=complete)
+    return [
+        dg.AssetMaterialization(
+            asset_key=ranges_key(loaded),
+            partition=key,
+            metadata=metadata.filled_by_history(generation),
+        )
+        for key in keys[-MOST_MARKED:]
+        if key not in marked
+    ]

@@ -1,0 +1,58 @@
+"""A pipeline as a component of a Dagster project, and one that is built in code."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster.components.testing import create_defs_folder_sandbox
+
+from orchestration.component import HybridPipeline
+from orchestration.pipeline_definitions import pipeline_definitions
+from sources.document import declare
+from sources.errors import InputError
+from tests.orchestration.generation_case import GenerationCase
+
+STEPS = {dg.AssetKey(["events", step]) for step in ("plan", "history", "progress")}
+
+
+def keys(definitions: dg.Definitions) -> set[dg.AssetKey]:
+    return {asset.key for asset in definitions.resolve_all_asset_specs()}
+
+
+def test_a_folder_with_a_pipelines_file_is_a_component(tmp_path: Path) -> None:
+    GenerationCase(tmp_path)
+    with create_defs_folder_sandbox() as sandbox:
+        path = sandbox.scaffold_component(
+            component_cls=HybridPipeline,
+            defs_path="orders",
+            defs_yaml_contents={
+                "type": "orchestration.component.HybridPipeline",
+                "attributes": {"pipeline": "events.yaml"},
+            },
+        )
+        for name in ("events.yaml", "transforms.py"):
+            shutil.copy(tmp_path / name, path / name)
+        with sandbox.load_component_and_build_defs(defs_path=path) as (component, definitions):
+            assert isinstance(component, HybridPipeline)
+            assert keys(definitions) == STEPS
+            assert definitions.resolve_job_def("events_promote")
+        (path / "events.yaml").unlink()
+        with (
+            pytest.raises(Exception) as caught,  # noqa: PT011 — Dagster wraps it
+            sandbox.load_component_and_build_defs(defs_path=path),
+        ):
+            pass
+        causes = [caught.value]
+        while (cause := causes[-1].__cause__) is not None:
+            causes.append(cause)
+        assert isinstance(causes[-1], InputError)
+        assert "events.yaml" in str(causes[-1])
+
+
+def test_a_pipeline_that_is_built_in_code_has_the_same_definitions(tmp_path: Path) -> None:
+    case = GenerationCase(tmp_path)
+    document = case.loaded.pipeline.model_dump(mode="json", exclude_unset=True, by_alias=True)
+    assert keys(pipeline_definitions(declare(tmp_path / "built.yaml", document))) == STEPS

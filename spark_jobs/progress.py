@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from spark_jobs.query import Query
 
 BEAT_S = 1.0
-_IDLE = "Waiting for data to arrive"  # MicroBatchExecution's words after a trigger without data
+# MicroBatchExecution's words between two triggers, and 10 ms long after one without data.
+_WAITING = ("Waiting for next trigger", "Waiting for data to arrive")
 
 
 def open_pipes() -> PipesContext | None:
@@ -126,8 +127,9 @@ class Reporter:
     def progress(self, running: StreamingQuery) -> None:
         """Take in what the query says; a beat a second, or a new micro-batch, is written."""
         status = running.status
-        # Before the first trigger no data is available either: only this message means idle.
-        idle = not status["isTriggerActive"] and status["message"] == _IDLE
+        # Before the first trigger no data is available either, but it does not wait for the next.
+        is_waiting = not status["isTriggerActive"] and status["message"] in _WAITING
+        idle = is_waiting and not status["isDataAvailable"]
         latest = running.lastProgress
         committed = checkpoint.last_committed(self._followed.generation.checkpoint)
         # A report of an idle trigger carries the number of the batch that will come: what was

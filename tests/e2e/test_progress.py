@@ -42,6 +42,21 @@ def test_one_batch_after_an_idle_time_is_told(
     assert sum(beat.offsets.values()) == 800
 
 
+def test_a_stream_that_is_started_again_with_nothing_to_read_is_idle_at_once(
+    tmp_path: Path, servers: str, spark: SparkSession
+) -> None:
+    """Nearly all the time Spark says of it what it says of one that waits for its next trigger."""
+    case = Case(tmp_path, servers)
+    case.write_history()
+    case.produce(range(500, 1200))
+    loaded = case.pipeline(lambda document: document["sources"][1].update(trigger_interval="3 s"))
+    run_history(spark, loaded)
+    hand_over(loaded, live_of(loaded))
+    run_live(spark, loaded)
+    beat = run_live(spark, loaded, lambda beat: beat.idle)
+    assert (beat.batches, beat.idle) == (0, True)
+
+
 @pytest.mark.long
 def test_what_runs_have_told_is_kept_over_the_seam_and_restarts(
     tmp_path: Path, servers: str, spark: SparkSession

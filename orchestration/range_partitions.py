@@ -23,13 +23,14 @@ def ranges_key(loaded: LoadedPipeline) -> dg.AssetKey:
 
 
 def partitions(ranges: Ranges) -> dg.TimeWindowPartitionsDefinition:
-    """All ranges until now."""
+    """All ranges, until now or to the last one."""
     start = datetime.combine(ranges.start, time(), UTC)
+    end = None if ranges.end is None else datetime.combine(ranges.end, time(), UTC)
     if ranges.by == "hour":
-        return dg.HourlyPartitionsDefinition(start_date=start, timezone="UTC")
+        return dg.HourlyPartitionsDefinition(start_date=start, end_date=end, timezone="UTC")
     if ranges.by == "day":
-        return dg.DailyPartitionsDefinition(start_date=start, timezone="UTC")
-    return dg.MonthlyPartitionsDefinition(start_date=start, timezone="UTC")
+        return dg.DailyPartitionsDefinition(start_date=start, end_date=end, timezone="UTC")
+    return dg.MonthlyPartitionsDefinition(start_date=start, end_date=end, timezone="UTC")
 
 
 def filled_by_history(

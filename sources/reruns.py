@@ -7,7 +7,7 @@ from datetime import date
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, Field, PositiveInt
+from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
 from sources.declared import Declared, Name
 
@@ -83,13 +83,22 @@ class Ranges(Declared):
     Attributes:
         by: How long one is, UTC.
         start: The first one begins here.
+        end: The last one ends before this; if left out, there are more as time goes by.
         reruns: When the last ones are made anew by themselves.
 
     """
 
     by: Literal["hour", "day", "month"] = "day"
     start: date
+    end: date | None = None
     reruns: list[RangeRerun] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _holds_something(self) -> Ranges:
+        if self.end is not None and self.start >= self.end:
+            message = f"`end` {self.end} is not after `start` {self.start}"
+            raise ValueError(message)
+        return self
 
 
 class Generations(Declared):

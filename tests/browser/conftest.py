@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page
@@ -13,8 +14,13 @@ from tests.browser.site import PATIENCE_S, Site, browser, site
 
 @pytest.fixture(scope="session")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """The UI over two small pipelines; the plan of one waits for a person."""
-    pipelines = {"flights": {}, "guarded": {"approve": True}}
+    """The UI over small pipelines; the plan of one waits for a person, one has ranges."""
+    days = {"by": "day", "start": "2013-09-24", "end": "2013-10-01"}
+    pipelines: dict[str, dict[str, Any]] = {
+        "flights": {},
+        "guarded": {"approve": True},
+        "versioned": {"ranges": days},
+    }
     since, until = datetime(2013, 9, 24, tzinfo=UTC), datetime(2013, 10, 3, tzinfo=UTC)
     with site(tmp_path_factory.mktemp("site"), pipelines, since, until) as running:
         yield running

@@ -38,6 +38,11 @@ def form(job: str, **fields: str) -> str:
     return yaml.safe_dump({"ops": {f"do_{job}": {"config": fields}}})
 
 
+def plan_form(pipeline: str, **fields: str) -> str:
+    """What the form of a chain's job holds when these fields of its plan are filled in."""
+    return yaml.safe_dump({"ops": {f"{pipeline}__plan": {"config": fields}}})
+
+
 def fill_in(page: Page, site: Site, job: str, config: str) -> None:
     """Fill in a job's form in the Launchpad."""
     page.goto(f"{site.job(job)}/playground")
@@ -60,6 +65,18 @@ def re_execute_from_failure(page: Page) -> None:
     menu.click(timeout=_MS)
     page.get_by_role("menuitem", name="From failure").click(timeout=_MS)
     page.wait_for_url(lambda url: "/runs/" in url and url != before, timeout=_MS)
+
+
+def launch_partitions(page: Page, site: Site, pipeline: str, first: str, last: str) -> None:
+    """Choose a range of a pipeline's partitions, launch it, and go to the page of the backfill."""
+    page.goto(site.asset(pipeline, "ranges", "partitions"))
+    page.get_by_role("button", name="Materialize").first.click(timeout=_MS)
+    chosen = page.get_by_role("dialog").get_by_role("textbox").first
+    chosen.fill(f"[{first}...{last}]")
+    chosen.press("Enter")
+    page.get_by_role("button", name="Launch backfill").click(timeout=_MS)
+    page.get_by_text("View", exact=True).first.click(timeout=_MS)
+    page.wait_for_url("**/runs/b/*", timeout=_MS)
 
 
 def check_result(page: Page, site: Site, pipeline: str, step: str, name: str) -> Locator:

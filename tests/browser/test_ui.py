@@ -7,6 +7,9 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
+from orchestration import chain
+from orchestration.progress import RowsByDay, rows_by_day
+from sources.generations import read_serving
 from tests.browser import pages
 from tests.browser.site import Site
 
@@ -68,3 +71,36 @@ def test_a_plan_waits_for_its_approval_and_a_gap_is_red_with_its_reason(
         "Failed"
     )
     expect(page.get_by_text(re.compile("topic `?guarded`?", re.IGNORECASE)).first).to_be_visible()
+
+
+@pytest.mark.long
+def test_ranges_are_made_anew_and_a_new_generation_is_promoted_and_rolled_back(
+    page: Page, shown: Site
+) -> None:
+    loaded = shown.pipelines["versioned"]
+    pages.materialize_all(page, shown, "versioned")
+    pages.await_end(page, "Success")
+
+    page.goto(shown.asset("versioned", "ranges", "partitions"))
+    # History ends with September; flights may reach it up to a day late.
+    expect(page.get_by_text("Materialized (5)")).to_be_visible()
+    expect(page.get_by_text("Missing (2)")).to_be_visible()
+    pages.launch_partitions(page, shown, "versioned", "2013-09-25", "2013-09-26")
+    expect(page.get_by_text("100% completed")).to_be_visible()
+    page.goto(f"{shown.asset('versioned', 'ranges', 'partitions')}&partition=2013-09-26")
+    days = rows_by_day(loaded)
+    assert isinstance(days, RowsByDay)
+    made_anew = sum(rows for day, rows in days.counts if day.day in {25, 26})
+    expect(page.get_by_role("row").filter(has_text="rows replaced")).to_contain_text(str(made_anew))
+
+    pages.fill_in(page, shown, "versioned", pages.plan_form("versioned", generation="NEW"))
+    pages.launch(page)
+    pages.await_end(page, "Success")
+    chain.wait_until_caught_up(loaded, loaded.pipeline.topics[-1])
+    assert read_serving(loaded).generation == "g1"
+    for job, serves in (("promote", "g2"), ("rollback", "g1")):
+        page.goto(f"{shown.job(f'versioned_{job}')}/playground")
+        pages.launch(page)
+        pages.await_end(page, "Success")
+        expect(page.get_by_text(f"Readers see generation {serves}").first).to_be_visible()
+        assert read_serving(loaded).generation == serves

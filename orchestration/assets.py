@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from orchestration import chain, metadata, plan_metadata, supervisor
+from orchestration import chain, metadata, plan_metadata, snapshots, supervisor
 from orchestration.preview import preview
 from orchestration.range_partitions import filled_by_history, ranges_key
 from sources.approval import find_approval
@@ -55,14 +55,20 @@ class PlanConfig(dg.Config):
 def pipeline_assets(loaded: LoadedPipeline) -> list[dg.AssetsDefinition]:
     """The assets of a pipeline: ``plan``, one a bounded source, the hand-over, the live run.
 
+    Before them ``take_snapshot``, if it takes over tables of a database.
+
     Each reads the pipeline's file again when it runs, so that a change of the environment
     between two runs is seen.
     """
-    made = [_plan(loaded)]
+    made: list[dg.AssetsDefinition] = []
     makers = {"start": _start, "bounded": _bounded, "live": _live}
-    for step in chain.steps(loaded)[1:]:
-        assert step.source is not None
-        made.append(makers[step.kind](loaded, step.source, made[-1].key))
+    for step in chain.steps(loaded):
+        if step.kind == "snapshot":
+            made.append(_snapshot(loaded))
+        elif step.source is None:
+            made.append(_plan(loaded, [each.key for each in made]))
+        else:
+            made.append(makers[step.kind](loaded, step.source, made[-1].key))
     return made
 
 
@@ -98,9 +104,31 @@ def _key(loaded: LoadedPipeline, step: str) -> dg.AssetKey:
     return dg.AssetKey([loaded.pipeline.name, step])
 
 
-def _plan(loaded: LoadedPipeline) -> dg.AssetsDefinition:
+def _snapshot(loaded: LoadedPipeline) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=_key(loaded, chain.SNAPSHOT),
+        group_name=loaded.pipeline.name,
+        kinds={"postgres"},
+        description=(
+            "Reads the tables under one snapshot of their database into files, chunk by chunk; "
+            "what was read before is kept."
+        ),
+    )
+    def take_snapshot(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+        with failures():
+            taken = snapshots.take(load_pipeline(loaded.path), context.log.info)
+        for each in taken:
+            for warning in each.document["warnings"]:
+                context.log.warning(warning)
+        return dg.MaterializeResult(metadata=metadata.snapshots(taken))
+
+    return take_snapshot
+
+
+def _plan(loaded: LoadedPipeline, before: list[dg.AssetKey]) -> dg.AssetsDefinition:
     @dg.asset(
         key=plan_key(loaded),
+        deps=before,
         group_name=loaded.pipeline.name,
         kinds={"plan"},
         description=(

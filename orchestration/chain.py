@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
+from orchestration import snapshots
 from orchestration.watch import put_wish, read_wanted, require_wanted, want
 from sources.approval import require_approved
 from sources.discovery import Folder
@@ -32,6 +33,8 @@ from spark_jobs.heartbeat import Heartbeat
 from spark_jobs.java import require_java
 from spark_jobs.launch import OnOutput, find_run, log_path
 
+SNAPSHOT = "take_snapshot"
+"""Name of the step that takes the snapshots of a pipeline's tables."""
 _POLL_S = 0.3
 
 
@@ -40,18 +43,21 @@ class Step(NamedTuple):
 
     Attributes:
         name: Of the step, and of its asset.
-        kind: ``plan``; ``start`` for a hand-over; ``bounded`` and ``live`` for the run of a source.
-        source: Name of its source; None of the plan.
+        kind: ``snapshot`` of database tables; ``plan``; ``start`` for a hand-over; ``bounded`` and
+            ``live`` for the run of a source.
+        source: Name of its source; None of the first two.
     """
 
     name: str
-    kind: Literal["plan", "start", "bounded", "live"]
+    kind: Literal["snapshot", "plan", "start", "bounded", "live"]
     source: str | None
 
 
 def steps(loaded: LoadedPipeline) -> list[Step]:
     """The steps of a chain, in order."""
     found = [Step("plan", "plan", None)]
+    if snapshots.declared(loaded):
+        found.insert(0, Step(SNAPSHOT, "snapshot", None))
     for place, source in enumerate(loaded.pipeline.sources):
         is_bounded = source.boundedness is Boundedness.BOUNDED
         # A first source with an end is decided by the plan, be it files or topics.

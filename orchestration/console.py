@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from orchestration import chain, controls
+from orchestration import chain, controls, snapshots
 from sources.document import LoadedPipeline
 from sources.errors import InputError
 from sources.file_source import FileSource
@@ -33,6 +33,10 @@ def step(loaded: LoadedPipeline, name: str) -> tuple[dict[str, Any], str]:
     if name not in found:
         message = f"Pipeline `{loaded.pipeline.name}` has no step `{name}`."
         raise InputError(message, f"Its steps are {', '.join(found)}.")
+    if found[name].kind == "snapshot":
+        taken = snapshots.take(loaded, lambda _: None)
+        document = {"snapshots": [each.document for each in taken]}
+        return document, "\n".join(each.text for each in taken)
     if (source_name := found[name].source) is None:
         made = chain.plan(loaded)
         return made.model_dump(mode="json"), "Planned."
@@ -59,6 +63,10 @@ def run(loaded: LoadedPipeline, *, stop_when_caught_up: bool) -> None:
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=Console(stderr=True)) as bars:
+        if snapshots.declared(loaded):
+            taking = bars.add_task("snapshot", total=1)
+            snapshots.take(loaded, lambda text: bars.update(taking, description=text))
+            bars.update(taking, description="snapshot", completed=1)
         bar = bars.add_task("plan", total=1)
         chain.plan(loaded)
         bars.update(bar, completed=1)

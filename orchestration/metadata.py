@@ -12,6 +12,7 @@ import dagster as dg
 from orchestration.comparison import GenerationComparison
 from orchestration.health import Finding, Verdict
 from orchestration.ranges import RangeLook, RangeResult
+from orchestration.snapshots import Taken
 from sources.approval import Approval, how_to_approve
 from sources.bad_records import BadRecordCount
 from sources.hand_over import Check
@@ -21,6 +22,26 @@ from sources.positions import EndPosition, TopicPartition, iso, nest
 from spark_jobs.heartbeat import Heartbeat
 
 Metadata = dict[str, Any]
+
+
+def snapshots(taken: Sequence[Taken]) -> Metadata:
+    """Snapshots of tables that are there now."""
+    return {
+        "dagster/row_count": sum(each.document["rows"] for each in taken),
+        "snapshots": table(
+            [
+                {
+                    "table": each.document["table"],
+                    "rows": each.document["rows"],
+                    "chunks": each.document["chunks"],
+                    "taken": iso(each.document["taken_ms"]),
+                    "LSN": each.document["lsn"],
+                    "transactions in flight": len(each.document["in_progress"]),
+                }
+                for each in taken
+            ]
+        ),
+    }
 
 
 def end(position: EndPosition, bad: BadRecordCount | None) -> Metadata:

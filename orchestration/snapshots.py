@@ -25,6 +25,15 @@ class Taken:
     text: str
 
 
+def declared(loaded: LoadedPipeline) -> list[FileSource]:
+    """The sources whose files are snapshots that the pipeline takes."""
+    return [
+        source
+        for source in loaded.pipeline.sources
+        if isinstance(source, FileSource) and source.snapshot is not None
+    ]
+
+
 def take(loaded: LoadedPipeline, report: Callable[[str], None]) -> list[Taken]:
     """Take what is not there yet.
 
@@ -39,11 +48,7 @@ def take(loaded: LoadedPipeline, report: Callable[[str], None]) -> list[Taken]:
     # The driver takes a while to import, and few need it.
     from sources.table_copy import TableSnapshot  # noqa: PLC0415
 
-    sources = [
-        source
-        for source in loaded.pipeline.sources
-        if isinstance(source, FileSource) and source.snapshot is not None
-    ]
+    sources = declared(loaded)
     if not sources:
         message = f"No source of pipeline `{loaded.pipeline.name}` declares a `snapshot`."
         raise InputError(message, "Add `snapshot: {dsn: …, slot: …}` to its source of files.")

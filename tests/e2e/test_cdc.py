@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import psycopg
 import pytest
 from pyspark.sql import SparkSession
@@ -17,6 +18,7 @@ from pyspark.sql import SparkSession
 from examples.shop import TABLES, Customers, make_shop
 from orchestration import chain
 from orchestration.audit import audit
+from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.source_compare import compare_table, compare_with_source
 from services.connect import LocalConnect
 from services.postgres import LocalPostgres
@@ -26,7 +28,7 @@ from sources.kafka import KafkaLog
 from sources.plan import make_plan
 from sources.positions import DatabaseSnapshot
 from spark_jobs.launch import last_launch
-from tests.e2e.case import live_of, start_live, wrong
+from tests.e2e.case import live_of, steps, wrong
 from tests.e2e.cdc_case import ORDERS, CdcCase, is_equal, take_snapshot
 from tests.e2e.in_session import fails_with, run_chain, run_history, run_live
 from tests.services.processes import wait_for
@@ -153,8 +155,10 @@ def test_a_table_in_use_is_taken_over_though_the_driver_is_killed(case: CdcCase)
     customers.start()
     loaded = case.pipeline()
     try:
-        take_snapshot(loaded)
-        start_live(loaded)
+        job = pipeline_definitions(loaded).resolve_job_def("orders")
+        with dg.DagsterInstance.ephemeral() as instance:
+            result = job.execute_in_process(instance=instance)
+        assert steps(result)[:3] == ["take_snapshot", "plan", "snapshot"]
         launch = last_launch(loaded.require_generation())
         assert launch is not None
         assert launch.group is not None

@@ -1,0 +1,113 @@
+"""A table's snapshot as the first step of its chain: it is there, kept, and told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from orchestration import chain, console, snapshots
+from orchestration.assets import pipeline_assets
+from sources.document import declare, load_pipeline
+from sources.errors import InputError
+from sources.positions import DatabaseSnapshot
+from sources.snapshot import MANIFEST, Chunk, SnapshotManifest
+from tests.orchestration.generation_case import GenerationCase
+
+NOBODY = {"dsn": "host=localhost port=1 dbname=shop user=reader", "slot": "shop"}
+SEEN = DatabaseSnapshot(lsn=77, xmin=5, xmax=9, in_progress=[6], taken_ms=1_700_000_000_000)
+
+
+def make(folder: Path) -> Path:
+    document = {
+        "name": "orders",
+        "event_time": "_committed_at",
+        "sources": [
+            {
+                "name": "snapshot",
+                "type": "files",
+                "path": "snapshot/*.parquet",
+                "format": "parquet",
+                "snapshot": NOBODY,
+            },
+            {
+                "name": "changes",
+                "type": "kafka",
+                "topic": "shop.public.orders",
+                "bootstrap_servers": "localhost:1",
+                "format": "debezium",
+                "table": "public.orders",
+                "schema": {"id": "bigint"},
+                "include": {
+                    "_position": "position",
+                    "_lsn": "lsn",
+                    "_transaction": "transaction",
+                    "_committed_at": "committed_at",
+                    "_deleted": "deleted",
+                },
+            },
+        ],
+        "transform": "transforms:identity",
+        "sink": {
+            "path": "out",
+            "mode": "merge",
+            "key": ["id"],
+            "sequence": "_position",
+            "deleted": "_deleted",
+        },
+        "state": "state",
+    }
+    return declare(folder / "orders.yaml", document).path
+
+
+def test_the_snapshot_is_the_first_step_and_others_have_none(tmp_path: Path) -> None:
+    loaded = load_pipeline(make(tmp_path))
+    steps = [step.name for step in chain.steps(loaded)]
+    assert steps == ["take_snapshot", "plan", "snapshot", "changes_start", "changes"]
+    first, second, *_ = pipeline_assets(loaded)
+    assert first.key == dg.AssetKey(["orders", "take_snapshot"])
+    assert second.asset_deps[second.key] == {first.key}
+    other = GenerationCase(tmp_path).loaded
+    assert [step.name for step in chain.steps(other)] == ["plan", "history"]
+    with pytest.raises(InputError, match="declares a `snapshot`"):
+        snapshots.take(other, lambda _: None)
+
+
+@pytest.mark.slow
+def test_a_database_that_is_not_there_fails_the_asset_with_the_cause(tmp_path: Path) -> None:
+    loaded = load_pipeline(make(tmp_path))
+    first, *_ = pipeline_assets(loaded)
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = dg.materialize([first], instance=instance, raise_on_error=False)
+    assert not done.success
+    [failed] = [e for e in done.all_events if e.event_type_value == "STEP_FAILURE"]
+    told = failed.step_failure_data.user_failure_data
+    assert told is not None
+    assert "localhost:1" in str(told.description)
+    assert not (tmp_path / "snapshot").exists()
+
+
+def test_a_snapshot_that_is_there_is_told_without_asking_the_database(tmp_path: Path) -> None:
+    loaded = load_pipeline(make(tmp_path))
+    (tmp_path / "snapshot").mkdir()
+    manifest = SnapshotManifest(
+        table="public.orders",
+        key=None,
+        bounds=[],
+        snapshots=[SEEN],
+        offsets={},
+        done={0: Chunk(rows=3, snapshot=0)},
+    )
+    (tmp_path / "snapshot" / MANIFEST).write_text(manifest.model_dump_json())
+    document, text = console.step(loaded, "take_snapshot")
+    assert document["snapshots"][0]["rows"] == 3
+    assert "3 rows of public.orders as of 2023-11-14T22:13:20Z" in text
+    first, *_ = pipeline_assets(loaded)
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = dg.materialize([first], instance=instance)
+    [event] = done.get_asset_materialization_events()
+    shown = event.materialization.metadata
+    assert shown["dagster/row_count"].value == 3
+    [row] = shown["snapshots"].records
+    assert (row.data["LSN"], row.data["transactions in flight"]) == (77, 1)

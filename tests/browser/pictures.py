@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from PIL import Image
 from playwright.sync_api import Page, expect
 
+from examples.flight_data import produce
 from tests.browser import pages
 from tests.browser.site import PATIENCE_S, ROOT, Site, browser, site
 
@@ -24,15 +25,20 @@ _SIZE = {"width": 1280, "height": 800}
 _COLOURS = 128
 _MOST_BYTES = 200_000
 _SETTLE_MS = 1500
+_LIVE_S, _LIVE_RATE = 40, 300
 
 
 def main() -> None:
     """Take all pictures."""
     PICTURES.mkdir(exist_ok=True)
     since, until = datetime(2013, 6, 1, tzinfo=UTC), datetime(2013, 12, 1, tzinfo=UTC)
+    days = {"by": "day", "start": "2013-08-01", "end": "2013-10-01"}
+    declared = {"approve": True, "ranges": days}
+    # A laptop reads all of it in a second or two: there would be nothing to see of its progress.
+    slowly = {"batch": {"files": 3}, "rate": {"files": 3}}
     with (
         TemporaryDirectory(prefix="hybrid-pictures-") as folder,
-        site(Path(folder), {NAME: {"approve": True}}, since, until, files=15) as shown,
+        site(Path(folder), {NAME: declared}, since, until, slowly) as shown,
         browser() as chromium,
         chromium.new_context(viewport=_SIZE) as context,
     ):
@@ -67,11 +73,39 @@ def _take_all(page: Page, shown: Site) -> None:
     pages.re_execute_from_failure(page)
     pages.await_end(page, "Success")
     _take(page, "run")
+    produce(shown.later[: _LIVE_S * _LIVE_RATE], shown.servers, NAME, _LIVE_RATE)
+    page.goto(shown.asset(NAME, "progress"))
+    page.get_by_role("button", name="Materialize").first.click()
+    pages.follow_launch(page)
+    pages.await_end(page, "Success")
     page.goto(shown.asset(NAME, "progress"))
     pages.open_markdown(page, "progress")
     _take(page, "progress")
     expect(pages.check_result(page, shown, NAME, "live_start", "no_gap")).to_have_text("Passed")
     _take(page, "checks")
+    _take_later(page, shown)
+
+
+def _take_later(page: Page, shown: Site) -> None:
+    """What a table is made anew by, in part and as a whole."""
+    pages.launch_partitions(page, shown, NAME, "2013-09-03", "2013-09-05")
+    expect(page.get_by_text("100% completed")).to_be_visible()
+    page.goto(f"{shown.asset(NAME, 'ranges', 'partitions')}&partition=2013-09-04")
+    expect(page.get_by_text("rows replaced")).to_be_visible()
+    _take(page, "ranges")
+    pages.fill_in(page, shown, NAME, pages.plan_form(NAME, generation="NEW"))
+    _take(page, "generation")
+    pages.launch(page)
+    pages.await_end(page, "Failure")
+    pages.fill_in(page, shown, f"{NAME}_approve", pages.form(f"{NAME}_approve", by="Ada"))
+    pages.launch(page)
+    pages.await_end(page, "Success")
+    pages.materialize_all(page, shown, NAME)
+    pages.await_end(page, "Success")
+    page.goto(f"{shown.job(f'{NAME}_compare')}/playground")
+    pages.launch(page)
+    pages.await_end(page, "Success")
+    _take(page, "compare")
 
 
 def _take(page: Page, name: str) -> None:

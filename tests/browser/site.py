@@ -40,11 +40,13 @@ class Site(NamedTuple):
         url: Where it is.
         servers: The broker.
         pipelines: What it shows, by name.
+        later: What the feed goes on with; it is in no topic yet.
     """
 
     url: str
     servers: str
     pipelines: dict[str, LoadedPipeline]
+    later: list[flight_data.FeedRecord]
 
     def job(self, name: str) -> str:
         """The page of a job."""
@@ -70,7 +72,7 @@ def site(
     pipelines: Mapping[str, Mapping[str, Any]],
     since: datetime,
     until: datetime,
-    files: int = 100,
+    history: Mapping[str, Any] | None = None,
 ) -> Iterator[Site]:
     """A broker, history and feed of some days, and Dagster with its daemon.
 
@@ -80,7 +82,7 @@ def site(
             topic of its own, of its name.
         since: History before that is left out.
         until: The feed ends there.
-        files: Of history in a micro-batch; a day is a file.
+        history: What their source of files has otherwise; a day is a file.
     """
     with ExitStack() as cleanup:
         broker = cleanup.enter_context(LocalBroker())
@@ -88,7 +90,7 @@ def site(
             day = datetime.fromisoformat(file.parent.name.removeprefix("day=")).replace(tzinfo=UTC)
             if day < since:
                 shutil.rmtree(file.parent)
-        feed, _ = flight_data.split_feed(flight_data.feed_records(), until)
+        feed, later = flight_data.split_feed(flight_data.feed_records(), until)
         declared = folder / "pipelines"
         shutil.copytree(ROOT / "examples", declared, ignore=shutil.ignore_patterns("*.yaml"))
         loaded = {}
@@ -96,19 +98,24 @@ def site(
             flight_data.create_feed_topic(broker.bootstrap_servers, name)
             flight_data.produce(feed, broker.bootstrap_servers, name)
             servers = broker.bootstrap_servers
-            loaded[name] = _declare(declared, name, servers, folder, files, changes)
+            loaded[name] = _declare(declared, name, servers, folder, history or {}, changes)
             cleanup.callback(chain.stop, loaded[name])
         url = cleanup.enter_context(_dagster(folder, declared))
-        yield Site(url, broker.bootstrap_servers, loaded)
+        yield Site(url, broker.bootstrap_servers, loaded, later)
 
 
 def _declare(
-    declared: Path, name: str, servers: str, folder: Path, files: int, changes: Mapping[str, Any]
+    declared: Path,
+    name: str,
+    servers: str,
+    folder: Path,
+    files: Mapping[str, Any],
+    changes: Mapping[str, Any],
 ) -> LoadedPipeline:
     document = yaml.safe_load((ROOT / "examples" / "flight_events.yaml").read_text())
     history, live = document["sources"]
     path = folder / "data" / "history" / "**" / "*.parquet"
-    history |= {"path": str(path), "batch": {"files": files}}
+    history |= {"path": str(path), **files}
     live |= {"topic": name, "bootstrap_servers": servers}
     sink = {**document["sink"], "path": str(folder / "tables" / name)}
     own = {"name": name, "sink": sink, "state": str(folder / "state"), **changes}

@@ -64,10 +64,15 @@ bench: install
 	$(BIN)/python -m benchmarks.history --format json
 	$(BIN)/python -m benchmarks.history --format csv
 	$(BIN)/python -m benchmarks.seam
+	$(BIN)/python -m benchmarks.seam --overlaps 1000 10000 100000 1000000 10000000
+	$(BIN)/python -m benchmarks.keys
 	$(BIN)/python -m benchmarks.switch
 	$(BIN)/python -m benchmarks.partitions
 	$(BIN)/python -m benchmarks.planning
 	$(BIN)/python -m benchmarks.topic_range
+	$(BIN)/python -m benchmarks.catch_up
+	$(BIN)/python -m benchmarks.fixed
+	$(BIN)/python -m benchmarks.pipelines
 	$(BIN)/python -m benchmarks.page
 
 clean:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 import duckdb
@@ -21,7 +22,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
-from benchmarks.session import in_turns, report, session, write_to_delta
+from benchmarks.session import race, report, session
 from sources.document import LoadedPipeline
 from sources.file_source import FileSource
 from sources.pipeline import Pipeline
@@ -47,30 +48,23 @@ def main() -> None:
         _generate(folder / "in", options.rows, form)
         spark = session(_pipeline(folder, form, 0), folder)
         header = {"header": "true"} if form == "csv" else {}
-        contenders: dict[str, Callable[[int], DataFrame]] = {
-            "project": partial(_planned, spark, folder, form),
-            "stream": lambda _: (
+        contenders: dict[str, Callable[[], DataFrame]] = {
+            "project": partial(_planned, spark, folder, form, count()),
+            "stream": lambda: (
                 spark.readStream.schema(_DDL)
                 .options(**header)
                 .option("maxFilesPerTrigger", 1000)
                 .format(form)
                 .load(f"{folder}/in")
             ),
-            "batch": lambda _: (
+            "batch": lambda: (
                 spark.read.schema(_DDL).options(**header).format(form).load(f"{folder}/in")
             ),
         }
         if options.windows:
             del contenders["batch"]  # it has no watermark
-        speeds: dict[str, list[float]] = {name: [] for name in contenders}
-        for round_ in range(options.rounds + 1):  # the first one warms up
-            for contender in in_turns(list(contenders), round_):
-                read = partial(contenders[contender], round_)
-                if options.windows:
-                    read = partial(_by_hour, read)
-                speed = options.rows / write_to_delta(read, folder / "out")
-                if round_:
-                    speeds[contender].append(speed)
+            contenders = {name: partial(_by_hour, read) for name, read in contenders.items()}
+        speeds = race(contenders, options.rounds, options.rows, folder / "out")
         spark.stop()
     name = f"history-{form}-windows" if options.windows else f"history-{form}"
     report(name, speeds, "project", options.rows)
@@ -124,8 +118,8 @@ def _pipeline(folder: Path, form: str, round_: int) -> LoadedPipeline:
     return LoadedPipeline(folder / "bench.yaml", pipeline)
 
 
-def _planned(spark: SparkSession, folder: Path, form: str, round_: int) -> DataFrame:
-    loaded = _pipeline(folder, form, round_)
+def _planned(spark: SparkSession, folder: Path, form: str, rounds: Iterator[int]) -> DataFrame:
+    loaded = _pipeline(folder, form, next(rounds))
     (source,) = loaded.pipeline.sources
     assert isinstance(source, FileSource)
     plan = make_plan(loaded).files_of(source.name)

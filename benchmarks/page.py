@@ -35,12 +35,16 @@ _RATIOS = {
     "history-json": "History in JSON lines to Delta",
     "history-csv": "History in CSV to Delta",
     "topic_range": "A bounded topic, JSON, to Delta",
+    "catch-up-json": "Catching up with a topic of JSON, to Delta",
     "seam-inside": "Live, while the seam filter compares keys",
     "seam-after": "Live, after the seam",
 }
 _CURVES = {
     "planning": ("Planning Parquet files", "files", "plan_s"),
     "partitions": ("Start offsets of partitions", "partitions", "decide_s"),
+    "overlap": ("Passing a seam", "overlap_rows", "seam_s"),
+    "keys": ("History with as many keys in state", "keys", "history_s"),
+    "pipelines": ("Dagster's definitions", "pipelines", "load_s"),
 }
 _GAPS = ("median_ms", "worst_ms")
 Document = Mapping[str, Any]
@@ -64,7 +68,7 @@ def kept() -> dict[str, Document]:
 
 def page_of(found: Mapping[str, Document]) -> str:
     """The text of the page."""
-    parts = [_HEAD, *_ratios(found), *_curves(found), *_switch(found)]
+    parts = [_HEAD, *_ratios(found), *_curves(found), *_switch(found), *_fixed(found)]
     parts += [*_soak(found), *_kills(found), *_machines(found)]
     return "\n".join(parts)
 
@@ -155,6 +159,18 @@ def _switch(found: Mapping[str, Document]) -> Iterator[str]:
         for what, of in numbers.items()
     ]
     yield _table(["Driver", "the batch is", "median", "worst", "rounds"], rows)
+
+
+def _fixed(found: Mapping[str, Document]) -> Iterator[str]:
+    if "fixed" not in found:
+        return
+    yield "## Small things\n"
+    yield "Seconds of whole processes, from the shell.\n"
+    rows = [
+        [what, f"{of['median_s']:.2f}", f"{of['worst_s']:.2f}", str(of["rounds"])]
+        for what, of in found["fixed"]["result"].items()
+    ]
+    yield _table(["What", "median", "worst", "rounds"], rows)
 
 
 def _soak(found: Mapping[str, Document]) -> Iterator[str]:

@@ -16,15 +16,16 @@ _LOAD = os.getloadavg()[0]  # before the benchmark itself makes any
 _PACKAGES = ("pyspark", "deltalake", "pyarrow", "dagster", "confluent-kafka")
 
 
-def record(name: str, result: Any) -> None:
+def record(name: str, result: Any, command: str | None = None) -> None:
     """Write down what was found.
 
     Args:
         name: Of the benchmark; the file's.
         result: Its figures, as JSON takes them.
+        command: What makes such figures; this process's own, if left out.
     """
     FOLDER.mkdir(parents=True, exist_ok=True)
-    document = {"command": _command(), "machine": _machine(), "result": result}
+    document = {"command": command or _command(), "machine": _machine(), "result": result}
     (FOLDER / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n")
 
 

@@ -2,31 +2,29 @@
 
 ``python -m benchmarks.seam``: two pipelines over the same files and topic, one with the filter and
 one without, read the same new records in turns: first all of history, which is in the topic too.
+``--overlaps 1000 10000``: how long it takes to pass seams of these many rows instead.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka import Producer
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from benchmarks.session import in_turns, report, session
+from benchmarks.record import record
+from benchmarks.session import in_turns, read_history, report, session
 from services.broker import LocalBroker, create_topic
 from sources.document import LoadedPipeline
-from sources.hand_over import hand_over
-from sources.kafka_source import KafkaSource
 from sources.pipeline import Pipeline
-from sources.plan import make_plan
-from spark_jobs import job
-from spark_jobs.progress import Reporter
 from spark_jobs.query import Query
 
 BEGIN_MS = 1_700_000_000_000
@@ -40,7 +38,11 @@ def main() -> None:
     parser.add_argument("--history", type=int, default=500_000, help="rows in files and topic both")
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of one round")
     parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--overlaps", type=int, nargs="+", help="rows in files and topic both")
     options = parser.parse_args()
+    if options.overlaps:
+        record("overlap", [_pass_seam(rows) for rows in options.overlaps])
+        return
     with tempfile.TemporaryDirectory(prefix="hybrid-bench-") as name, LocalBroker() as broker:
         folder, servers = Path(name), broker.bootstrap_servers
         (folder / "identity.py").write_text("def rows(rows):\n    return rows\n")
@@ -54,7 +56,7 @@ def main() -> None:
         for round_ in range(options.rounds + 1):  # the first one warms up
             for contender in in_turns(list(CONTENDERS), round_):
                 loaded[contender] = _pipeline(folder, servers, CONTENDERS[contender], round_)
-                _read_history(spark, loaded[contender])
+                read_history(spark, loaded[contender])
                 seconds = _read_all(spark, loaded[contender])
                 if round_:
                     inside[contender].append(options.history / seconds)
@@ -68,6 +70,36 @@ def main() -> None:
         spark.stop()
     report("seam-inside", inside, "filter", options.history)
     report("seam-after", after, "filter", options.rows)
+
+
+def _pass_seam(rows: int) -> dict[str, float]:
+    """Read history, then as many records of the topic, all of which history holds."""
+    with tempfile.TemporaryDirectory(prefix="hybrid-bench-") as name, LocalBroker() as broker:
+        folder, servers = Path(name), broker.bootstrap_servers
+        (folder / "identity.py").write_text("def rows(rows):\n    return rows\n")
+        create_topic(servers, "events", PARTITIONS, {"retention.ms": "-1"})
+        _write_history(folder, rows)
+        _produce(servers, 0, rows)
+        loaded = _pipeline(folder, servers, "key", 0)
+        spark = session(loaded, folder)
+        started = time.monotonic()
+        read_history(spark, loaded)
+        history_s = time.monotonic() - started
+        seam_s = _read_all(spark, loaded)
+        spark.stop()
+        found = DeltaTable(loaded.locate(loaded.pipeline.sink.path)).count()
+        if found != rows:
+            message = f"{found} rows instead of {rows}"
+            raise RuntimeError(message)
+    result = {
+        "overlap_rows": rows,
+        "history_s": round(history_s, 1),
+        "seam_s": round(seam_s, 1),
+        "seam_us_per_row": round(seam_s / rows * 1e6, 1),
+    }
+    sys.stdout.write(f"{json.dumps(result)}\n")
+    sys.stdout.flush()
+    return result
 
 
 def _write_history(folder: Path, rows: int) -> None:
@@ -123,16 +155,6 @@ def _pipeline(folder: Path, servers: str, rule: str, round_: int) -> LoadedPipel
         "spark": {"driver_memory": "4g", "conf": {"spark.ui.enabled": "false"}},
     }
     return LoadedPipeline(folder / "bench.yaml", Pipeline.model_validate(document))
-
-
-def _read_history(spark: SparkSession, loaded: LoadedPipeline) -> None:
-    make_plan(loaded)
-    generation = loaded.require_generation()
-    reporter = Reporter(generation, "history", "bench", None, bounded=True)
-    job.run_bounded(spark, loaded, "history", reporter, threading.Event())
-    live = loaded.pipeline.sources[-1]
-    assert isinstance(live, KafkaSource)
-    hand_over(loaded, live)
 
 
 def _read_all(spark: SparkSession, loaded: LoadedPipeline) -> float:

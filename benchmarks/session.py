@@ -6,6 +6,7 @@ import os
 import shutil
 import statistics
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.record import record
 from sources.document import LoadedPipeline
+from sources.hand_over import hand_over
+from sources.plan import make_plan
+from spark_jobs import job
 from spark_jobs.jars import resolve
+from spark_jobs.progress import Reporter
 from spark_jobs.submit import spark_conf
 
 
@@ -44,6 +49,28 @@ def write_to_delta(read: Callable[[], DataFrame], target: Path) -> float:
     for folder in (str(target), checkpoint):
         shutil.rmtree(folder, ignore_errors=True)
     return seconds
+
+
+def read_history(spark: SparkSession, loaded: LoadedPipeline) -> None:
+    """Plan, read all of history, and decide where the topic starts."""
+    make_plan(loaded)
+    reporter = Reporter(loaded.require_generation(), "history", "bench", None, bounded=True)
+    job.run_bounded(spark, loaded, "history", reporter, threading.Event())
+    (live,) = loaded.pipeline.topics
+    hand_over(loaded, live)
+
+
+def race(
+    contenders: dict[str, Callable[[], DataFrame]], rounds: int, rows: int, target: Path
+) -> dict[str, list[float]]:
+    """Rows/s of contenders that write the same rows to Delta, by round."""
+    speeds: dict[str, list[float]] = {name: [] for name in contenders}
+    for round_ in range(rounds + 1):  # the first one warms up
+        for contender in in_turns(list(contenders), round_):
+            speed = rows / write_to_delta(contenders[contender], target)
+            if round_:
+                speeds[contender].append(speed)
+    return speeds
 
 
 def in_turns(contenders: list[str], round_: int) -> list[str]:

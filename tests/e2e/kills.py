@@ -234,7 +234,8 @@ def report(hits: Counter[tuple[str, str]], wrong: Counter[str], chains: int) -> 
             for (victim, place), count in sorted(hits.items())
         ],
     }
-    record("kills", document)
+    command = f"HYBRID_KILLS={hits.total()} python -m pytest tests/e2e/test_kills.py"
+    record("kills", document, command)
     lines = [f"{'':30}" + "".join(f"{victim:>20}" for victim in VICTIMS)]
     lines += [
         f"{place:30}" + "".join(f"{hits[victim, place]:>20}" for victim in VICTIMS)

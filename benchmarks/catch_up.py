@@ -1,0 +1,75 @@
+"""Catching up with a topic of JSON, to Delta: the project's stream against plain Spark, in turn.
+
+    python -m benchmarks.catch_up --rows 4000000 --rounds 6
+
+Plain Spark is what somebody writes by hand: its Kafka source as it is, and ``from_json``. Prints
+rows/s of each round and the ratio of the medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+
+from benchmarks.session import race, report, session
+from benchmarks.topics import COLUMNS, TOPIC, produce, topic_pipeline
+from services.broker import LocalBroker
+from sources.document import LoadedPipeline
+from sources.kafka import KafkaLog
+from sources.kafka_source import KafkaSource
+from sources.schema import parse_schema
+from spark_jobs.kafka_place import stream_topics, with_new_partitions
+from spark_jobs.values import parse_values
+
+_DDL = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS.items())
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=4_000_000)
+    parser.add_argument("--rounds", type=int, default=6)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="hybrid-bench-") as name, LocalBroker() as broker:
+        folder, servers = Path(name), broker.bootstrap_servers
+        produce(servers, options.rows)
+        loaded = topic_pipeline(folder, servers)
+        (source,) = loaded.pipeline.topics
+        spark = session(loaded, folder)
+        contenders: dict[str, Callable[[], DataFrame]] = {
+            "project": partial(_project, spark, loaded, source),
+            "from_json": partial(_by_hand, spark, servers),
+        }
+        speeds = race(contenders, options.rounds, options.rows, folder / "out")
+        spark.stop()
+    report("catch-up-json", speeds, "project", options.rows)
+
+
+def _project(spark: SparkSession, loaded: LoadedPipeline, source: KafkaSource) -> DataFrame:
+    generation = loaded.open_generation(create=True)
+    assert generation is not None
+    starts = with_new_partitions({}, KafkaLog(source).partitions)
+    raw = stream_topics(spark, source, starts, source.max_offsets_per_batch)
+    columns = parse_schema(COLUMNS)
+    return parse_values(raw, source, COLUMNS, generation).select(*columns.names)
+
+
+def _by_hand(spark: SparkSession, servers: str) -> DataFrame:
+    raw = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", TOPIC)
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+    return raw.select(F.from_json(F.col("value").cast("string"), _DDL).alias("row")).select("row.*")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""What a run costs with many keys in its state: history first, then small micro-batches.
+
+``python -m benchmarks.keys``: each row has a key of its own, and the transform drops what it has
+seen before; so all keys of history are kept, and looked up by the live run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from confluent_kafka import Producer
+
+from benchmarks.record import record
+from benchmarks.session import read_history, session
+from services.broker import LocalBroker, create_topic
+from sources.document import LoadedPipeline
+from sources.pipeline import Pipeline
+from spark_jobs.query import Query
+
+BATCHES = 10
+RECORDS = 1000
+FILES = 16
+_BEGIN_US = 1_700_000_000_000_000
+_TRANSFORM = "def once(rows):\n    return rows.dropDuplicates(['id'])\n"
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--keys", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--provider", default="", help="class of Spark's state store")
+    options = parser.parse_args()
+    results = []
+    for keys in options.keys:
+        with tempfile.TemporaryDirectory(prefix="hybrid-bench-") as name, LocalBroker() as broker:
+            result = _measure(Path(name), broker.bootstrap_servers, keys, options.provider)
+        results.append(result)
+        sys.stdout.write(f"{json.dumps(result)}\n")
+        sys.stdout.flush()
+    record("keys", results)
+
+
+def _measure(folder: Path, servers: str, keys: int, provider: str) -> dict[str, float]:
+    (folder / "seen.py").write_text(_TRANSFORM)
+    create_topic(servers, "events", 2, {"retention.ms": "-1"})
+    _write_history(folder, keys)
+    loaded = _pipeline(folder, servers, provider)
+    spark = session(loaded, folder)
+    started = time.monotonic()
+    read_history(spark, loaded)
+    history_s = time.monotonic() - started
+    running = Query(spark, loaded, loaded.require_generation(), "live").writer().start()
+    seconds = []
+    for batch in range(BATCHES + 1):  # the first one warms up
+        _produce(servers, keys + batch * RECORDS)
+        begun = time.monotonic()
+        running.processAllAvailable()
+        seconds.append(time.monotonic() - begun)
+    running.stop()
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    peak = _peak_mib(jvm.java.lang.ProcessHandle.current().pid())
+    spark.stop()
+    state = loaded.require_generation().checkpoint / "state"
+    size = sum(path.stat().st_size for path in state.rglob("*") if path.is_file())
+    return {
+        "keys": keys,
+        "history_s": round(history_s, 1),
+        "history_us_per_key": round(history_s / keys * 1e6, 1),
+        "live_batch_ms": round(statistics.median(seconds[1:]) * 1000),
+        "jvm_peak_mib": peak,
+        "state_mib": round(size / 2**20, 1),
+    }
+
+
+def _write_history(folder: Path, keys: int) -> None:
+    (folder / "in").mkdir()
+    for number, ids in enumerate(np.array_split(np.arange(keys), FILES)):
+        at = pa.array(_BEGIN_US + ids).cast(pa.timestamp("us", "UTC"))
+        pq.write_table(pa.table({"id": ids, "at": at}), folder / "in" / f"{number:02}.parquet")
+
+
+def _produce(servers: str, first: int) -> None:
+    producer = Producer({"bootstrap.servers": servers})
+    for n in range(first, first + RECORDS):
+        at = (_BEGIN_US + n) // 1000
+        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at // 1000))
+        value = json.dumps({"id": n, "at": f"{moment}.{(_BEGIN_US + n) % 1_000_000:06}Z"})
+        producer.produce("events", value, partition=n % 2, timestamp=at)
+    assert producer.flush(60) == 0
+
+
+def _pipeline(folder: Path, servers: str, provider: str) -> LoadedPipeline:
+    conf = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "4"}
+    if provider:
+        conf["spark.sql.streaming.stateStore.providerClass"] = provider
+    document = {
+        "name": "bench",
+        "event_time": "at",
+        "key": ["id"],
+        "sources": [
+            {"type": "files", "name": "history", "path": "in/*.parquet", "format": "parquet"},
+            {
+                "type": "kafka",
+                "name": "live",
+                "topic": "events",
+                "bootstrap_servers": servers,
+                "trigger_interval": "0 s",
+            },
+        ],
+        "transform": "seen:once",
+        "sink": {"path": "out", "mode": "append", "key": ["id"]},
+        "state": "state",
+        "spark": {"driver_memory": os.environ.get("HYBRID_BENCH_MEMORY", "8g"), "conf": conf},
+    }
+    return LoadedPipeline(folder / "bench.yaml", Pipeline.model_validate(document))
+
+
+def _peak_mib(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM:"))
+
+
+if __name__ == "__main__":
+    main()

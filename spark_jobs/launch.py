@@ -19,7 +19,7 @@ from sources.document import LoadedPipeline
 from sources.errors import RunError, StateError
 from sources.positions import now_ms
 from sources.state import Generation
-from spark_jobs import submit
+from spark_jobs import run_log, submit
 from spark_jobs.heartbeat import Heartbeat, heartbeat_name, read_heartbeat
 from spark_jobs.launchers.choice import launcher_at, place_of
 from spark_jobs.launchers.contract import Launch, Launcher, Order, Status
@@ -229,7 +229,7 @@ class Run:
         self._process = process
         self._log = generation.path(launch.log)
         # Somebody who came later is told what comes later.
-        self._read = 0 if process is not None else _size(self._log)
+        self._read = 0 if process is not None else run_log.size(self._log)
         self._asked: Status | None = None
         self._asked_at = 0.0
 
@@ -416,7 +416,7 @@ class Run:
 
     def last_lines(self, count: int) -> str:
         """The last lines that its driver printed; ``spark-submit``'s if there are none."""
-        return self._launcher.logs(self._launch, count) or self._last_logged(count)
+        return self._launcher.logs(self._launch, count) or run_log.last_lines(self._log, count)
 
     def _last_words(self) -> str:
         printed = self._launcher.logs(self._launch, _TAIL_LINES)
@@ -424,12 +424,7 @@ class Run:
             # Beside what `spark-submit` has printed: the pod, or YARN's memory, does not last.
             with self._log.open("a") as log:
                 log.write(f"\n{printed}\n")
-        return f"The last lines:\n{printed or self._last_logged(_TAIL_LINES)}"
-
-    def _last_logged(self, count: int) -> str:
-        if not _size(self._log):
-            return ""
-        return "\n".join(self._log.read_text(errors="replace").splitlines()[-count:])
+        return f"The last lines:\n{printed or run_log.last_lines(self._log, _TAIL_LINES)}"
 
     def _is_alive(self) -> bool:
         if self._process is not None and self._process.poll() is None:
@@ -463,7 +458,11 @@ class Run:
         return beat if is_own else None
 
     def _hand_on(self, on_output: OnOutput) -> None:
-        if _size(self._log) <= self._read:
+        size = run_log.size(self._log)
+        if size < self._read:
+            # The driver has put what was read aside.
+            self._read = 0
+        if size == self._read:
             return
         with self._log.open("rb") as log:
             log.seek(self._read)
@@ -476,8 +475,3 @@ class Run:
 
 def _log_name(source: str) -> str:
     return f"run/{source}.log"
-
-
-def _size(path: Path) -> int:
-    """Bytes in a file; 0 before it is made."""
-    return path.stat().st_size if path.exists() else 0

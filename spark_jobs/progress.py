@@ -21,7 +21,7 @@ from sources.positions import now_ms, to_ms
 from sources.state import Generation
 from spark_jobs import checkpoint
 from spark_jobs.heartbeat import Heartbeat, describe, heartbeat_name
-from spark_jobs.launch import last_launch
+from spark_jobs.launch import last_launch, log_path
 from spark_jobs.progress_log import (
     EVERY_S,
     ProgressLog,
@@ -29,6 +29,7 @@ from spark_jobs.progress_log import (
     read_progress_log,
     sample_of,
 )
+from spark_jobs.run_log import trim
 
 if TYPE_CHECKING:
     from spark_jobs.query import Query
@@ -265,6 +266,7 @@ class Reporter:
         beat, (state, at) = self._latest, self._logged
         if state == beat.state and time.monotonic() - at < EVERY_S:
             return
+        trim(log_path(self._generation, beat.source))
         if (found := sample_of(beat, 0 if beat.idle else self._lag)) is None:
             return
         unit, sample = found

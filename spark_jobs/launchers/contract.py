@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, Protocol
 from pydantic import Field
 
 from sources.positions import Part, Record
+from spark_jobs import run_log
 
 State = Literal["waiting", "running", "ended", "unknown"]
 
@@ -133,7 +134,9 @@ class Launcher(Protocol):
 
 def start(order: Order) -> subprocess.Popen[bytes]:
     """Start ``spark-submit`` as a process group of its own."""
-    with order.log.open("wb") as output:
+    run_log.forget(order.log)
+    # Appending: the driver shortens it while it lives.
+    with order.log.open("ab") as output:
         return subprocess.Popen(
             order.command,
             stdin=subprocess.DEVNULL,

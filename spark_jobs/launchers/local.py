@@ -15,6 +15,7 @@ from pathlib import Path
 
 from sources.errors import RunError
 from sources.state import Generation
+from spark_jobs import run_log
 from spark_jobs.heartbeat import read_heartbeat
 from spark_jobs.launchers.contract import Launch, Order, Status, start
 from spark_jobs.lock import is_launched
@@ -71,9 +72,7 @@ class LocalLauncher:
 
     def logs(self, _: Launch, lines: int) -> str:
         """The end of its log."""
-        if not self._log.exists():
-            return ""
-        return "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:])
+        return run_log.last_lines(self._log, lines)
 
     def _is_running(self, launch: Launch) -> bool:
         return self.status(launch).state == "running"

@@ -15,6 +15,7 @@ from sources.security import spark_settings
 # Columns of the log that travel with a parsed row until the seam is passed.
 TOPIC, PARTITION, OFFSET = LOG_COLUMNS = ("__topic", "__partition", "__offset")
 _EARLIEST = -2
+_POLL_RECORDS = 20_000
 
 
 def stream_topics(
@@ -66,6 +67,9 @@ def _client(source: KafkaSource) -> dict[str, str]:
         "kafka.bootstrap.servers": resolve_bootstrap(source.bootstrap_servers),
         "kafka.isolation.level": source.isolation,
         "failOnDataLoss": "true",
+        # With each poll Spark asks the broker where the log begins and ends: of 500 records,
+        # Kafka's default, that takes longer than to read them.
+        "kafka.max.poll.records": str(_POLL_RECORDS),
         "includeHeaders": str("headers" in source.include.values()).lower(),
     }
 

@@ -28,7 +28,8 @@ from rich.table import Table
 
 from examples import flight_data
 from orchestration import chain, tables
-from orchestration.audit import AuditReport, audit
+from orchestration.audit import audit
+from orchestration.audit_report import AuditReport
 from services.broker import LocalBroker
 from sources.address import LOCAL
 from sources.document import LoadedPipeline, load_pipeline

@@ -10,8 +10,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from orchestration.audit import BadLine
 from orchestration.audit_files import AuditFiles
+from orchestration.audit_report import BadLine
 from orchestration.audit_sql import count_rows
 from orchestration.audit_topic import bad_table
 from sources.bad_records import BadRecordCount, bad_count_name, quarantine_path

@@ -9,7 +9,7 @@ from typing import Any
 
 import duckdb
 
-from orchestration.audit import AuditExample
+from orchestration.audit_report import AuditExample
 from orchestration.audit_sides import FLOATING
 from orchestration.audit_sql import columns_of, count_rows, listed, quoted
 from sources.errors import InputError

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import duckdb
 import pyarrow as pa
 
-from orchestration.audit import BadLine
 from orchestration.audit_bad import recount_bad, recount_bad_rows
 from orchestration.audit_files import AuditFiles
+from orchestration.audit_report import BadLine
 from orchestration.audit_sql import columns_of, count_rows, listed, quoted
 from orchestration.audit_topic import TopicReading, create_topic_view
 from sources.document import LoadedPipeline

@@ -8,8 +8,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from orchestration.audit import LedgerLine
 from orchestration.audit_files import AuditFiles
+from orchestration.audit_report import LedgerLine
 from orchestration.audit_sql import insert_arrow, listed, quoted
 from sources.document import LoadedPipeline
 from sources.file_plan import read_splits

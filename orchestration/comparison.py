@@ -7,8 +7,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from orchestration.audit import EXAMPLES, MEMORY_LIMIT, AuditExample
+from orchestration.audit import MEMORY_LIMIT
 from orchestration.audit_compare import compare
+from orchestration.audit_report import EXAMPLES, AuditExample
 from orchestration.audit_sides import create_rows, open_target
 from orchestration.audit_sql import open_database
 from sources.document import LoadedPipeline

@@ -18,7 +18,8 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 from psycopg import sql
 
-from orchestration.audit import EXAMPLES, MEMORY_LIMIT
+from orchestration.audit import MEMORY_LIMIT
+from orchestration.audit_report import EXAMPLES
 from orchestration.audit_sql import count_rows, duckdb_types, listed, literal, open_database, quoted
 from sources.document import LoadedPipeline
 from sources.errors import InputError

@@ -12,7 +12,8 @@ from sources.declared import check_name
 from sources.document import LoadedPipeline, load_pipeline
 from sources.errors import InputError
 from sources.listing import find_files
-from sources.stores import S3Settings, Stores
+from sources.store_settings import S3Settings
+from sources.stores import Stores
 
 # By the end of a file's name, `.gz` and the like taken off.
 _FORMATS = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".ndjson": "json",

@@ -13,7 +13,7 @@ from sources.approval import how_to_approve
 from sources.positions import iso
 
 if TYPE_CHECKING:
-    from orchestration.audit import AuditReport, BadLine, LedgerLine
+    from orchestration.audit_report import AuditReport, BadLine, LedgerLine
     from orchestration.comparison import GenerationComparison
     from orchestration.generations import GenerationLine
     from orchestration.preview import Preview

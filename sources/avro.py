@@ -12,8 +12,8 @@ from typing import Any
 import fastavro
 
 from sources.errors import InputError
+from sources.field_reader import Typed
 from sources.fitting import BadValue
-from sources.readers import Typed
 from sources.registry import Registry, schema_texts, unframe
 from sources.values import Values
 

@@ -8,9 +8,10 @@ from typing import Any
 import pyarrow as pa
 
 from sources.errors import InputError
+from sources.field_reader import FieldReader
 from sources.fitting import BadValue
 from sources.log import LogRecord
-from sources.readers import NO_VALUE, FieldReader
+from sources.readers import NO_VALUE
 from sources.schema import differences, type_name
 
 

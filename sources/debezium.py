@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, TypeVar
 import pyarrow as pa
 
 from sources.errors import InputError
+from sources.field_reader import Typed
 from sources.fitting import BadValue, shown
-from sources.readers import Typed
 from sources.schema import parse_schema
 from sources.values import EnvelopePart, Values
 

@@ -19,7 +19,7 @@ from hdfs_native import Client, FileReader, FileStatus
 
 from sources.errors import InputError
 from sources.storage import Children, File, table_of
-from sources.stores import HdfsSettings
+from sources.store_settings import HdfsSettings
 
 _WORKERS = 32
 _PORT = 8020

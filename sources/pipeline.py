@@ -15,7 +15,8 @@ from sources.hybrid import HybridSource, HybridSourceBuilder
 from sources.kafka_source import KafkaSource
 from sources.positions import span_ms
 from sources.reruns import Generations, Ranges
-from sources.stores import HdfsSettings, S3Settings, Stores
+from sources.store_settings import HdfsSettings, S3Settings
+from sources.stores import Stores
 from sources.supervision import Supervision
 from sources.values import EnvelopePart
 

@@ -13,8 +13,8 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from sources.errors import InputError
+from sources.field_reader import Typed
 from sources.fitting import BadValue
-from sources.readers import Typed
 from sources.registry import unframe_message
 from sources.values import Values
 

@@ -5,42 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import date, datetime
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
-from sources.fitting import BadValue, fitter, shown
+from sources.field_reader import FieldReader, Typed
+from sources.fitting import BadValue, fitter
 from sources.values import RAW_COLUMN, Values
 
 NO_VALUE = "the record has no value"
 _JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array"}
-
-
-class FieldReader(Protocol):
-    """Takes values apart; made once, then sent to Spark's workers."""
-
-    def fields(self, value: bytes) -> Mapping[str, Any]:
-        """All fields of a value, before they are fitted to columns.
-
-        Raises:
-            BadValue: It can't be read.
-            InputError: What is needed to read it can't be had.
-        """
-
-    def misfit(self, found: Any, kind: pa.DataType) -> str | None:
-        """What a field holds instead, in words, if it does not fit a column's type."""
-
-
-class Typed:
-    """A reader whose fields have Python's types."""
-
-    def misfit(self, found: Any, kind: pa.DataType) -> str | None:
-        """What a field holds instead, in words, if it does not fit a column's type."""
-        try:
-            fitter(kind)(found)
-        except BadValue:
-            return f"{type(found).__name__}, as in {shown(found)}"
-        return None
 
 
 class RawReader(Typed):

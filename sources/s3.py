@@ -21,7 +21,7 @@ from pyarrow import fs
 
 from sources.errors import InputError
 from sources.storage import Children, File, table_of
-from sources.stores import S3Settings
+from sources.store_settings import S3Settings
 
 _WORKERS = 32
 REFUSALS = (BotoCoreError, ClientError)

@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from orchestration import chain
-from orchestration.audit import AuditReport
+from orchestration.audit_report import AuditReport
 from services.broker import create_topic
 from sources.document import LoadedPipeline, load_pipeline
 from sources.file_source import FileSource

@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from orchestration import chain
-from orchestration.audit import AuditReport, audit
+from orchestration.audit import audit
+from orchestration.audit_report import AuditReport
 from sources.document import LoadedPipeline
 from sources.hand_over import hand_over, require_sound
 from sources.hybrid import Boundedness

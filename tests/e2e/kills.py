@@ -16,7 +16,8 @@ from typing import Any, Literal
 
 from benchmarks.record import record
 from orchestration import chain
-from orchestration.audit import AuditReport, audit
+from orchestration.audit import audit
+from orchestration.audit_report import AuditReport
 from services.broker import LocalBroker
 from services.process import free_ports
 from sources.document import LoadedPipeline

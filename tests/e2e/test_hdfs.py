@@ -11,7 +11,7 @@ from hdfs_native import WriteOptions
 from orchestration import chain
 from orchestration.audit import audit
 from sources.hdfs import connect
-from sources.stores import HdfsSettings
+from sources.store_settings import HdfsSettings
 from tests.e2e.case import Case, as_json, live_of, start_live, wrong
 from tests.services.hdfs_server import write_conf
 

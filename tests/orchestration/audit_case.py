@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import write_deltalake
 
-from orchestration.audit import AuditReport, audit
+from orchestration.audit import audit
+from orchestration.audit_report import AuditReport
 from sources.document import LoadedPipeline
 from sources.pipeline import Pipeline
 

@@ -11,13 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 from hdfs_native import WriteOptions
 
-from orchestration.audit import AuditExample
 from orchestration.audit_files import AuditFiles
+from orchestration.audit_report import AuditExample
 from sources.errors import InputError
 from sources.file_source import FileSource
 from sources.hdfs import connect
 from sources.listing import find_files
-from sources.stores import HdfsSettings, S3Settings, Stores
+from sources.store_settings import HdfsSettings, S3Settings
+from sources.stores import Stores
 from tests.orchestration.audit_case import SCHEMA, Case, row, wrong
 
 ROWS = [row(number) for number in range(20)]

@@ -23,7 +23,8 @@ from sources.formats.reading import read_region
 from sources.formats.regions import Region
 from sources.plan import make_plan
 from sources.schema import parse_schema
-from sources.stores import S3Settings, Stores
+from sources.store_settings import S3Settings
+from sources.stores import Stores
 from spark_jobs.bad_records import STAGED
 from tests.orchestration.audit_case import COLUMNS, Case, row, wrong
 from tests.sources.test_lines import BAD_CSV, BAD_JSON, KINDS, good_csv, good_json

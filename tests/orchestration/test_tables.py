@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from orchestration import tables
-from orchestration.audit import AuditReport, BadLine, InputRows
+from orchestration.audit_report import AuditReport, BadLine, InputRows
 from orchestration.status import SourceStatus, Status
 from spark_jobs.heartbeat import Heartbeat
 

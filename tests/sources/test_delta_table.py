@@ -19,7 +19,8 @@ from sources.files import FileListing, changed_splits, list_source
 from sources.folders import values_of
 from sources.pipeline import Pipeline
 from sources.schema import names_and_types
-from sources.stores import S3Settings, Stores
+from sources.store_settings import S3Settings
+from sources.stores import Stores
 
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
 BEGIN_US = int(BEGIN.timestamp()) * 1_000_000

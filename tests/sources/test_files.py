@@ -21,7 +21,8 @@ from sources.file_source import FileSource
 from sources.files import FileListing, changed_splits, list_splits
 from sources.listing import find_files
 from sources.schema import TIMESTAMP, names_and_types
-from sources.stores import S3Settings, Stores
+from sources.store_settings import S3Settings
+from sources.stores import Stores
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 NOON_US = int(NOON.timestamp() * 1_000_000)

@@ -32,7 +32,8 @@ from sources.formats.regions import Region, border, cut
 from sources.formats.text import TEXT_COLUMNS, Text
 from sources.schema import parse_schema
 from sources.storage import LocalStorage
-from sources.stores import S3Settings, Stores
+from sources.store_settings import S3Settings
+from sources.stores import Stores
 
 STORES = Stores(S3Settings())
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)

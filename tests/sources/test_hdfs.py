@@ -24,7 +24,8 @@ from sources.hdfs import connect
 from sources.listing import find_files
 from sources.schema import parse_schema
 from sources.select import EventColumn
-from sources.stores import HdfsSettings, S3Settings, Stores
+from sources.store_settings import HdfsSettings, S3Settings
+from sources.stores import Stores
 from tests.services.hdfs_server import write_conf
 from tests.sources.file_case import JAN_1_US, parquet, source
 

@@ -27,7 +27,8 @@ from sources.formats.regions import Region
 from sources.listing import find_files
 from sources.pipeline import Pipeline
 from sources.schema import parse_schema
-from sources.stores import S3Settings, Stores
+from sources.store_settings import S3Settings
+from sources.stores import Stores
 
 STORES = Stores(S3Settings())
 KINDS = {"id": "bigint", "name": "string", "at": "timestamp", "day": "date"}

@@ -19,7 +19,8 @@ from sources.files import list_splits
 from sources.folders import FolderTime, partition_of, typed, values_of
 from sources.listing import find_files, parse_glob
 from sources.storage import Children, LocalStorage
-from sources.stores import S3Settings, Stores
+from sources.store_settings import S3Settings
+from sources.stores import Stores
 
 STORES = Stores(S3Settings())
 names = st.sampled_from(["a", "b", "ab", "_c", ".d", "x=1"])

@@ -16,7 +16,8 @@ from sources.file_source import FileSource
 from sources.files import changed_splits, list_splits
 from sources.listing import find_files
 from sources.select import EventColumn
-from sources.stores import S3Settings, Stores
+from sources.store_settings import S3Settings
+from sources.stores import Stores
 from tests.services.s3_server import LOGIN, client, require_logins, s3_server
 from tests.sources.file_case import JAN_1_US, parquet, source
 

@@ -18,7 +18,8 @@ from sources.files import FileListing, list_splits
 from sources.listing import find_files
 from sources.schema import names_and_types, parse_schema
 from sources.select import EventColumn, Selection
-from sources.stores import S3Settings, Stores
+from sources.store_settings import S3Settings
+from sources.stores import Stores
 
 READ = parse_schema(
     {"ts": "bigint", "name": "string", "at": "timestamp", "place": "struct<lat:double>"}

@@ -26,14 +26,18 @@ from spark_jobs.launch import ALIVE, find_run, last_launch, why_ended
 from spark_jobs.progress_log import read_progress_log
 from spark_jobs.transforms import last_change
 
-SourceState = Literal["waiting", "starting", "running", "finished", "stopped", "failed", "dead"]
+SourceState = Literal[
+    "waiting", "starting", "running", "silent", "finished", "stopped", "failed", "dead"
+]
 
 
 class SourceStatus(BaseModel):
     """How far one source is.
 
     Attributes:
-        state: ``waiting`` before its turn; ``dead`` if it should run but its process is gone.
+        state: ``waiting`` before its turn; ``dead`` if it should run but its process is gone;
+            ``silent`` if that is there, has an end to come to, and says nothing (of one without
+            an end, the verdict tells).
         heartbeat: Its run's latest word.
         lag: Unbounded: records of a topic, or splits found in a folder, that are not committed
             yet; None if the broker does not answer.
@@ -54,7 +58,7 @@ class Status(BaseModel):
     Attributes:
         planned: Whether its plan was made.
         waits_for_approval: Whether that plan waits for a person.
-        healthy: False if a run failed or is dead, or the live run is red.
+        healthy: False if a run failed, is dead or silent, or the live run is red.
         live: How well the live run does; None if nobody asked for it yet.
         transform_changed: What is told of a transform that changed under the checkpoint.
         serving: Name of the generation whose rows readers see.
@@ -101,7 +105,7 @@ def status(loaded: LoadedPipeline) -> Status:
         generation=generation.info.generation if generation else None,
         planned=is_planned,
         waits_for_approval=waits,
-        healthy=all(source.state not in ("failed", "dead") for source in judged)
+        healthy=all(source.state not in ("failed", "dead", "silent") for source in judged)
         and not (live is not None and live.is_red)
         and (served_by is None or served_by.healthy),
         serving=read_serving(loaded).generation,
@@ -200,6 +204,7 @@ def _state(
     loaded: LoadedPipeline, generation: Generation, name: str, beat: Heartbeat | None
 ) -> SourceState:
     enumerator = HybridSplitEnumerator(loaded.pipeline.hybrid_source(), generation)
+    supervision = loaded.pipeline.supervision
     if enumerator.end_of(name) is not None:
         return "finished"
     run = find_run(generation, name)
@@ -209,4 +214,8 @@ def _state(
         return "waiting"
     if beat.state in ALIVE and process.find_running(generation, name) is None:
         return "dead"
+    silence = now_ms() - beat.at_ms
+    is_bounded = loaded.pipeline.source(name).boundedness is Boundedness.BOUNDED
+    if is_bounded and beat.state in ALIVE and silence >= span_ms(supervision.stuck_after):
+        return "silent"
     return beat.state

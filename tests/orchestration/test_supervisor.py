@@ -25,6 +25,7 @@ from orchestration.watch import Restart, Watch, require_wanted, want
 from sources.errors import StateError
 from sources.positions import now_ms
 from sources.supervision import Restarts, Supervision
+from spark_jobs.heartbeat import Heartbeat, heartbeat_name
 from tests.orchestration.live_case import LiveCase
 
 SECRET = "T0P-s3cret"
@@ -144,6 +145,20 @@ def test_the_command_line_tells_the_verdict_and_ends_with_it(tmp_path: Path) -> 
     chain.stop(case.loaded)
     answer = CliRunner().invoke(app, ["status", str(case.path), "--json"])
     assert (answer.exit_code, json.loads(answer.stdout)["live"]["health"]) == (0, "stopped")
+
+
+def test_a_bounded_run_whose_driver_says_nothing_is_told_to_be_silent(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path, {"stuck_after": "1 min"})
+    case.launch("a", source="history", phase="bounded")
+    said = case.generation.read(heartbeat_name("inbox"), Heartbeat)
+    assert said is not None
+    with case.alive():
+        for age_ms, state in ((50_000, "running"), (61_000, "silent")):
+            beat = said.model_copy(update={"at_ms": now_ms() - age_ms})
+            case.generation.replace(heartbeat_name("history"), beat)
+            found = status(case.loaded)
+            assert (found.sources[0].state, found.healthy) == (state, state == "running")
+    assert status(case.loaded).sources[0].state == "dead"
 
 
 def test_a_stopped_run_is_neither_red_nor_started_again(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.pipeline import Sink
 from sources.state import Generation
+from spark_jobs.merge_keys import KeyRange
 
 DELETES = "deletes"
 
@@ -47,9 +48,12 @@ def merge_changes(
         # Evaluates the batch even if Delta will skip the MERGE: else Spark finds the state of
         # the operators above uncommitted and fails.
         is_gone = _is_deleted(sink)
-        deleted, lowest = last.agg(
-            F.count_if(is_gone), F.min_by(sink.order[0], F.when(~is_gone, _order(sink.order)))
-        ).first() or (0, None)  # fmt: skip
+        keys = KeyRange(last, sink.key)
+        deleted, lowest, *limits = last.agg(
+            F.count_if(is_gone),
+            F.min_by(sink.order[0], F.when(~is_gone, _order(sink.order))),
+            *keys.limits,
+        ).first() or (0, None)
         changes = last
         if sink.deleted and sink.removes_rows:
             deletes = generation.path(DELETES)
@@ -57,7 +61,7 @@ def merge_changes(
                 # Before the rows go: a batch that is tried again finds them there.
                 _keep_deletes(last.where(is_gone), deletes, sink)
             changes = _without_deleted_since(last, deletes, sink, lowest)
-        same = " AND ".join(f"t.`{name}` <=> s.`{name}`" for name in sink.key)
+        same = keys.condition(limits)
         spark.sql(
             f"MERGE INTO delta.`{path}` t USING {{source}} s ON {same} {_clauses(sink)}",
             source=changes,

@@ -18,6 +18,7 @@ from sources.generations import OWNER
 from sources.pipeline import Sink
 from sources.state import Generation
 from spark_jobs.changes import merge_changes, target_rows
+from spark_jobs.merge_keys import KeyRange
 
 
 def prepare_table(sink: Sink, path: str, rows: DataFrame, generation: Generation) -> None:
@@ -113,17 +114,17 @@ def merge(
     try:
         # Evaluates the batch even if Delta will skip the MERGE: else Spark finds the state of
         # the operators above uncommitted and fails.
-        total, distinct = batch.agg(
-            F.count(F.lit(1)), F.count_distinct(F.struct(*key))
+        keys = KeyRange(batch, key)
+        total, distinct, *limits = batch.agg(
+            F.count(F.lit(1)), F.count_distinct(F.struct(*key)), *keys.limits
         ).first() or (0, 0)  # fmt: skip
         if total != distinct:
             message = f"Batch {batch_id} holds {total} rows for {distinct} keys ({', '.join(key)})."
             raise InputError(message, "`sink.key` must identify a row that the transform returns.")
         spark.conf.set("spark.databricks.delta.write.txnAppId", generation.info.transaction_id)
         spark.conf.set("spark.databricks.delta.write.txnVersion", str(batch_id))
-        same = " AND ".join(f"t.`{name}` <=> s.`{name}`" for name in key)
         spark.sql(
-            f"MERGE INTO delta.`{path}` t USING {{source}} s ON {same} "
+            f"MERGE INTO delta.`{path}` t USING {{source}} s ON {keys.condition(limits)} "
             "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
             source=batch,
         )

@@ -1,0 +1,81 @@
+"""How MERGE tells rows of the target from each other, and which of its files it has to look at.
+
+Delta leaves out files whose statistics show that they hold no row for a condition on the target
+alone (https://docs.delta.io/latest/delta-update.html#performance-tuning). A join by key is no such
+condition; the lowest and the highest key of the micro-batch are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, timedelta
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _moment(micros: int) -> str:
+    # With its offset: an hour that comes twice in the session's zone would be taken for the other.
+    return f"TIMESTAMP'{(_EPOCH + timedelta(microseconds=micros)).isoformat(sep=' ')}'"
+
+
+def _day(days: int) -> str:
+    return f"DATE'{date(1970, 1, 1) + timedelta(days=days)}'"
+
+
+# By type: what makes a whole number of a column, and a literal of the number.
+_KINDS: dict[str, tuple[Callable[[Column], Column], Callable[[int], str]]] = {
+    "tinyint": (lambda column: column, lambda n: f"{n}Y"),
+    "smallint": (lambda column: column, lambda n: f"{n}S"),
+    "int": (lambda column: column, str),
+    "bigint": (lambda column: column, lambda n: f"{n}L"),
+    "date": (F.unix_date, _day),
+    "timestamp": (F.unix_micros, _moment),
+}
+
+
+class KeyRange:
+    """The lowest and the highest value of each key column of a micro-batch, where that says much.
+
+    Text is left out: keys that are random have no range worth looking for.
+
+    Args:
+        rows: The micro-batch.
+        key: Columns that identify a row.
+    """
+
+    def __init__(self, rows: DataFrame, key: Sequence[str]) -> None:
+        self._key = list(key)
+        kinds = {name: rows.schema[name].dataType.simpleString() for name in key}
+        self._kinds = {name: _KINDS[kind] for name, kind in kinds.items() if kind in _KINDS}
+
+    @property
+    def limits(self) -> list[Column]:
+        """Aggregates over the rows, for :meth:`condition`; null where a key is."""
+        found = []
+        for name, (number, _) in self._kinds.items():
+            column = number(F.col(f"`{name}`"))
+            has_all = F.count_if(column.isNull()) == 0
+            found += [F.when(has_all, of(column)) for of in (F.min, F.max)]
+        return found
+
+    def condition(self, limits: Sequence[int | None]) -> str:
+        """That a row ``t`` of the target is a row ``s`` of the batch.
+
+        Args:
+            limits: What the aggregates are.
+        """
+        parts = [f"t.`{name}` <=> s.`{name}`" for name in self._key]
+        pairs = zip(limits[::2], limits[1::2], strict=True)
+        for (name, (_, literal)), (low, high) in zip(self._kinds.items(), pairs, strict=True):
+            if low is None or high is None:
+                continue
+            try:
+                found = [f"t.`{name}` >= {literal(low)}", f"t.`{name}` <= {literal(high)}"]
+            except OverflowError:
+                # A year that Python does not know; then all files are looked at.
+                continue
+            parts += found
+        return " AND ".join(parts)

@@ -19,7 +19,7 @@ from sources.errors import StateError
 from sources.hand_over import hand_over
 from spark_jobs.checkpoint import last_planned
 from spark_jobs.heartbeat import read_heartbeat
-from spark_jobs.job import _cause
+from spark_jobs.job import cause_of
 from spark_jobs.query import Query
 from spark_jobs.shape import Shape, digest_of_code
 from spark_jobs.transforms import last_change, read_transforms
@@ -114,7 +114,7 @@ def test_state_that_would_mean_something_else_is_refused_and_the_rest_goes_on_ex
     shutil.rmtree(generation.path("transforms"))
     with pytest.raises(StreamingQueryException) as asked:
         run_live(spark, named(case, "with_highest"))
-    told = _cause(asked.value)
+    told = cause_of(asked.value)
     assert "not fit the state that is in the checkpoint; nothing was written. Undo the" in told
     assert "[STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE]" in told
     assert "=== Streaming Query ===" not in told

@@ -35,7 +35,7 @@ def main() -> None:
     days = {"by": "day", "start": "2013-08-01", "end": "2013-10-01"}
     declared = {"approve": True, "ranges": days}
     # A laptop reads all of it in a second or two: there would be nothing to see of its progress.
-    slowly = {"batch": {"files": 3}, "rate": {"files": 3}}
+    slowly = {"batch": {"files": 6}, "rate": {"files": 6}}
     with (
         TemporaryDirectory(prefix="hybrid-pictures-") as folder,
         site(Path(folder), {NAME: declared}, since, until, slowly) as shown,

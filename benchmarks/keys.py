@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import sys
 import tempfile
@@ -121,7 +120,7 @@ def _pipeline(folder: Path, servers: str, provider: str) -> LoadedPipeline:
         "transform": "seen:once",
         "sink": {"path": "out", "mode": "append", "key": ["id"]},
         "state": "state",
-        "spark": {"driver_memory": os.environ.get("HYBRID_BENCH_MEMORY", "8g"), "conf": conf},
+        "spark": {"driver_memory": "8g", "conf": conf},
     }
     return LoadedPipeline(folder / "bench.yaml", Pipeline.model_validate(document))
 

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from orchestration import chain, metadata, plan_metadata, snapshots, supervisor
 from orchestration.preview import preview
-from orchestration.range_partitions import filled_by_history, ranges_key
+from orchestration.range_partitions import filled_by_history
 from sources.approval import find_approval
 from sources.bad_records import BadRecordCount, bad_count_name
 from sources.document import LoadedPipeline, load_pipeline
@@ -180,9 +180,8 @@ def _bounded(loaded: LoadedPipeline, name: str, before: dg.AssetKey) -> dg.Asset
             )
         generation = fresh.require_generation()
         bad = generation.read(bad_count_name(name), BadRecordCount)
-        if fresh.pipeline.ranges is not None and isinstance(source, FileSource):
-            marked = context.instance.get_materialized_partitions(ranges_key(fresh))
-            for filled in filled_by_history(fresh, generation.name, marked):
+        if isinstance(source, FileSource):
+            for filled in filled_by_history(fresh, generation.name, context.instance):
                 context.log_event(filled)
         changed = metadata.transform(last_change(generation))
         return dg.MaterializeResult(metadata={**metadata.end(end, bad), **changed})

@@ -84,11 +84,10 @@ def validate(pipeline: PipelineFile, as_json: AsJson = False) -> None:
 def snapshot(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """Take the snapshots that a pipeline begins with; what is there already is kept."""
     with answer(as_json) as show:
-        from orchestration import snapshots
+        from orchestration import console
 
-        taken = snapshots.take(load(pipeline), lambda text: typer.echo(text, err=True))
-        lines = "\n".join(each.text for each in taken)
-        show({"ok": True, "snapshots": [each.document for each in taken]}, lines)
+        document, text = console.snapshot(load(pipeline), lambda text: typer.echo(text, err=True))
+        show({"ok": True, **document}, text)
 
 
 @app.command()
@@ -303,9 +302,8 @@ def backfill(
         begin, end = parse_instant(since), parse_instant(until)
         if dry_run:
             would = look(load(pipeline), begin, end)
-            text = f"{would.splits:,} splits, {would.bytes:,} bytes would be read."
             document = {"generation": would.generation, "splits": would.splits}
-            show({"ok": True, **document, "bytes": would.bytes}, text)
+            show({"ok": True, **document, "bytes": would.bytes}, f"{would.text}.")
             return
         found = again(
             load(pipeline),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -34,9 +35,7 @@ def step(loaded: LoadedPipeline, name: str) -> tuple[dict[str, Any], str]:
         message = f"Pipeline `{loaded.pipeline.name}` has no step `{name}`."
         raise InputError(message, f"Its steps are {', '.join(found)}.")
     if found[name].kind == "snapshot":
-        taken = snapshots.take(loaded, lambda _: None)
-        document = {"snapshots": [each.document for each in taken]}
-        return document, "\n".join(each.text for each in taken)
+        return snapshot(loaded, lambda _: None)
     if (source_name := found[name].source) is None:
         made = chain.plan(loaded)
         return made.model_dump(mode="json"), "Planned."
@@ -52,6 +51,13 @@ def step(loaded: LoadedPipeline, name: str) -> tuple[dict[str, Any], str]:
         return end.model_dump(mode="json"), f"Read to its end: event time {iso(end.event_time_ms)}."
     beat = chain.go_live(loaded, source)
     return beat.model_dump(mode="json"), f"Live: {describe(beat)}."
+
+
+def snapshot(loaded: LoadedPipeline, report: Callable[[str], None]) -> tuple[dict[str, Any], str]:
+    """Take the snapshots; what there is, as a document and in words."""
+    taken = snapshots.take(loaded, report)
+    document = {"snapshots": [each.document for each in taken]}
+    return document, "\n".join(each.text for each in taken)
 
 
 def run(loaded: LoadedPipeline, *, stop_when_caught_up: bool) -> None:

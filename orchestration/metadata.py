@@ -254,24 +254,24 @@ def picture(name: str, png: bytes) -> dg.MarkdownMetadataValue:
 
 def looked(found: RangeLook) -> Metadata:
     """What making a range of the target anew would come to."""
-    return {
-        "generation": found.generation,
-        "since": dg.MetadataValue.timestamp(found.since),
-        "until": dg.MetadataValue.timestamp(found.until),
-        "splits": found.splits,
-        "bytes": found.bytes,
-    }
+    return {**_range(found), "splits": found.splits, "bytes": found.bytes}
 
 
 def replaced(found: RangeResult) -> Metadata:
     """A range of the target that was made anew."""
     return {
-        "generation": found.generation,
-        "since": dg.MetadataValue.timestamp(found.since),
-        "until": dg.MetadataValue.timestamp(found.until),
+        **_range(found),
         "dagster/row_count": found.replaced.written,
         "rows replaced": found.replaced.removed,
         "live rows that stay": found.replaced.kept_live,
+    }
+
+
+def _range(found: RangeLook | RangeResult) -> Metadata:
+    return {
+        "generation": found.generation,
+        "since": dg.MetadataValue.timestamp(found.since),
+        "until": dg.MetadataValue.timestamp(found.until),
     }
 
 

@@ -58,13 +58,12 @@ def _asset(loaded: LoadedPipeline, ranges: Ranges) -> dg.Definitions:
     )
     def ranges_(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[None]]:
         window = context.partition_time_window
-        run = context.run
         with failures():
             found = backfill(
                 load_pipeline(loaded.path),
                 window.start.astimezone(UTC),
                 window.end.astimezone(UTC),
-                (run.root_run_id or run.run_id)[:13],
+                _run_id(context.run),
                 context.log.info,
             )
         yield dg.MaterializeResult(metadata=metadata.replaced(found))
@@ -84,19 +83,23 @@ def _asset(loaded: LoadedPipeline, ranges: Ranges) -> dg.Definitions:
 def _any_range(loaded: LoadedPipeline) -> Callable[..., None]:
     def backfill_range(context: dg.OpExecutionContext, config: RangeConfig) -> None:
         """Makes any range of the target anew from the files; the live run goes on."""
-        fresh, run = load_pipeline(loaded.path), context.run
+        fresh = load_pipeline(loaded.path)
         with failures():
             since, until = (_instant(name, config) for name in ("since", "until"))
             if config.dry_run:
                 found = look(fresh, since, until)
                 context.add_output_metadata(metadata.looked(found))
-                context.log.info(f"{found.splits:,} splits, {found.bytes:,} bytes would be read")
+                context.log.info(found.text)
                 return
-            run_id = (run.root_run_id or run.run_id)[:13]
-            done = backfill(fresh, since, until, run_id, context.log.info)
+            done = backfill(fresh, since, until, _run_id(context.run), context.log.info)
         context.add_output_metadata(metadata.replaced(done))
 
     return backfill_range
+
+
+def _run_id(run: dg.DagsterRun) -> str:
+    """By which a range is made anew once: a run that is tried again goes on with it."""
+    return (run.root_run_id or run.run_id)[:13]
 
 
 def _instant(name: str, config: RangeConfig) -> datetime:

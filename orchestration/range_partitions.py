@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
 from datetime import UTC, datetime, time
 
 import dagster as dg
@@ -34,14 +33,16 @@ def partitions(ranges: Ranges) -> dg.TimeWindowPartitionsDefinition:
 
 
 def filled_by_history(
-    loaded: LoadedPipeline, generation: str, marked: Container[str]
+    loaded: LoadedPipeline, generation: str, instance: dg.DagsterInstance
 ) -> list[dg.AssetMaterialization]:
-    """The whole ranges that the serving generation's history holds; the last ones, of very many.
+    """The whole ranges of the serving generation's history that are not marked as filled yet.
+
+    The last ones only, of very many.
 
     Args:
         loaded: The pipeline.
         generation: Whose history has ended; readers see nothing of one that does not serve.
-        marked: Partitions that are known to be filled.
+        instance: Knows which are marked.
     """
     ranges = loaded.pipeline.ranges
     if ranges is None or read_serving(loaded).generation != generation:
@@ -49,6 +50,7 @@ def filled_by_history(
     if (complete := complete_through(loaded)) is None:
         return []
     keys = partitions(ranges).get_partition_keys(current_time=complete)
+    marked = instance.get_materialized_partitions(ranges_key(loaded))
     return [
         dg.AssetMaterialization(
             asset_key=ranges_key(loaded),

@@ -68,6 +68,11 @@ class RangeLook:
     splits: int
     bytes: int
 
+    @property
+    def text(self) -> str:
+        """In words."""
+        return f"{self.splits:,} splits, {self.bytes:,} bytes would be read"
+
 
 @dataclass(frozen=True)
 class RangeResult:

@@ -204,7 +204,6 @@ def _state(
     loaded: LoadedPipeline, generation: Generation, name: str, beat: Heartbeat | None
 ) -> SourceState:
     enumerator = HybridSplitEnumerator(loaded.pipeline.hybrid_source(), generation)
-    supervision = loaded.pipeline.supervision
     if enumerator.end_of(name) is not None:
         return "finished"
     run = find_run(generation, name)
@@ -214,8 +213,8 @@ def _state(
         return "waiting"
     if beat.state in ALIVE and process.find_running(generation, name) is None:
         return "dead"
-    silence = now_ms() - beat.at_ms
     is_bounded = loaded.pipeline.source(name).boundedness is Boundedness.BOUNDED
-    if is_bounded and beat.state in ALIVE and silence >= span_ms(supervision.stuck_after):
+    is_silent = now_ms() - beat.at_ms >= span_ms(loaded.pipeline.supervision.stuck_after)
+    if is_bounded and beat.state in ALIVE and is_silent:
         return "silent"
     return beat.state

@@ -13,6 +13,7 @@ from sources.document import declare, load_pipeline
 from sources.errors import InputError
 from sources.positions import DatabaseSnapshot
 from sources.snapshot import MANIFEST, Chunk, SnapshotManifest
+from tests.e2e.cdc_case import INCLUDE
 from tests.orchestration.generation_case import GenerationCase
 
 NOBODY = {"dsn": "host=localhost port=1 dbname=shop user=reader", "slot": "shop"}
@@ -39,13 +40,7 @@ def make(folder: Path) -> Path:
                 "format": "debezium",
                 "table": "public.orders",
                 "schema": {"id": "bigint"},
-                "include": {
-                    "_position": "position",
-                    "_lsn": "lsn",
-                    "_transaction": "transaction",
-                    "_committed_at": "committed_at",
-                    "_deleted": "deleted",
-                },
+                "include": INCLUDE,
             },
         ],
         "transform": "transforms:identity",

@@ -15,7 +15,7 @@ from sources.state import Folder
 from spark_jobs.heartbeat import Heartbeat
 
 EVERY_S = 5.0
-MOST = 400
+MOST = 240
 """Samples of one source; when there are more, every other one of the older half is dropped."""
 
 Unit = Literal["rows", "records", "splits"]

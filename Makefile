@@ -71,6 +71,8 @@ bench: install
 	$(BIN)/python -m benchmarks.planning
 	$(BIN)/python -m benchmarks.topic_range
 	$(BIN)/python -m benchmarks.catch_up
+	$(BIN)/python -m benchmarks.catch_up --format avro --rows 2000000
+	$(BIN)/python -m benchmarks.changes
 	$(BIN)/python -m benchmarks.fixed
 	$(BIN)/python -m benchmarks.pipelines
 	$(BIN)/python -m benchmarks.page

@@ -36,6 +36,8 @@ _RATIOS = {
     "history-csv": "History in CSV to Delta",
     "topic_range": "A bounded topic, JSON, to Delta",
     "catch-up-json": "Catching up with a topic of JSON, to Delta",
+    "catch-up-avro": "Catching up with a topic of Avro, to Delta",
+    "changes": "Catching up with a change log in JSON, merged into Delta",
     "seam-inside": "Live, while the seam filter compares keys",
     "seam-after": "Live, after the seam",
 }
@@ -69,7 +71,7 @@ def kept() -> dict[str, Document]:
 def page_of(found: Mapping[str, Document]) -> str:
     """The text of the page."""
     parts = [_HEAD, *_ratios(found), *_curves(found), *_switch(found), *_fixed(found)]
-    parts += [*_soak(found), *_kills(found), *_machines(found)]
+    parts += [*_soak(found), *_kills(found), *_cdc(found), *_machines(found)]
     return "\n".join(parts)
 
 
@@ -202,6 +204,37 @@ def _kills(found: Mapping[str, Document]) -> Iterator[str]:
     )
     rows = [[hit["victim"], hit["where"], str(hit["kills"])] for hit in result["hits"]]
     yield _table(["Killed with -9", "where the chain was", "kills"], rows)
+
+
+def _cdc(found: Mapping[str, Document]) -> Iterator[str]:
+    known = [each["result"] for name, each in found.items() if name.startswith("cdc-")]
+    if not known:
+        return
+    yield "## Tables taken over while they change\n"
+    yield (
+        "PostgreSQL, Debezium, three tables, each a pipeline: changes go on during snapshot, "
+        "hand-over and catch-up; afterwards each target is compared with its table, row for row. "
+        "Freshness is from the commit in PostgreSQL to the commit of the Delta table, of all "
+        "three streams on this one machine; a rate at which they can't keep up makes it the age "
+        "of what waits.\n"
+    )
+    rows = []
+    for each in sorted(known, key=lambda one: (-one["changes"], one["seed"])):
+        fresh = each["freshness"].values()
+        rows.append(
+            [
+                str(each["seed"]),
+                f"{each['changes']:,}",
+                str(each["kills"]),
+                f"{sum(each['rows'].values()):,}",
+                str(sum(each["different"].values())),
+                f"{each['records_per_s']:,}",
+                " / ".join(f"{of['median_s']:.1f}" for of in fresh),
+                " / ".join(f"{of['p99_s']:.1f}" for of in fresh),
+            ]
+        )
+    head = ["seed", "rows changed", "drivers killed", "rows compared", "different", "records/s"]
+    yield _table([*head, "freshness, median s, by table", "p99 s"], rows)
 
 
 def _machines(found: Mapping[str, Document]) -> Iterator[str]:

@@ -8,7 +8,7 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -23,10 +23,12 @@ from spark_jobs.progress import Reporter
 from spark_jobs.submit import spark_conf
 
 
-def session(loaded: LoadedPipeline, scratch: Path) -> SparkSession:
-    """A session with the settings that a job of this pipeline gets."""
+def session(loaded: LoadedPipeline, scratch: Path, more: Sequence[Path] = ()) -> SparkSession:
+    """A session with the settings that a job of this pipeline gets, and more jars."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.config("spark.jars", ",".join(map(str, resolve("spark"))))
+    builder = SparkSession.builder.config(
+        "spark.jars", ",".join(map(str, [*resolve("spark"), *more]))
+    )
     for name, value in spark_conf(loaded, scratch).items():
         builder = builder.config(name, value)
     return builder.getOrCreate()

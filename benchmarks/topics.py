@@ -1,10 +1,14 @@
-"""A topic of JSON that benchmarks read, and the pipeline that declares it."""
+"""A topic that benchmarks read, in JSON or Avro, and the pipeline that declares it."""
 
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
+from io import BytesIO
 from pathlib import Path
+from typing import Any, Literal
 
+import fastavro
 from confluent_kafka import Producer
 
 from services.broker import create_topic
@@ -14,26 +18,55 @@ from sources.pipeline import Pipeline
 TOPIC = "bench"
 PARTITIONS = 4
 COLUMNS = {"id": "bigint", "at": "timestamp", "user": "string", "value": "double"}
+SCHEMA = {
+    "type": "record",
+    "name": "Event",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "user", "type": "string"},
+        {"name": "value", "type": "double"},
+    ],
+}
+Form = Literal["json", "avro"]
+_PARSED = fastavro.parse_schema(SCHEMA)
 
 
-def produce(servers: str, rows: int) -> None:
+def produce(servers: str, rows: int, form: Form = "json") -> None:
     """Make the topic, with some 80 bytes of JSON a record, each partition as long as the others."""
+    encode = _as_json if form == "json" else _as_avro
     create_topic(servers, TOPIC, PARTITIONS, {"retention.ms": "-1"})
     producer = Producer({"bootstrap.servers": servers, "queue.buffering.max.messages": 1_000_000})
     for n in range(rows):
-        at = f"2024-01-{1 + n % 28:02}T00:00:00Z"
-        value = {"id": n, "at": at, "user": f"user{n % 1000}", "value": n * 0.5}
+        at = datetime(2024, 1, 1 + n % 28, tzinfo=UTC)
+        value = encode({"id": n, "at": at, "user": f"user{n % 1000}", "value": n * 0.5})
         while True:
             try:
-                producer.produce(TOPIC, json.dumps(value).encode(), partition=n % PARTITIONS)
+                producer.produce(TOPIC, value, partition=n % PARTITIONS)
                 break
             except BufferError:
                 producer.poll(0.1)
     assert producer.flush(60) == 0
 
 
-def topic_pipeline(folder: Path, servers: str) -> LoadedPipeline:
+def _as_json(row: dict[str, Any]) -> bytes:
+    at = f"{row['at']:%Y-%m-%dT%H:%M:%SZ}"
+    return json.dumps({**row, "at": at}).encode()
+
+
+def _as_avro(row: dict[str, Any]) -> bytes:
+    out = BytesIO()
+    fastavro.schemaless_writer(out, _PARSED, row)
+    return out.getvalue()
+
+
+def topic_pipeline(folder: Path, servers: str, form: Form = "json") -> LoadedPipeline:
     """The topic alone, to its end."""
+    described = {}
+    if form == "avro":
+        file = folder / "event.avsc"
+        file.write_text(json.dumps(SCHEMA))
+        described = {"avro_schema": str(file)}
     pipeline = Pipeline.model_validate(
         {
             "name": "bench",
@@ -47,6 +80,8 @@ def topic_pipeline(folder: Path, servers: str) -> LoadedPipeline:
                     "start": "earliest",
                     "until": "latest",
                     "schema": COLUMNS,
+                    "format": form,
+                    **described,
                 }
             ],
             "transform": "none:none",

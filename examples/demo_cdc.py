@@ -10,13 +10,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import shutil
 import signal
 import statistics
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ import pyarrow.parquet as pq
 import yaml
 from deltalake import DeltaTable
 
+from benchmarks.record import record
 from examples.demo import ROOT, Stages, console
 from examples.shop import TABLES, Customers, make_shop
 from orchestration import chain, snapshots
@@ -41,11 +43,15 @@ from sources.errors import HybridError, RunError
 from sources.kafka_source import KafkaSource
 from sources.positions import now_ms
 from spark_jobs.jars import resolve
+from spark_jobs.launch import last_launch
+from spark_jobs.launchers.local import kill_group
+from spark_jobs.lock import is_held
 
 _SLOT = "shop"
 _PARTITIONS = 3
 _POLL_S = 0.5
 _DELIVERY_S = 900.0
+_BETWEEN_KILLS_S = (10.0, 60.0)
 # By table: its columns, and its key.
 _TABLES: dict[str, tuple[dict[str, str], list[str]]] = {
     "orders": (
@@ -93,7 +99,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of what the customers do")
     parser.add_argument("--changes", type=int, default=1_000_000, help="rows changed, at least")
     parser.add_argument("--rows", type=int, default=50_000, help="orders to begin with")
+    parser.add_argument("--name", default="demo", help="of the record in build/bench")
     parser.add_argument("--pause", type=float, default=0.1, help="s after each transaction")
+    parser.add_argument("--kills", type=int, default=0, help="drivers to be killed, at random")
     options = parser.parse_args()
     # SIGTERM must leave as little behind as Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -130,32 +138,115 @@ def _run(options: argparse.Namespace, stages: Stages, cleanup: ExitStack) -> lis
     )
     customers.start()
     cleanup.callback(customers.stop)
+    killer = _Killer(shop.loaded, options.kills, options.seed)
+    killer.start()
+    cleanup.callback(killer.stop)
     with stages("snapshots, while the tables change"):
         for one in shop.loaded:
             for taken in snapshots.take(one, lambda _: None):
                 console.print(f"          {taken.text}")
     with stages("plan → snapshot → hand-over → live, while the tables change"):
         for one in shop.loaded:
-            run(one, stop_when_caught_up=False)
+            killer.outlived(one)
+        killer.are_live.set()
+        # One may have been killed when it was up, and before that was said.
+        for one in shop.loaded:
+            chain.go_live(one, _changes(one))
     live_ms, started, before = now_ms(), time.monotonic(), _committed(shop)
     with stages("customers go on until there are enough changes"):
         is_live.set()
         customers.wait()
-    console.print(f"          {customers.changes:,} rows were changed")
+        killer.stop()
+    killed = f"; {killer.kills} drivers were killed" if options.kills else ""
+    console.print(f"          {customers.changes:,} rows were changed{killed}")
     with stages("connector and streams caught up"), ThreadPoolExecutor(len(shop.loaded)) as pool:
         _wait_for_connector(shop)
         list(pool.map(lambda one: chain.wait_until_caught_up(one, _changes(one)), shop.loaded))
     rate = (_committed(shop) - before) / (time.monotonic() - started)
     console.print(f"          {rate:,.0f} records/s since all were live")
+    fresh: dict[str, dict[str, float]] = {}
     for one in shop.loaded:
         chain.stop(one)
         if waits := sorted(_freshness(one, live_ms)):
+            median, p99 = statistics.median(waits), waits[len(waits) * 99 // 100]
+            fresh[one.pipeline.name] = {"median_s": round(median, 1), "p99_s": round(p99, 1)}
             console.print(
-                f"          {one.pipeline.name}: from commit to visible: median "
-                f"{statistics.median(waits):.1f} s, p99 {waits[len(waits) * 99 // 100]:.1f} s"
+                f"          {one.pipeline.name}: from commit to visible: median {median:.1f} s, "
+                f"p99 {p99:.1f} s"
             )
     with stages("comparison: COPY of each table, and the Delta table's files"):
-        return [compare_with_source(one) for one in shop.loaded]
+        found = [compare_with_source(one) for one in shop.loaded]
+    result = {
+        "seed": options.seed,
+        "changes": customers.changes,
+        "kills": killer.kills,
+        "records_per_s": round(rate),
+        "rows": {each.table: each.rows for each in found},
+        "different": {each.table: each.only_in_source + each.only_in_target for each in found},
+        "freshness": fresh,
+    }
+    record(f"cdc-{options.name}", result)
+    return found
+
+
+class _Killer(threading.Thread):
+    """Ends drivers with SIGKILL, JVM and all, and lets each go on.
+
+    Args:
+        loaded: Whose drivers.
+        count: How many times.
+        seed: Of whose, and when.
+
+    Attributes:
+        kills: How many were killed.
+        are_live: Set once all streams are up: from then on it starts them again itself.
+    """
+
+    def __init__(self, loaded: Sequence[LoadedPipeline], count: int, seed: int) -> None:
+        super().__init__(daemon=True)
+        self._loaded = loaded
+        self._left = count
+        self._chance = random.Random(f"kills-{seed}")
+        self._stop_now = threading.Event()
+        self.kills = 0
+        self.are_live = threading.Event()
+
+    def run(self) -> None:
+        """Kill as often as told."""
+        while self._left and not self._stop_now.wait(self._chance.uniform(*_BETWEEN_KILLS_S)):
+            one = self._chance.choice(self._loaded)
+            generation = one.open_generation(create=False)
+            launch = None if generation is None else last_launch(generation)
+            if generation is None or launch is None or not launch.group or not is_held(generation):
+                continue
+            kill_group(launch.group)
+            self.kills += 1
+            self._left -= 1
+            if self.are_live.is_set():
+                while chain.is_live(one):
+                    time.sleep(_POLL_S)
+                chain.go_live(one, _changes(one))
+
+    def outlived(self, one: LoadedPipeline) -> None:
+        """Run a pipeline until it is live; again after each kill.
+
+        Raises:
+            RunError: It failed, and nobody had killed it.
+        """
+        while True:
+            before = self.kills
+            try:
+                run(one, stop_when_caught_up=False)
+            except RunError:
+                if self.kills == before:
+                    raise
+            else:
+                return
+
+    def stop(self) -> None:
+        """Kill no more; returns once what was killed runs again."""
+        self._stop_now.set()
+        self.join()
 
 
 def _open(folder: Path, rows: int, stages: Stages, cleanup: ExitStack) -> _Shop:

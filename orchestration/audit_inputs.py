@@ -6,6 +6,7 @@ is bounded, and where one starts that nothing comes before, only the state can t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import duckdb
@@ -14,8 +15,16 @@ import pyarrow as pa
 from orchestration.audit_bad import recount_bad, recount_bad_rows
 from orchestration.audit_files import AuditFiles
 from orchestration.audit_report import BadLine
-from orchestration.audit_sql import columns_of, count_rows, listed, quoted
+from orchestration.audit_sql import (
+    columns_of,
+    count_rows,
+    duckdb_types,
+    listed,
+    literal,
+    quoted,
+)
 from orchestration.audit_topic import TopicReading, create_topic_view
+from sources.added_columns import AddedColumn
 from sources.document import LoadedPipeline
 from sources.errors import InputError
 from sources.file_source import FileSource
@@ -118,7 +127,7 @@ def _topic_columns(
         source: The topic's source.
         first: Name and columns of the first source.
     """
-    schema = parse_schema(source.declared_columns or {})
+    schema = parse_schema({**(source.declared_columns or {}), **source.added_types})
     if source.declared_columns is None:
         assert first is not None  # the declaration refuses it
         query = f"SELECT {listed(first[1])} FROM {quoted(first[0])} LIMIT 0"
@@ -144,17 +153,36 @@ def _limits(loaded: LoadedPipeline, source: KafkaSource) -> tuple[Offsets | None
     return first, None if found is None else found.ends
 
 
+def _added(added: Mapping[str, AddedColumn], has: Mapping[str, str]) -> list[str]:
+    """SQL: columns that a table got later; a source from before holds their defaults."""
+    types = duckdb_types({name: column.type for name, column in added.items()})
+    return [
+        quoted(name)
+        if name in has
+        else f"CAST({_default(added[name].value)} AS {kind}) AS {quoted(name)}"
+        for name, kind in types.items()
+    ]
+
+
+def _default(value: object) -> str:
+    return "NULL" if value is None else literal(str(value))
+
+
 def _create_input(
     connection: duckdb.DuckDBPyConnection, pipeline: Pipeline, columns: dict[str, dict[str, str]]
 ) -> None:
     first, *others = columns.values()
-    common = [name for name in first if all(name in other for other in others)]
+    added = pipeline.added_columns
+    common = [
+        name for name in first if name not in added and all(name in other for other in others)
+    ]
     absent = [name for name in pipeline.key if name not in common]
     if absent:
         message = f"`key`: column {', '.join(absent)} is not in all sources."
         raise InputError(message, f"They share {', '.join(common) or 'no column'}.")
     union = " UNION ALL ".join(
-        f"SELECT {listed(common)}, {place} AS _place FROM {quoted(name)}"
+        f"SELECT {', '.join([listed(common), *_added(added, columns[name])])}, {place} AS _place "
+        f"FROM {quoted(name)}"
         for place, name in enumerate(columns)
     )
     once = ""

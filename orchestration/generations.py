@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from orchestration import chain, promotion
+from orchestration import chain, promotion, snapshots
 from orchestration.comparison import compare_generations
 from sources import generations
 from sources.document import LoadedPipeline
@@ -88,6 +88,9 @@ def rerun(
     """
     promotion.finish(loaded)
     name = waiting(loaded) or generations.begin(loaded).name
+    if snapshots.declared(loaded):
+        say(f"generation {name}: snapshot")
+        snapshots.take(loaded, say)
     say(f"generation {name}: plan")
     chain.plan(loaded)
     for source in loaded.pipeline.sources:

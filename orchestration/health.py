@@ -8,20 +8,47 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from sources.positions import iso, span_ms
+from sources.replication_slot import NEW_SNAPSHOT
 from sources.supervision import Supervision
 from spark_jobs.heartbeat import Heartbeat
 
 Health = Literal[
-    "healthy", "starting", "paused", "stopped", "dead", "stuck", "late", "crash-looping"
+    "healthy",
+    "starting",
+    "paused",
+    "stopped",
+    "dead",
+    "stuck",
+    "late",
+    "cut-off",
+    "crash-looping",
 ]
 _LAUNCH_MS = 40_000  # from the wish to a process; short, as until then nothing is red
-FindingName = Literal["alive", "lag", "freshness"]
+FindingName = Literal["alive", "lag", "freshness", "slot"]
 FINDINGS: dict[FindingName, str] = {
     "alive": "The live run is there and commits what comes in.",
     "lag": "No more input waits than the pipeline allows.",
     "freshness": "Input does not wait longer than the pipeline allows.",
+    "slot": "The database keeps its log for the connector, and the connector reads it.",
 }
-RED: frozenset[Health] = frozenset({"dead", "stuck", "late", "crash-looping"})
+RED: frozenset[Health] = frozenset({"dead", "stuck", "late", "cut-off", "crash-looping"})
+
+
+@dataclass(frozen=True)
+class SlotSeen:
+    """What is seen of the replication slot that a topic's changes come through.
+
+    Attributes:
+        gone: That it is or was gone, so that changes are missing for good; None if it never was.
+        idle_since_ms: Since when no connector reads it; None if one does.
+        unknown: Why nothing can be told of it; None if it can.
+        retained_bytes: Log that the database keeps for it; None if that is not known.
+    """
+
+    gone: str | None = None
+    idle_since_ms: int | None = None
+    unknown: str | None = None
+    retained_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -42,6 +69,7 @@ class Seen:
         paused_ms: Since when it is paused, not stopped; None if it is not.
         paused_why: What people said of that; empty if nothing.
         obstacle: Why its state can't be written; None if it can.
+        slot: Where its changes come from; None if that is not declared.
     """
 
     wanted_ms: int | None
@@ -57,6 +85,12 @@ class Seen:
     paused_ms: int | None = None
     paused_why: str = ""
     obstacle: str | None = None
+    slot: SlotSeen | None = None
+
+
+def expected_findings(*, has_slot: bool) -> dict[FindingName, str]:
+    """Those of :data:`FINDINGS` that a pipeline has; by name, in words."""
+    return {name: text for name, text in FINDINGS.items() if has_slot or name != "slot"}
 
 
 class Finding(BaseModel):
@@ -152,6 +186,12 @@ def judge(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
     findings = [alive, lag, freshness]
     if health == "starting":
         findings = [found.model_copy(update={"is_pending": not found.passed}) for found in findings]
+    if seen.slot is not None:
+        slot = _slot(seen.slot, expected, now_ms)
+        findings.append(slot)
+        if health in ("healthy", "late") and not (slot.passed or slot.is_pending):
+            # Whatever else holds: nothing comes in any more.
+            health, reason = "cut-off", slot.text
     return Verdict(
         health=health,
         reason=reason,
@@ -175,7 +215,8 @@ def _unwanted(seen: Seen) -> Verdict:
             reason += f"; {seen.lag:,} records or splits wait"
     if seen.is_alive:
         reason += ", and its process is still there"
-    findings = [Finding(name=name, passed=True, text=reason) for name in FINDINGS]
+    names = expected_findings(has_slot=seen.slot is not None)
+    findings = [Finding(name=name, passed=True, text=reason) for name in names]
     numbers: dict[str, int | float] = {} if seen.lag is None else {"lag": seen.lag}
     return Verdict(health=health, reason=reason, findings=findings, numbers=numbers)
 
@@ -220,7 +261,9 @@ def _process(
         return "stuck", "stuck", f"its driver, {beat.pid}, was last heard of {_s(silent)} ago"
     if seen.behind_since_ms is not None:
         still = now_ms - seen.behind_since_ms
-        if still >= span_ms(expected.stuck_after) + beat.pace_ms:
+        # A micro-batch that takes long is not stuck while tasks of it end.
+        idle = min(still, now_ms - (beat.worked_at_ms or 0))
+        if idle >= span_ms(expected.stuck_after) + beat.pace_ms:
             waiting = "input" if seen.lag is None else f"{seen.lag:,} records or splits"
             return "stuck", "stuck", f"nothing was committed for {_s(still)} while {waiting} wait"
     return "healthy", None, "it commits what comes in"
@@ -261,6 +304,20 @@ def _freshness(seen: Seen, expected: Supervision, now_ms: int) -> Finding:
     return Finding(name="freshness", passed=True, text="what waits, waits for a short time")
 
 
+def _slot(slot: SlotSeen, expected: Supervision, now_ms: int) -> Finding:
+    if slot.gone is not None:
+        return Finding(name="slot", passed=False, text=f"{slot.gone}. {NEW_SNAPSHOT}")
+    if slot.unknown is not None:
+        text = f"how the slot is can't be told: {slot.unknown}"
+        return Finding(name="slot", passed=False, is_pending=True, text=text)
+    if slot.idle_since_ms is not None:
+        idle = now_ms - slot.idle_since_ms
+        text = f"no connector has read the slot for {_s(idle)}: start it again"
+        is_long = idle > span_ms(expected.freshness)
+        return Finding(name="slot", passed=False, is_pending=not is_long, text=text)
+    return Finding(name="slot", passed=True, text="a connector reads the slot")
+
+
 def _numbers(seen: Seen, now_ms: int) -> dict[str, int | float]:
     """Plain numbers, which Dagster plots."""
     beat = seen.beat
@@ -268,6 +325,7 @@ def _numbers(seen: Seen, now_ms: int) -> dict[str, int | float]:
         "lag": seen.lag,
         "uncommitted_s": _since(seen.behind_since_ms, now_ms) or 0.0,
         "restarts": seen.restarts,
+        "slot_retained_bytes": None if seen.slot is None else seen.slot.retained_bytes,
     }
     if beat is not None:
         found |= {

@@ -11,11 +11,12 @@ import dagster as dg
 
 from orchestration import metadata, supervisor
 from orchestration.assets import DECLARATION_TAG, RESTART_TAG, live_key
-from orchestration.health import FINDINGS, Finding
+from orchestration.health import FINDINGS, Finding, expected_findings
 from orchestration.status import look_at_live
 from sources.document import LoadedPipeline, load_pipeline
 from sources.generations import Switch, in_service, pending_switch
 from sources.hybrid import Boundedness
+from sources.replication_slot import watched_slot
 from spark_jobs.lock import is_switching
 
 LOOK_S = 10
@@ -35,11 +36,12 @@ def has_live_run(loaded: LoadedPipeline) -> bool:
 def live_checks(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
     """What is expected of the live run, as checks of its asset."""
     key = live_key(loaded)
+    expected = expected_findings(has_slot=watched_slot(loaded) is not None)
 
     @dg.multi_asset_check(
         name=f"{loaded.pipeline.name}_live_checks",
         specs=[
-            dg.AssetCheckSpec(name, asset=key, description=text) for name, text in FINDINGS.items()
+            dg.AssetCheckSpec(name, asset=key, description=text) for name, text in expected.items()
         ],
     )
     def checks() -> Iterator[dg.AssetCheckResult]:
@@ -47,7 +49,7 @@ def live_checks(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
         look = look_at_live(fresh, fresh.require_generation())
         never = [
             Finding(name=name, passed=False, is_pending=True, text="nobody asked for it yet")
-            for name in FINDINGS
+            for name in expected
         ]
         for found in never if look is None else look.verdict.findings:
             yield metadata.finding(found)
@@ -146,6 +148,8 @@ def _together(found: Sequence[tuple[str, Sequence[Finding]]]) -> list[Finding]:
     joined = []
     for name in FINDINGS:
         parts = [(who, each) for who, findings in found for each in findings if each.name == name]
+        if not parts:
+            continue
         bad = [each for _, each in parts if not each.passed]
         joined.append(
             Finding(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from pydantic import BaseModel
 
 from orchestration import chain
 from orchestration.forecast import eta_s
-from orchestration.health import Seen, Verdict, behind_since, judge
+from orchestration.health import Seen, SlotSeen, Verdict, behind_since, judge
 from orchestration.watch import Watch, read_wanted, read_watch
 from sources.approval import find_approval
 from sources.document import LoadedPipeline
@@ -19,6 +20,7 @@ from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource
 from sources.plan import Plan
 from sources.positions import now_ms, span_ms
+from sources.replication_slot import SlotGone, ask_slot, slot_gone, watched_slot
 from sources.state import Generation
 from spark_jobs import process
 from spark_jobs.heartbeat import Heartbeat, read_heartbeat
@@ -83,6 +85,7 @@ class Look(NamedTuple):
     verdict: Verdict
     watch: Watch
     now_ms: int
+    slot_gone: SlotGone | None = None
 
 
 def status(loaded: LoadedPipeline) -> Status:
@@ -148,6 +151,7 @@ def look_at_live(
     behind_ms = behind_since(beat, lag, before_ms, looked_ms)
     window_ms = looked_ms - span_ms(expected.restarts.within)
     restarts = [restart for restart in watch.restarts if restart.at_ms > window_ms]
+    gone, slot = _look_at_slot(loaded, generation, watch.slot_idle_since_ms, looked_ms)
     is_alive = running is not None or find_run(generation, name) is not None
     seen = Seen(
         wanted_ms=wanted.at_ms if wanted.is_wanted else None,
@@ -163,6 +167,7 @@ def look_at_live(
         paused_ms=wanted.at_ms if wanted.is_paused else None,
         paused_why=wanted.why,
         obstacle=generation.obstacle(),
+        slot=slot,
     )
     verdict = judge(seen, expected, looked_ms)
     down_ms = None
@@ -175,8 +180,35 @@ def look_at_live(
         "behind_since_ms": behind_ms,
         "down_since_ms": down_ms,
         "restarts": restarts,
+        "slot_idle_since_ms": None if slot is None else slot.idle_since_ms,
     }
-    return Look(verdict, watch.model_copy(update=changes), looked_ms)
+    return Look(verdict, watch.model_copy(update=changes), looked_ms, gone)
+
+
+def _look_at_slot(
+    loaded: LoadedPipeline, generation: Generation, idle_since_ms: int | None, looked_ms: int
+) -> tuple[SlotGone | None, SlotSeen | None]:
+    """What is to be remembered and what is seen of the slot that changes come through.
+
+    Args:
+        loaded: The pipeline.
+        generation: Remembers that the slot was gone.
+        idle_since_ms: Since when it was seen idle, if it was at the last look.
+        looked_ms: Now.
+    """
+    if (options := watched_slot(loaded)) is None:
+        return None, None
+    slot = ask_slot(options)
+    gone = slot_gone(generation, options, slot)
+    seen = SlotSeen(gone=None if gone is None else str(gone))
+    if isinstance(slot, str):
+        return gone, replace(seen, unknown=slot, idle_since_ms=idle_since_ms)
+    is_idle = slot.state == "idle"
+    return gone, replace(
+        seen,
+        idle_since_ms=(idle_since_ms or looked_ms) if is_idle else None,
+        retained_bytes=slot.retained_bytes,
+    )
 
 
 def _source_status(

@@ -13,6 +13,7 @@ from sources.document import LoadedPipeline
 from sources.file_source import FileSource
 from sources.kafka_source import KafkaSource
 from sources.positions import iso, span_ms
+from sources.replication_slot import keep_gone
 from sources.supervision import Supervision
 from spark_jobs import process
 from spark_jobs.heartbeat import Heartbeat
@@ -45,6 +46,8 @@ def tick(loaded: LoadedPipeline) -> Tick | None:
     look = None if generation is None else look_at_live(loaded, generation)
     if generation is None or look is None:
         return None
+    if look.slot_gone is not None:
+        keep_gone(generation, look.slot_gone)
     watch, restart = decide(look, loaded.pipeline.supervision)
     # Before anybody acts on it.
     write_watch(generation, watch)
@@ -59,7 +62,7 @@ def decide(look: Look, expected: Supervision) -> tuple[Watch, Restart | None]:
     An end is answered after a pause that grows with each restart within the window; a run that is
     stuck gets the time to get over it. Beyond the limit nothing is done until people act.
     """
-    verdict, watch, now_ms = look
+    verdict, watch, now_ms = look.verdict, look.watch, look.now_ms
     if verdict.down is None or watch.gave_up:
         return watch, None
     assert watch.down_since_ms is not None

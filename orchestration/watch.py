@@ -57,6 +57,7 @@ class Watch(Record):
         restarts: Those since the wish that may still count, oldest first.
         gave_up: Whether the limit was reached: it is left alone until people act.
         alerted: The health that the webhook was last told.
+        slot_idle_since_ms: Since when no connector was seen to read the slot; None if one does.
     """
 
     wanted_ms: int
@@ -67,6 +68,7 @@ class Watch(Record):
     restarts: list[Restart] = Field(default_factory=list)
     gave_up: bool = False
     alerted: str | None = None
+    slot_idle_since_ms: int | None = None
 
 
 def read_wanted(generation: Folder) -> Wanted | None:

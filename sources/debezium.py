@@ -1,6 +1,5 @@
-"""Debezium's change envelopes: the row that a change leaves, and what the envelope tells of it.
+"""Debezium's changes: the row that one leaves, and what its envelope tells of it.
 
-JSON, with or without the converter's schema in front of each payload, told for each record.
 Envelopes: https://debezium.io/documentation/reference/stable/connectors/postgresql.html
 """
 
@@ -12,10 +11,11 @@ import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from sources.envelopes import AvroEnvelopes, Encoding, Envelopes, JsonEnvelopes
 from sources.errors import InputError
 from sources.field_reader import Typed
 from sources.fitting import BadValue, shown
@@ -25,12 +25,15 @@ from sources.values import EnvelopePart, Values
 T = TypeVar("T")
 # `unavailable.value.placeholder` of the connector, unless it was changed there.
 PLACEHOLDER = "__debezium_unavailable_value"
-_PLACEHOLDERS = (PLACEHOLDER, base64.b64encode(PLACEHOLDER.encode()).decode())
+_PLACEHOLDERS = (
+    PLACEHOLDER,
+    base64.b64encode(PLACEHOLDER.encode()).decode(),
+    PLACEHOLDER.encode(),
+)
 # What an initial snapshot of the connector says of its records; later ones are `incremental`.
 _INITIAL = {"true", "first", "first_in_data_collection", "last_in_data_collection", "last"}
 _ROW_OF = {"c": "after", "u": "after", "r": "after", "d": "before"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_PAYLOAD = b',"payload":'
 _UNITS = {
     "io.debezium.time.Timestamp": 1000,
     "org.apache.kafka.connect.data.Timestamp": 1000,
@@ -39,20 +42,6 @@ _UNITS = {
 }
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _NEW_START = "and begin a new generation (`hybrid generation new`) with a snapshot in a new folder"
-
-
-class Encoding(NamedTuple):
-    """How Kafka Connect says that a column is written.
-
-    Attributes:
-        name: Of the logical type, such as ``io.debezium.time.MicroTimestamp``.
-        scale: Of a decimal.
-    """
-
-    name: str | None = None
-    scale: int | None = None
-
-
 _UNKNOWN = Encoding()
 
 
@@ -60,42 +49,28 @@ class DebeziumReader(Typed):
     """Takes envelopes apart, as one table's columns and what is asked for beside them.
 
     Args:
-        table: ``schema.table``, or ``database.table`` of MySQL.
-        columns: Of the table, as declared.
-        parts: What of the envelope goes to which column.
-        ignored: Columns that changes may have beside the declared ones.
-        added: Declared columns that changes may lack.
+        source: The declaration.
     """
 
-    def __init__(
-        self,
-        table: str,
-        columns: pa.Schema,
-        parts: Mapping[str, EnvelopePart],
-        ignored: frozenset[str],
-        added: frozenset[str],
-    ) -> None:
-        self._table = table
-        self._columns = [(field.name, _converter(field.type)) for field in columns]
-        self._required = frozenset(columns.names) - added
-        self._known = frozenset(columns.names) | ignored
-        self._parts = dict(parts)
-        # The converter writes the same schema in front of each record, byte by byte.
-        self._schemas: dict[bytes, dict[str, Encoding]] = {}
-
-    @classmethod
-    def of(cls, source: Values) -> DebeziumReader:
-        """The reader that a source declares."""
+    def __init__(self, source: Values) -> None:
         assert source.columns is not None  # the declaration refuses it
         assert source.table is not None
-        columns = {n: kind for n, kind in source.columns.items() if n not in source.include}
-        return cls(
-            source.table,
-            parse_schema(columns),
-            source.of_envelope,
-            frozenset(source.ignored_columns or []),
-            frozenset(source.added_columns or []),
+        added = source.added_columns or {}
+        of_table = {n: kind for n, kind in source.columns.items() if n not in source.include}
+        columns = parse_schema({**of_table, **source.added_types})
+        registry = source.registry
+        self._envelopes: Envelopes = (
+            JsonEnvelopes() if registry is None else AvroEnvelopes(registry)
         )
+        self._table = source.table
+        self._columns = [(field.name, _converter(field.type)) for field in columns]
+        self._required = set(of_table) - {*(source.dropped_columns or [])}
+        self._known = {*columns.names, *(source.ignored_columns or [])}
+        self._parts = source.of_envelope
+        self._defaults = {name: column.value for name, column in added.items()}
+        self._untold = [name for name in added if "default" not in added[name].model_fields_set]
+        # The same object for all records that share a schema.
+        self._checked: Mapping[str, Encoding] = {}
 
     def fields(self, value: bytes) -> Mapping[str, Any]:
         """The columns of the row that the change leaves, or removes, and what else is asked for.
@@ -105,7 +80,7 @@ class DebeziumReader(Typed):
             InputError: The table was truncated, or has other columns than are declared: rows that
                 follow would be wrong.
         """
-        envelope, encodings = self._split(value)
+        envelope, encodings = self._envelopes.open(value)
         origin = envelope.get("source")
         if not isinstance(origin, dict) or "op" not in envelope:
             reason = "the value is no change envelope: it lacks `op` or `source`"
@@ -127,27 +102,12 @@ class DebeziumReader(Typed):
                 reason += f": ALTER TABLE {self._table} REPLICA IDENTITY DEFAULT, or FULL"
             raise BadValue(reason)
         self._check_columns(row)
+        if encodings is not self._checked:
+            self._check_defaults(encodings)
         found = {name: self._column(name, row, encodings, read) for name, read in self._columns}
         for name, part in self._parts.items():
             found[name] = _PARTS[part](envelope, origin)
         return found
-
-    def _split(self, value: bytes) -> tuple[dict[str, Any], dict[str, Encoding]]:
-        head, separator, payload = value.partition(_PAYLOAD)
-        encodings = self._schemas.get(head) if separator else None
-        try:
-            if encodings is not None and payload.endswith(b"}"):
-                return _object(json.loads(payload[:-1])), encodings
-            found = _object(json.loads(value))
-        except ValueError as error:
-            reason = f"the value is not JSON: {error}"
-            raise BadValue(reason) from None
-        if not ("payload" in found and "schema" in found):
-            return found, {}
-        encodings = _encodings(found["schema"])
-        if separator and _is_head(head):
-            self._schemas[head] = encodings
-        return _object(found["payload"]), encodings
 
     def _check_table(self, origin: Mapping[str, Any]) -> None:
         owner = origin.get("schema") or origin.get("db")
@@ -159,21 +119,45 @@ class DebeziumReader(Typed):
     def _check_columns(self, row: Mapping[str, Any]) -> None:
         if row.keys() <= self._known and row.keys() >= self._required:
             return
-        for name in row:
-            if name not in self._known:
-                message = f"Table `{self._table}` has a column `{name}` that nothing declares."
+        new = [name for name in row if name not in self._known]
+        gone = sorted(self._required - row.keys())
+        if new and gone:
+            message = (
+                f"Table `{self._table}` has a column `{new[0]}` that nothing declares, and no "
+                f"longer has `{gone[0]}`."
+            )
+            hint = (
+                f"If `{gone[0]}` was renamed: correct the `schema`, list the old name in "
+                f"`ignored_columns`, {_NEW_START}. If not: `{new[0]}` goes into `added_columns`, "
+                f"`{gone[0]}` into `dropped_columns`, then `hybrid resume`."
+            )
+        elif new:
+            message = f"Table `{self._table}` has a column `{new[0]}` that nothing declares."
+            hint = (
+                f"To take it in, declare `added_columns: {{{new[0]}: <type>}}`, with its default "
+                "if it has one; to leave it out for good, list it in `ignored_columns`. Then "
+                "`hybrid resume`."
+            )
+        else:
+            message = f"Table `{self._table}` no longer has the column `{gone[0]}` of the `schema`."
+            hint = "If it was dropped, list it in `dropped_columns`, then `hybrid resume`."
+        raise InputError(message, hint)
+
+    def _check_defaults(self, encodings: Mapping[str, Encoding]) -> None:
+        """Refuse an added column whose default is not declared, where the envelope tells it."""
+        for name in self._untold:
+            default = encodings.get(name, _UNKNOWN).default
+            if default is not None:
+                message = (
+                    f"Column `{name}` of table `{self._table}` has the default {shown(default)}, "
+                    "which rows from before it was added hold."
+                )
                 hint = (
-                    f"To leave it out for good, list it in `ignored_columns`. To take it in, add "
-                    f"it to the `schema` and to `added_columns`, {_NEW_START}."
+                    f"Write `added_columns: {{{name}: {{type: …, default: …}}}}`; `default: null` "
+                    "if it got its default after it was added. Then `hybrid resume`."
                 )
                 raise InputError(message, hint)
-        name = min(self._required - row.keys())
-        message = f"Table `{self._table}` no longer has the column `{name}` of the `schema`."
-        hint = (
-            f"It was dropped or renamed: correct the `schema`, list the old name in "
-            f"`ignored_columns`, {_NEW_START}."
-        )
-        raise InputError(message, hint)
+        self._checked = encodings
 
     def _column(
         self,
@@ -184,7 +168,7 @@ class DebeziumReader(Typed):
     ) -> Any:
         raw = row.get(name)
         if raw is None:
-            return None
+            return None if name in row else self._defaults.get(name)
         if raw in _PLACEHOLDERS or raw == [PLACEHOLDER]:
             reason = (
                 f"`{name}` is a long value that the change left as it was, so the log does not "
@@ -198,39 +182,8 @@ class DebeziumReader(Typed):
             raise BadValue(reason) from None
 
 
-def _object(found: Any) -> dict[str, Any]:
-    if not isinstance(found, dict):
-        reason = "the value is no JSON object"
-        raise BadValue(reason)
-    return found
-
-
-def _is_head(head: bytes) -> bool:
-    """Whether this is all that stands before a payload, rather than the text of some value."""
-    try:
-        found = json.loads(head + _PAYLOAD + b"null}")
-    except ValueError:
-        return False
-    return isinstance(found, dict) and found.keys() == {"schema", "payload"}
-
-
-def _encodings(schema: Any) -> dict[str, Encoding]:
-    """How each column is written, by Kafka Connect's schema of an envelope."""
-    fields = schema.get("fields", []) if isinstance(schema, dict) else []
-    rows = [field for field in fields if field.get("field") in ("before", "after")]
-    return {
-        column["field"]: Encoding(column.get("name"), _scale(column.get("parameters")))
-        for row in rows
-        for column in row.get("fields", [])
-    }
-
-
-def _scale(parameters: Any) -> int | None:
-    return int(parameters["scale"]) if parameters and "scale" in parameters else None
-
-
 def _converter(kind: pa.DataType) -> Callable[[Any, Encoding], Any]:
-    """What makes of a JSON value what :func:`sources.fitting.fitter` takes for a type."""
+    """What makes of an envelope's value what :func:`sources.fitting.fitter` takes for a type."""
     if pa.types.is_timestamp(kind):
         return _timestamp
     if pa.types.is_date(kind):
@@ -255,6 +208,8 @@ def _listed(raw: Any) -> list[Any]:
 
 
 def _timestamp(raw: Any, encoding: Encoding) -> datetime:
+    if isinstance(raw, datetime):
+        return raw
     if isinstance(raw, str):
         return _parsed(datetime.fromisoformat, raw, "timestamp")
     if not isinstance(raw, int) or encoding.name not in _UNITS:
@@ -278,6 +233,8 @@ def _timestamp(raw: Any, encoding: Encoding) -> datetime:
 
 def _date(raw: Any, encoding: Encoding) -> date:
     del encoding
+    if isinstance(raw, date):
+        return raw
     if isinstance(raw, str):
         return _parsed(date.fromisoformat, raw, "date")
     if isinstance(raw, bool) or not isinstance(raw, int):
@@ -304,7 +261,7 @@ def _decimal(raw: Any, encoding: Encoding) -> Decimal | int:
         return _unscaled(raw["value"], raw["scale"])
     if isinstance(raw, str) and encoding.name == _DECIMAL and encoding.scale is not None:
         return _unscaled(raw, encoding.scale)
-    if isinstance(raw, int):
+    if isinstance(raw, int | Decimal):
         return raw
     try:
         number = Decimal(raw) if isinstance(raw, str) else None
@@ -326,6 +283,8 @@ def _unscaled(text: Any, scale: int) -> Decimal:
 
 
 def _bytes(raw: Any) -> bytes:
+    if isinstance(raw, bytes):
+        return raw
     try:
         return base64.b64decode(raw, validate=True)
     except (binascii.Error, TypeError, ValueError):

@@ -132,7 +132,7 @@ class KafkaSource(Values, BadRecords):
     align: Align | None = None
     on_gap: Literal["fail", "extend", "accept"] = "fail"
     headroom: Duration = timedelta(minutes=10)
-    max_offsets_per_batch: PositiveInt = 1_000_000
+    max_offsets_per_batch: PositiveInt = 4_000_000
     rate: RateLimit = RateLimit()
     trigger_interval: Duration = timedelta(seconds=1)
 

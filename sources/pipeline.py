@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from sources.added_columns import AddedColumn
 from sources.declared import Declared, Duration, Name, Reference
 from sources.file_source import FileSource
 from sources.hybrid import HybridSource, HybridSourceBuilder
@@ -226,6 +227,9 @@ class Pipeline(Declared):
         _check_selects(self.sources)
         for source, after in zip(self.sources, [*self.sources[1:], None], strict=True):
             if isinstance(source, KafkaSource):
+                if source.added_columns and after is not None:
+                    message = f"source `{source.name}`: the last source alone has `added_columns`"
+                    raise ValueError(message)
                 _check_changes(source, self.sink)
                 _check_after_topic(source, after)
                 continue
@@ -294,6 +298,12 @@ class Pipeline(Declared):
     def source_before(self, name: str) -> FileSource | KafkaSource:
         """The source right before the source of this name, which is not the first."""
         return self.sources[self.hybrid_source().index(name) - 1]
+
+    @property
+    def added_columns(self) -> dict[str, AddedColumn]:
+        """Columns that the table whose changes come last got later."""
+        last = self.sources[-1]
+        return (last.added_columns or {}) if isinstance(last, KafkaSource) else {}
 
     def topic_after(self, name: str) -> KafkaSource | None:
         """The first Kafka source after the source of this name."""

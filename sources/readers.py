@@ -64,7 +64,7 @@ def field_reader(source: Values) -> FieldReader:
     if source.format == "debezium":
         from sources.debezium import DebeziumReader  # noqa: PLC0415
 
-        return DebeziumReader.of(source)
+        return DebeziumReader(source)
     return RawReader() if source.format == "raw" else JsonReader()
 
 

@@ -27,6 +27,7 @@ from sources.file_source import FileSource
 from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource
 from sources.positions import DatabaseSnapshot
+from sources.replication_slot import find_slot
 from sources.schema import parse_schema
 from sources.snapshot import (
     MANIFEST,
@@ -92,6 +93,7 @@ class TableSnapshot:
             with self._connect() as connection:
                 self._check_table(connection)
                 self._check_slot(connection)
+                self._check_publication(connection)
                 name, snapshot = _export(connection)
                 if manifest is None:
                     key, bounds = self._divide(connection)
@@ -151,8 +153,12 @@ class TableSnapshot:
             raise InputError(message, f"It has {', '.join(there)}.")
         ignored = self._topic.ignored_columns or []
         if extra := [name for name in there if name not in self._columns and name not in ignored]:
-            message = f"Table `{table}` has a column `{extra[0]}` that nothing declares."
-            raise InputError(message, "Add it to the `schema`, or list it in `ignored_columns`.")
+            message = f"Table `{table}` has a column `{extra[0]}` that the `schema` lacks."
+            hint = (
+                "Add it to the `schema` (`added_columns` are those that are added after the "
+                "snapshot), or list it in `ignored_columns`."
+            )
+            raise InputError(message, hint)
         if rows[0][1] == "n":
             message = (
                 f"Table `{table}` has REPLICA IDENTITY NOTHING: deletes do not tell their key."
@@ -167,18 +173,28 @@ class TableSnapshot:
             )
 
     def _check_slot(self, connection: psycopg.Connection[Any]) -> None:
-        row = connection.execute(
-            "SELECT confirmed_flush_lsn IS NOT NULL, coalesce(wal_status, '') "
-            "FROM pg_replication_slots WHERE slot_name = %s",
-            [self._options.slot],
-        ).fetchone()
-        if row is None or not row[0]:
-            message = f"There is no replication slot `{self._options.slot}` that is ready."
+        name = self._options.slot
+        state = find_slot(connection, name).state
+        if state == "missing":
+            message = f"There is no replication slot `{name}` that is ready."
             hint = "Start the connector first: changes made before its slot are in no log."
             raise InputError(message, hint)
-        if row[1] == "lost":
-            message = f"Replication slot `{self._options.slot}` is lost: its log was removed."
+        if state == "lost":
+            message = f"Replication slot `{name}` is lost: its log was removed."
             hint = "Make the connector anew, with a new slot; then take the snapshot."
+            raise InputError(message, hint)
+
+    def _check_publication(self, connection: psycopg.Connection[Any]) -> None:
+        """Refuse a table whose changes PostgreSQL's own plugin leaves out: nothing would say so."""
+        found = connection.execute(
+            "SELECT s.plugin <> 'pgoutput' OR EXISTS (SELECT FROM pg_publication_tables "
+            "WHERE schemaname = %(schema)s AND tablename = %(table)s) "
+            "FROM pg_replication_slots s WHERE slot_name = %(slot)s",
+            {**self._name, "slot": self._options.slot},
+        ).fetchone()
+        if found is not None and not found[0]:
+            message = f"Table `{self._topic.table}` is in no publication: no connector tells of it."
+            hint = "Add it to the connector's `table.include.list`, and start the connector again."
             raise InputError(message, hint)
 
     def _divide(

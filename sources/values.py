@@ -8,6 +8,7 @@ from typing import Literal, get_args
 import pyarrow as pa
 from pydantic import Field, model_validator
 
+from sources.added_columns import Added
 from sources.declared import Columns, Declared
 from sources.errors import InputError
 from sources.registry import Registry
@@ -35,14 +36,15 @@ _TYPES: dict[Included, list[str]] = {
     "committed_at": ["timestamp"],
 }
 _OWNERS = {
-    "avro_schema": "avro",
-    "registry": "avro",
-    "descriptor": "protobuf",
-    "message": "protobuf",
-    "wire_format": "protobuf",
-    "table": "debezium",
-    "ignored_columns": "debezium",
-    "added_columns": "debezium",
+    "avro_schema": ("avro",),
+    "registry": ("avro", "debezium"),
+    "descriptor": ("protobuf",),
+    "message": ("protobuf",),
+    "wire_format": ("protobuf",),
+    "table": ("debezium",),
+    "ignored_columns": ("debezium",),
+    "added_columns": ("debezium",),
+    "dropped_columns": ("debezium",),
 }
 
 
@@ -61,6 +63,7 @@ class Values(Declared):
         avro_schema: Avro: file with the schema of all values, which have no frame. Relative to the
             pipeline's file.
         registry: Avro, instead: the schema registry that the ids in front of the values refer to.
+            Debezium: the same, where its envelopes are in Avro rather than in JSON.
         descriptor: Protobuf: file with the message's ``FileDescriptorSet``, imports included
             (``protoc --include_imports -o``). Relative to the pipeline's file.
         message: Protobuf: the full name of the message.
@@ -69,7 +72,11 @@ class Values(Declared):
             ``database.table``.
         ignored_columns: Debezium: columns of the table that no column here is made of. One that is
             neither here nor in the ``schema`` stops the run: it was added.
-        added_columns: Debezium: columns of the ``schema`` that older changes lack; null there.
+        added_columns: Debezium: columns beside those of the ``schema`` that the table got later, by
+            name: a type, or ``{type: …, default: …}``. They may be declared while a generation is
+            in use; the target gets them, and its rows the default.
+        dropped_columns: Debezium: columns of the ``schema`` that the table no longer has; null in
+            changes without them. Likewise.
 
     """
 
@@ -84,12 +91,13 @@ class Values(Declared):
     wire_format: Literal["plain", "confluent"] | None = None
     table: str | None = None
     ignored_columns: list[str] | None = None
-    added_columns: list[str] | None = None
+    added_columns: dict[str, Added] | None = None
+    dropped_columns: list[str] | None = None
 
     @model_validator(mode="after")
     def _format_has_what_it_needs(self) -> Values:
-        for name, owner in _OWNERS.items():
-            if getattr(self, name) is not None and self.format != owner:
+        for name, owners in _OWNERS.items():
+            if getattr(self, name) is not None and self.format not in owners:
                 message = f"`{name}` has no meaning with `format: {self.format}`"
                 raise ValueError(message)
         if self.format == "avro" and (self.avro_schema is None) == (self.registry is None):
@@ -111,13 +119,20 @@ class Values(Declared):
             message = "`format: debezium` needs a `schema` and the `table`, as in `public.orders`"
             raise ValueError(message)
         known = set(self.columns) - set(self.include)
-        for name in self.added_columns or []:
+        for name in self.dropped_columns or []:
             if name not in known:
-                message = f"`added_columns`: the `schema` has no column `{name}`"
+                message = f"`dropped_columns`: the `schema` has no column `{name}`"
+                raise ValueError(message)
+        if self.added_columns and self.select:
+            message = "`added_columns` has no meaning with `select`, which makes all columns"
+            raise ValueError(message)
+        for name in self.added_columns or {}:
+            if name in known or name in self.include:
+                message = f"`added_columns`: there is a column `{name}` already"
                 raise ValueError(message)
         for name in self.ignored_columns or []:
-            if name in known:
-                message = f"`ignored_columns`: the `schema` has the column `{name}`"
+            if name in known or name in (self.added_columns or {}):
+                message = f"`ignored_columns`: the column `{name}` is declared"
                 raise ValueError(message)
 
     @model_validator(mode="after")
@@ -171,6 +186,11 @@ class Values(Declared):
         """Columns that are filled from what an envelope tells beside the row."""
         parts: dict[str, EnvelopePart] = {part: part for part in get_args(EnvelopePart)}
         return {name: parts[what] for name, what in self.include.items() if what in parts}
+
+    @property
+    def added_types(self) -> dict[str, str]:
+        """Columns that the table got later, and their Spark SQL types."""
+        return {name: column.type for name, column in (self.added_columns or {}).items()}
 
     def envelope_column(self, part: EnvelopePart) -> str | None:
         """The column that a part of the envelope fills; None if nobody asked for it."""

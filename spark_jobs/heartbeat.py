@@ -25,6 +25,7 @@ class Heartbeat(Record):
         idle: Whether the query waits for data.
         committed_at_ms: When the last micro-batch was committed, by this launch or before it.
         advanced_at_ms: When this launch last committed a micro-batch, or had nothing to read.
+        worked_at_ms: When a task of it was last seen to have ended: a long micro-batch works, too.
             Unlike ``at_ms`` it stands still in a query that hangs.
         pace_ms: Time between the starts of two micro-batches.
         listing_due_ms: When a folder that keeps filling is to be listed again; it stands still
@@ -60,6 +61,7 @@ class Heartbeat(Record):
     idle: bool = False
     committed_at_ms: int | None = None
     advanced_at_ms: int | None = None
+    worked_at_ms: int | None = None
     pace_ms: int = 0
     listing_due_ms: int | None = None
     rows_per_s: float | None = None

@@ -78,6 +78,8 @@ class Reporter:
         self._log = read_progress_log(generation, source)
         self._logged: tuple[str, float] = ("", 0.0)
         self._lag: int | None = None
+        # Tasks that have ended, by active stage.
+        self._tasks: dict[int, int] = {}
         self._latest = Heartbeat(
             launch_id=launch_id,
             pid=os.getpid(),
@@ -127,6 +129,7 @@ class Reporter:
 
     def progress(self, running: StreamingQuery) -> None:
         """Take in what the query says; a beat a second, or a new micro-batch, is written."""
+        self._look_at_tasks()
         status = running.status
         # Before the first trigger no data is available either, but it does not wait for the next.
         is_waiting = not status["isTriggerActive"] and status["message"] in _WAITING
@@ -144,6 +147,16 @@ class Reporter:
             self._take(latest, committed, idle=idle)
         elif idle != self._latest.idle or time.monotonic() - self._beat_at >= BEAT_S:
             self._update(idle=idle, advanced_at_ms=self._advanced_at_ms(committed, idle=idle))
+
+    def _look_at_tasks(self) -> None:
+        """See whether tasks have ended since the last look."""
+        tracker = self._followed.spark.sparkContext.statusTracker()
+        found = {number: tracker.getStageInfo(number) for number in tracker.getActiveStageIds()}
+        ended = {number: each.numCompletedTasks for number, each in found.items() if each}
+        if ended != self._tasks:
+            self._tasks = ended
+            with self._lock:
+                self._latest = self._latest.model_copy(update={"worked_at_ms": now_ms()})
 
     def is_replaced(self) -> bool:
         """Whether another run was launched since: this one was taken for dead."""

@@ -38,6 +38,7 @@ from sources.state import Generation
 from sources.topic_plan import TopicPlan, require_same_topics
 from sources.topic_range import find_range, require_range, seam_end_after
 from spark_jobs import checkpoint, sink
+from spark_jobs.added_columns import with_added
 from spark_jobs.kafka_place import stream_topics, with_new_partitions
 from spark_jobs.planned import PlannedSource
 from spark_jobs.planned_topic import PlannedTopic
@@ -154,7 +155,8 @@ class Query:
         if self.source.name in self.histories:
             require_order(self.source.name, self.histories[self.source.name].disorder_ms, rows)
         path = target_of(self._loaded, self.generation.name)
-        sink.prepare_table(self._pipeline.sink, path, rows, self.generation)
+        added = self._pipeline.added_columns
+        sink.prepare_table(self._pipeline.sink, path, rows, self.generation, added)
         if self.source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED and self.place:
             keep_history_files(self.generation, path)
         self.changed = take_over(self.generation, self._transform())
@@ -242,7 +244,7 @@ class Query:
         """
         planned, seam = self.plan.topic_of(live.name), self._expected_seam(live)
         raw = stream_topics(self.spark, live, planned.expected_start.offsets(), 1)
-        rows = parse_values(raw, live, planned.read, shadow)
+        rows = parse_values(raw, live, self._read_columns(live.name), shadow)
         return rows if seam.is_passed({}) else self._without_held(rows, seam, self.place + 1)
 
     def prepare(self, live: KafkaSource) -> Prepared:
@@ -266,8 +268,9 @@ class Query:
 
     def _union(self) -> DataFrame:
         columns = self.plan.columns
+        added = self._pipeline.added_columns
         parts = [
-            self._place(place, columns).select(*columns.names)
+            with_added(self._place(place, columns), added).select(*columns.names, *added)
             for place in range(len(self._pipeline.sources))
         ]
         return reduce(DataFrame.unionByName, parts)
@@ -439,7 +442,8 @@ class Query:
         return reduce(DataFrame.unionByName, batches)
 
     def _read_columns(self, source: str) -> dict[str, str]:
-        return self.plan.topic_of(source).read
+        read = self.plan.topic_of(source).read
+        return {**read, **self._pipeline.topic_source(source).added_types}
 
     def _current_rate(self) -> RateLimit:
         return rate_of(self.generation, self.source.name, self.source.rate)
@@ -453,7 +457,8 @@ class Query:
     def _transform(self) -> Transform:
         """The transform by itself: what it makes of a stream of the plan's columns."""
         function = load_transform(self._loaded)
-        shape = Shape(function(self._placeholder(self.plan.columns)))
+        rows = with_added(self._placeholder(self.plan.columns), self._pipeline.added_columns)
+        shape = Shape(function(rows))
         return Transform(
             name=self._pipeline.transform,
             first_batch=first_batch(self.generation),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deltalake import DeltaTable
@@ -13,15 +13,23 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import BooleanType, StructType
 
+from sources.added_columns import AddedColumn
 from sources.errors import InputError, StateError
 from sources.generations import OWNER
 from sources.pipeline import Sink
 from sources.state import Generation
+from spark_jobs.added_columns import follow_columns
 from spark_jobs.changes import merge_changes, target_rows
 from spark_jobs.merge_keys import KeyRange
 
 
-def prepare_table(sink: Sink, path: str, rows: DataFrame, generation: Generation) -> None:
+def prepare_table(
+    sink: Sink,
+    path: str,
+    rows: DataFrame,
+    generation: Generation,
+    added: Mapping[str, AddedColumn] | None = None,
+) -> None:
     """Make the target if it is not there, and refuse one that belongs to something else.
 
     Args:
@@ -29,6 +37,7 @@ def prepare_table(sink: Sink, path: str, rows: DataFrame, generation: Generation
         path: The table's folder, absolute.
         rows: What will be written; tells the columns.
         generation: Whose table it is.
+        added: Columns that may have been added since it was made; it gets those that it lacks.
 
     Raises:
         InputError: A column that the sink names is not among the columns, or of a wrong type.
@@ -63,6 +72,8 @@ def prepare_table(sink: Sink, path: str, rows: DataFrame, generation: Generation
         message = f"The table {path} was not made by this generation ({generation.root})."
         hint = "Name another `sink.path`, or remove the table together with its old state folder."
         raise StateError(message, hint)
+    if added:
+        follow_columns(table, path, rows, generation, added)
     _require_columns(path, json.loads(table.schema().to_json()), rows.schema)
 
 

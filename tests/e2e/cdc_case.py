@@ -58,13 +58,14 @@ class CdcCase:
         self.folder = folder
         self.name = f"shop_{uuid.uuid4().hex[:8]}"
         self._postgres = postgres
-        self._servers = servers
+        self.servers = servers
         self._connect = connect
         os.environ["PGPASSWORD"] = postgres.password
         with psycopg.connect(postgres.dsn, autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {self.name}")
         self.dsn = postgres.dsn.replace("dbname=postgres", f"dbname={self.name}")
         self._connectors: list[str] = []
+        self._topics: set[str] = set()
         (folder / "transforms.py").write_text(TRANSFORMS)
 
     def execute(self, *statements: str) -> None:
@@ -76,8 +77,9 @@ class CdcCase:
     def capture(self, tables: Sequence[str], name: str | None = None, **more: str) -> None:
         """Start a connector, and wait until its slot is there."""
         prefix = name or self.name
-        for table in tables:
-            create_topic(self._servers, f"{prefix}.{table}", 3, {"retention.ms": "-1"})
+        for topic in {f"{prefix}.{table}" for table in tables} - self._topics:
+            create_topic(self.servers, topic, 3, {"retention.ms": "-1"})
+            self._topics.add(topic)
         config = debezium_config(self._postgres, prefix, tables, database_dbname=self.name, **more)
         self._connect.create(prefix, config)
         self._connectors.append(prefix)
@@ -93,6 +95,23 @@ class CdcCase:
 
         wait_for(has_slot, "the slot", 60)
 
+    def extend(self, table: str) -> None:
+        """Let the connector follow another table; returns once the database tells of it."""
+        config = self._connect.delete(self.name)
+        tables = f"{config['table.include.list']},{table}"
+        self._connect.create(self.name, {**config, "table.include.list": tables})
+
+        def is_published() -> bool:
+            with psycopg.connect(self.dsn) as connection:
+                found = connection.execute(
+                    "SELECT 1 FROM pg_publication_tables WHERE pubname = %s "
+                    "AND schemaname || '.' || tablename = %s",
+                    [self.name, table],
+                )
+                return found.fetchone() is not None
+
+        wait_for(is_published, f"the publication of {table}", 60)
+
     def restart(self, name: str | None = None) -> None:
         """End the connector and start it again, where it was."""
         prefix = name or self.name
@@ -101,7 +120,8 @@ class CdcCase:
 
     def end(self) -> None:
         """Leave no connector and no slot behind: both would go on."""
-        for name in self._connectors:
+        while self._connectors:
+            name = self._connectors.pop()
             self._connect.delete(name)
 
             def is_idle(name: str = name) -> bool:
@@ -137,7 +157,7 @@ class CdcCase:
                     "name": "changes",
                     "type": "kafka",
                     "topic": f"{self.name}.public.{table}",
-                    "bootstrap_servers": self._servers,
+                    "bootstrap_servers": self.servers,
                     "format": "debezium",
                     "table": f"public.{table}",
                     "schema": columns or ORDERS,

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +18,28 @@ from pyspark.sql import SparkSession
 from examples.shop import TABLES, Customers, make_shop
 from orchestration import chain
 from orchestration.audit import audit
+from orchestration.generations import rerun
+from orchestration.health import Finding
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.source_compare import compare_table, compare_with_source
+from orchestration.supervisor import tick
+from orchestration.watch import want
+from services.broker import create_topic
 from services.connect import LocalConnect
 from services.postgres import LocalPostgres
+from sources.document import LoadedPipeline
 from sources.errors import InputError, RunError
+from sources.generations import begin
 from sources.hand_over import hand_over, require_sound
 from sources.kafka import KafkaLog
 from sources.plan import make_plan
 from sources.positions import DatabaseSnapshot
 from spark_jobs.launch import last_launch
 from tests.e2e.case import live_of, steps, wrong
-from tests.e2e.cdc_case import ORDERS, CdcCase, is_equal, take_snapshot
+from tests.e2e.cdc_case import LINES, ORDERS, CdcCase, is_equal, take_snapshot
 from tests.e2e.in_session import fails_with, run_chain, run_history, run_live
 from tests.services.processes import wait_for
+from tests.services.registry_server import avro_settings, schema_registry
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 
@@ -115,6 +123,135 @@ def test_a_connectors_own_snapshot_leads_to_the_same_table(
         run_live(spark, loaded, lambda _: False)
 
 
+def test_a_slot_that_is_gone_is_seen_though_nothing_waits(case: CdcCase) -> None:
+    case.capture(["public.orders"], snapshot_mode="no_data")
+    loaded = case.pipeline()
+    take_snapshot(loaded)
+    make_plan(loaded)
+    want(loaded.require_generation(), "changes", is_wanted=True)
+    assert slot_finding(loaded).passed
+    case.end()
+    found = slot_finding(loaded)
+    assert (found.passed, found.is_pending) == (False, False)
+    assert f"`{case.name}` was not there" in found.text
+    case.capture(["public.orders"], snapshot_mode="no_data")
+    assert slot_finding(loaded).text == found.text
+
+
+def test_columns_that_are_added_and_dropped_later_are_followed_in_place(
+    case: CdcCase, spark: SparkSession
+) -> None:
+    case.capture(["public.orders"], snapshot_mode="no_data")
+    loaded = case.pipeline()
+    take_snapshot(loaded)
+    run_chain(spark, loaded, is_equal(loaded))
+    case.execute(
+        "ALTER TABLE orders ADD discount int DEFAULT 7, ADD note text",
+        "UPDATE orders SET discount = NULL, note = 'x' WHERE id % 3 = 0",
+    )
+    with fails_with("has a column `discount` that nothing declares"):
+        run_live(spark, loaded, lambda _: False)
+    with fails_with("Column `discount` of table `public.orders` has the default 7"):
+        run_live(spark, declaring(case, {"discount": "int", "note": "string"}), lambda _: False)
+    added = {"discount": {"type": "int", "default": 7}, "note": "string"}
+    loaded = declaring(case, added)
+    run_live(spark, loaded, is_equal(loaded))
+    assert compare_with_source(loaded).columns == [*ORDERS, "discount", "note"]
+    assert (wrong(audit(loaded)), audit(loaded).ok) == ({}, True)
+    with fails_with("`discount` was followed as int with the default 7"):
+        run_live(spark, declaring(case, {**added, "discount": "int"}), lambda _: False)
+    case.execute("ALTER TABLE orders DROP receipt", "UPDATE orders SET amount = 3 WHERE id > 500")
+    with fails_with("no longer has the column `receipt`"):
+        run_live(spark, loaded, lambda _: False)
+    loaded = declaring(case, added, dropped=["receipt"])
+    run_live(spark, loaded, is_equal(loaded))
+    assert (wrong(audit(loaded)), audit(loaded).ok) == ({}, True)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_table_is_added_to_the_connector_while_another_one_is_followed(
+    case: CdcCase, spark: SparkSession
+) -> None:
+    case.capture(["public.orders"], snapshot_mode="no_data")
+    orders = case.pipeline()
+    take_snapshot(orders)
+    run_chain(spark, orders, is_equal(orders))
+    lines = case.pipeline("lines", LINES, ("order_id", "line"))
+    # Its topic alone is not enough: nothing would say that no change comes in.
+    create_topic(case.servers, f"{case.name}.public.lines", 3, {"retention.ms": "-1"})
+    with pytest.raises(InputError, match=r"`public.lines` is in no publication"):
+        take_snapshot(lines)
+    case.extend("public.lines")
+    case.execute(
+        "UPDATE orders SET amount = 5 WHERE id % 2 = 0", "DELETE FROM lines WHERE line = 1"
+    )
+    take_snapshot(lines)
+    case.execute(
+        "UPDATE lines SET quantity = 9 WHERE order_id < 50", "DELETE FROM orders WHERE id < 9"
+    )
+    run_chain(spark, lines, is_equal(lines))
+    run_live(spark, orders, is_equal(orders))
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_slot_that_was_lost_is_made_good_by_a_new_snapshot_under_the_readers(
+    case: CdcCase, spark: SparkSession
+) -> None:
+    case.capture(["public.orders"], snapshot_mode="no_data")
+    loaded = case.pipeline()
+    take_snapshot(loaded)
+    run_chain(spark, loaded, is_equal(loaded))
+    case.end()
+    # Nobody is told of these.
+    case.execute(
+        "DELETE FROM orders WHERE id % 3 = 0", "UPDATE orders SET amount = 8 WHERE id < 99"
+    )
+    case.capture(["public.orders"], snapshot_mode="no_data")
+    assert not compare_with_source(loaded).ok
+
+    def anew(document: dict[str, Any]) -> None:
+        document["sources"][0]["path"] = "snapshot2/*.parquet"
+
+    loaded = case.pipeline(edit=anew)
+    said: list[str] = []
+    begin(loaded)
+    try:
+        rerun(loaded, promote=True, rows_at_least=0.5, say=said.append)
+        equal = is_equal(loaded)
+        wait_for(lambda: equal(None), "the target to equal the table", 240)
+        case.execute("UPDATE orders SET amount = 9 WHERE id > 900")
+        wait_for(lambda: equal(None), "the target to equal the table", 240)
+    finally:
+        chain.stop(loaded)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_changes_in_avro_lead_to_the_same_table(
+    tmp_path: Path, postgres: LocalPostgres, servers: str, spark: SparkSession
+) -> None:
+    with (
+        schema_registry(tmp_path) as url,
+        LocalConnect(servers, settings=avro_settings(tmp_path, url)) as connect,
+    ):
+        case = CdcCase(tmp_path, postgres, servers, connect)
+        make_shop(case.dsn, 1000)
+        case.capture(["public.orders"], snapshot_mode="no_data")
+
+        def in_avro(document: dict[str, Any]) -> None:
+            document["sources"][1]["registry"] = {"url": f"{url}/apis/ccompat/v7"}
+
+        loaded = case.pipeline(edit=in_avro)
+        take_snapshot(loaded)
+        changes(case)
+        ledger = run_chain(spark, loaded, is_equal(loaded))
+        report = audit(loaded)
+        case.end()
+    assert (ledger.rule, wrong(report), report.ok) == ("sequence", {}, True)
+
+
 def test_what_can_not_be_taken_over_is_refused_before_anything_is_read(case: CdcCase) -> None:
     case.execute("CREATE TABLE plain (id bigint, v text)")
     columns = {"id": "bigint", "v": "string"}
@@ -128,7 +265,7 @@ def test_what_can_not_be_taken_over_is_refused_before_anything_is_read(case: Cdc
 
     with pytest.raises(InputError, match="There is no replication slot `nobody`"):
         take_snapshot(case.pipeline("plain", columns, edit=other_slot))
-    with pytest.raises(InputError, match="has a column `v` that nothing declares"):
+    with pytest.raises(InputError, match="has a column `v` that the `schema` lacks"):
         take_snapshot(case.pipeline("plain", {"id": "bigint"}))
     with pytest.raises(InputError, match="has no column `w`"):
         take_snapshot(case.pipeline("plain", {**columns, "w": "int"}))
@@ -173,6 +310,19 @@ def test_a_table_in_use_is_taken_over_though_the_driver_is_killed(case: CdcCase)
     finally:
         customers.stop()
         chain.stop(loaded)
+
+
+def slot_finding(loaded: LoadedPipeline) -> Finding:
+    ticked = tick(loaded)
+    assert ticked is not None
+    return next(each for each in ticked.verdict.findings if each.name == "slot")
+
+
+def declaring(case: CdcCase, added: dict[str, Any], dropped: Sequence[str] = ()) -> LoadedPipeline:
+    def edit(document: dict[str, Any]) -> None:
+        document["sources"][1].update(added_columns=added, dropped_columns=list(dropped))
+
+    return case.pipeline(edit=edit)
 
 
 def changes(case: CdcCase) -> None:

@@ -57,6 +57,35 @@ def test_a_stream_that_is_started_again_with_nothing_to_read_is_idle_at_once(
     assert (beat.batches, beat.idle) == (0, True)
 
 
+def test_a_micro_batch_that_takes_long_is_seen_to_work(
+    tmp_path: Path, servers: str, spark: SparkSession
+) -> None:
+    case = Case(tmp_path, servers, partitions=4)
+    case.write_history()
+    case.produce(range(500, 1200))
+    loaded = case.pipeline(lambda document: document.update(transform="transforms:held"))
+    run_history(spark, loaded)
+    hand_over(loaded, live_of(loaded))
+    hold = tmp_path / "hold"
+
+    def one_task_waits() -> None:
+        before = read_heartbeat(loaded.require_generation(), "live")
+        assert before is not None
+        hold.touch()
+        case.produce([*range(1200, 1300), 1500])
+
+        def works() -> bool:
+            beat = read_heartbeat(loaded.require_generation(), "live")
+            assert beat is not None
+            assert beat.batch_id == before.batch_id
+            return (beat.worked_at_ms or 0) > (before.worked_at_ms or 0) and not beat.idle
+
+        wait_for(works, "a task to end", DEADLINE_S)
+        hold.unlink()
+
+    run_live(spark, loaded, meanwhile=one_task_waits)
+
+
 @pytest.mark.long
 def test_what_runs_have_told_is_kept_over_the_seam_and_restarts(
     tmp_path: Path, servers: str, spark: SparkSession

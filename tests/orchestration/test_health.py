@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestration.health import FINDINGS, RED, Health, Seen, behind_since, judge
+from orchestration.health import (
+    RED,
+    Health,
+    Seen,
+    SlotSeen,
+    behind_since,
+    expected_findings,
+    judge,
+)
 from sources.supervision import Restarts, Supervision
 from spark_jobs.heartbeat import Heartbeat
 
@@ -60,6 +68,10 @@ DEAD = replace(HEALTHY, is_alive=False)
 COMING_UP = replace(HEALTHY, beat=None, lag=None)
 
 
+def slot(**seen: Any) -> Seen:
+    return replace(HEALTHY, slot=SlotSeen(**seen))
+
+
 @pytest.mark.parametrize(
     ("seen", "health", "told"),
     [
@@ -106,6 +118,8 @@ COMING_UP = replace(HEALTHY, beat=None, lag=None)
         (replace(STILL, behind_since_ms=NOW - 29 * S), "late", "nothing was committed for 29 s"),
         (STILL, "stuck", "nothing was committed for 30 s while 9 records or splits wait"),
         (replace(STILL, lag=None), "stuck", "while input wait"),
+        (replace(STILL, beat=beat(worked_at_ms=NOW - 29 * S)), "late", "committed for 30 s"),
+        (replace(STILL, beat=beat(worked_at_ms=NOW - 30 * S)), "stuck", "committed for 30 s"),
         (replace(STILL, beat=beat(pace_ms=60 * S)), "healthy", ""),
         (replace(BUSY, lag=1001), "late", "1,001 records or splits wait, 1,000 may"),
         (replace(BUSY, lag=1000), "healthy", ""),
@@ -119,6 +133,12 @@ COMING_UP = replace(HEALTHY, beat=None, lag=None)
         ),
         # With nothing to read old events are no fault of the run's.
         (replace(HEALTHY, beat=beat(event_time_ms=0)), "healthy", ""),
+        (slot(), "healthy", ""),
+        (slot(gone="the slot is lost"), "cut-off", "the slot is lost. Make the connector anew"),
+        (slot(unknown="no answer"), "healthy", ""),
+        (slot(idle_since_ms=NOW - 20 * S), "healthy", ""),
+        (slot(idle_since_ms=NOW - 21 * S), "cut-off", "has read the slot for 21 s"),
+        (replace(slot(gone="it is lost"), is_alive=False), "dead", "gone without a word"),
         (replace(HEALTHY, restarts=2), "healthy", ""),
         (replace(HEALTHY, restarts=3), "crash-looping", "3 times within 30 min, a crash loop"),
         (replace(DEAD, restarts=2), "dead", ""),
@@ -132,7 +152,8 @@ def test_the_verdict(seen: Seen, health: Health, told: str) -> None:
     verdict = judge(seen, EXPECTED, NOW)
     assert verdict.health == health
     assert told in verdict.reason
-    assert {found.name for found in verdict.findings} == set(FINDINGS)
+    expected = expected_findings(has_slot=seen.slot is not None)
+    assert [found.name for found in verdict.findings] == [*expected]
 
 
 def test_without_restarts_a_dead_run_is_dead_and_no_crash_loop() -> None:

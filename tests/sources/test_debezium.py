@@ -109,7 +109,7 @@ def envelope(op: str = "c", origin: dict[str, Any] | None = None, **row: Any) ->
 
 def read(document: Any, declared: KafkaSource | None = None) -> dict[str, Any]:
     declared = declared or source()
-    columns = declared.of_value(declared.declared_columns or {})
+    columns = declared.of_value({**(declared.declared_columns or {}), **declared.added_types})
     decoder = RowDecoder(field_reader(declared), columns)
     return dict(zip(columns.names, decoder.decode(json.dumps(document).encode()), strict=True))
 
@@ -267,16 +267,56 @@ class TestColumnsThatChange:
         row = read(envelope("u", discount=3), source(ignored_columns=["discount"]))
         assert "discount" not in row
 
-    def test_older_changes_lack_a_declared_one_that_was_added(self) -> None:
-        declared = source(schema={**COLUMNS, "discount": "int"}, added_columns=["discount"])
+    @pytest.mark.parametrize(
+        ("kind", "default", "value"),
+        [
+            ("int", None, None),
+            ("bigint", 3, 3),
+            ("boolean", False, False),
+            ("decimal(12,2)", "0.1", Decimal("0.10")),
+            ("decimal(12,2)", 0.1, Decimal("0.10")),
+            ("date", "2024-01-01", date(2024, 1, 1)),
+            ("timestamp", "2024-01-01T00:00:00Z", datetime(2024, 1, 1, tzinfo=UTC)),
+            ("string", "", ""),
+        ],
+    )
+    def test_older_changes_have_the_default_of_one_that_was_added(
+        self, kind: str, default: Any, value: Any
+    ) -> None:
+        declared = source(added_columns={"more": {"type": kind, "default": default}})
+        assert read(envelope("u"), declared)["more"] == value
+        assert read(envelope("u", more=None), declared)["more"] is None
+
+    def test_of_one_without_a_default_they_have_null(self) -> None:
+        declared = source(added_columns={"discount": "int"})
         assert read(envelope("u"), declared)["discount"] is None
         assert read(envelope("u", discount=3), declared)["discount"] == 3
 
-    def test_a_dropped_or_renamed_one_stops_the_run(self) -> None:
+    def test_a_default_that_is_not_declared_stops_the_run(self) -> None:
+        told = json.loads(json.dumps(SCHEMA))
+        told["fields"][0]["fields"].append({"field": "discount", "type": "int32", "default": 5})
+        document = {"schema": told, "payload": envelope("u", price="JxA=", at=0, discount=3)}
+        with pytest.raises(InputError, match=r"`discount` of .* has the default 5, which rows"):
+            read(document, source(added_columns={"discount": "int"}))
+        for default in (5, None):
+            added = {"discount": {"type": "int", "default": default}}
+            assert read(document, source(added_columns=added))["discount"] == 3
+
+    def test_a_dropped_one_stops_the_run_and_may_be_null_from_there_on(self) -> None:
         document = envelope("u")
         del document["after"]["name"]
         with pytest.raises(InputError, match=r"no longer has the column `name` of the `schema`"):
             read(document)
+        declared = source(dropped_columns=["name"])
+        assert read(document, declared)["name"] is None
+        assert read(envelope("u"), declared)["name"] == "tea"
+
+    def test_a_renamed_one_is_taken_for_what_it_may_be(self) -> None:
+        document = envelope("u", title="tea")
+        del document["after"]["name"]
+        with pytest.raises(InputError, match=r"has a column `title` .* no longer has `name`") as it:
+            read(document)
+        assert "If `name` was renamed: correct the `schema`" in it.value.hint
 
     def test_a_widened_one_is_noticed_with_the_first_value_that_does_not_fit(self) -> None:
         declared = source(schema={**COLUMNS, "id": "int"})
@@ -332,8 +372,12 @@ class TestPositions:
     [
         ({"table": None}, "`format: debezium` needs a `schema` and the `table`"),
         ({"schema": None}, "`format: debezium` needs a `schema` and the `table`"),
-        ({"added_columns": ["x"]}, "`added_columns`: the `schema` has no column `x`"),
-        ({"ignored_columns": ["id"]}, "`ignored_columns`: the `schema` has the column `id`"),
+        ({"added_columns": {"id": "int"}}, "`added_columns`: there is a column `id` already"),
+        ({"added_columns": {"x": "number"}}, "`number` is not a column type"),
+        ({"added_columns": {"x": {"type": "int", "default": "a"}}}, "`default: a` is no int"),
+        ({"added_columns": {"x": "int"}, "select": {"id": "id"}}, "no meaning with `select`"),
+        ({"dropped_columns": ["x"]}, "`dropped_columns`: the `schema` has no column `x`"),
+        ({"ignored_columns": ["id"]}, "`ignored_columns`: the column `id` is declared"),
         ({"format": "json"}, "`table` has no meaning with `format: json`"),
         (
             {"format": "json", "table": None, "include": {"gone": "deleted"}},

@@ -16,10 +16,12 @@ from sources.ledger import Ledger, SeamCount
 from sources.plan import Plan
 from sources.positions import EndPosition, Record, StartPosition
 from sources.rate import CurrentRate
+from sources.replication_slot import SlotGone
 from sources.rounds import Round
 from sources.snapshot import SnapshotManifest
 from sources.state import CurrentGeneration, GenerationInfo
 from sources.topic_range import TopicRange
+from spark_jobs.added_columns import FollowedColumn
 from spark_jobs.heartbeat import Heartbeat
 from spark_jobs.launch import Launch
 from spark_jobs.progress_log import ProgressLog
@@ -32,6 +34,7 @@ KINDS: list[type[Record]] = [
     CurrentRate,
     Discovery,
     EndPosition,
+    FollowedColumn,
     GenerationInfo,
     Heartbeat,
     KeptDefinition,
@@ -42,6 +45,7 @@ KINDS: list[type[Record]] = [
     Round,
     SeamCount,
     Serving,
+    SlotGone,
     SnapshotManifest,
     StartPosition,
     Switch,

@@ -1,0 +1,205 @@
+"""Catching up with a table's change log: the project's stream against plain Spark, in turn.
+
+    python -m benchmarks.changes --rows 1000000 --rounds 5
+
+Debezium's envelopes in JSON without schemas: inserts, updates and deletes of ``--keys`` keys,
+merged into a Delta table. Plain Spark is what somebody writes by hand: ``from_json``, the last
+change of each key by its LSN, and MERGE in ``foreachBatch``. Both tables must be the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+
+from benchmarks.session import in_turns, report, session
+from services.broker import LocalBroker, create_topic
+from sources.document import LoadedPipeline
+from sources.kafka import KafkaLog
+from sources.pipeline import Pipeline
+from sources.schema import parse_schema
+from spark_jobs import sink
+from spark_jobs.kafka_place import stream_topics, with_new_partitions
+from spark_jobs.values import parse_values
+
+_TOPIC = "shop.public.orders"
+_PARTITIONS = 4
+_COLUMNS = {"id": "bigint", "name": "string", "v": "double"}
+_ROW = "struct<id bigint, name string, v double>"
+_ENVELOPE = f"before {_ROW}, after {_ROW}, source struct<lsn bigint>, op string"
+_MERGE = """
+MERGE INTO delta.`{}` t USING {{source}} s ON t.id = s.id
+WHEN MATCHED AND s.gone THEN DELETE
+WHEN MATCHED THEN UPDATE SET name = s.name, v = s.v, lsn = s.lsn
+WHEN NOT MATCHED AND NOT s.gone THEN INSERT (id, name, v, lsn) VALUES (s.id, s.name, s.v, s.lsn)
+"""
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000, help="changes")
+    parser.add_argument("--keys", type=int, default=200_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="hybrid-bench-") as name, LocalBroker() as broker:
+        folder, servers = Path(name), broker.bootstrap_servers
+        _produce(servers, options.rows, options.keys)
+        spark = session(_pipeline(folder, servers, 0), folder)
+        contenders = {"project": _project, "by hand": _by_hand}
+        speeds: dict[str, list[float]] = {contender: [] for contender in contenders}
+        for round_ in range(options.rounds + 1):  # the first one warms up
+            held: dict[str, set[tuple[Any, ...]]] = {}
+            for contender in in_turns(list(contenders), round_):
+                home = folder / "round"
+                home.mkdir()
+                started = time.monotonic()
+                table = contenders[contender](spark, home, servers)
+                if round_:
+                    speeds[contender].append(options.rows / (time.monotonic() - started))
+                rows = DeltaTable(str(table)).to_pyarrow_table(columns=[*_COLUMNS])
+                held[contender] = set(zip(*rows.to_pydict().values(), strict=True))
+                shutil.rmtree(home)
+            if held["project"] != held["by hand"]:
+                raise RuntimeError("the tables differ")
+        spark.stop()
+    report("changes", speeds, "project", options.rows)
+
+
+def _project(spark: SparkSession, home: Path, servers: str) -> Path:
+    loaded = _pipeline(home, servers, 1)
+    (source,) = loaded.pipeline.topics
+    generation = loaded.open_generation(create=True)
+    assert generation is not None
+    starts = with_new_partitions({}, KafkaLog(source).partitions)
+    raw = stream_topics(spark, source, starts, source.max_offsets_per_batch)
+    columns = source.declared_columns or {}
+    names = parse_schema(columns).names
+    rows = parse_values(raw, source, columns, generation).select(*names)
+    path = loaded.locate(loaded.pipeline.sink.path)
+    sink.prepare_table(loaded.pipeline.sink, path, rows, generation)
+    writer = sink.write_stream(rows, loaded.pipeline.sink, path, generation)
+    writer = writer.option("checkpointLocation", str(generation.checkpoint))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    return Path(path)
+
+
+def _by_hand(spark: SparkSession, home: Path, servers: str) -> Path:
+    table = home / "by-hand"
+    spark.createDataFrame([], "id bigint, name string, v double, lsn bigint").write.format(
+        "delta"
+    ).save(str(table))
+    raw = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", _TOPIC)
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+    change = F.from_json(F.col("value").cast("string"), _ENVELOPE).alias("c")
+    rows = raw.where("value IS NOT NULL").select(change)
+    rows = rows.selectExpr(
+        "coalesce(c.after.id, c.before.id) AS id",
+        "c.after.name AS name",
+        "c.after.v AS v",
+        "c.source.lsn AS lsn",
+        "c.op = 'd' AS gone",
+    )
+
+    def merge(batch: DataFrame, _: int) -> None:
+        last = batch.groupBy("id").agg(F.max_by(F.struct("*"), "lsn").alias("r")).select("r.*")
+        batch.sparkSession.sql(_MERGE.format(table), source=last)
+
+    writer = rows.writeStream.foreachBatch(merge)
+    writer = writer.option("checkpointLocation", str(home / "checkpoint"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    return table
+
+
+def _pipeline(home: Path, servers: str, number: int) -> LoadedPipeline:
+    pipeline = Pipeline.model_validate(
+        {
+            "name": f"bench{number}",
+            "event_time": "_committed_at",
+            "sources": [
+                {
+                    "type": "kafka",
+                    "name": "changes",
+                    "topic": _TOPIC,
+                    "bootstrap_servers": servers,
+                    "start": "earliest",
+                    "format": "debezium",
+                    "table": "public.orders",
+                    "schema": _COLUMNS,
+                    "include": {
+                        "_position": "position",
+                        "_committed_at": "committed_at",
+                        "_deleted": "deleted",
+                    },
+                }
+            ],
+            "transform": "none:none",
+            "sink": {
+                "path": "out",
+                "mode": "merge",
+                "key": ["id"],
+                "sequence": "_position",
+                "deleted": "_deleted",
+            },
+            "state": "state",
+            "spark": {"driver_memory": "4g", "conf": {"spark.ui.enabled": "false"}},
+        }
+    )
+    return LoadedPipeline(home / "bench.yaml", pipeline)
+
+
+def _produce(servers: str, rows: int, keys: int) -> None:
+    """Changes as Debezium writes them, a tombstone behind each delete; a key has one partition."""
+    create_topic(servers, _TOPIC, _PARTITIONS, {"retention.ms": "-1"})
+    producer = Producer({"bootstrap.servers": servers, "queue.buffering.max.messages": 1_000_000})
+    chance = random.Random(7)
+    there: set[int] = set()
+
+    def send(key: int, value: str | None) -> None:
+        while True:
+            try:
+                text = None if value is None else value.encode()
+                producer.produce(_TOPIC, text, str(key), partition=key % _PARTITIONS)
+                return
+            except BufferError:
+                producer.poll(0.1)
+
+    for n in range(rows):
+        key, lsn = chance.randrange(keys), 1_000_000 + n * 64
+        op = "c" if key not in there else "d" if chance.random() < 0.1 else "u"
+        row = f'{{"id":{key},"name":"customer {n}","v":{n / 2}}}'
+        before = row if op == "d" else "null"
+        after = "null" if op == "d" else row
+        send(
+            key,
+            f'{{"before":{before},"after":{after},"source":{{"version":"3.6.3.Final","connector":'
+            f'"postgresql","name":"shop","ts_ms":{1_700_000_000_000 + n},"snapshot":"false","db":'
+            f'"shop","sequence":"[\\"{lsn - 64}\\",\\"{lsn}\\"]","schema":"public","table":'
+            f'"orders","txId":{n},"lsn":{lsn},"xmin":null}},"transaction":null,"op":"{op}",'
+            f'"ts_ms":{1_700_000_000_500 + n}}}',
+        )
+        if op == "d":
+            there.discard(key)
+            send(key, None)
+        else:
+            there.add(key)
+    assert producer.flush(60) == 0
+
+
+if __name__ == "__main__":
+    main()

@@ -73,6 +73,8 @@ class LocalConnect(Service):
             "bootstrap.servers": self._servers,
             "key.converter": json_converter,
             "value.converter": json_converter,
+            # Else a null becomes the column's default, where it has one.
+            "value.converter.replace.null.with.default": "false",
             "offset.storage.file.filename": str(self._folder / "offsets"),
             "offset.flush.interval.ms": "1000",
             "listeners": f"http://{HOST}:{self._port}",

@@ -137,7 +137,8 @@ class TableSnapshot:
     def _check_table(self, connection: psycopg.Connection[Any]) -> None:
         rows = connection.execute(
             "SELECT a.attname, c.relreplident, a.attlen = -1 AND a.attstorage <> 'p' "
-            "AND NOT (a.atttypid = 'numeric'::regtype AND a.atttypmod >= 0) "
+            "AND NOT (a.atttypid = 'numeric'::regtype AND a.atttypmod >= 0), "
+            "a.atthasdef AND NOT a.attnotnull "
             "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
             "JOIN pg_attribute a ON a.attrelid = c.oid "
             "WHERE n.nspname = %(schema)s AND c.relname = %(table)s "
@@ -164,12 +165,21 @@ class TableSnapshot:
                 f"Table `{table}` has REPLICA IDENTITY NOTHING: deletes do not tell their key."
             )
             raise InputError(message, f"ALTER TABLE {table} REPLICA IDENTITY DEFAULT, or FULL.")
-        long = [name for name, _, is_long in rows if is_long and name in self._columns]
+        long = [name for name, _, is_long, _ in rows if is_long and name in self._columns]
         if rows[0][1] != "f" and long:
             self.warnings.append(
                 f"Table `{table}` has no REPLICA IDENTITY FULL: an update that leaves a long value "
                 f"as it was (of {', '.join(long)}; more than 2 kB) does not carry it, and stops "
                 "the run."
+            )
+
+        defaults = [name for name, _, _, has_one in rows if has_one and name in self._columns]
+        if defaults:
+            self.warnings.append(
+                f"Table `{table}` has defaults for columns that may be null "
+                f"({', '.join(defaults)}): for a null Kafka Connect's converters write the default, "
+                "unless `value.converter.replace.null.with.default=false` is set for JSON, or "
+                "`value.converter.ignore.default.for.nullables=true` for Confluent's Avro."
             )
 
     def _check_slot(self, connection: psycopg.Connection[Any]) -> None:

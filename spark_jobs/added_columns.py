@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from deltalake import DeltaTable, Field
 from deltalake import Schema as DeltaSchema
@@ -12,20 +11,30 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.added_columns import AddedColumn
 from sources.errors import StateError
-from sources.positions import Record
+from sources.positions import Part, Record
 from sources.state import Generation
 
+_NAME = "columns.json"
 
-class FollowedColumn(Record):
+
+class FollowedColumn(Part):
     """A column that the target got, and whose default its rows have.
 
     Attributes:
         type: Its Spark SQL type.
         default: As text; None for null.
+        table_version: The last one of the target in which nothing but that was done since.
     """
 
     type: str
     default: str | None
+    table_version: int
+
+
+class FollowedColumns(Record):
+    """All of a generation's, by name."""
+
+    columns: dict[str, FollowedColumn]
 
 
 def with_added(rows: DataFrame, added: Mapping[str, AddedColumn]) -> DataFrame:
@@ -45,7 +54,8 @@ def follow_columns(
 ) -> None:
     """Give the target the added columns that it lacks; its rows get the default.
 
-    Call it before the query is started: later, nulls may be values. Broken off, it is done again.
+    Call it before the query is started: all rows are older than the columns then. Broken off, it
+    is done again; with another default too, as long as nothing was written since.
 
     Args:
         table: The target; it is as the columns are afterwards.
@@ -57,20 +67,41 @@ def follow_columns(
     Raises:
         StateError: A column was followed before, with another type or default.
     """
-    for name, column in added.items():
-        if name not in rows.columns:
-            # The transform leaves it out.
-            continue
+    known = generation.read(_NAME, FollowedColumns)
+    columns = {} if known is None else dict(known.columns)
+    begun = table.version()
+    # The transform may leave some out.
+    for name, column in ((each, added[each]) for each in rows.columns if each in added):
         value = column.value
-        followed = FollowedColumn(type=column.type, default=None if value is None else str(value))
-        if (known := generation.read(_name(name), FollowedColumn)) is not None:
-            _require_same(name, known, followed)
+        default = None if value is None else str(value)
+        before = columns.get(name)
+        if before is not None and (before.type, before.default) == (column.type, default):
             continue
+        if before is not None:
+            _require_untouched(name, before, column, begun)
         if name not in {field.name for field in table.schema().fields}:
             table.alter.add_columns(_field(rows, name))
-        if value is not None:
-            _fill(rows, path, name, value)
-        generation.put_if_absent(_name(name), followed)
+        if before is not None or value is not None:
+            _fill(rows, path, name, added)
+            table.update_incremental()
+        columns[name] = FollowedColumn(type=column.type, default=default, table_version=begun)
+    ended = {
+        name: each.model_copy(update={"table_version": table.version()})
+        if each.table_version == begun
+        else each
+        for name, each in columns.items()
+    }
+    generation.replace(_NAME, FollowedColumns(columns=ended))
+
+
+def _fill(rows: DataFrame, path: str, name: str, added: Mapping[str, AddedColumn]) -> None:
+    # Delta's UPDATE takes no parameters.
+    spark = rows.sparkSession
+    spark.sql(
+        f"MERGE INTO delta.`{path}` t USING {{source}} s ON true "
+        f"WHEN MATCHED THEN UPDATE SET t.`{name}` = s.`{name}`",
+        source=with_added(spark.range(1), {name: added[name]}),
+    )
 
 
 def _field(rows: DataFrame, name: str) -> list[Field]:
@@ -78,22 +109,11 @@ def _field(rows: DataFrame, name: str) -> list[Field]:
     return fields
 
 
-def _fill(rows: DataFrame, path: str, name: str, value: Any) -> None:
-    rows.sparkSession.sql(
-        f"UPDATE delta.`{path}` SET `{name}` = :value WHERE `{name}` IS NULL",
-        args={"value": value},
-    )
-
-
-def _require_same(name: str, known: FollowedColumn, found: FollowedColumn) -> None:
-    if known != found:
+def _require_untouched(name: str, known: FollowedColumn, column: AddedColumn, version: int) -> None:
+    if known.type != column.type or known.table_version != version:
         message = (
             f"`added_columns`: `{name}` was followed as {known.type} with the default "
-            f"{known.default}, and is declared as {found.type} with the default {found.default}."
+            f"{known.default}, and is declared as {column.type} with the default {column.default}."
         )
         hint = "Undo the change, or begin a new generation: `hybrid generation new`."
         raise StateError(message, hint)
-
-
-def _name(column: str) -> str:
-    return f"columns/{column}.json"

@@ -70,6 +70,8 @@ def avro_settings(folder: Path, url: str) -> dict[str, str]:
         # The frame, and the ids in it, as Confluent's clients have them.
         f"{registry}.as-confluent": "true",
         f"{registry}.use-id": "contentId",
+        # Else the id is a header of the record, and nothing is in front of the value.
+        f"{registry}.headers.enabled": "false",
     }
 
 

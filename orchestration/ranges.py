@@ -258,8 +258,7 @@ def _beside(
             code=str(kept_file(loaded, generation.name).parent),
         )
         folder.replace(KEPT, definition)
-        with folder.writing(path):
-            path.write_text(yaml.safe_dump(beside))
+        folder.replace_bytes(path.name, yaml.safe_dump(beside).encode())
     return load_pipeline(path)
 
 

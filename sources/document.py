@@ -164,10 +164,7 @@ def declare(
     loaded = _check(path, yaml.safe_load(text), environment)
     # Written only if it says something else: jobs read it while this is called again and again.
     if not path.exists() or path.read_text() != text:
-        part = path.with_name(f".{path.name}.{os.getpid()}")
-        with Folder(path.parent).writing(path):
-            part.write_text(text)
-            part.replace(path)
+        Folder(path.parent).replace_bytes(path.name, text.encode())
     return loaded
 
 

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from sources.document import KEPT, KeptDefinition, LoadedPipeline, load_pipeline
 from sources.errors import StateError
-from sources.positions import Part, Record, now_ms
+from sources.positions import Part, Record
 from sources.state import (
     CURRENT,
     CurrentGeneration,
@@ -241,18 +241,11 @@ def keep_definition(loaded: LoadedPipeline, generation: Generation) -> None:
     """
     if loaded.kept is not None:
         return
-    target = generation.path(_FOLDER)
-    with generation.writing(target / KEPT):
-        target.mkdir(parents=True, exist_ok=True)
-        for path in [loaded.path, *_modules(loaded)]:
-            copy = target / path.relative_to(loaded.folder)
-            if copy.exists() and copy.read_bytes() == path.read_bytes():
-                continue
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            # Whole or not at all: a driver may be reading it.
-            part = copy.with_name(f".{copy.name}.{now_ms()}")
-            shutil.copyfile(path, part)
-            part.replace(copy)
+    for path in [loaded.path, *_modules(loaded)]:
+        copy = f"{_FOLDER}/{path.relative_to(loaded.folder)}"
+        # Whole or not at all: a driver may be reading it.
+        if generation.read_bytes(copy) != path.read_bytes():
+            generation.replace_bytes(copy, path.read_bytes())
     kept = KeptDefinition(generation=generation.name, home=str(loaded.folder))
     if generation.read(f"{_FOLDER}/{KEPT}", KeptDefinition) != kept:
         generation.replace(f"{_FOLDER}/{KEPT}", kept)

@@ -77,7 +77,11 @@ class Folder:
 
     def replace(self, name: str, document: Record) -> None:
         """Write a document over the one that stands there; readers see one or the other."""
-        temporary = self._temporary(name, document)
+        self.replace_bytes(name, _encoded(document))
+
+    def replace_bytes(self, name: str, data: bytes) -> None:
+        """The same with a file of any kind."""
+        temporary = self._temporary(name, data)
         temporary.replace(self.path(name))
         self._sync(name)
 
@@ -88,7 +92,7 @@ class Folder:
             The document that stands: the winner's, for both.
 
         """
-        temporary = self._temporary(name, document)
+        temporary = self._temporary(name, _encoded(document))
         try:
             # A hard link is refused if the name exists, on every POSIX file system.
             os.link(temporary, self.path(name))
@@ -121,11 +125,11 @@ class Folder:
         finally:
             os.close(folder)
 
-    def _temporary(self, name: str, document: Record) -> Path:
+    def _temporary(self, name: str, data: bytes) -> Path:
         target = self.path(name)
         temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
         with self.writing(temporary), temporary.open("wb") as out:
-            out.write(document.model_dump_json(indent=2).encode())
+            out.write(data)
             out.flush()
             os.fsync(out.fileno())
         return temporary
@@ -147,6 +151,10 @@ class Folder:
             what = f"[Errno {error.errno}] {error.strerror}"
             message = f"The state folder {self.root} can't be written: {what}."
             raise StateError(message, "Free space, or make it writable, and run again.") from error
+
+
+def _encoded(document: Record) -> bytes:
+    return document.model_dump_json(indent=2).encode()
 
 
 class Generation(Folder):

@@ -177,7 +177,7 @@ class TableSnapshot:
         if defaults:
             self.warnings.append(
                 f"Table `{table}` has defaults for columns that may be null "
-                f"({', '.join(defaults)}): for a null Kafka Connect's converters write the default, "
+                f"({', '.join(defaults)}): for a null Kafka Connect's converters write the default "
                 "unless `value.converter.replace.null.with.default=false` is set for JSON, or "
                 "`value.converter.ignore.default.for.nullables=true` for Confluent's Avro."
             )

@@ -272,14 +272,14 @@ class Reporter:
         self._beat_at = time.monotonic()
         if not self.is_replaced():
             self._generation.replace(heartbeat_name(self._latest.source), self._latest)
-            self._keep_sample()
+            state, at = self._logged
+            if state != self._latest.state or time.monotonic() - at >= EVERY_S:
+                trim(log_path(self._generation, self._latest.source))
+                self._keep_sample()
 
     def _keep_sample(self) -> None:
-        """Add to what is kept of all launches: at each change of state, else every few seconds."""
-        beat, (state, at) = self._latest, self._logged
-        if state == beat.state and time.monotonic() - at < EVERY_S:
-            return
-        trim(log_path(self._generation, beat.source))
+        """Add to what is kept of all launches."""
+        beat = self._latest
         if (found := sample_of(beat, 0 if beat.idle else self._lag)) is None:
             return
         unit, sample = found

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from PIL import Image
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, ViewportSize, expect
 
 from examples.flight_data import produce
 from tests.browser import pages
@@ -21,7 +21,7 @@ from tests.browser.site import PATIENCE_S, ROOT, Site, browser, site
 
 PICTURES = ROOT / "docs" / "pictures"
 NAME = "flight_events"
-_SIZE = {"width": 1280, "height": 800}
+_SIZE: ViewportSize = {"width": 1280, "height": 800}
 _COLOURS = 128
 _MOST_BYTES = 200_000
 _SETTLE_MS = 1500
@@ -60,7 +60,7 @@ def _take_all(page: Page, shown: Site) -> None:
     page.goto(shown.asset(NAME, "plan"))
     expect(page.get_by_text("columns, source by source")).to_be_visible()
     # As tall as what it shows.
-    page.set_viewport_size({**_SIZE, "height": 1700})
+    page.set_viewport_size({"width": _SIZE["width"], "height": 1700})
     _take(page, "plan")
     page.set_viewport_size(_SIZE)
     expect(pages.check_result(page, shown, NAME, "plan", "approved")).to_have_text("Failed")

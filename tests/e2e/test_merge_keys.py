@@ -57,7 +57,7 @@ class Target:
             actions["path"].to_pylist(), actions["min.v"].to_pylist(), strict=True
         ):
             if low == value:
-                file = self.path / path
+                file: Path = self.path / path
                 return file.rename(file.with_suffix(".hidden"))
         raise AssertionError(value)
 

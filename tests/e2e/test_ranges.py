@@ -124,8 +124,8 @@ def test_a_corrected_range_takes_its_place_while_the_stream_goes_on(
         )
     assert done.success
     [event, *_] = done.get_asset_materialization_events()
-    shown = event.materialization.metadata
-    assert (shown["rows replaced"].value, shown["dagster/row_count"].value) == (70, 0)
+    told = event.materialization.metadata
+    assert (told["rows replaced"].value, told["dagster/row_count"].value) == (70, 0)
     assert seen(tmp_path) == {n: n / 2 for n in ids if not 360 <= n < 540}
 
 

@@ -29,7 +29,7 @@ PASSWORD = "correct horse battery staple"
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalBroker, Certificates]]:
     files = Certificates.make(tmp_path_factory.mktemp("certificates"))
     listeners = SecuredListeners(
-        protocols=["SASL_SSL", "SASL_PLAINTEXT"],
+        protocols=("SASL_SSL", "SASL_PLAINTEXT"),
         users={"ada": PASSWORD},
         certificate=files.certificate("broker"),
         key=files.key("broker"),

@@ -140,7 +140,12 @@ def test_partitions_that_appear_later_are_read_from_their_beginning(
     # Between the decision and the first launch Spark would refuse the partition.
     case.grow(2)
     case.produce(range(1000, 1100))
-    run_live(spark, loaded, meanwhile=lambda: (case.grow(3), case.produce(range(1100, 1200)))[0])
+
+    def more() -> None:
+        case.grow(3)
+        case.produce(range(1100, 1200))
+
+    run_live(spark, loaded, meanwhile=more)
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (1200, {})
 

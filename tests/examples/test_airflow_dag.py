@@ -49,14 +49,15 @@ class Dag:
 @pytest.fixture
 def tasks(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
     Task.made = []
-    for name, content in {
+    made: dict[str, dict[str, object]] = {
         "airflow": {},
         "airflow.sdk": {"DAG": Dag},
         "airflow.providers": {},
         "airflow.providers.standard": {},
         "airflow.providers.standard.operators": {},
         "airflow.providers.standard.operators.bash": {"BashOperator": Task},
-    }.items():
+    }
+    for name, content in made.items():
         module = ModuleType(name)
         vars(module).update(content)
         monkeypatch.setitem(sys.modules, name, module)

@@ -45,7 +45,7 @@ def test_a_folder_with_a_pipelines_file_is_a_component(tmp_path: Path) -> None:
             sandbox.load_component_and_build_defs(defs_path=path),
         ):
             pass
-        causes = [caught.value]
+        causes: list[BaseException] = [caught.value]
         while (cause := causes[-1].__cause__) is not None:
             causes.append(cause)
         assert isinstance(causes[-1], InputError)

@@ -288,7 +288,8 @@ def test_the_forms_of_all_jobs_load_and_describe_their_fields() -> None:
         f"flight_delays{each}" for each in ("", "_stop", "_pause", "_drain", "_resume", "_rate")
     } <= jobs
     config = defs.resolve_job_def("flight_delays_rate").get_node_named("do_flight_delays_rate")
-    fields = config.definition.config_schema.config_type.fields  # type: ignore[attr-defined]
+    schema: Any = config.definition.config_schema
+    fields = schema.config_type.fields
     assert all(field.description for field in fields.values())
     assert fields["source"].is_required
     assert {each.config_value for each in fields["source"].config_type.enum_values} == {

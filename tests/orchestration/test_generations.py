@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from sources.document import load_pipeline
 from sources.errors import InputError, StateError
 from sources.functions import load_transform
 from sources.generations import begin, in_service, kept_file, read_serving, target_of
+from sources.state import read_generation
 from sources.table_rows import NO_MORE, transactions_of
 from spark_jobs.lock import is_switching, take_switch_lock
 from tests.orchestration.generation_case import GenerationCase
@@ -84,7 +86,7 @@ def test_a_promotion_that_breaks_off_anywhere_is_finished_by_whoever_comes_next(
         (table_rows, "bring"),
         (promotion, "take_over"),
         (promotion, "write_serving"),
-        (promotion.shutil, "rmtree"),
+        (shutil, "rmtree"),
         (promotion, "_clean"),
         (Path, "unlink"),
     ]
@@ -111,7 +113,7 @@ def test_a_driver_that_was_taken_for_dead_adds_nothing_to_the_next_generation(
     tmp_path: Path,
 ) -> None:
     case = two(tmp_path)
-    old, new = (generations.read_generation(case.loaded.state, name) for name in ("g1", "g2"))
+    old, new = (read_generation(case.loaded.state, name) for name in ("g1", "g2"))
     promotion.promote(case.loaded)
     ids = [case.query(old), old.info.transaction_id, case.query(new)]
     out = str(tmp_path / "out")

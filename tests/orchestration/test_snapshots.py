@@ -104,5 +104,7 @@ def test_a_snapshot_that_is_there_is_told_without_asking_the_database(tmp_path: 
     [event] = done.get_asset_materialization_events()
     shown = event.materialization.metadata
     assert shown["dagster/row_count"].value == 3
-    [row] = shown["snapshots"].records
+    table = shown["snapshots"]
+    assert isinstance(table, dg.TableMetadataValue)
+    [row] = table.records
     assert (row.data["LSN"], row.data["transactions in flight"]) == (77, 1)

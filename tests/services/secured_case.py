@@ -72,9 +72,13 @@ class SecuredCase:
     def security(self, way: str, password: str = PASSWORD) -> Security:
         """The declaration for one way to sign in, such as ``SASL_SSL PLAIN`` or ``SSL``."""
         protocol, _, mechanism = way.partition(" ")
-        user = {"mechanism": mechanism, "username": USER, "password": SecretStr(password)}
-        ca = {"ca": str(self.files.ca)}
-        client = {
+        user: dict[str, object] = {
+            "mechanism": mechanism,
+            "username": USER,
+            "password": SecretStr(password),
+        }
+        ca: dict[str, object] = {"ca": str(self.files.ca)}
+        client: dict[str, object] = {
             "certificate": str(self.files.certificate("client")),
             "key": str(self.files.key("client")),
         }

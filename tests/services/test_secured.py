@@ -48,7 +48,8 @@ def refusal(settings: dict[str, str], reason: str) -> str:
     with pytest.raises(KafkaException) as caught:
         admin.list_topics(timeout=0.5)
     assert caught.value.args[0].name() == "_TRANSPORT"
-    return next(error.name() for error in errors if reason in error.str())
+    name: str = next(error.name() for error in errors if reason in error.str())
+    return name
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -58,8 +59,13 @@ def test_admin_producer_and_consumer_get_in(case: SecuredCase, way: str) -> None
     assert read(settings, len(RECORDS)) == RECORDS
     producer = Producer(settings, logger=QUIET)
     failures: list[object] = []
+
+    def delivered(error: object, _: object) -> None:
+        if error:
+            failures.append(error)
+
     # Beside the three that each test expects first.
-    producer.produce(TOPIC, b"more", on_delivery=lambda error, _: error and failures.append(error))
+    producer.produce(TOPIC, b"more", on_delivery=delivered)
     assert producer.flush(20) == 0
     assert failures == []
 

@@ -19,7 +19,8 @@ def parquet(*minutes: int) -> bytes:
     pq.write_table(
         pa.table({"id": list(minutes), "at": micros.cast(pa.timestamp("us", "UTC"))}), out
     )
-    return out.getvalue().to_pybytes()
+    data: bytes = out.getvalue().to_pybytes()
+    return data
 
 
 def source(path: str, **changes: Any) -> FileSource:

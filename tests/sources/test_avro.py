@@ -108,10 +108,10 @@ def test_rows_come_back_whatever_is_null_missing_or_more(data: st.DataObject) ->
     # Union branches are chosen by the writer: naive times are local ones.
     found = decode(written(row, schema), schema, columns)
     expected = {name: row.get(name) for name in declared}
-    if expected.get("local") is not None:
-        expected["local"] = expected["local"].replace(tzinfo=UTC)
-    if expected.get("counts") is not None:
-        expected["counts"] = list(expected["counts"].items())
+    if (local := expected.get("local")) is not None:
+        expected["local"] = local.replace(tzinfo=UTC)
+    if (counts := expected.get("counts")) is not None:
+        expected["counts"] = list(counts.items())
     assert found == expected
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from sources.document import LoadedPipeline
 from sources.errors import InputError
+from sources.file_source import FileSource
 from sources.files import FileListing, changed_splits, list_source
 from sources.folders import values_of
 from sources.pipeline import Pipeline
@@ -50,7 +51,8 @@ def listed(folder: Path, event_time: str = "at", **changes: Any) -> FileListing:
         }
     )
     (declared,) = pipeline.sources
-    return list_source(LoadedPipeline(folder / "p.yaml", pipeline), declared)  # type: ignore[call-overload]
+    assert isinstance(declared, FileSource)
+    return list_source(LoadedPipeline(folder / "p.yaml", pipeline), declared)
 
 
 def refusal(folder: Path, **changes: Any) -> str:

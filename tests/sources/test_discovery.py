@@ -232,7 +232,12 @@ def test_nobody_waits_for_a_slow_listing_and_nothing_of_it_is_lost(tmp_path: Pat
         assert discoverer.take() is None  # at once, though it is being listed
         folder.may_end.set()
         taken: list[FoundFiles] = []
-        wait_for(lambda: bool(taken.extend(filter(None, [discoverer.take()])) or taken), "a find")
+
+        def has_found() -> bool:
+            taken.extend(filter(None, [discoverer.take()]))
+            return bool(taken)
+
+        wait_for(has_found, "a find")
     assert names(loaded, taken[0]) == ["a.parquet"]
 
 

@@ -16,7 +16,7 @@ from sources import file_plan
 from sources.document import LoadedPipeline
 from sources.errors import InputError
 from sources.file_plan import FilePlan, batch_ends, misread_unit, plan_files
-from sources.file_source import FileBatch
+from sources.file_source import FileBatch, FileSource
 from sources.files import list_source
 from sources.pipeline import Pipeline
 from sources.positions import to_ms
@@ -46,7 +46,8 @@ def planned(folder: Path, **changes: Any) -> tuple[FilePlan, list[str]]:
     )
     loaded = LoadedPipeline(folder / "p.yaml", pipeline)
     (declared,) = pipeline.sources
-    return plan_files(loaded, "history", list_source(loaded, declared))  # type: ignore[call-overload]
+    assert isinstance(declared, FileSource)
+    return plan_files(loaded, "history", list_source(loaded, declared))
 
 
 def ms(minutes: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
+from pydantic import ByteSize, ValidationError
 
 from sources.errors import InputError
 from sources.file_source import FileSource
@@ -47,7 +47,9 @@ def test_without_a_limit_a_live_run_is_as_declared() -> None:
 
 
 def test_limits_are_written_as_people_write_sizes() -> None:
-    assert parse_limit("50MiB", files=3, rows=4) == RateLimit(bytes=50 << 20, files=3, rows=4)
+    assert parse_limit("50MiB", files=3, rows=4) == RateLimit(
+        bytes=ByteSize(50 << 20), files=3, rows=4
+    )
     with pytest.raises(InputError, match="`fast` is no number of bytes"):
         parse_limit("fast")
 

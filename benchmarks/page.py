@@ -154,7 +154,10 @@ def _switch(found: Mapping[str, Document]) -> Iterator[str]:
     if "switch" not in found:
         return
     yield "## The switch\n"
-    yield "Seconds from history's last commit to the first live micro-batch, real processes.\n"
+    yield (
+        "Seconds from history's last commit to the first live micro-batch, real processes. `plain` "
+        "is a Spark script that follows the topic, from its launch on: Spark's own start.\n"
+    )
     rows = [
         [kind, what, *(f"{of[key] / 1000:.1f}" for key in _GAPS), str(len(of["all_ms"]))]
         for kind, numbers in found["switch"]["result"].items()

@@ -1,7 +1,9 @@
 """The gap between history's last commit and the first live micro-batch, warm and cold.
 
-``python -m benchmarks.switch``: chains over the same files and topic, each with a state of its own;
-of the live micro-batch both its begin (its offsets are written) and its commit are told.
+``python -m benchmarks.switch``: chains over the same files and topic, each with a state of its
+own; of the live micro-batch both its begin (its offsets are written) and its commit are told.
+``plain`` is Spark's own start: a script that follows the topic into a Delta table, from its launch
+on.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -22,12 +25,39 @@ from benchmarks.record import record
 from orchestration import chain, console
 from services.broker import LocalBroker, create_topic
 from sources.document import LoadedPipeline, load_pipeline
-from sources.positions import iso
+from sources.positions import iso, now_ms
 from spark_jobs import checkpoint
+from spark_jobs.jars import resolve
 
 BEGIN_MS = 1_700_000_000_000
 ROWS, FILES = 20_000, 10
 LIVE_PLACE = 1
+_PLAIN = """
+import sys
+from pyspark.sql import SparkSession
+servers, out, state, jars = sys.argv[1:]
+spark = (
+    SparkSession.builder.master("local[*]").config("spark.jars", jars)
+    .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+    .config(
+        "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+    )
+    .getOrCreate()
+)
+rows = (
+    spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers)
+    .option("subscribe", "events").option("startingOffsets", "earliest").load()
+    .selectExpr("from_json(cast(value as string), 'id bigint, at timestamp') AS row")
+    .select("row.*")
+)
+query = (
+    rows.writeStream.format("delta").option("checkpointLocation", state)
+    .trigger(processingTime="100 milliseconds").start(out)
+)
+while query.lastProgress is None:
+    query.awaitTermination(0.1)
+query.stop()
+"""
 
 
 def main() -> None:
@@ -35,7 +65,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=10)
     options = parser.parse_args()
-    gaps: dict[str, list[tuple[int, int]]] = {"warm": [], "cold": []}
+    gaps: dict[str, list[tuple[int, int]]] = {"warm": [], "cold": [], "plain": []}
     with tempfile.TemporaryDirectory(prefix="hybrid-bench-") as name, LocalBroker() as broker:
         folder, servers = Path(name), broker.bootstrap_servers
         (folder / "identity.py").write_text("def rows(rows):\n    return rows\n")
@@ -43,7 +73,10 @@ def main() -> None:
         _write(folder, servers)
         for round_ in range(options.rounds):
             for kind, found in gaps.items():
-                found.append(_run(_pipeline(folder, servers, kind, round_)))
+                if kind == "plain":
+                    found.append(_run_plain(folder / f"plain{round_}", servers))
+                else:
+                    found.append(_run(_pipeline(folder, servers, kind, round_)))
                 sys.stdout.write(f"{kind}: {found[-1]} ms to begin and commit of the first batch\n")
                 sys.stdout.flush()
     result = {
@@ -77,6 +110,19 @@ def _run(loaded: LoadedPipeline) -> tuple[int, int]:
     before = checkpoint.committed_at_ms(folder, first - 1)
     begun = (folder / "offsets" / str(first)).stat().st_mtime_ns // 1_000_000
     return begun - before, checkpoint.committed_at_ms(folder, first) - before
+
+
+def _run_plain(folder: Path, servers: str) -> tuple[int, int]:
+    """Milliseconds from the launch of a script to begin and commit of its first batch."""
+    folder.mkdir()
+    (folder / "plain.py").write_text(_PLAIN)
+    launched = now_ms()
+    jars = ",".join(map(str, resolve("spark")))
+    places = [str(folder / name) for name in ("out", "state")]
+    command = [sys.executable, str(folder / "plain.py"), servers, *places, jars]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    begun = (folder / "state" / "offsets" / "0").stat().st_mtime_ns // 1_000_000
+    return begun - launched, checkpoint.committed_at_ms(folder / "state", 0) - launched
 
 
 def _write(folder: Path, servers: str) -> None:

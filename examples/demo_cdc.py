@@ -151,7 +151,7 @@ def _run(options: argparse.Namespace, stages: Stages, cleanup: ExitStack) -> lis
         killer.are_live.set()
         # One may have been killed when it was up, and before that was said.
         for one in shop.loaded:
-            chain.go_live(one, _changes(one))
+            killer.outlived(one)
     live_ms, started, before = now_ms(), time.monotonic(), _committed(shop)
     with stages("customers go on until there are enough changes"):
         is_live.set()

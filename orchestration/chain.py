@@ -26,6 +26,7 @@ from sources.kafka_source import KafkaSource, StartByFactory
 from sources.plan import Plan, make_plan, require_plan
 from sources.positions import EndPosition, Offsets
 from sources.rate import RateLimit, put_in_force
+from sources.replication_slot import look_at_slot
 from sources.state import Generation
 from sources.topic_range import find_range, read_range_splits, require_range, unread
 from spark_jobs import checkpoint, process
@@ -209,6 +210,8 @@ def _require_ready(loaded: LoadedPipeline, source: FileSource | KafkaSource) -> 
         enumerator.require_start(source.name)
         if not reached(loaded, source):
             require_sound(loaded, source)
+    # Nobody may have looked since the last run.
+    look_at_slot(loaded, generation)
     return generation
 
 

@@ -171,7 +171,7 @@ def judge(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
         now_ms: Now.
     """
     if seen.wanted_ms is None:
-        return _unwanted(seen)
+        return _unwanted(seen, expected, now_ms)
     health, down, reason = _process(seen, expected, now_ms)
     lag, freshness = _lag(seen, expected), _freshness(seen, expected, now_ms)
     if _is_looping(seen, expected, is_down=down is not None):
@@ -202,7 +202,7 @@ def judge(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
     )
 
 
-def _unwanted(seen: Seen) -> Verdict:
+def _unwanted(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
     """A run that people stopped or paused: not red, whatever waits, and it says so."""
     health: Health = "stopped"
     reason = "it was stopped"
@@ -215,8 +215,10 @@ def _unwanted(seen: Seen) -> Verdict:
             reason += f"; {seen.lag:,} records or splits wait"
     if seen.is_alive:
         reason += ", and its process is still there"
-    names = expected_findings(has_slot=seen.slot is not None)
+    names = expected_findings(has_slot=False)
     findings = [Finding(name=name, passed=True, text=reason) for name in names]
+    if seen.slot is not None:
+        findings.append(_slot(seen.slot, expected, now_ms))
     numbers: dict[str, int | float] = {} if seen.lag is None else {"lag": seen.lag}
     return Verdict(health=health, reason=reason, findings=findings, numbers=numbers)
 
@@ -252,7 +254,8 @@ def _process(
         return "dead", "dead", "its process is gone without a word; see its log"
     if beat is None or beat.advanced_at_ms is None:
         # Before the first micro-batch a driver may well be silent: it prepares the query.
-        age = now_ms - (launched if launched is not None else wanted)
+        worked = 0 if beat is None else beat.worked_at_ms or 0
+        age = now_ms - max(launched if launched is not None else wanted, worked)
         if age >= start_within:
             return "stuck", "stuck", f"its first micro-batch is not in after {_s(age)}"
         return "starting", None, "its first micro-batch is not in yet"

@@ -125,8 +125,9 @@ def _declared(loaded: LoadedPipeline) -> tuple[SnapshotOptions, str, dict[str, s
         topic = loaded.pipeline.topic_after(source.name)
         if isinstance(source, FileSource) and source.snapshot is not None and topic is not None:
             gone = topic.dropped_columns or []
-            held = {n: kind for n, kind in topic.value_columns.items() if n not in gone}
-            return source.snapshot, str(topic.table), {**held, **topic.added_types}
+            columns = {**topic.value_columns, **topic.added_types}
+            held = {name: kind for name, kind in columns.items() if name not in gone}
+            return source.snapshot, str(topic.table), held
     message = f"Pipeline `{loaded.pipeline.name}` has no source with a `snapshot`."
     raise InputError(message, "There is no table to compare with.")
 

@@ -64,10 +64,13 @@ class DebeziumReader(Typed):
         )
         self._table = source.table
         self._columns = [(field.name, _converter(field.type)) for field in columns]
-        self._required = set(of_table) - {*(source.dropped_columns or [])}
+        dropped = {*(source.dropped_columns or [])}
+        self._required = set(of_table) - dropped
+        # Older changes lack them; if another column is there instead, they may be renamed.
+        self._added = set(added) - dropped
         self._known = {*columns.names, *(source.ignored_columns or [])}
         self._parts = source.of_envelope
-        self._defaults = {name: column.value for name, column in added.items()}
+        self._defaults = {name: added[name].value for name in self._added}
         self._untold = [name for name in added if "default" not in added[name].model_fields_set]
         # The same object for all records that share a schema.
         self._checked: Mapping[str, Encoding] = {}
@@ -120,7 +123,7 @@ class DebeziumReader(Typed):
         if row.keys() <= self._known and row.keys() >= self._required:
             return
         new = [name for name in row if name not in self._known]
-        gone = sorted(self._required - row.keys())
+        gone = sorted((self._required | (self._added if new else set())) - row.keys())
         if new and gone:
             message = (
                 f"Table `{self._table}` has a column `{new[0]}` that nothing declares, and no "
@@ -149,12 +152,14 @@ class DebeziumReader(Typed):
             default = encodings.get(name, _UNKNOWN).default
             if default is not None:
                 message = (
-                    f"Column `{name}` of table `{self._table}` has the default {shown(default)}, "
-                    "which rows from before it was added hold."
+                    f"Column `{name}` of table `{self._table}` has a default ({shown(default)} as "
+                    "Debezium tells it, which knows constants only): rows from before may hold it."
                 )
                 hint = (
-                    f"Write `added_columns: {{{name}: {{type: …, default: …}}}}`; `default: null` "
-                    "if it got its default after it was added. Then `hybrid resume`."
+                    "What they hold tells `SELECT attmissingval FROM pg_attribute WHERE attrelid = "
+                    f"'{self._table}'::regclass AND attname = '{name}'`: write `added_columns: "
+                    f"{{{name}: {{type: …, default: …}}}}`, `null` for nothing. Then "
+                    "`hybrid resume`."
                 )
                 raise InputError(message, hint)
         self._checked = encodings

@@ -305,6 +305,12 @@ class Pipeline(Declared):
         last = self.sources[-1]
         return (last.added_columns or {}) if isinstance(last, KafkaSource) else {}
 
+    @property
+    def ignored_columns(self) -> list[str]:
+        """Columns of the table whose changes come last that no row has."""
+        last = self.sources[-1]
+        return (last.ignored_columns or []) if isinstance(last, KafkaSource) else []
+
     def topic_after(self, name: str) -> KafkaSource | None:
         """The first Kafka source after the source of this name."""
         later = self.sources[self.hybrid_source().index(name) + 1 :]

@@ -77,6 +77,9 @@ def ask_slot(options: SnapshotOptions) -> Slot | str:
             application_name="hybrid slot",
             options=f"-c statement_timeout={_TIMEOUT_S * 1000}",
         ) as connection:
+            row = connection.execute("SELECT pg_is_in_recovery()").fetchone()
+            if row is not None and row[0]:
+                return f"{connection.info.host} is a standby, which does not tell of its slots"
             return find_slot(connection, options.slot)
     except psycopg.Error as error:
         return " ".join(str(error).split())
@@ -109,8 +112,11 @@ def slot_gone(generation: Folder, options: SnapshotOptions, slot: Slot | str) ->
         options: Name the slot.
         slot: As it stands, or why that is not known.
     """
-    if (known := generation.read(_GONE, SlotGone)) is not None or isinstance(slot, str):
+    known = generation.read(_GONE, SlotGone)
+    if known is not None and known.slot == options.slot:
         return known
+    if isinstance(slot, str):
+        return None
     if slot.state in ("lost", "missing"):
         return SlotGone(slot=options.slot, at_ms=now_ms(), state=slot.state)
     return None
@@ -118,4 +124,13 @@ def slot_gone(generation: Folder, options: SnapshotOptions, slot: Slot | str) ->
 
 def keep_gone(generation: Folder, gone: SlotGone) -> None:
     """Remember that a slot was gone."""
-    generation.put_if_absent(_GONE, gone)
+    if generation.read(_GONE, SlotGone) != gone:
+        generation.replace(_GONE, gone)
+
+
+def look_at_slot(loaded: LoadedPipeline, generation: Folder) -> None:
+    """Look whether the slot of a pipeline is there, if it has one, and remember if it is not."""
+    if (options := watched_slot(loaded)) is not None:
+        gone = slot_gone(generation, options, ask_slot(options))
+        if gone is not None:
+            keep_gone(generation, gone)

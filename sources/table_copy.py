@@ -138,7 +138,7 @@ class TableSnapshot:
         rows = connection.execute(
             "SELECT a.attname, c.relreplident, a.attlen = -1 AND a.attstorage <> 'p' "
             "AND NOT (a.atttypid = 'numeric'::regtype AND a.atttypmod >= 0), "
-            "a.atthasdef AND NOT a.attnotnull "
+            "a.atthasdef AND NOT a.attnotnull AND a.attgenerated = '' "
             "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
             "JOIN pg_attribute a ON a.attrelid = c.oid "
             "WHERE n.nspname = %(schema)s AND c.relname = %(table)s "
@@ -156,8 +156,9 @@ class TableSnapshot:
         if extra := [name for name in there if name not in self._columns and name not in ignored]:
             message = f"Table `{table}` has a column `{extra[0]}` that the `schema` lacks."
             hint = (
-                "Add it to the `schema` (`added_columns` are those that are added after the "
-                "snapshot), or list it in `ignored_columns`."
+                "Add it to the `schema`, or list it in `ignored_columns`; `added_columns` are "
+                "those that come after the snapshot. One that was begun has to be taken anew, in "
+                "another folder."
             )
             raise InputError(message, hint)
         if rows[0][1] == "n":

@@ -75,8 +75,8 @@ class Values(Declared):
         added_columns: Debezium: columns beside those of the ``schema`` that the table got later, by
             name: a type, or ``{type: …, default: …}``. They may be declared while a generation is
             in use; the target gets them, and its rows the default.
-        dropped_columns: Debezium: columns of the ``schema`` that the table no longer has; null in
-            changes without them. Likewise.
+        dropped_columns: Debezium: declared columns that the table no longer has; null in changes
+            without them. Likewise.
 
     """
 
@@ -120,8 +120,8 @@ class Values(Declared):
             raise ValueError(message)
         known = set(self.columns) - set(self.include)
         for name in self.dropped_columns or []:
-            if name not in known:
-                message = f"`dropped_columns`: the `schema` has no column `{name}`"
+            if name not in known and name not in (self.added_columns or {}):
+                message = f"`dropped_columns`: no column `{name}` is declared"
                 raise ValueError(message)
         if self.added_columns and self.select:
             message = "`added_columns` has no meaning with `select`, which makes all columns"

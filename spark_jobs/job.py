@@ -220,7 +220,9 @@ def run_unbounded(
         prepared = None
         reporter.follow(query)
         bad = _bad_records(loaded, generation, reporter)
-        running = _start(query, reporter)
+        # The target may get columns, which can take long.
+        with reporter.at_work():
+            running = _start(query, reporter)
         if query.has_uncounted_seam():
             # Beside the stream, which does not wait for it.
             threading.Thread(target=_count_seam, args=(query, reporter), daemon=True).start()

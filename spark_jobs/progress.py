@@ -117,6 +117,8 @@ class Reporter:
 
         def beat() -> None:
             while not done.wait(BEAT_S):
+                if self._query is not None:
+                    self._look_at_tasks()
                 self._update()
 
         thread = threading.Thread(target=beat, daemon=True)

@@ -155,8 +155,9 @@ class Query:
         if self.source.name in self.histories:
             require_order(self.source.name, self.histories[self.source.name].disorder_ms, rows)
         path = target_of(self._loaded, self.generation.name)
-        added = self._pipeline.added_columns
-        sink.prepare_table(self._pipeline.sink, path, rows, self.generation, added)
+        pipeline = self._pipeline
+        later = (pipeline.added_columns, pipeline.ignored_columns)
+        sink.prepare_table(pipeline.sink, path, rows, self.generation, *later)
         if self.source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED and self.place:
             keep_history_files(self.generation, path)
         self.changed = take_over(self.generation, self._transform())
@@ -457,8 +458,10 @@ class Query:
     def _transform(self) -> Transform:
         """The transform by itself: what it makes of a stream of the plan's columns."""
         function = load_transform(self._loaded)
-        rows = with_added(self._placeholder(self.plan.columns), self._pipeline.added_columns)
-        shape = Shape(function(rows))
+        added = {name: column.type for name, column in self._pipeline.added_columns.items()}
+        shape = Shape(
+            function(self._placeholder(parse_schema({**self.plan.columns_by_name, **added})))
+        )
         return Transform(
             name=self._pipeline.transform,
             first_batch=first_batch(self.generation),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from deltalake import DeltaTable
@@ -29,6 +29,7 @@ def prepare_table(
     rows: DataFrame,
     generation: Generation,
     added: Mapping[str, AddedColumn] | None = None,
+    ignored: Collection[str] = (),
 ) -> None:
     """Make the target if it is not there, and refuse one that belongs to something else.
 
@@ -38,6 +39,7 @@ def prepare_table(
         rows: What will be written; tells the columns.
         generation: Whose table it is.
         added: Columns that may have been added since it was made; it gets those that it lacks.
+        ignored: Columns of the source that it has not.
 
     Raises:
         InputError: A column that the sink names is not among the columns, or of a wrong type.
@@ -72,8 +74,8 @@ def prepare_table(
         message = f"The table {path} was not made by this generation ({generation.root})."
         hint = "Name another `sink.path`, or remove the table together with its old state folder."
         raise StateError(message, hint)
-    if added:
-        follow_columns(table, path, rows, generation, added)
+    if added or ignored:
+        follow_columns(table, rows, generation, added or {}, ignored)
     _require_columns(path, json.loads(table.schema().to_json()), rows.schema)
 
 

@@ -68,6 +68,10 @@ DEAD = replace(HEALTHY, is_alive=False)
 COMING_UP = replace(HEALTHY, beat=None, lag=None)
 
 
+def preparing() -> Heartbeat:
+    return beat(advanced_at_ms=None, idle=False, worked_at_ms=NOW - S)
+
+
 def slot(**seen: Any) -> Seen:
     return replace(HEALTHY, slot=SlotSeen(**seen))
 
@@ -139,6 +143,8 @@ def slot(**seen: Any) -> Seen:
         (slot(idle_since_ms=NOW - 20 * S), "healthy", ""),
         (slot(idle_since_ms=NOW - 21 * S), "cut-off", "has read the slot for 21 s"),
         (replace(slot(gone="it is lost"), is_alive=False), "dead", "gone without a word"),
+        (replace(slot(gone="it is lost"), wanted_ms=None), "stopped", "was stopped"),
+        (replace(COMING_UP, launched_ms=NOW - 99 * S, beat=preparing()), "starting", "not in yet"),
         (replace(HEALTHY, restarts=2), "healthy", ""),
         (replace(HEALTHY, restarts=3), "crash-looping", "3 times within 30 min, a crash loop"),
         (replace(DEAD, restarts=2), "dead", ""),

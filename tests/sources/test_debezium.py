@@ -296,8 +296,11 @@ class TestColumnsThatChange:
         told = json.loads(json.dumps(SCHEMA))
         told["fields"][0]["fields"].append({"field": "discount", "type": "int32", "default": 5})
         document = {"schema": told, "payload": envelope("u", price="JxA=", at=0, discount=3)}
-        with pytest.raises(InputError, match=r"`discount` of .* has the default 5, which rows"):
+        with pytest.raises(
+            InputError, match=r"`discount` of .* has a default \(5 as Deb.*\)"
+        ) as it:
             read(document, source(added_columns={"discount": "int"}))
+        assert "'public.orders'::regclass AND attname = 'discount'" in it.value.hint
         for default in (5, None):
             added = {"discount": {"type": "int", "default": default}}
             assert read(document, source(added_columns=added))["discount"] == 3
@@ -317,6 +320,13 @@ class TestColumnsThatChange:
         with pytest.raises(InputError, match=r"has a column `title` .* no longer has `name`") as it:
             read(document)
         assert "If `name` was renamed: correct the `schema`" in it.value.hint
+
+    def test_an_added_one_may_be_renamed_or_dropped_as_well(self) -> None:
+        added = {"note": {"type": "string", "default": "-"}}
+        with pytest.raises(InputError, match=r"has a column `remark` .* no longer has `note`"):
+            read(envelope("u", remark="x"), source(added_columns=added))
+        dropped = source(added_columns=added, dropped_columns=["note"])
+        assert read(envelope("u"), dropped)["note"] is None
 
     def test_a_widened_one_is_noticed_with_the_first_value_that_does_not_fit(self) -> None:
         declared = source(schema={**COLUMNS, "id": "int"})
@@ -376,7 +386,7 @@ class TestPositions:
         ({"added_columns": {"x": "number"}}, "`number` is not a column type"),
         ({"added_columns": {"x": {"type": "int", "default": "a"}}}, "`default: a` is no int"),
         ({"added_columns": {"x": "int"}, "select": {"id": "id"}}, "no meaning with `select`"),
-        ({"dropped_columns": ["x"]}, "`dropped_columns`: the `schema` has no column `x`"),
+        ({"dropped_columns": ["x"]}, "`dropped_columns`: no column `x` is declared"),
         ({"ignored_columns": ["id"]}, "`ignored_columns`: the column `id` is declared"),
         ({"format": "json"}, "`table` has no meaning with `format: json`"),
         (

@@ -21,7 +21,7 @@ from sources.rounds import Round
 from sources.snapshot import SnapshotManifest
 from sources.state import CurrentGeneration, GenerationInfo
 from sources.topic_range import TopicRange
-from spark_jobs.added_columns import FollowedColumns
+from spark_jobs.added_columns import ColumnsLog
 from spark_jobs.heartbeat import Heartbeat
 from spark_jobs.launch import Launch
 from spark_jobs.progress_log import ProgressLog
@@ -30,11 +30,11 @@ from spark_jobs.transforms import Transform
 KINDS: list[type[Record]] = [
     Approval,
     BadRecordCount,
+    ColumnsLog,
     CurrentGeneration,
     CurrentRate,
     Discovery,
     EndPosition,
-    FollowedColumns,
     GenerationInfo,
     Heartbeat,
     KeptDefinition,

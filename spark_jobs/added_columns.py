@@ -8,6 +8,7 @@ from deltalake import DeltaTable, Field
 from deltalake import Schema as DeltaSchema
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+from pyspark.sql.types import StructField, StructType
 
 from sources.added_columns import AddedColumn
 from sources.errors import StateError
@@ -53,11 +54,7 @@ def with_added(rows: DataFrame, added: Mapping[str, AddedColumn]) -> DataFrame:
     if not lacking:
         return rows
     return rows.withColumns(
-        {
-            # A plain literal would make a column that is never null.
-            name: F.when(F.lit(True), F.lit(column.value).cast(column.type))
-            for name, column in lacking.items()
-        }
+        {name: F.lit(column.value).cast(column.type) for name, column in lacking.items()}
     )
 
 
@@ -159,6 +156,18 @@ def _fill(rows: DataFrame, path: str, name: str, added: Mapping[str, AddedColumn
     )
 
 
+def table_schema(rows: DataFrame, added: Collection[str]) -> DeltaSchema:
+    """What a table of rows is made with: an added column is one that can be null.
+
+    As Spark has it, it is not as long as all rows hold its default.
+    """
+    fields = [
+        StructField(field.name, field.dataType, field.nullable or field.name in added)
+        for field in rows.schema
+    ]
+    return DeltaSchema.from_json(StructType(fields).json())
+
+
 def _field(rows: DataFrame, name: str) -> list[Field]:
-    fields: list[Field] = DeltaSchema.from_json(rows.select(name).schema.json()).fields
+    fields: list[Field] = table_schema(rows.select(name), [name]).fields
     return fields

@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from deltalake import DeltaTable
-from deltalake import Schema as DeltaSchema
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -18,7 +17,7 @@ from sources.errors import InputError, StateError
 from sources.generations import OWNER
 from sources.pipeline import Sink
 from sources.state import Generation
-from spark_jobs.added_columns import follow_columns
+from spark_jobs.added_columns import follow_columns, table_schema
 from spark_jobs.changes import merge_changes, target_rows
 from spark_jobs.merge_keys import KeyRange
 
@@ -64,7 +63,7 @@ def prepare_table(
     # Delta's Rust library does in milliseconds what costs a cold JVM seconds.
     table = DeltaTable.create(
         path,
-        DeltaSchema.from_json(rows.schema.json()),
+        table_schema(rows, added or {}),
         mode="ignore",
         partition_by=sink.partition_by or None,
         configuration={OWNER: generation.info.transaction_id},

@@ -347,7 +347,10 @@ def _wait_for_connector(shop: _Shop) -> None:
         assert row is not None
         while time.monotonic() < deadline:
             # What makes the slot move when nobody changes anything.
-            connection.execute("UPDATE stock SET pieces = pieces WHERE sku = 's1'")
+            connection.execute(
+                "INSERT INTO stock (sku, pieces) VALUES ('nobody buys this', 0) "
+                "ON CONFLICT (sku) DO UPDATE SET pieces = 0"
+            )
             found = connection.execute(
                 "SELECT confirmed_flush_lsn >= %s FROM pg_replication_slots WHERE slot_name = %s",
                 [row[0], _SLOT],

@@ -73,6 +73,7 @@ bench: install
 	$(BIN)/python -m benchmarks.catch_up
 	$(BIN)/python -m benchmarks.catch_up --format avro --rows 2000000
 	$(BIN)/python -m benchmarks.changes
+	$(BIN)/python -m benchmarks.changes --schemas
 	$(BIN)/python -m benchmarks.fixed
 	$(BIN)/python -m benchmarks.pipelines
 	$(BIN)/python -m benchmarks.page

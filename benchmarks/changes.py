@@ -2,18 +2,22 @@
 
     python -m benchmarks.changes --rows 1000000 --rounds 5
 
-Debezium's envelopes in JSON without schemas: inserts, updates and deletes of ``--keys`` keys,
-merged into a Delta table. Plain Spark is what somebody writes by hand: ``from_json``, the last
-change of each key by its LSN, and MERGE in ``foreachBatch``. Both tables must be the same.
+Debezium's envelopes in JSON, with ``--schemas`` as Kafka Connect writes them by default: inserts,
+updates and deletes of ``--keys`` keys, merged into a Delta table. Plain Spark is what somebody
+writes by hand: ``from_json``, the last change of each key by its LSN, and MERGE in
+``foreachBatch``. Both tables must be the same.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import shutil
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +40,7 @@ _TOPIC = "shop.public.orders"
 _PARTITIONS = 4
 _COLUMNS = {"id": "bigint", "name": "string", "v": "double"}
 _ROW = "struct<id bigint, name string, v double>"
-_ENVELOPE = f"before {_ROW}, after {_ROW}, source struct<lsn bigint>, op string"
+_ENVELOPE = f"before: {_ROW}, after: {_ROW}, source: struct<lsn bigint>, op: string"
 _MERGE = """
 MERGE INTO delta.`{}` t USING {{source}} s ON t.id = s.id
 WHEN MATCHED AND s.gone THEN DELETE
@@ -51,17 +55,23 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000, help="changes")
     parser.add_argument("--keys", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--schemas", action="store_true", help="in front of each payload")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="hybrid-bench-") as name, LocalBroker() as broker:
         folder, servers = Path(name), broker.bootstrap_servers
-        _produce(servers, options.rows, options.keys)
+        _produce(servers, options.rows, options.keys, _head() if options.schemas else "")
         spark = session(_pipeline(folder, servers, 0), folder)
-        contenders = {"project": _project, "by hand": _by_hand}
+        by_hand = partial(_by_hand, envelope="payload." if options.schemas else "")
+        contenders: dict[str, Callable[[SparkSession, Path, str], Path]] = {
+            "project": _project,
+            "by hand": by_hand,
+        }
         speeds: dict[str, list[float]] = {contender: [] for contender in contenders}
         for round_ in range(options.rounds + 1):  # the first one warms up
             held: dict[str, set[tuple[Any, ...]]] = {}
             for contender in in_turns(list(contenders), round_):
-                home = folder / "round"
+                # Delta remembers a table by its path.
+                home = folder / f"{contender}-{round_}"
                 home.mkdir()
                 started = time.monotonic()
                 table = contenders[contender](spark, home, servers)
@@ -73,7 +83,8 @@ def main() -> None:
             if held["project"] != held["by hand"]:
                 raise RuntimeError("the tables differ")
         spark.stop()
-    report("changes", speeds, "project", options.rows)
+    name = "changes-schemas" if options.schemas else "changes"
+    report(name, speeds, "project", options.rows)
 
 
 def _project(spark: SparkSession, home: Path, servers: str) -> Path:
@@ -94,7 +105,7 @@ def _project(spark: SparkSession, home: Path, servers: str) -> Path:
     return Path(path)
 
 
-def _by_hand(spark: SparkSession, home: Path, servers: str) -> Path:
+def _by_hand(spark: SparkSession, home: Path, servers: str, envelope: str) -> Path:
     table = home / "by-hand"
     spark.createDataFrame([], "id bigint, name string, v double, lsn bigint").write.format(
         "delta"
@@ -106,14 +117,16 @@ def _by_hand(spark: SparkSession, home: Path, servers: str) -> Path:
         .option("startingOffsets", "earliest")
         .load()
     )
-    change = F.from_json(F.col("value").cast("string"), _ENVELOPE).alias("c")
+    inner = f"struct<{_ENVELOPE}>"
+    schema = f"struct<payload: {inner}>" if envelope else inner
+    change = F.from_json(F.col("value").cast("string"), schema).alias("c")
     rows = raw.where("value IS NOT NULL").select(change)
     rows = rows.selectExpr(
-        "coalesce(c.after.id, c.before.id) AS id",
-        "c.after.name AS name",
-        "c.after.v AS v",
-        "c.source.lsn AS lsn",
-        "c.op = 'd' AS gone",
+        f"coalesce(c.{envelope}after.id, c.{envelope}before.id) AS id",
+        f"c.{envelope}after.name AS name",
+        f"c.{envelope}after.v AS v",
+        f"c.{envelope}source.lsn AS lsn",
+        f"c.{envelope}op = 'd' AS gone",
     )
 
     def merge(batch: DataFrame, _: int) -> None:
@@ -163,7 +176,28 @@ def _pipeline(home: Path, servers: str, number: int) -> LoadedPipeline:
     return LoadedPipeline(home / "bench.yaml", pipeline)
 
 
-def _produce(servers: str, rows: int, keys: int) -> None:
+def _head() -> str:
+    """The schema of an envelope, as Kafka Connect's JSON converter writes it."""
+    kinds = {"id": "int64", "name": "string", "v": "double"}
+    row = [{"type": kind, "optional": name != "id", "field": name} for name, kind in kinds.items()]
+    strings = ["version", "connector", "name", "snapshot", "db", "sequence", "schema", "table"]
+    numbers = ["ts_ms", "ts_us", "ts_ns", "txId", "lsn", "xmin"]
+    origin = [
+        {"type": kind, "optional": True, "field": name}
+        for kind, names in (("string", strings), ("int64", numbers))
+        for name in names
+    ]
+    sides = {"before": row, "after": row, "source": origin}
+    fields = [
+        {"type": "struct", "fields": of, "optional": True, "name": f"shop.{name}", "field": name}
+        for name, of in sides.items()
+    ]
+    fields += [{"type": "string", "optional": False, "field": "op"}]
+    schema = {"type": "struct", "fields": fields, "optional": False, "name": "shop.Envelope"}
+    return json.dumps(schema, separators=(",", ":"))
+
+
+def _produce(servers: str, rows: int, keys: int, head: str) -> None:
     """Changes as Debezium writes them, a tombstone behind each delete; a key has one partition."""
     create_topic(servers, _TOPIC, _PARTITIONS, {"retention.ms": "-1"})
     producer = Producer({"bootstrap.servers": servers, "queue.buffering.max.messages": 1_000_000})
@@ -185,14 +219,14 @@ def _produce(servers: str, rows: int, keys: int) -> None:
         row = f'{{"id":{key},"name":"customer {n}","v":{n / 2}}}'
         before = row if op == "d" else "null"
         after = "null" if op == "d" else row
-        send(
-            key,
+        payload = (
             f'{{"before":{before},"after":{after},"source":{{"version":"3.6.3.Final","connector":'
             f'"postgresql","name":"shop","ts_ms":{1_700_000_000_000 + n},"snapshot":"false","db":'
             f'"shop","sequence":"[\\"{lsn - 64}\\",\\"{lsn}\\"]","schema":"public","table":'
             f'"orders","txId":{n},"lsn":{lsn},"xmin":null}},"transaction":null,"op":"{op}",'
-            f'"ts_ms":{1_700_000_000_500 + n}}}',
+            f'"ts_ms":{1_700_000_000_500 + n}}}'
         )
+        send(key, f'{{"schema":{head},"payload":{payload}}}' if head else payload)
         if op == "d":
             there.discard(key)
             send(key, None)

@@ -38,6 +38,7 @@ _RATIOS = {
     "catch-up-json": "Catching up with a topic of JSON, to Delta",
     "catch-up-avro": "Catching up with a topic of Avro, to Delta",
     "changes": "Catching up with a change log in JSON, merged into Delta",
+    "changes-schemas": "The same, with the schemas that Kafka Connect writes by default",
     "seam-inside": "Live, while the seam filter compares keys",
     "seam-after": "Live, after the seam",
 }

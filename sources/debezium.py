@@ -30,6 +30,7 @@ _PLACEHOLDERS = (
     base64.b64encode(PLACEHOLDER.encode()).decode(),
     PLACEHOLDER.encode(),
 )
+_CAN_BE_LONG = (str, bytes, list)
 # What an initial snapshot of the connector says of its records; later ones are `incremental`.
 _INITIAL = {"true", "first", "first_in_data_collection", "last_in_data_collection", "last"}
 _ROW_OF = {"c": "after", "u": "after", "r": "after", "d": "before"}
@@ -174,7 +175,7 @@ class DebeziumReader(Typed):
         raw = row.get(name)
         if raw is None:
             return None if name in row else self._defaults.get(name)
-        if raw in _PLACEHOLDERS or raw == [PLACEHOLDER]:
+        if type(raw) in _CAN_BE_LONG and (raw in _PLACEHOLDERS or raw == [PLACEHOLDER]):
             reason = (
                 f"`{name}` is a long value that the change left as it was, so the log does not "
                 f"carry it: ALTER TABLE {self._table} REPLICA IDENTITY FULL, {_NEW_START}"

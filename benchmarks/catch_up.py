@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.avro.functions import from_avro
 
-from benchmarks.session import race, report, session
+from benchmarks.session import plain_topic, race, report, session
 from benchmarks.topics import COLUMNS, SCHEMA, TOPIC, Form, produce, topic_pipeline
 from services.broker import LocalBroker
 from sources.document import LoadedPipeline
@@ -72,13 +72,7 @@ def _project(spark: SparkSession, loaded: LoadedPipeline, source: KafkaSource) -
 
 
 def _by_hand(spark: SparkSession, servers: str, form: Form) -> DataFrame:
-    raw = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", servers)
-        .option("subscribe", TOPIC)
-        .option("startingOffsets", "earliest")
-        .load()
-    )
+    raw = plain_topic(spark, servers, TOPIC)
     if form == "avro":
         return raw.select(from_avro("value", json.dumps(SCHEMA)).alias("row")).select("row.*")
     return raw.select(F.from_json(F.col("value").cast("string"), _DDL).alias("row")).select("row.*")

@@ -26,7 +26,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
-from benchmarks.session import in_turns, report, session
+from benchmarks.session import in_turns, plain_topic, report, session
 from services.broker import LocalBroker, create_topic
 from sources.document import LoadedPipeline
 from sources.kafka import KafkaLog
@@ -110,13 +110,7 @@ def _by_hand(spark: SparkSession, home: Path, servers: str, envelope: str) -> Pa
     spark.createDataFrame([], "id bigint, name string, v double, lsn bigint").write.format(
         "delta"
     ).save(str(table))
-    raw = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", servers)
-        .option("subscribe", _TOPIC)
-        .option("startingOffsets", "earliest")
-        .load()
-    )
+    raw = plain_topic(spark, servers, _TOPIC)
     inner = f"struct<{_ENVELOPE}>"
     schema = f"struct<payload: {inner}>" if envelope else inner
     change = F.from_json(F.col("value").cast("string"), schema).alias("c")

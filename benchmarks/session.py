@@ -34,6 +34,17 @@ def session(loaded: LoadedPipeline, scratch: Path, more: Sequence[Path] = ()) ->
     return builder.getOrCreate()
 
 
+def plain_topic(spark: SparkSession, servers: str, topic: str) -> DataFrame:
+    """A topic as Spark's own source streams it, from its beginning."""
+    return (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+
+
 def write_to_delta(read: Callable[[], DataFrame], target: Path) -> float:
     """Seconds until rows are planned, read and written: a stream to its end, or a batch.
 

@@ -16,6 +16,7 @@ from sources.errors import InputError
 from sources.fitting import BadValue
 from sources.kafka_source import KafkaSource
 from sources.readers import RowDecoder, field_reader
+from tests.sources.value_case import ORIGIN
 
 COLUMNS = {
     "id": "bigint",
@@ -24,18 +25,6 @@ COLUMNS = {
     "at": "timestamp",
     "day": "date",
     "raw": "binary",
-}
-ORIGIN = {
-    "connector": "postgresql",
-    "ts_ms": 1_704_067_200_123,
-    "snapshot": "false",
-    "db": "shop",
-    "sequence": '["1000","1040"]',
-    "schema": "public",
-    "table": "orders",
-    "txId": 771,
-    "lsn": 1040,
-    "xmin": None,
 }
 ROW = {
     "id": 7,

@@ -16,7 +16,7 @@ from sources.errors import InputError
 from sources.fitting import BadValue
 from sources.kafka_source import KafkaSource
 from sources.readers import RowDecoder, field_reader
-from tests.sources.value_case import RegistryServer, framed, registry
+from tests.sources.value_case import ORIGIN, RegistryServer, framed, registry
 
 COLUMNS = {
     "id": "bigint",
@@ -39,17 +39,6 @@ ROW = {
     "zoned": "2024-01-01T00:00:00.000002Z",
     "day": 19_723,
     "raw": b"\x00\xff",
-}
-ORIGIN = {
-    "connector": "postgresql",
-    "ts_ms": 1_704_067_200_123,
-    "snapshot": "false",
-    "db": "shop",
-    "sequence": '["1000","1040"]',
-    "schema": "public",
-    "table": "orders",
-    "txId": 771,
-    "lsn": 1040,
 }
 
 

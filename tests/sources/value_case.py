@@ -21,6 +21,19 @@ from google.protobuf.message import Message
 
 FIELD = descriptor_pb2.FieldDescriptorProto
 MESSAGE = "shop.Order"
+# What Debezium says of where a change comes from.
+ORIGIN = {
+    "connector": "postgresql",
+    "ts_ms": 1_704_067_200_123,
+    "snapshot": "false",
+    "db": "shop",
+    "sequence": '["1000","1040"]',
+    "schema": "public",
+    "table": "orders",
+    "txId": 771,
+    "lsn": 1040,
+    "xmin": None,
+}
 
 
 class RegistryServer(ThreadingHTTPServer):

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, TypeVar
 
+import orjson
 import pyarrow as pa
 
 from sources.envelopes import AvroEnvelopes, Encoding, Envelopes, JsonEnvelopes
@@ -323,7 +323,7 @@ def position(envelope: Mapping[str, Any], origin: Mapping[str, Any]) -> str:
 
 
 def _postgres_position(origin: Mapping[str, Any]) -> str:
-    before, own = json.loads(origin["sequence"])
+    before, own = orjson.loads(origin["sequence"])
     return f"{int(before or 0):016x}{int(own):016x}"
 
 

@@ -6,9 +6,10 @@ Avro, with a schema registry.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
+
+import orjson
 
 from sources.avro import AvroReader
 from sources.fitting import BadValue
@@ -57,8 +58,8 @@ class JsonEnvelopes:
         encodings = self._known.get(head) if separator else None
         try:
             if encodings is not None and payload.endswith(b"}"):
-                return _object(json.loads(payload[:-1])), encodings
-            found = _object(json.loads(value))
+                return _object(orjson.loads(payload[:-1])), encodings
+            found = _object(orjson.loads(value))
         except ValueError as error:
             reason = f"the value is not JSON: {error}"
             raise BadValue(reason) from None
@@ -101,7 +102,7 @@ def _object(found: Any) -> dict[str, Any]:
 def _is_head(head: bytes) -> bool:
     """Whether this is all that stands before a payload, rather than the text of some value."""
     try:
-        found = json.loads(head + _PAYLOAD + b"null}")
+        found = orjson.loads(head + _PAYLOAD + b"null}")
     except ValueError:
         return False
     return isinstance(found, dict) and found.keys() == {"schema", "payload"}
@@ -133,7 +134,7 @@ def _avro_encodings(texts: Iterable[str]) -> dict[str, Encoding]:
     records: dict[str, Mapping[str, Any]] = {}
     envelope: Mapping[str, Any] = {}
     for text in texts:
-        envelope = json.loads(text)
+        envelope = orjson.loads(text)
         _collect_records(envelope, envelope.get("namespace", ""), records)
     found: dict[str, Encoding] = {}
     for side in envelope.get("fields", []):

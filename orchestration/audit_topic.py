@@ -23,7 +23,7 @@ from orchestration.audit_sql import (
     structure,
 )
 from sources.errors import InputError
-from sources.fitting import BadValue
+from sources.fitting import BadValue, fitted_array
 from sources.kafka import KafkaLog
 from sources.kafka_source import KafkaSource
 from sources.positions import Offsets, TopicPartition
@@ -128,7 +128,7 @@ class _Records:
         rows = [self._row(message) for message in messages]
         columns = zip(*rows, strict=True)
         arrays = [
-            pa.array(each, field.type) for each, field in zip(columns, self.schema, strict=True)
+            fitted_array(each, field.type) for each, field in zip(columns, self.schema, strict=True)
         ]
         return pa.Table.from_arrays(arrays, schema=self.schema)
 

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from sources.errors import InputError
-from sources.fitting import BadValue
+from sources.fitting import BadValue, fitted_array
 from sources.kafka_source import KafkaSource
 from sources.readers import NO_VALUE, RowDecoder, field_reader
 from sources.schema import ddl, parse_schema, parse_type
@@ -224,7 +224,10 @@ def decoding(decoder: RowDecoder, columns: pa.Schema, included: list[str]) -> St
             found = zip(*rows, strict=True) if rows else [[] for _ in columns]
             arrays = [
                 *(batch.column(name) for name in kept),
-                *(pa.array(each, kind) for each, kind in zip(found, columns.types, strict=True)),
+                *(
+                    fitted_array(each, kind)
+                    for each, kind in zip(found, columns.types, strict=True)
+                ),
                 pa.array(reasons, pa.string()),
                 *(batch.column(name) for name in extra),
             ]

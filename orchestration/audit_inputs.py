@@ -24,7 +24,7 @@ from orchestration.audit_sql import (
     quoted,
 )
 from orchestration.audit_topic import TopicReading, create_topic_view
-from sources.added_columns import AddedColumn
+from sources.added_columns import AddedColumn, types_of
 from sources.document import LoadedPipeline
 from sources.errors import InputError
 from sources.file_source import FileSource
@@ -155,7 +155,7 @@ def _limits(loaded: LoadedPipeline, source: KafkaSource) -> tuple[Offsets | None
 
 def _added(added: Mapping[str, AddedColumn], has: Mapping[str, str]) -> list[str]:
     """SQL: columns that a table got later; a source from before holds their defaults."""
-    types = duckdb_types({name: column.type for name, column in added.items()})
+    types = duckdb_types(types_of(added))
     return [
         quoted(name)
         if name in has

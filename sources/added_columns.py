@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any
@@ -46,6 +47,11 @@ class AddedColumn(Declared):
         except (BadValue, ValueError, InvalidOperation):
             message = f"`default: {self.default}` is no {self.type}"
             raise ValueError(message) from None
+
+
+def types_of(added: Mapping[str, AddedColumn]) -> dict[str, str]:
+    """Names and Spark SQL types."""
+    return {name: column.type for name, column in added.items()}
 
 
 def _parsed(raw: Any, kind: pa.DataType) -> Any:

@@ -43,7 +43,7 @@ class AvroReader(Typed):
             return cls(None, source.registry)
         try:
             text = Path(source.avro_schema).read_text(encoding="utf-8")
-            return cls(_parse([text]), None)
+            return cls(parse_schemas([text]), None)
         except (OSError, ValueError) as error:
             message = f"`avro_schema: {source.avro_schema}` can't be read: {error}."
             hint = "Name a file with an Avro schema of type record, without references to others."
@@ -78,14 +78,18 @@ class AvroReader(Typed):
 def _registered(registry: Registry, schema_id: int) -> Any:
     texts = schema_texts(registry, schema_id)
     try:
-        return _parse(texts)
+        return parse_schemas(texts)
     except ValueError as error:
         reason = f"schema {schema_id} of the registry can't be used: {error}"
         raise BadValue(reason) from None
 
 
-def _parse(texts: Sequence[str]) -> Any:
+def parse_schemas(texts: Sequence[str], *, expand: bool = False) -> Any:
     """The last of several schemas, which may refer to those before it.
+
+    Args:
+        texts: The schemas, as JSON.
+        expand: Whether a type stands wherever it is named: to look into it.
 
     Raises:
         ValueError: It is none, or no record's.
@@ -94,7 +98,7 @@ def _parse(texts: Sequence[str]) -> Any:
     schema: Any = None
     for text in texts:
         try:
-            schema = fastavro.parse_schema(json.loads(text), named_schemas=named)
+            schema = fastavro.parse_schema(json.loads(text), named_schemas=named, expand=expand)
         except (fastavro.schema.SchemaParseException, KeyError) as error:
             message = f"it is no Avro schema ({type(error).__name__}: {error})"
             raise ValueError(message) from None

@@ -6,12 +6,12 @@ Avro, with a schema registry.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import orjson
 
-from sources.avro import AvroReader
+from sources.avro import AvroReader, parse_schemas
 from sources.fitting import BadValue
 from sources.registry import Registry, schema_texts, unframe
 
@@ -125,55 +125,27 @@ def _scale(parameters: Any) -> int | None:
     return int(parameters["scale"]) if parameters and "scale" in parameters else None
 
 
-def _avro_encodings(texts: Iterable[str]) -> dict[str, Encoding]:
+def _avro_encodings(texts: Sequence[str]) -> dict[str, Encoding]:
     """By the Avro schema of an envelope, which keeps the name of a type as ``connect.name``.
 
     Args:
         texts: The schemas that it refers to, and itself.
     """
-    records: dict[str, Mapping[str, Any]] = {}
-    envelope: Mapping[str, Any] = {}
-    for text in texts:
-        envelope = orjson.loads(text)
-        _collect_records(envelope, envelope.get("namespace", ""), records)
+    envelope = parse_schemas(texts, expand=True)
+    rows = [
+        row
+        for side in envelope["fields"]
+        if side["name"] in _SIDES
+        for row in _described(side["type"])
+    ]
     found: dict[str, Encoding] = {}
-    for side in envelope.get("fields", []):
-        if side["name"] in _SIDES:
-            row = _record(side["type"], envelope.get("namespace", ""), records)
-            for column in row.get("fields", []):
-                kinds = [kind for kind in _kinds(column["type"]) if isinstance(kind, dict)]
-                names = [kind.get("connect.name") for kind in kinds]
-                found[column["name"]] = Encoding(
-                    names[0] if names else None, default=column.get("default")
-                )
+    for column in (column for row in rows for column in row.get("fields", [])):
+        names = [kind.get("connect.name") for kind in _described(column["type"])]
+        found[column["name"]] = Encoding(names[0] if names else None, default=column.get("default"))
     return found
 
 
-def _kinds(kind: Any) -> list[Any]:
-    """The branches of a union, or the one type that it is."""
-    return kind if isinstance(kind, list) else [kind]
-
-
-def _collect_records(kind: Any, space: str, records: dict[str, Mapping[str, Any]]) -> None:
-    """All records that a schema defines, by full name."""
-    for each in _kinds(kind):
-        if not isinstance(each, dict):
-            continue
-        if each.get("type") == "record":
-            records[_full_name(each["name"], each.get("namespace", space))] = each
-            for field in each["fields"]:
-                _collect_records(field["type"], each.get("namespace", space), records)
-
-
-def _record(kind: Any, space: str, records: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The record among the branches of a type, be it defined there or named."""
-    for each in _kinds(kind):
-        if isinstance(each, dict) and each.get("type") == "record":
-            return each
-        if isinstance(each, str) and _full_name(each, space) in records:
-            return records[_full_name(each, space)]
-    return {}
-
-
-def _full_name(name: str, space: str) -> str:
-    return name if "." in name or not space else f"{space}.{name}"
+def _described(kind: Any) -> list[dict[str, Any]]:
+    """The branches of a union, or the one type that it is, as far as more than a name is told."""
+    kinds = kind if isinstance(kind, list) else [kind]
+    return [each for each in kinds if isinstance(each, dict)]

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from sources.added_columns import Added
+from sources.added_columns import Added, types_of
 from sources.declared import Columns, Declared
 from sources.errors import InputError
 from sources.registry import Registry
@@ -190,7 +190,7 @@ class Values(Declared):
     @property
     def added_types(self) -> dict[str, str]:
         """Columns that the table got later, and their Spark SQL types."""
-        return {name: column.type for name, column in (self.added_columns or {}).items()}
+        return types_of(self.added_columns or {})
 
     def envelope_column(self, part: EnvelopePart) -> str | None:
         """The column that a part of the envelope fills; None if nobody asked for it."""

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from sources.added_columns import types_of
 from sources.discovery import Folder
 from sources.document import LoadedPipeline
 from sources.errors import InputError, StateError
@@ -458,10 +459,8 @@ class Query:
     def _transform(self) -> Transform:
         """The transform by itself: what it makes of a stream of the plan's columns."""
         function = load_transform(self._loaded)
-        added = {name: column.type for name, column in self._pipeline.added_columns.items()}
-        shape = Shape(
-            function(self._placeholder(parse_schema({**self.plan.columns_by_name, **added})))
-        )
+        columns = {**self.plan.columns_by_name, **types_of(self._pipeline.added_columns)}
+        shape = Shape(function(self._placeholder(parse_schema(columns))))
         return Transform(
             name=self._pipeline.transform,
             first_batch=first_batch(self.generation),

@@ -143,10 +143,7 @@ def test_a_slot_that_is_gone_is_seen_though_nothing_waits(case: CdcCase) -> None
 def test_columns_that_are_added_and_dropped_later_are_followed_in_place(
     case: CdcCase, spark: SparkSession
 ) -> None:
-    case.capture(["public.orders"], snapshot_mode="no_data")
-    loaded = case.pipeline()
-    take_snapshot(loaded)
-    run_chain(spark, loaded, is_equal(loaded))
+    loaded = taken_over(case, spark)
     case.execute(
         "ALTER TABLE orders ADD discount int DEFAULT 7, ADD note text",
         "UPDATE orders SET discount = NULL, note = 'x' WHERE id % 3 = 0",
@@ -204,10 +201,7 @@ def test_every_change_can_be_kept_in_a_table_that_only_grows(
 def test_a_table_is_added_to_the_connector_while_another_one_is_followed(
     case: CdcCase, spark: SparkSession
 ) -> None:
-    case.capture(["public.orders"], snapshot_mode="no_data")
-    orders = case.pipeline()
-    take_snapshot(orders)
-    run_chain(spark, orders, is_equal(orders))
+    orders = taken_over(case, spark)
     lines = case.pipeline("lines", LINES, ("order_id", "line"))
     # Its topic alone is not enough: nothing would say that no change comes in.
     create_topic(case.servers, f"{case.name}.public.lines", 3, {"retention.ms": "-1"})
@@ -343,6 +337,15 @@ def test_a_table_in_use_is_taken_over_though_the_driver_is_killed(case: CdcCase)
     finally:
         customers.stop()
         chain.stop(loaded)
+
+
+def taken_over(case: CdcCase, spark: SparkSession) -> LoadedPipeline:
+    """The pipeline of `orders`, once its target equals the table."""
+    case.capture(["public.orders"], snapshot_mode="no_data")
+    loaded = case.pipeline()
+    take_snapshot(loaded)
+    run_chain(spark, loaded, is_equal(loaded))
+    return loaded
 
 
 def slot_finding(loaded: LoadedPipeline) -> Finding:

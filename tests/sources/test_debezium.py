@@ -16,7 +16,7 @@ from sources.errors import InputError
 from sources.fitting import BadValue
 from sources.kafka_source import KafkaSource
 from sources.readers import RowDecoder, field_reader
-from tests.sources.value_case import ORIGIN
+from tests.sources.value_case import ORIGIN, changes_source, decoded
 
 COLUMNS = {
     "id": "bigint",
@@ -72,16 +72,7 @@ SCHEMA = {
 
 
 def source(**more: Any) -> KafkaSource:
-    declared = {
-        "type": "kafka",
-        "name": "changes",
-        "topic": "shop.public.orders",
-        "format": "debezium",
-        "table": "public.orders",
-        "schema": COLUMNS,
-        **more,
-    }
-    return KafkaSource.model_validate(declared)
+    return changes_source(**{"schema": COLUMNS, **more})
 
 
 def envelope(op: str = "c", origin: dict[str, Any] | None = None, **row: Any) -> dict[str, Any]:
@@ -97,10 +88,8 @@ def envelope(op: str = "c", origin: dict[str, Any] | None = None, **row: Any) ->
 
 
 def read(document: Any, declared: KafkaSource | None = None) -> dict[str, Any]:
-    declared = declared or source()
-    columns = declared.of_value({**(declared.declared_columns or {}), **declared.added_types})
-    decoder = RowDecoder(field_reader(declared), columns)
-    return dict(zip(columns.names, decoder.decode(json.dumps(document).encode()), strict=True))
+    (row,) = decoded(declared or source(), json.dumps(document).encode())
+    return row
 
 
 def with_schema(payload: dict[str, Any]) -> dict[str, Any]:

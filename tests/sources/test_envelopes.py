@@ -15,8 +15,14 @@ from sources.debezium import PLACEHOLDER
 from sources.errors import InputError
 from sources.fitting import BadValue
 from sources.kafka_source import KafkaSource
-from sources.readers import RowDecoder, field_reader
-from tests.sources.value_case import ORIGIN, RegistryServer, framed, registry
+from tests.sources.value_case import (
+    ORIGIN,
+    RegistryServer,
+    changes_source,
+    decoded,
+    framed,
+    registry,
+)
 
 COLUMNS = {
     "id": "bigint",
@@ -114,17 +120,7 @@ def server() -> Iterator[RegistryServer]:
 
 
 def source(server: RegistryServer, **more: Any) -> KafkaSource:
-    declared = {
-        "type": "kafka",
-        "name": "changes",
-        "topic": "shop.public.orders",
-        "format": "debezium",
-        "table": "public.orders",
-        "schema": COLUMNS,
-        "registry": {"url": server.url},
-        **more,
-    }
-    return KafkaSource.model_validate(declared)
+    return changes_source(COLUMNS, registry={"url": server.url}, **more)
 
 
 def envelope(op: str = "c", **row: Any) -> dict[str, Any]:
@@ -138,16 +134,10 @@ def encoded(server: RegistryServer, document: Any, described: dict[str, Any]) ->
     return framed(server.register(described), out.getvalue())
 
 
-def read(declared: KafkaSource, *values: bytes) -> list[dict[str, Any]]:
-    columns = declared.of_value(declared.declared_columns or {})
-    decoder = RowDecoder(field_reader(declared), columns)
-    return [dict(zip(columns.names, decoder.decode(value), strict=True)) for value in values]
-
-
 def test_a_change_becomes_the_row_that_it_leaves(server: RegistryServer) -> None:
     parts = {"_position": "position", "_gone": "deleted", "_tx": "transaction"}
     declared = source(server, include=parts)
-    (row,) = read(declared, encoded(server, envelope("u"), schema()))
+    (row,) = decoded(declared, encoded(server, envelope("u"), schema()))
     begin = datetime(2024, 1, 1, tzinfo=UTC)
     assert row == {
         "id": 7,
@@ -172,7 +162,7 @@ def test_each_is_read_with_the_schema_that_it_was_written_with(server: RegistryS
         encoded(server, envelope("u", at=1_704_067_200_001), other),
         encoded(server, envelope("d", name=None), schema()),
     ]
-    rows = read(source(server), *values)
+    rows = decoded(source(server), *values)
     assert [row["at"].microsecond for row in rows] == [1, 1000, 1]
     assert (rows[2]["id"], rows[2]["name"]) == (7, None)
 
@@ -184,7 +174,7 @@ def test_logical_types_of_avro_itself_are_read_too(server: RegistryServer) -> No
         day=named("int", f"{connect}.Date", logicalType="date"),
     )
     moment = datetime(2024, 1, 1, microsecond=1000, tzinfo=UTC)
-    (row,) = read(source(server), encoded(server, envelope(at=moment, day=moment.date()), other))
+    (row,) = decoded(source(server), encoded(server, envelope(at=moment, day=moment.date()), other))
     assert (row["at"], row["day"]) == (moment, moment.date())
 
 
@@ -195,18 +185,18 @@ def test_a_long_value_that_the_log_does_not_carry_is_bad(
     server: RegistryServer, change: dict[str, Any]
 ) -> None:
     with pytest.raises(BadValue, match=r"is a long value .*REPLICA IDENTITY FULL"):
-        read(source(server), encoded(server, envelope("u", **change), schema()))
+        decoded(source(server), encoded(server, envelope("u", **change), schema()))
 
 
 def test_an_added_column_stops_the_run(server: RegistryServer) -> None:
     value = encoded(server, envelope("u", discount=3), schema(discount="int"))
     with pytest.raises(InputError, match="a column `discount` that nothing declares"):
-        read(source(server), value)
+        decoded(source(server), value)
 
 
 def test_what_is_no_envelope_is_bad(server: RegistryServer) -> None:
     with pytest.raises(BadValue, match="no schema's id is in front of it"):
-        read(source(server), b'{"before":null}')
+        decoded(source(server), b'{"before":null}')
     other = {"type": "record", "name": "Other", "fields": [{"name": "id", "type": "long"}]}
     with pytest.raises(BadValue, match="no change envelope"):
-        read(source(server), encoded(server, {"id": 1}, other))
+        decoded(source(server), encoded(server, {"id": 1}, other))

@@ -19,6 +19,9 @@ from google.protobuf import (
 )
 from google.protobuf.message import Message
 
+from sources.kafka_source import KafkaSource
+from sources.readers import RowDecoder, field_reader
+
 FIELD = descriptor_pb2.FieldDescriptorProto
 MESSAGE = "shop.Order"
 # What Debezium says of where a change comes from.
@@ -110,6 +113,27 @@ def registry() -> Iterator[RegistryServer]:
         finally:
             server.shutdown()
             thread.join()
+
+
+def changes_source(schema: dict[str, str], **more: Any) -> KafkaSource:
+    """A source of the changes of ``public.orders``."""
+    declared = {
+        "type": "kafka",
+        "name": "changes",
+        "topic": "shop.public.orders",
+        "format": "debezium",
+        "table": "public.orders",
+        "schema": schema,
+        **more,
+    }
+    return KafkaSource.model_validate(declared)
+
+
+def decoded(declared: KafkaSource, *values: bytes) -> list[dict[str, Any]]:
+    """The rows of values, by one decoder."""
+    columns = declared.of_value({**(declared.declared_columns or {}), **declared.added_types})
+    decoder = RowDecoder(field_reader(declared), columns)
+    return [dict(zip(columns.names, decoder.decode(value), strict=True)) for value in values]
 
 
 def framed(schema_id: int, data: bytes, path: bytes = b"") -> bytes:

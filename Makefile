@@ -66,6 +66,7 @@ bench: install
 	$(BIN)/python -m benchmarks.seam
 	$(BIN)/python -m benchmarks.seam --overlaps 1000 10000 100000 1000000 10000000
 	$(BIN)/python -m benchmarks.keys
+	$(BIN)/python -m benchmarks.keys --in-memory
 	$(BIN)/python -m benchmarks.switch
 	$(BIN)/python -m benchmarks.partitions
 	$(BIN)/python -m benchmarks.planning
@@ -74,6 +75,7 @@ bench: install
 	$(BIN)/python -m benchmarks.catch_up --format avro --rows 2000000
 	$(BIN)/python -m benchmarks.changes
 	$(BIN)/python -m benchmarks.changes --schemas
+	$(BIN)/python -m benchmarks.changes --trickle 100 --keys 50000
 	$(BIN)/python -m benchmarks.fixed
 	$(BIN)/python -m benchmarks.pipelines
 	$(BIN)/python -m benchmarks.page

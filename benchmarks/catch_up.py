@@ -2,17 +2,21 @@
 
     python -m benchmarks.catch_up --rows 4000000 --rounds 6
     python -m benchmarks.catch_up --format avro --rows 2000000
+    python -m benchmarks.catch_up --profile
 
 Plain Spark is what somebody writes by hand: its Kafka source as it is, and ``from_json`` or
-``from_avro``. Prints rows/s of each round and the ratio of the medians.
+``from_avro``. Prints rows/s of each round and the ratio of the medians. ``--profile`` tells what
+the tasks of each spend their time on instead, by the JVM's Flight Recorder.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +24,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.avro.functions import from_avro
 
-from benchmarks.session import plain_topic, race, report, session
+from benchmarks.flight_recorder import profile
+from benchmarks.record import record
+from benchmarks.session import jvm_pid, plain_topic, race, report, session, write_to_delta
 from benchmarks.topics import COLUMNS, SCHEMA, TOPIC, Form, produce, topic_pipeline
 from services.broker import LocalBroker
 from sources.document import LoadedPipeline
@@ -36,6 +42,18 @@ _AVRO = JarSet(
     packages=("org.apache.spark:spark-avro_2.13:4.1.1",),
     excludes=tuple(excludes("spark").split(",")),
 )
+# How class names begin, by what they do.
+_STAGES = {
+    "parsing JSON": ("com.fasterxml.jackson", "org.apache.spark.sql.catalyst.json"),
+    "exchanging rows with Python": ("org.apache.spark.sql.execution.python", "org.apache.arrow"),
+    "reading from Kafka": ("org.apache.kafka", "org.apache.spark.sql.kafka010"),
+    "writing Parquet": (
+        "org.apache.parquet",
+        "org.apache.spark.sql.execution.datasources",
+        "org.apache.spark.sql.delta",
+    ),
+    "rows and expressions": ("org.apache.spark.sql",),
+}
 _DDL = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS.items())
 
 
@@ -45,6 +63,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=4_000_000)
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--format", choices=["json", "avro"], default="json")
+    parser.add_argument("--profile", action="store_true", help="tell stages instead of rows/s")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="hybrid-bench-") as name, LocalBroker() as broker:
         folder, servers = Path(name), broker.bootstrap_servers
@@ -57,9 +76,26 @@ def main() -> None:
             "project": partial(_project, spark, loaded, source),
             f"from_{options.format}": partial(_by_hand, spark, servers, options.format),
         }
+        if options.profile:
+            _profile(contenders, jvm_pid(spark), folder / "out", options.format)
+            return
         speeds = race(contenders, options.rounds, options.rows, folder / "out")
         spark.stop()
     report(f"catch-up-{options.format}", speeds, "project", options.rows)
+
+
+def _profile(
+    contenders: Mapping[str, Callable[[], DataFrame]], pid: int, target: Path, form: Form
+) -> None:
+    """Sample a run of each, after one of each that warms up."""
+    for read in contenders.values():
+        write_to_delta(read, target)
+    found = {
+        name: asdict(profile(pid, partial(write_to_delta, read, target), _STAGES))
+        for name, read in contenders.items()
+    }
+    record(f"profile-catch-up-{form}", found)
+    sys.stdout.write(f"{json.dumps(found, indent=1)}\n")
 
 
 def _project(spark: SparkSession, loaded: LoadedPipeline, source: KafkaSource) -> DataFrame:

@@ -1,11 +1,13 @@
 """Catching up with a table's change log: the project's stream against plain Spark, in turn.
 
     python -m benchmarks.changes --rows 1000000 --rounds 5
+    python -m benchmarks.changes --trickle 100
 
 Debezium's envelopes in JSON, with ``--schemas`` as Kafka Connect writes them by default: inserts,
 updates and deletes of ``--keys`` keys, merged into a Delta table. Plain Spark is what somebody
 writes by hand: ``from_json``, the last change of each key by its LSN, and MERGE in
-``foreachBatch``. Both tables must be the same.
+``foreachBatch``. Both tables must be the same. ``--trickle`` measures small micro-batches of so
+many changes instead, into tables that hold a change of each key.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import random
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from confluent_kafka import Producer
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from benchmarks.session import in_turns, plain_topic, report, session
 from services.broker import LocalBroker, create_topic
@@ -38,6 +41,7 @@ from spark_jobs.values import parse_values
 
 _TOPIC = "shop.public.orders"
 _PARTITIONS = 4
+_TRICKLE_BATCHES = 8
 _COLUMNS = {"id": "bigint", "name": "string", "v": "double"}
 _ROW = "struct<id bigint, name string, v double>"
 _ENVELOPE = f"before: {_ROW}, after: {_ROW}, source: struct<lsn bigint>, op: string"
@@ -48,6 +52,9 @@ WHEN MATCHED THEN UPDATE SET name = s.name, v = s.v, lsn = s.lsn
 WHEN NOT MATCHED AND NOT s.gone THEN INSERT (id, name, v, lsn) VALUES (s.id, s.name, s.v, s.lsn)
 """
 
+# By name: makes a table and a stream into it, of a session, a folder of its own and a broker.
+_Contenders = Mapping[str, Callable[[SparkSession, Path, str], tuple[Path, DataStreamWriter]]]
+
 
 def main() -> None:
     """Run the benchmark."""
@@ -56,38 +63,94 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--schemas", action="store_true", help="in front of each payload")
+    parser.add_argument("--trickle", type=int, default=0, help="changes of a micro-batch")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="hybrid-bench-") as name, LocalBroker() as broker:
         folder, servers = Path(name), broker.bootstrap_servers
-        _produce(servers, options.rows, options.keys, _head() if options.schemas else "")
+        changes = _Changes(servers, options.keys, _head() if options.schemas else "")
+        changes.produce(options.keys if options.trickle else options.rows)
         spark = session(_pipeline(folder, servers, 0), folder)
         by_hand = partial(_by_hand, envelope="payload." if options.schemas else "")
-        contenders: dict[str, Callable[[SparkSession, Path, str], Path]] = {
-            "project": _project,
-            "by hand": by_hand,
-        }
-        speeds: dict[str, list[float]] = {contender: [] for contender in contenders}
-        for round_ in range(options.rounds + 1):  # the first one warms up
-            held: dict[str, set[tuple[Any, ...]]] = {}
-            for contender in in_turns(list(contenders), round_):
-                # Delta remembers a table by its path.
-                home = folder / f"{contender}-{round_}"
-                home.mkdir()
-                started = time.monotonic()
-                table = contenders[contender](spark, home, servers)
-                if round_:
-                    speeds[contender].append(options.rows / (time.monotonic() - started))
-                rows = DeltaTable(str(table)).to_pyarrow_table(columns=[*_COLUMNS])
-                held[contender] = set(zip(*rows.to_pydict().values(), strict=True))
-                shutil.rmtree(home)
-            if held["project"] != held["by hand"]:
-                raise RuntimeError("the tables differ")
+        contenders: _Contenders = {"project": _project, "by hand": by_hand}
+        if options.trickle:
+            speeds = _trickle(spark, folder, contenders, changes, options.trickle, options.rounds)
+        else:
+            speeds = _catch_up(spark, folder, contenders, changes, options.rounds)
         spark.stop()
     name = "changes-schemas" if options.schemas else "changes"
-    report(name, speeds, "project", options.rows)
+    if options.trickle:
+        report(f"{name}-trickle", speeds, "project", options.trickle)
+    else:
+        report(name, speeds, "project", options.rows)
 
 
-def _project(spark: SparkSession, home: Path, servers: str) -> Path:
+def _catch_up(
+    spark: SparkSession, folder: Path, contenders: _Contenders, changes: _Changes, rounds: int
+) -> dict[str, list[float]]:
+    """Changes/s of contenders that read the whole topic into a new table, by round."""
+    speeds: dict[str, list[float]] = {contender: [] for contender in contenders}
+    for round_ in range(rounds + 1):  # the first one warms up
+        held: dict[str, set[tuple[Any, ...]]] = {}
+        for contender in in_turns(list(contenders), round_):
+            # Delta remembers a table by its path.
+            home = folder / f"{contender}-{round_}"
+            home.mkdir()
+            started = time.monotonic()
+            table, writer = contenders[contender](spark, home, changes.servers)
+            writer.trigger(availableNow=True).start().awaitTermination()
+            if round_:
+                speeds[contender].append(changes.count / (time.monotonic() - started))
+            held[contender] = _rows(table)
+            shutil.rmtree(home)
+        _require_same(held)
+    return speeds
+
+
+def _trickle(
+    spark: SparkSession,
+    folder: Path,
+    contenders: _Contenders,
+    changes: _Changes,
+    size: int,
+    rounds: int,
+) -> dict[str, list[float]]:
+    """Changes/s of micro-batches that have so many of them, by micro-batch."""
+    speeds: dict[str, list[float]] = {contender: [] for contender in contenders}
+    tables: dict[str, Path] = {}
+    writers: dict[str, DataStreamWriter] = {}
+    for contender, make in contenders.items():
+        (folder / contender).mkdir()
+        tables[contender], writer = make(spark, folder / contender, changes.servers)
+        writers[contender] = writer.trigger(processingTime="0 seconds")
+    for round_ in range(rounds + 1):  # the first one warms up
+        for contender in in_turns(list(contenders), round_):
+            # What came in while the other one ran is read before anything counts.
+            running = writers[contender].start()
+            running.processAllAvailable()
+            for _ in range(_TRICKLE_BATCHES):
+                changes.produce(size)
+                started = time.monotonic()
+                running.processAllAvailable()
+                if round_:
+                    speeds[contender].append(size / (time.monotonic() - started))
+            running.stop()
+    for writer in writers.values():
+        writer.trigger(availableNow=True).start().awaitTermination()
+    _require_same({contender: _rows(table) for contender, table in tables.items()})
+    return speeds
+
+
+def _rows(table: Path) -> set[tuple[Any, ...]]:
+    rows = DeltaTable(str(table)).to_pyarrow_table(columns=[*_COLUMNS])
+    return set(zip(*rows.to_pydict().values(), strict=True))
+
+
+def _require_same(held: dict[str, set[tuple[Any, ...]]]) -> None:
+    if held["project"] != held["by hand"]:
+        raise RuntimeError("the tables differ")
+
+
+def _project(spark: SparkSession, home: Path, servers: str) -> tuple[Path, DataStreamWriter]:
     loaded = _pipeline(home, servers, 1)
     (source,) = loaded.pipeline.topics
     generation = loaded.open_generation(create=True)
@@ -100,12 +163,12 @@ def _project(spark: SparkSession, home: Path, servers: str) -> Path:
     path = loaded.locate(loaded.pipeline.sink.path)
     sink.prepare_table(loaded.pipeline.sink, path, rows, generation)
     writer = sink.write_stream(rows, loaded.pipeline.sink, path, generation)
-    writer = writer.option("checkpointLocation", str(generation.checkpoint))
-    writer.trigger(availableNow=True).start().awaitTermination()
-    return Path(path)
+    return Path(path), writer.option("checkpointLocation", str(generation.checkpoint))
 
 
-def _by_hand(spark: SparkSession, home: Path, servers: str, envelope: str) -> Path:
+def _by_hand(
+    spark: SparkSession, home: Path, servers: str, envelope: str
+) -> tuple[Path, DataStreamWriter]:
     table = home / "by-hand"
     spark.createDataFrame([], "id bigint, name string, v double, lsn bigint").write.format(
         "delta"
@@ -128,9 +191,7 @@ def _by_hand(spark: SparkSession, home: Path, servers: str, envelope: str) -> Pa
         batch.sparkSession.sql(_MERGE.format(table), source=last)
 
     writer = rows.writeStream.foreachBatch(merge)
-    writer = writer.option("checkpointLocation", str(home / "checkpoint"))
-    writer.trigger(availableNow=True).start().awaitTermination()
-    return table
+    return table, writer.option("checkpointLocation", str(home / "checkpoint"))
 
 
 def _pipeline(home: Path, servers: str, number: int) -> LoadedPipeline:
@@ -191,25 +252,41 @@ def _head() -> str:
     return json.dumps(schema, separators=(",", ":"))
 
 
-def _produce(servers: str, rows: int, keys: int, head: str) -> None:
-    """Changes as Debezium writes them, a tombstone behind each delete; a key has one partition."""
-    create_topic(servers, _TOPIC, _PARTITIONS, {"retention.ms": "-1"})
-    producer = Producer({"bootstrap.servers": servers, "queue.buffering.max.messages": 1_000_000})
-    chance = random.Random(7)
-    there: set[int] = set()
+class _Changes:
+    """Changes as Debezium writes them, a tombstone behind each delete; a key has one partition.
 
-    def send(key: int, value: str | None) -> None:
-        while True:
-            try:
-                text = None if value is None else value.encode()
-                producer.produce(_TOPIC, text, str(key), partition=key % _PARTITIONS)
-                return
-            except BufferError:
-                producer.poll(0.1)
+    Args:
+        servers: The broker.
+        keys: How many keys change, at random.
+        head: The schema in front of each payload; none if empty.
 
-    for n in range(rows):
-        key, lsn = chance.randrange(keys), 1_000_000 + n * 64
-        op = "c" if key not in there else "d" if chance.random() < 0.1 else "u"
+    Attributes:
+        count: How many were made.
+    """
+
+    def __init__(self, servers: str, keys: int, head: str) -> None:
+        create_topic(servers, _TOPIC, _PARTITIONS, {"retention.ms": "-1"})
+        self.servers = servers
+        self.count = 0
+        self._keys = keys
+        self._head = head
+        self._chance = random.Random(7)
+        self._there: set[int] = set()
+        self._producer = Producer(
+            {"bootstrap.servers": servers, "queue.buffering.max.messages": 1_000_000}
+        )
+
+    def produce(self, rows: int) -> None:
+        """Write so many more; returns when all are delivered."""
+        for _ in range(rows):
+            self._change()
+        assert self._producer.flush(60) == 0
+
+    def _change(self) -> None:
+        n, key = self.count, self._chance.randrange(self._keys)
+        self.count += 1
+        lsn = 1_000_000 + n * 64
+        op = "c" if key not in self._there else "d" if self._chance.random() < 0.1 else "u"
         row = f'{{"id":{key},"name":"customer {n}","v":{n / 2}}}'
         before = row if op == "d" else "null"
         after = "null" if op == "d" else row
@@ -220,13 +297,22 @@ def _produce(servers: str, rows: int, keys: int, head: str) -> None:
             f'"orders","txId":{n},"lsn":{lsn},"xmin":null}},"transaction":null,"op":"{op}",'
             f'"ts_ms":{1_700_000_000_500 + n}}}'
         )
-        send(key, f'{{"schema":{head},"payload":{payload}}}' if head else payload)
+        head = self._head
+        self._send(key, f'{{"schema":{head},"payload":{payload}}}' if head else payload)
         if op == "d":
-            there.discard(key)
-            send(key, None)
+            self._there.discard(key)
+            self._send(key, None)
         else:
-            there.add(key)
-    assert producer.flush(60) == 0
+            self._there.add(key)
+
+    def _send(self, key: int, value: str | None) -> None:
+        text = None if value is None else value.encode()
+        while True:
+            try:
+                self._producer.produce(_TOPIC, text, str(key), partition=key % _PARTITIONS)
+                return
+            except BufferError:
+                self._producer.poll(0.1)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """What a run costs with many keys in its state: history first, then small micro-batches.
 
 ``python -m benchmarks.keys``: each row has a key of its own, and the transform drops what it has
-seen before; so all keys of history are kept, and looked up by the live run.
+seen before; so all keys of history are kept, and looked up by the live run. ``--in-memory``: with
+Spark's default store of state instead of the project's.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import pyarrow.parquet as pq
 from confluent_kafka import Producer
 
 from benchmarks.record import record
-from benchmarks.session import read_history, session
+from benchmarks.session import jvm_pid, read_history, session
 from services.broker import LocalBroker, create_topic
 from sources.document import LoadedPipeline
 from sources.pipeline import Pipeline
@@ -30,30 +31,33 @@ BATCHES = 10
 RECORDS = 1000
 FILES = 16
 _BEGIN_US = 1_700_000_000_000_000
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_IN_MEMORY = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 _TRANSFORM = "def once(rows):\n    return rows.dropDuplicates(['id'])\n"
 
 
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--keys", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
-    parser.add_argument("--provider", default="", help="class of Spark's state store")
+    parser.add_argument("--keys", type=int, nargs="+", default=[10**power for power in range(4, 8)])
+    parser.add_argument("--in-memory", action="store_true", help="keep them in the JVM's heap")
     options = parser.parse_args()
+    conf = {_PROVIDER: _IN_MEMORY} if options.in_memory else {}
     results = []
-    for keys in options.keys:
+    for keys in [options.keys[0], *options.keys]:  # the first one warms up
         with tempfile.TemporaryDirectory(prefix="hybrid-bench-") as name, LocalBroker() as broker:
-            result = _measure(Path(name), broker.bootstrap_servers, keys, options.provider)
+            result = _measure(Path(name), broker.bootstrap_servers, keys, conf)
         results.append(result)
         sys.stdout.write(f"{json.dumps(result)}\n")
         sys.stdout.flush()
-    record("keys", results)
+    record("keys-in-memory" if options.in_memory else "keys", results[1:])
 
 
-def _measure(folder: Path, servers: str, keys: int, provider: str) -> dict[str, float]:
+def _measure(folder: Path, servers: str, keys: int, conf: dict[str, str]) -> dict[str, float]:
     (folder / "seen.py").write_text(_TRANSFORM)
     create_topic(servers, "events", 2, {"retention.ms": "-1"})
     _write_history(folder, keys)
-    loaded = _pipeline(folder, servers, provider)
+    loaded = _pipeline(folder, servers, conf)
     spark = session(loaded, folder)
     started = time.monotonic()
     read_history(spark, loaded)
@@ -66,9 +70,7 @@ def _measure(folder: Path, servers: str, keys: int, provider: str) -> dict[str, 
         running.processAllAvailable()
         seconds.append(time.monotonic() - begun)
     running.stop()
-    jvm = spark.sparkContext._jvm
-    assert jvm is not None
-    peak = _peak_mib(jvm.java.lang.ProcessHandle.current().pid())
+    peak = _peak_mib(jvm_pid(spark))
     spark.stop()
     state = loaded.require_generation().checkpoint / "state"
     size = sum(path.stat().st_size for path in state.rglob("*") if path.is_file())
@@ -99,10 +101,8 @@ def _produce(servers: str, first: int) -> None:
     assert producer.flush(60) == 0
 
 
-def _pipeline(folder: Path, servers: str, provider: str) -> LoadedPipeline:
-    conf = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "4"}
-    if provider:
-        conf["spark.sql.streaming.stateStore.providerClass"] = provider
+def _pipeline(folder: Path, servers: str, more: dict[str, str]) -> LoadedPipeline:
+    conf = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "4", **more}
     document = {
         "name": "bench",
         "event_time": "at",

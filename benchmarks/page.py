@@ -39,6 +39,7 @@ _RATIOS = {
     "catch-up-avro": "Catching up with a topic of Avro, to Delta",
     "changes": "Catching up with a change log in JSON, merged into Delta",
     "changes-schemas": "The same, with the schemas that Kafka Connect writes by default",
+    "changes-trickle": "The same, in small micro-batches one by one (`rows` each)",
     "seam-inside": "Live, while the seam filter compares keys",
     "seam-after": "Live, after the seam",
 }
@@ -47,6 +48,7 @@ _CURVES = {
     "partitions": ("Start offsets of partitions", "partitions", "decide_s"),
     "overlap": ("Passing a seam", "overlap_rows", "seam_s"),
     "keys": ("History with as many keys in state", "keys", "history_s"),
+    "keys-in-memory": ("The same, with Spark's store in memory", "keys", "history_s"),
     "pipelines": ("Dagster's definitions", "pipelines", "load_s"),
 }
 _GAPS = ("median_ms", "worst_ms")

@@ -34,6 +34,13 @@ def session(loaded: LoadedPipeline, scratch: Path, more: Sequence[Path] = ()) ->
     return builder.getOrCreate()
 
 
+def jvm_pid(spark: SparkSession) -> int:
+    """The process id of a session's driver."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    return int(jvm.java.lang.ProcessHandle.current().pid())
+
+
 def plain_topic(spark: SparkSession, servers: str, topic: str) -> DataFrame:
     """A topic as Spark's own source streams it, from its beginning."""
     return (

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from functools import reduce
 from pathlib import Path
 
-from deltalake import DeltaTable
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
@@ -20,6 +21,8 @@ from sources.state import Generation
 from spark_jobs.merge_keys import KeyRange
 
 DELETES = "deletes"
+# Deletes of a micro-batch that are brought to the driver.
+_FEW = 10_000
 
 
 def target_rows(rows: DataFrame, sink: Sink) -> DataFrame:
@@ -49,18 +52,21 @@ def merge_changes(
         # the operators above uncommitted and fails.
         is_gone = _is_deleted(sink)
         keys = KeyRange(last, sink.key)
-        deleted, lowest, *limits = last.agg(
+        deleted, others, lowest, *limits = last.agg(
             F.count_if(is_gone),
+            F.count_if(~is_gone),
             F.min_by(sink.order[0], F.when(~is_gone, _order(sink.order))),
             *keys.limits,
-        ).first() or (0, None)
+        ).first() or (0, 0, None)
         changes = last
         if sink.deleted and sink.removes_rows:
             deletes = generation.path(DELETES)
+            # None of this batch is of a key that another row of it has.
+            if others and _may_be_deleted_since(deletes, sink, lowest):
+                changes = _without_deleted_since(last, deletes, sink, lowest)
             if deleted:
                 # Before the rows go: a batch that is tried again finds them there.
-                _keep_deletes(last.where(is_gone), deletes, sink)
-            changes = _without_deleted_since(last, deletes, sink, lowest)
+                _keep_deletes(last.where(is_gone), deleted, deletes, sink)
         same = keys.condition(limits)
         spark.sql(
             f"MERGE INTO delta.`{path}` t USING {{source}} s ON {same} {_clauses(sink)}",
@@ -86,9 +92,34 @@ def _is_deleted(sink: Sink) -> Column:
     return F.coalesce(F.col(f"`{sink.deleted}`"), F.lit(False))
 
 
-def _keep_deletes(rows: DataFrame, folder: Path, sink: Sink) -> None:
+def _keep_deletes(rows: DataFrame, count: int, folder: Path, sink: Sink) -> None:
     kept = rows.select(*(F.col(f"`{name}`") for name in [*sink.key, *sink.order]))
-    kept.coalesce(1).write.format("delta").mode("append").save(str(folder))
+    if count <= _FEW:
+        # Delta's Rust library does in milliseconds what costs Spark half a second.
+        write_deltalake(folder, kept.toArrow(), mode="append")
+    else:
+        kept.coalesce(1).write.format("delta").mode("append").save(str(folder))
+
+
+def _may_be_deleted_since(folder: Path, sink: Sink, lowest: object | None) -> bool:
+    """Whether a kept delete may be later than a change; the files' statistics tell.
+
+    Args:
+        folder: The table of deletes.
+        sink: The declaration.
+        lowest: First column of the lowest sequence of a change that is no delete; null comes
+            first.
+    """
+    if not DeltaTable.is_deltatable(str(folder)):
+        return False
+    # What Python orders as Spark does.
+    if not isinstance(lowest, int | str):
+        return True
+    files = pa.table(DeltaTable(folder).get_add_actions(flatten=True))
+    name = f"max.{sink.order[0]}"
+    if name not in files.column_names:
+        return True
+    return any(highest is None or highest >= lowest for highest in files[name].to_pylist())
 
 
 def _without_deleted_since(
@@ -98,13 +129,10 @@ def _without_deleted_since(
 
     Args:
         rows: One change of each key.
-        folder: The table of deletes.
+        folder: The table of deletes, which is there.
         sink: The declaration.
-        lowest: First column of the lowest sequence of a change that is no delete; null comes
-            first.
+        lowest: As in :func:`_may_be_deleted_since`.
     """
-    if not DeltaTable.is_deltatable(str(folder)):
-        return rows
     deletes = rows.sparkSession.read.format("delta").load(str(folder))
     if lowest is not None:
         # Deletes are kept as they come, so few files hold any that is later.

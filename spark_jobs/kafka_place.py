@@ -16,6 +16,7 @@ from sources.security import spark_settings
 TOPIC, PARTITION, OFFSET = LOG_COLUMNS = ("__topic", "__partition", "__offset")
 _EARLIEST = -2
 _POLL_RECORDS = 20_000
+_FETCH_WAIT_MS = 10
 
 
 def stream_topics(
@@ -70,6 +71,9 @@ def _client(source: KafkaSource) -> dict[str, str]:
         # With each poll Spark asks the broker where the log begins and ends: of 500 records,
         # Kafka's default, that takes longer than to read them.
         "kafka.max.poll.records": str(_POLL_RECORDS),
+        # Spark reads what it knows to be there, but its consumer asks ahead; the broker holds that
+        # question for so long, and the next one, of the same connection, behind it.
+        "kafka.fetch.max.wait.ms": str(_FETCH_WAIT_MS),
         "includeHeaders": str("headers" in source.include.values()).lower(),
     }
 

@@ -28,6 +28,17 @@ _VARIABLES = {
     "kubernetes": ("spark.kubernetes.driver.secretKeyRef.", "spark.kubernetes.driverEnv."),
 }
 
+# Keys on disk and in memory of a fixed size, instead of all of them in the executors' heaps; and a
+# commit writes what changed. A checkpoint that was begun with another store stays with that.
+STATE_STORE = {
+    f"spark.sql.streaming.stateStore.{name}": value
+    for name, value in {
+        "providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+        "rocksdb.changelogCheckpointing.enabled": "true",
+        "rocksdb.boundedMemoryUsage": "true",
+    }.items()
+}
+
 
 def scratch_folder(generation: Generation, launch_id: str) -> Path:
     """Temporary files of one launch."""
@@ -56,6 +67,7 @@ def spark_conf(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         # The default of 50 costs seconds for logs as small as a plan's.
         "spark.databricks.delta.snapshotPartitions": "2",
+        **STATE_STORE,
     }
     if settings.deploy_mode == "client":
         # The driver is on this machine, where all of this lies.

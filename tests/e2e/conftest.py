@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.jars import resolve
 from spark_jobs.java import require_java
+from spark_jobs.submit import STATE_STORE
 
 
 @pytest.fixture(scope="session")
@@ -37,6 +38,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.shuffle.partitions": "1",
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.ui.enabled": "false",
+        **STATE_STORE,
         # Compiling a plan costs more than running it over a few thousand rows; tests that launch
         # processes keep Spark's own way.
         "spark.sql.codegen.wholeStage": "false",

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from sources.pipeline import Sink
 from sources.state import Generation, GenerationInfo
+from spark_jobs import changes
 from spark_jobs.changes import merge_changes
 from spark_jobs.sink import prepare_table
 
@@ -57,9 +58,12 @@ def gone(key: int, at: int) -> Change:
     return (key, None, f"{at:04}", True)
 
 
+@pytest.mark.parametrize("few", [10_000, 0])
 def test_later_changes_win_whatever_the_order_in_which_they_arrive(
-    tmp_path: Path, spark: SparkSession
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, few: int
 ) -> None:
+    # Who writes the deletes, Spark or Rust, changes nothing.
+    monkeypatch.setattr(changes, "_FEW", few)
     target = Target(tmp_path, spark)
     target.merge(up(1, "snapshot", None), up(2, "snapshot", None), up(3, "snapshot", None))
     # Within a batch, and across batches; a delete and what came before it.
@@ -71,6 +75,26 @@ def test_later_changes_win_whatever_the_order_in_which_they_arrive(
     # A batch that is tried again after it was written changes nothing.
     target.merge(up(2, "twice", 15), again=True)
     assert target.rows() == [(1, "b", "0012"), (2, "again", "0014"), (3, "c", "0005")]
+
+
+def test_deletes_are_not_read_for_changes_that_are_all_later(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = Target(tmp_path, spark)
+    target.merge(up(1, "a", 1), gone(2, 9))
+    read: list[object] = []
+    without = changes._without_deleted_since
+    monkeypatch.setattr(
+        changes, "_without_deleted_since", lambda *given: read.append(given) or without(*given)
+    )
+    target.merge(up(1, "b", 10), gone(3, 11))
+    target.merge(gone(1, 12))
+    assert not read
+    # As late as a delete is no later: other columns of the sequence may decide.
+    target.merge(up(4, "d", 12))
+    target.merge(up(2, "old", 8))
+    assert len(read) == 2
+    assert target.rows() == [(4, "d", "0012")]
 
 
 def test_soft_deletes_keep_the_row_as_it_was(tmp_path: Path, spark: SparkSession) -> None:

@@ -39,7 +39,7 @@ _RATIOS = {
     "catch-up-avro": "Catching up with a topic of Avro, to Delta",
     "changes": "Catching up with a change log in JSON, merged into Delta",
     "changes-schemas": "The same, with the schemas that Kafka Connect writes by default",
-    "changes-trickle": "The same, in small micro-batches one by one (`rows` each)",
+    "changes-trickle": "Small micro-batches of changes, one by one",
     "seam-inside": "Live, while the seam filter compares keys",
     "seam-after": "Live, after the seam",
 }

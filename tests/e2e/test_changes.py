@@ -82,11 +82,14 @@ def test_deletes_are_not_read_for_changes_that_are_all_later(
 ) -> None:
     target = Target(tmp_path, spark)
     target.merge(up(1, "a", 1), gone(2, 9))
-    read: list[object] = []
+    read: list[Any] = []
     without = changes._without_deleted_since
-    monkeypatch.setattr(
-        changes, "_without_deleted_since", lambda *given: read.append(given) or without(*given)
-    )
+
+    def counted(*given: Any) -> Any:
+        read.append(given)
+        return without(*given)
+
+    monkeypatch.setattr(changes, "_without_deleted_since", counted)
     target.merge(up(1, "b", 10), gone(3, 11))
     target.merge(gone(1, 12))
     assert not read

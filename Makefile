@@ -63,6 +63,8 @@ bench: install
 	$(BIN)/python -m benchmarks.history --format parquet --rows 10000000 --windows
 	$(BIN)/python -m benchmarks.history --format json
 	$(BIN)/python -m benchmarks.history --format csv
+	$(BIN)/python -m benchmarks.history --format parquet --rows 10000000 --cluster
+	$(BIN)/python -m benchmarks.history --format json --cluster
 	$(BIN)/python -m benchmarks.seam
 	$(BIN)/python -m benchmarks.seam --overlaps 1000 10000 100000 1000000 10000000
 	$(BIN)/python -m benchmarks.keys
@@ -72,6 +74,8 @@ bench: install
 	$(BIN)/python -m benchmarks.planning
 	$(BIN)/python -m benchmarks.topic_range
 	$(BIN)/python -m benchmarks.catch_up
+	$(BIN)/python -m benchmarks.catch_up --profile
+	$(BIN)/python -m benchmarks.catch_up --cluster
 	$(BIN)/python -m benchmarks.catch_up --format avro --rows 2000000
 	$(BIN)/python -m benchmarks.changes
 	$(BIN)/python -m benchmarks.changes --schemas

@@ -26,7 +26,7 @@ from pyspark.sql.avro.functions import from_avro
 
 from benchmarks.flight_recorder import profile
 from benchmarks.record import record
-from benchmarks.session import jvm_pid, plain_topic, race, report, session, write_to_delta
+from benchmarks.session import jvm_pid, place, plain_topic, race, report, session, write_to_delta
 from benchmarks.topics import COLUMNS, SCHEMA, TOPIC, Form, produce, topic_pipeline
 from services.broker import LocalBroker
 from sources.document import LoadedPipeline
@@ -63,12 +63,17 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=4_000_000)
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--format", choices=["json", "avro"], default="json")
+    parser.add_argument("--cluster", action="store_true", help="a master and two workers")
     parser.add_argument("--profile", action="store_true", help="tell stages instead of rows/s")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="hybrid-bench-") as name, LocalBroker() as broker:
+    with (
+        tempfile.TemporaryDirectory(prefix="hybrid-bench-") as name,
+        LocalBroker() as broker,
+        place(options.cluster, Path(name)) as where,
+    ):
         folder, servers = Path(name), broker.bootstrap_servers
         produce(servers, options.rows, options.format)
-        loaded = topic_pipeline(folder, servers, options.format)
+        loaded = topic_pipeline(folder, servers, where, options.format)
         (source,) = loaded.pipeline.topics
         more = obtain("bench-avro", _AVRO) if options.format == "avro" else []
         spark = session(loaded, folder, more)
@@ -81,7 +86,8 @@ def main() -> None:
             return
         speeds = race(contenders, options.rounds, options.rows, folder / "out")
         spark.stop()
-    report(f"catch-up-{options.format}", speeds, "project", options.rows)
+    name = f"catch-up-{options.format}{'-cluster' * options.cluster}"
+    report(name, speeds, "project", options.rows)
 
 
 def _profile(

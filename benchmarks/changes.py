@@ -29,7 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from benchmarks.session import in_turns, plain_topic, report, session
+from benchmarks.session import HERE, in_turns, plain_topic, report, session
 from services.broker import LocalBroker, create_topic
 from sources.document import LoadedPipeline
 from sources.kafka import KafkaLog
@@ -225,7 +225,7 @@ def _pipeline(home: Path, servers: str, number: int) -> LoadedPipeline:
                 "deleted": "_deleted",
             },
             "state": "state",
-            "spark": {"driver_memory": "4g", "conf": {"spark.ui.enabled": "false"}},
+            "spark": HERE,
         }
     )
     return LoadedPipeline(home / "bench.yaml", pipeline)

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -22,7 +23,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
-from benchmarks.session import race, report, session
+from benchmarks.session import place, race, report, session
 from sources.document import LoadedPipeline
 from sources.file_source import FileSource
 from sources.pipeline import Pipeline
@@ -41,15 +42,20 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--windows", action="store_true", help="count by hour, as streams")
+    parser.add_argument("--cluster", action="store_true", help="a master and two workers")
     options = parser.parse_args()
     form = options.format
-    with tempfile.TemporaryDirectory(prefix="hybrid-bench-") as name:
+    with (
+        tempfile.TemporaryDirectory(prefix="hybrid-bench-") as name,
+        place(options.cluster, Path(name)) as where,
+    ):
         folder = Path(name)
         _generate(folder / "in", options.rows, form)
-        spark = session(_pipeline(folder, form, 0), folder)
+        pipeline = partial(_pipeline, folder, form, where)
+        spark = session(pipeline(0), folder)
         header = {"header": "true"} if form == "csv" else {}
         contenders: dict[str, Callable[[], DataFrame]] = {
-            "project": partial(_planned, spark, folder, form, count()),
+            "project": partial(_planned, spark, pipeline, count()),
             "stream": lambda: (
                 spark.readStream.schema(_DDL)
                 .options(**header)
@@ -66,7 +72,7 @@ def main() -> None:
             contenders = {name: partial(_by_hour, read) for name, read in contenders.items()}
         speeds = race(contenders, options.rounds, options.rows, folder / "out")
         spark.stop()
-    name = f"history-{form}-windows" if options.windows else f"history-{form}"
+    name = f"history-{form}{'-windows' * options.windows}{'-cluster' * options.cluster}"
     report(name, speeds, "project", options.rows)
 
 
@@ -101,7 +107,7 @@ def _generate(folder: Path, rows: int, form: str) -> None:
             connection.execute(f"COPY ({query}) TO '{path}' (FORMAT {form})")
 
 
-def _pipeline(folder: Path, form: str, round_: int) -> LoadedPipeline:
+def _pipeline(folder: Path, form: str, where: Mapping[str, Any], round_: int) -> LoadedPipeline:
     """History alone, with a state of its own for each round."""
     source = {"type": "files", "name": "history", "path": "in", "format": form}
     pipeline = Pipeline.model_validate(
@@ -112,19 +118,21 @@ def _pipeline(folder: Path, form: str, round_: int) -> LoadedPipeline:
             "transform": "none:none",
             "sink": {"path": "out", "mode": "append", "key": ["id"]},
             "state": f"state-{round_}",
-            "spark": {"driver_memory": "4g", "conf": {"spark.ui.enabled": "false"}},
+            "spark": where,
         }
     )
     return LoadedPipeline(folder / "bench.yaml", pipeline)
 
 
-def _planned(spark: SparkSession, folder: Path, form: str, rounds: Iterator[int]) -> DataFrame:
-    loaded = _pipeline(folder, form, next(rounds))
+def _planned(
+    spark: SparkSession, pipeline: Callable[[int], LoadedPipeline], rounds: Iterator[int]
+) -> DataFrame:
+    loaded = pipeline(next(rounds))
     (source,) = loaded.pipeline.sources
     assert isinstance(source, FileSource)
     plan = make_plan(loaded).files_of(source.name)
-    generation, pipeline = loaded.require_generation(), loaded.pipeline
-    planned = PlannedSource(source, [plan], generation, pipeline.event_time, pipeline.stores)
+    generation, declared = loaded.require_generation(), loaded.pipeline
+    planned = PlannedSource(source, [plan], generation, declared.event_time, declared.stores)
     planned.require_unchanged()
     planned.prepare()
     return planned.stream(spark)

@@ -32,16 +32,23 @@ the project was faster. The first round warms up and is not counted.
 _RATIOS = {
     "history-parquet": "History in Parquet to Delta",
     "history-parquet-windows": "History in Parquet, counted by hour, to Delta",
+    "history-parquet-cluster": "History in Parquet, on a standalone cluster",
     "history-json": "History in JSON lines to Delta",
+    "history-json-cluster": "History in JSON lines, on a standalone cluster",
     "history-csv": "History in CSV to Delta",
     "topic_range": "A bounded topic, JSON, to Delta",
     "catch-up-json": "Catching up with a topic of JSON, to Delta",
+    "catch-up-json-cluster": "Catching up with a topic of JSON, on a standalone cluster",
     "catch-up-avro": "Catching up with a topic of Avro, to Delta",
     "changes": "Catching up with a change log in JSON, merged into Delta",
     "changes-schemas": "The same, with the schemas that Kafka Connect writes by default",
     "changes-trickle": "Small micro-batches of changes, one by one",
     "seam-inside": "Live, while the seam filter compares keys",
     "seam-after": "Live, after the seam",
+}
+_PROFILES = {
+    "profile-catch-up-json": "Catching up with a topic of JSON",
+    "profile-catch-up-avro": "Catching up with a topic of Avro",
 }
 _CURVES = {
     "planning": ("Planning Parquet files", "files", "plan_s"),
@@ -73,8 +80,8 @@ def kept() -> dict[str, Document]:
 
 def page_of(found: Mapping[str, Document]) -> str:
     """The text of the page."""
-    parts = [_HEAD, *_ratios(found), *_curves(found), *_switch(found), *_fixed(found)]
-    parts += [*_soak(found), *_kills(found), *_cdc(found), *_machines(found)]
+    parts = [_HEAD, *_ratios(found), *_profiles(found), *_curves(found), *_switch(found)]
+    parts += [*_fixed(found), *_soak(found), *_kills(found), *_cdc(found), *_machines(found)]
     return "\n".join(parts)
 
 
@@ -122,6 +129,31 @@ def _plot_ratios(known: Mapping[str, Any]) -> None:
     axis.invert_yaxis()
     axis.grid(axis="x", alpha=0.3)
     axis.set_xlabel("rows/s ÷ rows/s of the other (dots: rounds; bar: ratio of the medians)")
+
+
+def _profiles(found: Mapping[str, Document]) -> Iterator[str]:
+    known = _known(found, _PROFILES)
+    if not known:
+        return
+    yield "## Where the time goes\n"
+    yield (
+        "Samples of the tasks' threads by the JVM's Flight Recorder, warmed up. A sample counts "
+        "for the innermost frame that tells what it is for.\n"
+    )
+    for name, contenders in known.items():
+        yield f"### {_PROFILES[name]}\n"
+        yield _shares("stage", {key: of["stages"] for key, of in contenders.items()})
+        first = next(iter(contenders))
+        yield _shares("method on top", {first: contenders[first]["methods"]})
+
+
+def _shares(what: str, by_contender: Mapping[str, Mapping[str, float]]) -> str:
+    names = dict.fromkeys(name for shares in by_contender.values() for name in shares)
+    rows = [
+        [name, *(f"{shares.get(name, 0):.1%}" for shares in by_contender.values())]
+        for name in names
+    ]
+    return _table([what, *by_contender], rows)
 
 
 def _curves(found: Mapping[str, Document]) -> Iterator[str]:

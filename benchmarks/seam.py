@@ -21,7 +21,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from benchmarks.record import record
-from benchmarks.session import in_turns, read_history, report, session
+from benchmarks.session import HERE, in_turns, read_history, report, session
 from services.broker import LocalBroker, create_topic
 from sources.document import LoadedPipeline
 from sources.pipeline import Pipeline
@@ -152,7 +152,7 @@ def _pipeline(folder: Path, servers: str, rule: str, round_: int) -> LoadedPipel
         "transform": "identity:rows",
         "sink": {"path": f"out-{rule}-{round_}", "mode": "append", "key": ["id"]},
         "state": f"state-{rule}-{round_}",
-        "spark": {"driver_memory": "4g", "conf": {"spark.ui.enabled": "false"}},
+        "spark": HERE,
     }
     return LoadedPipeline(folder / "bench.yaml", Pipeline.model_validate(document))
 

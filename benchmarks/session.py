@@ -8,8 +8,10 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -21,6 +23,9 @@ from spark_jobs import job
 from spark_jobs.jars import resolve
 from spark_jobs.progress import Reporter
 from spark_jobs.submit import spark_conf
+from tests.services.standalone import standalone
+
+HERE: dict[str, Any] = {"driver_memory": "4g", "conf": {"spark.ui.enabled": "false"}}
 
 
 def session(loaded: LoadedPipeline, scratch: Path, more: Sequence[Path] = ()) -> SparkSession:
@@ -32,6 +37,22 @@ def session(loaded: LoadedPipeline, scratch: Path, more: Sequence[Path] = ()) ->
     for name, value in spark_conf(loaded, scratch).items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+@contextmanager
+def place(on_cluster: bool, folder: Path) -> Iterator[dict[str, Any]]:
+    """Where a benchmark runs, as a pipeline's ``spark`` says it: in this process, or on a cluster.
+
+    Args:
+        on_cluster: Start a master and two workers of a core each, and use them.
+        folder: For their files.
+    """
+    if not on_cluster:
+        yield HERE
+        return
+    with standalone(folder, memory="3G") as cluster:
+        conf = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "2g"}
+        yield {**HERE, "master": cluster.url, "conf": {**HERE["conf"], **conf}}
 
 
 def jvm_pid(spark: SparkSession) -> int:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from benchmarks.session import race, report, session
+from benchmarks.session import HERE, race, report, session
 from benchmarks.topics import COLUMNS, TOPIC, produce, topic_pipeline
 from services.broker import LocalBroker
 from sources.hand_over import hand_over
@@ -43,7 +43,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="hybrid-bench-") as name, LocalBroker() as broker:
         folder = Path(name)
         produce(broker.bootstrap_servers, options.rows)
-        loaded = topic_pipeline(folder, broker.bootstrap_servers)
+        loaded = topic_pipeline(folder, broker.bootstrap_servers, HERE)
         make_plan(loaded)
         (source,) = loaded.pipeline.topics
         hand_over(loaded, source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
@@ -60,8 +61,17 @@ def _as_avro(row: dict[str, Any]) -> bytes:
     return out.getvalue()
 
 
-def topic_pipeline(folder: Path, servers: str, form: Form = "json") -> LoadedPipeline:
-    """The topic alone, to its end."""
+def topic_pipeline(
+    folder: Path, servers: str, spark: Mapping[str, Any], form: Form = "json"
+) -> LoadedPipeline:
+    """The topic alone, to its end.
+
+    Args:
+        folder: The pipeline's.
+        servers: The broker.
+        spark: Where it runs.
+        form: Of the values.
+    """
     described = {}
     if form == "avro":
         file = folder / "event.avsc"
@@ -87,7 +97,7 @@ def topic_pipeline(folder: Path, servers: str, form: Form = "json") -> LoadedPip
             "transform": "none:none",
             "sink": {"path": "out", "mode": "append", "key": ["id"]},
             "state": "state",
-            "spark": {"driver_memory": "4g", "conf": {"spark.ui.enabled": "false"}},
+            "spark": spark,
         }
     )
     return LoadedPipeline(folder / "bench.yaml", pipeline)

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from sources.pipeline import Sink
 from sources.state import Generation, GenerationInfo
-from spark_jobs import changes
+from spark_jobs import deletes
 from spark_jobs.changes import merge_changes
 from spark_jobs.sink import prepare_table
 
@@ -63,7 +63,7 @@ def test_later_changes_win_whatever_the_order_in_which_they_arrive(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, few: int
 ) -> None:
     # Who writes the deletes, Spark or Rust, changes nothing.
-    monkeypatch.setattr(changes, "_FEW", few)
+    monkeypatch.setattr(deletes, "_FEW", few)
     target = Target(tmp_path, spark)
     target.merge(up(1, "snapshot", None), up(2, "snapshot", None), up(3, "snapshot", None))
     # Within a batch, and across batches; a delete and what came before it.
@@ -83,13 +83,13 @@ def test_deletes_are_not_read_for_changes_that_are_all_later(
     target = Target(tmp_path, spark)
     target.merge(up(1, "a", 1), gone(2, 9))
     read: list[Any] = []
-    without = changes._without_deleted_since
+    without = deletes.Deletes.without_deleted_since
 
     def counted(*given: Any) -> Any:
         read.append(given)
         return without(*given)
 
-    monkeypatch.setattr(changes, "_without_deleted_since", counted)
+    monkeypatch.setattr(deletes.Deletes, "without_deleted_since", counted)
     target.merge(up(1, "b", 10), gone(3, 11))
     target.merge(gone(1, 12))
     assert not read
@@ -98,6 +98,22 @@ def test_deletes_are_not_read_for_changes_that_are_all_later(
     target.merge(up(2, "old", 8))
     assert len(read) == 2
     assert target.rows() == [(4, "d", "0012")]
+
+
+def test_the_files_of_deletes_stay_few(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deletes, "_MOST_FILES", 3)
+    target = Target(tmp_path, spark)
+    for key in range(6):
+        target.merge(gone(key, 10 + key))
+    (folder,) = (tmp_path / "state").rglob("deletes")
+    assert DeltaTable(str(folder)).count() == 6
+    assert len(list(folder.glob("*.parquet"))) == 3
+    # They are put together again by a batch that has to read them.
+    target.merge(gone(7, 17), *(up(key, "old", 5) for key in range(6)), up(6, "new", 20))
+    assert len(list(folder.glob("*.parquet"))) == 1
+    assert target.rows() == [(6, "new", "0020")]
 
 
 def test_soft_deletes_keep_the_row_as_it_was(tmp_path: Path, spark: SparkSession) -> None:

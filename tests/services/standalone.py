@@ -22,7 +22,6 @@ _DAEMON = {
     "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }
 _DEPLOY = "org.apache.spark.deploy"
-_OFFER = ("--cores", "1", "--memory", "600M")
 
 
 class Standalone(NamedTuple):
@@ -45,8 +44,13 @@ class Standalone(NamedTuple):
 
 
 @contextmanager
-def standalone(folder: Path) -> Iterator[Standalone]:
-    """A cluster of two executors of one core each."""
+def standalone(folder: Path, memory: str = "600M") -> Iterator[Standalone]:
+    """A cluster of two executors of one core each.
+
+    Args:
+        folder: For logs and the executors' files.
+        memory: What each worker offers.
+    """
     port, web = free_ports(2)
     url = f"spark://{HOST}:{port}"
     variables = {**_DAEMON, "JAVA_HOME": str(require_java().resolve().parent.parent)}
@@ -59,7 +63,8 @@ def standalone(folder: Path) -> Iterator[Standalone]:
         workers = []
         for number in range(_WORKERS):
             place = ["--host", HOST, "--webui-port", "0", "--work-dir", str(folder / str(number))]
-            command = [*start, f"{_DEPLOY}.worker.Worker", *_OFFER, *place, url]
+            offer = ["--cores", "1", "--memory", memory]
+            command = [*start, f"{_DEPLOY}.worker.Worker", *offer, *place, url]
             workers.append(spawn(command, log))
             stack.callback(end, workers[-1])
         wait_for(lambda: _alive(f"http://{HOST}:{web}") == _WORKERS, f"workers ({log})", 90)

@@ -2,8 +2,9 @@
 
     python -m benchmarks.history --format parquet --rows 50000000 --rounds 6
 
-Plain Spark twice: its file stream, and a batch. Each time counts all from the first look at the
-files to the last commit. Prints rows/s of each round and the ratios of the medians.
+Plain Spark twice: its file stream, and a batch; for windows its stream twice, with its own store of
+state and with the project's. Each time counts all from the first look at the files to the last
+commit. Prints rows/s of each round and the ratios of the medians.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
-from benchmarks.session import place, race, report, session
+from benchmarks.session import IN_MEMORY, ROCKSDB, STORE, place, race, report, session
 from sources.document import LoadedPipeline
 from sources.file_source import FileSource
 from sources.pipeline import Pipeline
@@ -69,14 +70,20 @@ def main() -> None:
         }
         if options.windows:
             del contenders["batch"]  # it has no watermark
-            contenders = {name: partial(_by_hour, read) for name, read in contenders.items()}
+            stream = contenders["stream"]
+            contenders = {
+                "project": partial(_by_hour, contenders["project"], spark, ROCKSDB),
+                "stream": partial(_by_hour, stream, spark, IN_MEMORY),
+                "stream with RocksDB": partial(_by_hour, stream, spark, ROCKSDB),
+            }
         speeds = race(contenders, options.rounds, options.rows, folder / "out")
         spark.stop()
     name = f"history-{form}{'-windows' * options.windows}{'-cluster' * options.cluster}"
     report(name, speeds, "project", options.rows)
 
 
-def _by_hour(read: Callable[[], DataFrame]) -> DataFrame:
+def _by_hour(read: Callable[[], DataFrame], spark: SparkSession, store: str) -> DataFrame:
+    spark.conf.set(STORE, store)
     rows = read().withWatermark("at", "1 hour").groupBy(F.window("at", "1 hour"))
     return rows.agg(F.count("*").alias("n"), F.sum("value").alias("total"))
 

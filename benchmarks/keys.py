@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from confluent_kafka import Producer
 
 from benchmarks.record import record
-from benchmarks.session import jvm_pid, read_history, session
+from benchmarks.session import IN_MEMORY, STORE, jvm_pid, read_history, session
 from services.broker import LocalBroker, create_topic
 from sources.document import LoadedPipeline
 from sources.pipeline import Pipeline
@@ -31,8 +31,6 @@ BATCHES = 10
 RECORDS = 1000
 FILES = 16
 _BEGIN_US = 1_700_000_000_000_000
-_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
-_IN_MEMORY = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 _TRANSFORM = "def once(rows):\n    return rows.dropDuplicates(['id'])\n"
 
 
@@ -42,7 +40,7 @@ def main() -> None:
     parser.add_argument("--keys", type=int, nargs="+", default=[10**power for power in range(4, 8)])
     parser.add_argument("--in-memory", action="store_true", help="keep them in the JVM's heap")
     options = parser.parse_args()
-    conf = {_PROVIDER: _IN_MEMORY} if options.in_memory else {}
+    conf = {STORE: IN_MEMORY} if options.in_memory else {}
     results = []
     for keys in [options.keys[0], *options.keys]:  # the first one warms up
         with tempfile.TemporaryDirectory(prefix="hybrid-bench-") as name, LocalBroker() as broker:

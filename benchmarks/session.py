@@ -22,9 +22,13 @@ from sources.plan import make_plan
 from spark_jobs import job
 from spark_jobs.jars import resolve
 from spark_jobs.progress import Reporter
-from spark_jobs.submit import spark_conf
+from spark_jobs.submit import STATE_STORE, spark_conf
 from tests.services.standalone import standalone
 
+STORE = "spark.sql.streaming.stateStore.providerClass"
+ROCKSDB = STATE_STORE[STORE]
+# Spark's own default.
+IN_MEMORY = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 HERE: dict[str, Any] = {"driver_memory": "4g", "conf": {"spark.ui.enabled": "false"}}
 
 

@@ -108,6 +108,9 @@ class KafkaSource(Values, BadRecords):
             the ledger records the gap).
         headroom: A bounded run fails while the first record to be read afterwards has still this
             long until Kafka may delete it.
+        fetch_max_wait: How long the broker may hold a fetch that it can't answer at once. Spark's
+            consumer asks ahead, so each task may wait for it once. Brokers before 3.8 give up
+            reading tiered storage after it: 500 ms or more for those.
         max_offsets_per_batch: Offsets that one micro-batch takes in at most, all partitions.
         rate: ``offsets`` by second, at most, all partitions together.
         trigger_interval: Time between the starts of two micro-batches.
@@ -132,6 +135,7 @@ class KafkaSource(Values, BadRecords):
     align: Align | None = None
     on_gap: Literal["fail", "extend", "accept"] = "fail"
     headroom: Duration = timedelta(minutes=10)
+    fetch_max_wait: Duration = timedelta(milliseconds=10)
     max_offsets_per_batch: PositiveInt = 4_000_000
     rate: RateLimit = RateLimit()
     trigger_interval: Duration = timedelta(seconds=1)

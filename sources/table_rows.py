@@ -164,14 +164,17 @@ def add_action(row: dict[str, Any], path: str) -> AddAction:
 def _plain(value: Any) -> Any:
     """A value of the statistics as the log has it; what is not known is left out."""
     if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items() if each is not None}
+        plain = {name: _plain(each) for name, each in value.items()}
+        return {name: each for name, each in plain.items() if each is not None}
     if isinstance(value, datetime):
         mark = "" if value.tzinfo is None else "Z"
         moment = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
         return moment.isoformat(timespec="milliseconds") + mark
     if isinstance(value, date):
         return value.isoformat()
-    return float(value) if isinstance(value, Decimal) else value
+    # Delta's Rust library rounds decimals, and its highest number is never NaN, Spark's highest: a
+    # reader would leave out files that hold what it looks for.
+    return None if isinstance(value, Decimal | float) else value
 
 
 def _text(value: Any) -> str | None:

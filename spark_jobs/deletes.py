@@ -8,6 +8,7 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 from functools import reduce
 from pathlib import Path
 
@@ -22,7 +23,11 @@ from sources.pipeline import Sink
 _FEW = 10_000
 # Files before they become one: each micro-batch with a delete makes one.
 _MOST_FILES = 100
-_CONFIGURATION = {"delta.logRetentionDuration": "interval 1 day"}
+# Only this run reads it, and no older version.
+_CONFIGURATION = {
+    "delta.logRetentionDuration": "interval 1 day",
+    "delta.deletedFileRetentionDuration": "interval 0 seconds",
+}
 
 
 def order(sequence: Sequence[str], of: str = "") -> Column:
@@ -74,8 +79,9 @@ class Deletes:
             lowest: As there.
         """
         deletes = rows.sparkSession.read.format("delta").load(self._folder)
-        if lowest is not None:
-            # Deletes are kept as they come, so few files hold any that is later.
+        if isinstance(lowest, int | str | date):
+            # Deletes are kept as they come, so few files hold any that is later. What files say of
+            # decimals is rounded by Delta's Rust library, and NaN is left out.
             deletes = deletes.where(F.col(f"`{self._sequence[0]}`") >= F.lit(lowest))
         same = [F.col(f"s.`{name}`").eqNullSafe(F.col(f"d.`{name}`")) for name in self._key]
         is_older = order(self._sequence, "s.") < order(self._sequence, "d.")
@@ -97,10 +103,12 @@ class Deletes:
             kept.coalesce(1).write.format("delta").mode("append").save(self._folder)
         else:
             # Delta's Rust library does in milliseconds what costs Spark half a second.
-            found = kept.toArrow()
-            write_deltalake(self._folder, found, mode="append", configuration=_CONFIGURATION)
+            write_deltalake(self._folder, kept.toArrow(), mode="append")
+            # Spark's, of a checkpoint that Rust may just have replaced.
+            Path(self._folder, "_delta_log", "._last_checkpoint.crc").unlink(missing_ok=True)
         table = DeltaTable(self._folder)
+        if not _CONFIGURATION.items() <= table.metadata().configuration.items():
+            table.alter.set_table_properties(_CONFIGURATION)
         if len(table.file_uris()) > _MOST_FILES:
             table.optimize.compact()
-            # Nobody else reads it, and nobody asks for an older version.
             table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)

@@ -9,14 +9,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sources.address import resolve_bootstrap
 from sources.kafka_source import KafkaSource
-from sources.positions import Offsets, TopicPartition, nest
+from sources.positions import Offsets, TopicPartition, nest, span_ms
 from sources.security import spark_settings
 
 # Columns of the log that travel with a parsed row until the seam is passed.
 TOPIC, PARTITION, OFFSET = LOG_COLUMNS = ("__topic", "__partition", "__offset")
 _EARLIEST = -2
 _POLL_RECORDS = 20_000
-_FETCH_WAIT_MS = 10
 
 
 def stream_topics(
@@ -73,7 +72,7 @@ def _client(source: KafkaSource) -> dict[str, str]:
         "kafka.max.poll.records": str(_POLL_RECORDS),
         # Spark reads what it knows to be there, but its consumer asks ahead; the broker holds that
         # question for so long, and the next one, of the same connection, behind it.
-        "kafka.fetch.max.wait.ms": str(_FETCH_WAIT_MS),
+        "kafka.fetch.max.wait.ms": str(span_ms(source.fetch_max_wait)),
         "includeHeaders": str("headers" in source.include.values()).lower(),
     }
 

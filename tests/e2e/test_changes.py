@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -20,27 +21,30 @@ from spark_jobs.sink import prepare_table
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
 SCHEMA = "id bigint, v string, seq string, gone boolean"
-Change = tuple[int, str | None, str | None, bool]
+Change = tuple[int, str | None, str | Decimal | None, bool]
 
 
 class Target:
     """A target that micro-batches are merged into."""
 
-    def __init__(self, folder: Path, spark: SparkSession, **more: Any) -> None:
+    def __init__(
+        self, folder: Path, spark: SparkSession, schema: str = SCHEMA, **more: Any
+    ) -> None:
         self._spark = spark
+        self._schema = schema
         self._path = str(folder / "out")
         declared = {"mode": "merge", "key": ["id"], "sequence": "seq", "deleted": "gone", **more}
         self._sink = Sink.model_validate({"path": self._path, **declared})
         info = GenerationInfo(generation="g1", transaction_id="t", created_ms=0, contract={})
         self._generation = Generation(folder / "state", info)
         self.batches = 0
-        nothing = spark.createDataFrame([], SCHEMA)
+        nothing = spark.createDataFrame([], schema)
         prepare_table(self._sink, self._path, nothing, self._generation)
 
     def merge(self, *changes: Change, again: bool = False) -> None:
         """One micro-batch; ``again`` for one that was written before."""
         self.batches += not again
-        rows = self._spark.createDataFrame(list(changes), SCHEMA)
+        rows = self._spark.createDataFrame(list(changes), self._schema)
         merge_changes(rows, self.batches, self._path, self._sink, self._generation)
 
     def rows(self) -> list[tuple[Any, ...]]:
@@ -58,7 +62,7 @@ def gone(key: int, at: int) -> Change:
     return (key, None, f"{at:04}", True)
 
 
-@pytest.mark.parametrize("few", [10_000, 0])
+@pytest.mark.parametrize("few", [10_000, 1, 0])
 def test_later_changes_win_whatever_the_order_in_which_they_arrive(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, few: int
 ) -> None:
@@ -114,6 +118,16 @@ def test_the_files_of_deletes_stay_few(
     target.merge(gone(7, 17), *(up(key, "old", 5) for key in range(6)), up(6, "new", 20))
     assert len(list(folder.glob("*.parquet"))) == 1
     assert target.rows() == [(6, "new", "0020")]
+
+
+def test_a_sequence_of_wide_decimals_keeps_its_order(tmp_path: Path, spark: SparkSession) -> None:
+    # Above 2^63, and closer to each other than doubles are.
+    first = 12_345_678_901_234_567_890
+    target = Target(tmp_path, spark, schema=SCHEMA.replace("seq string", "seq decimal(20,0)"))
+    target.merge((1, "a", Decimal(first), False), (2, "b", Decimal(first), False))
+    target.merge((1, None, Decimal(first + 2), True), (2, None, Decimal(first + 2), True))
+    target.merge((1, "old", Decimal(first + 1), False), (2, "new", Decimal(first + 3), False))
+    assert target.rows() == [(2, "new", Decimal(first + 3))]
 
 
 def test_soft_deletes_keep_the_row_as_it_was(tmp_path: Path, spark: SparkSession) -> None:

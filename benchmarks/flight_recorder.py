@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 _SAMPLES = "jdk.ExecutionSample,jdk.NativeMethodSample"
-# Spark names the threads of its tasks so.
-_TASKS = "Executor task launch worker"
+# Spark names the threads of its tasks so; what they do at the moment follows, sometimes stale.
+_TASKS = "Executor task "
 # In a task but waiting for somebody else: a socket of the broker, or a worker's.
 _WAITING = ("sun.nio.ch.EPoll.wait", "sun.nio.ch.SocketDispatcher.read0", "java.net.SocketInput")
 

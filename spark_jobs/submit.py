@@ -36,7 +36,6 @@ STATE_STORE = {
         "providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
         "rocksdb.changelogCheckpointing.enabled": "true",
         "rocksdb.boundedMemoryUsage": "true",
-        "rocksdb.maxMemoryUsageMB": "256",
     }.items()
 }
 

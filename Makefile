@@ -60,10 +60,10 @@ lint: install
 
 bench: install
 	$(BIN)/python -m benchmarks.history --format parquet --rows 50000000
-	$(BIN)/python -m benchmarks.history --format parquet --rows 10000000 --windows
+	$(BIN)/python -m benchmarks.history --format parquet --rows 50000000 --windows
 	$(BIN)/python -m benchmarks.history --format json
 	$(BIN)/python -m benchmarks.history --format csv
-	$(BIN)/python -m benchmarks.history --format parquet --rows 10000000 --cluster
+	$(BIN)/python -m benchmarks.history --format parquet --rows 30000000 --cluster
 	$(BIN)/python -m benchmarks.history --format json --cluster
 	$(BIN)/python -m benchmarks.seam
 	$(BIN)/python -m benchmarks.seam --overlaps 1000 10000 100000 1000000 10000000

@@ -101,6 +101,9 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=50_000, help="orders to begin with")
     parser.add_argument("--name", default="demo", help="of the record in build/bench")
     parser.add_argument("--pause", type=float, default=0.1, help="s after each transaction")
+    parser.add_argument(
+        "--tables", nargs="+", choices=sorted(_TABLES), default=[*_TABLES], help="to be followed"
+    )
     parser.add_argument("--kills", type=int, default=0, help="drivers to be killed, at random")
     options = parser.parse_args()
     # SIGTERM must leave as little behind as Ctrl-C.
@@ -127,7 +130,7 @@ def main() -> int:
 
 
 def _run(options: argparse.Namespace, stages: Stages, cleanup: ExitStack) -> list[SourceComparison]:
-    shop = _open(options.folder.absolute(), options.rows, stages, cleanup)
+    shop = _open(options, stages, cleanup)
     is_live = threading.Event()
     customers = Customers(
         shop.dsn,
@@ -249,8 +252,9 @@ class _Killer(threading.Thread):
         self.join()
 
 
-def _open(folder: Path, rows: int, stages: Stages, cleanup: ExitStack) -> _Shop:
+def _open(options: argparse.Namespace, stages: Stages, cleanup: ExitStack) -> _Shop:
     """Start everything that the pipelines need, and declare them."""
+    folder = options.folder.absolute()
     with stages("JVM parts (downloaded once, then from the cache)"):
         for name in ("spark", "broker", "connect"):
             resolve(name, on_progress=lambda text: console.print(f"          {text}"))
@@ -263,14 +267,14 @@ def _open(folder: Path, rows: int, stages: Stages, cleanup: ExitStack) -> _Shop:
         servers = broker.bootstrap_servers
         settings = {"value.converter.schemas.enable": "true"}
         connect = cleanup.enter_context(LocalConnect(servers, folder / "connect", settings))
-    with stages(f"a shop with {rows:,} orders, and the connector's slot"):
-        make_shop(postgres.dsn, rows)
+    with stages(f"a shop with {options.rows:,} orders, and the connector's slot"):
+        make_shop(postgres.dsn, options.rows)
         for table in TABLES:
             create_topic(servers, f"{_SLOT}.{table}", _PARTITIONS, {"retention.ms": "-1"})
         config = debezium_config(postgres, _SLOT, TABLES, snapshot_mode="no_data")
         connect.create(_SLOT, config)
         _wait_for_connector(_Shop(postgres.dsn, servers, []))
-    loaded = [_declare(folder, table, postgres.dsn, servers) for table in _TABLES]
+    loaded = [_declare(folder, table, postgres.dsn, servers) for table in options.tables]
     for one in loaded:
         cleanup.callback(chain.stop, one)
     return _Shop(postgres.dsn, servers, loaded)

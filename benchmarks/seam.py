@@ -80,7 +80,7 @@ def _pass_seam(rows: int) -> dict[str, float]:
         create_topic(servers, "events", PARTITIONS, {"retention.ms": "-1"})
         _write_history(folder, rows)
         _produce(servers, 0, rows)
-        loaded = _pipeline(folder, servers, "key", 0)
+        loaded = _pipeline(folder, servers, "key", 0, 4_000_000)
         spark = session(loaded, folder)
         started = time.monotonic()
         read_history(spark, loaded)
@@ -131,7 +131,9 @@ def _produce(servers: str, first: int, end: int) -> None:
         raise RuntimeError(message)
 
 
-def _pipeline(folder: Path, servers: str, rule: str, round_: int) -> LoadedPipeline:
+def _pipeline(
+    folder: Path, servers: str, rule: str, round_: int, batch: int = 250_000
+) -> LoadedPipeline:
     document = {
         "name": "bench",
         "event_time": "at",
@@ -145,7 +147,7 @@ def _pipeline(folder: Path, servers: str, rule: str, round_: int) -> LoadedPipel
                 "name": "live",
                 "topic": "events",
                 "bootstrap_servers": servers,
-                "max_offsets_per_batch": 250_000,
+                "max_offsets_per_batch": batch,
                 "trigger_interval": "100 ms",
             },
         ],

@@ -16,6 +16,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Protocol
 
+import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
@@ -26,6 +27,8 @@ from spark_jobs.kafka_place import LOG_COLUMNS, OFFSET, PARTITION, TOPIC
 KEYS = "keys"
 OLDER_ROW = "OLDER_THAN_SEAM_KEYS"
 _IN_SEAM = "__in_seam"
+# Keys, of some 150 bytes of memory each.
+_MOST_BROADCAST = 1_000_000
 
 
 class SeamFilter(Protocol):
@@ -172,7 +175,9 @@ class KeyFilter:
         marked = mark_seam(live, self._ends)
         matches = [marked[name].eqNullSafe(keys[f"__{name}"]) for name in self._key]
         delivered = reduce(lambda left, right: left & right, matches) & marked[_IN_SEAM]
-        remaining = marked.join(F.broadcast(keys), delivered, "left_anti")
+        # What is broadcast has to fit into each memory, the driver's first; a sort can spill.
+        way = "broadcast" if self._count_kept() <= _MOST_BROADCAST else "merge"
+        remaining = marked.join(keys.hint(way), delivered, "left_anti")
         older = self._older_folder()
         if not older.exists():
             return self._refuse_older(remaining).drop(_IN_SEAM)
@@ -212,6 +217,10 @@ class KeyFilter:
             renamed = [F.col(name).alias(f"__{name}") for name in self._key]
             self._keep(recent.select(*renamed).distinct(), folder)
         return spark.read.parquet(str(folder))
+
+    def _count_kept(self) -> int:
+        files = (self._folder / KEYS).glob("*.parquet")
+        return sum(pq.read_metadata(file).num_rows for file in files)
 
     def _older_folder(self) -> Path:
         return self._folder / "older"

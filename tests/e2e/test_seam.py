@@ -14,15 +14,21 @@ from sources.errors import SeamError
 from sources.hand_over import hand_over
 from sources.hybrid import HybridSplitEnumerator
 from sources.plan import make_plan
+from spark_jobs import seam_filter
 from tests.e2e.case import TOPIC, Case, history_of, live_of, windows, wrong
 from tests.e2e.in_session import run_and_audit, run_history
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 
 
+@pytest.mark.parametrize(
+    "most", [pytest.param(1_000_000, id="broadcast"), pytest.param(100, id="sorted")]
+)
 def test_an_overlap_of_files_and_topic_arrives_once(
-    tmp_path: Path, servers: str, spark: SparkSession
+    tmp_path: Path, servers: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
+    # Keys that are too many for each memory are compared by sorting; nothing else changes.
+    monkeypatch.setattr(seam_filter, "_MOST_BROADCAST", most)
     case = Case(tmp_path, servers, partitions=2)
     case.write_history()
     # Slightly out of order, as real feeds are.

@@ -144,7 +144,8 @@ def _profiles(found: Mapping[str, Document]) -> Iterator[str]:
         yield f"### {_PROFILES[name]}\n"
         yield _shares("stage", {key: of["stages"] for key, of in contenders.items()})
         first = next(iter(contenders))
-        yield _shares("method on top", {first: contenders[first]["methods"]})
+        methods = {f"`{name}`": share for name, share in contenders[first]["methods"].items()}
+        yield _shares("method on top", {first: methods})
 
 
 def _shares(what: str, by_contender: Mapping[str, Mapping[str, float]]) -> str:

@@ -35,7 +35,7 @@ test-all: install
 	$(BIN)/python -m pytest $(PARALLEL)
 
 fast: install
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest $(PARALLEL) -m "not slow"
 
 # Dagster's UI in a real browser; Debian's Chromium is installed if it is missing.
 test-ui: install

@@ -77,11 +77,8 @@ def main() -> None:
         else:
             speeds = _catch_up(spark, folder, contenders, changes, options.rounds)
         spark.stop()
-    name = "changes-schemas" if options.schemas else "changes"
-    if options.trickle:
-        report(f"{name}-trickle", speeds, "project", options.trickle)
-    else:
-        report(name, speeds, "project", options.rows)
+    name = f"changes{'-schemas' * options.schemas}{'-trickle' * bool(options.trickle)}"
+    report(name, speeds, "project", options.trickle or options.rows)
 
 
 def _catch_up(

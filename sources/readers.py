@@ -26,7 +26,7 @@ class RawReader(Typed):
 
 
 class JsonReader:
-    """JSON objects; for samples only, since Spark parses them itself."""
+    """JSON objects; for samples only, as Arrow and Spark parse them in whole batches."""
 
     def fields(self, value: bytes) -> Mapping[str, Any]:
         """The members of the object."""

@@ -1,22 +1,25 @@
 """The values of a topic's records as rows; what can't be read is refused, dropped or put aside.
 
 Every format leads to the same rows: the place in the log, the columns, and what is wrong with the
-record, if something is. JSON is parsed by Spark itself, all else by its Python workers.
+record, if something is. JSON is parsed by Arrow, and by Spark what Arrow leaves to it; all else by
+Spark's Python workers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from sources.errors import InputError
 from sources.fitting import BadValue, fitted_array
+from sources.json_objects import read_objects, reads
 from sources.kafka_source import KafkaSource
 from sources.readers import NO_VALUE, RowDecoder, field_reader
 from sources.schema import ddl, parse_schema, parse_type
@@ -28,6 +31,7 @@ from spark_jobs.selection import select_columns
 
 _CORRUPT = "__corrupt"
 _ROW = "__row"
+_BY_ARROW = "__by_arrow"
 _REASON = "__reason"
 # What of a record only a quarantine asks for.
 _TIME, _KEY, _VALUE = _RECORD = ("__timestamp", "__key", "__value")
@@ -172,7 +176,15 @@ def _parse(
         return _Marked(records, values, is_bad, _first_reason(wrong))
     schema = f"{ddl(columns)}, `{_CORRUPT}` string"
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    parsed = F.from_json(F.col(_VALUE).cast("string"), schema, options)
+    text = F.col(_VALUE).cast("string")
+    if reads(columns):
+        # PySpark wants the kind of function to be told by type hints, and its own stub does not.
+        by_arrow = arrow_udf(_object_reader(columns), schema)  # type: ignore[call-overload]
+        records = records.select("*", by_arrow(F.col(_VALUE)).alias(_BY_ARROW))
+        left = F.when(F.col(_BY_ARROW).isNull(), text)
+        parsed = F.coalesce(F.col(_BY_ARROW), F.from_json(left, schema, options))
+    else:
+        parsed = F.from_json(text, schema, options)
     row = F.col(_ROW)
     no_object = F.lit("the value is no JSON object with the declared columns")
     return _Marked(
@@ -181,6 +193,17 @@ def _parse(
         row.isNull() | row[_CORRUPT].isNotNull() | is_bad,
         F.coalesce(_first_reason(wrong), no_object),
     )
+
+
+def _object_reader(columns: pa.Schema) -> Callable[[pa.Array], pa.Array]:
+    """What Arrow reads of values, in the form that ``from_json`` gives; null is what it leaves."""
+
+    def read(values: pa.Array) -> pa.Array:
+        rows = read_objects(values, columns)
+        fields = [*rows.flatten(), pa.nulls(len(rows), pa.string())]
+        return pa.StructArray.from_arrays(fields, [*columns.names, _CORRUPT], mask=rows.is_null())
+
+    return read
 
 
 def _put_aside(marked: _Marked, remove: Step, row_ddl: str) -> DataFrame:

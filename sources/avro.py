@@ -10,12 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
+import numpy as np
+import pyarrow as pa
 
+from sources.avro_batches import Batch, Record, batch_reader
+from sources.batches import as_mask, spans
 from sources.errors import InputError
 from sources.field_reader import Typed
 from sources.fitting import BadValue
-from sources.registry import Registry, schema_texts, unframe
+from sources.registry import FRAME_BYTES, Registry, framed_ids, schema_texts, unframe
 from sources.values import Values
+
+_NO_SCHEMA = -1
 
 
 class AvroReader(Typed):
@@ -31,6 +37,7 @@ class AvroReader(Typed):
     def __init__(self, schema: Any, registry: Registry | None) -> None:
         self._schema = schema
         self._registry = registry
+        self._batch_readers: dict[int, Record | None] = {}
 
     @classmethod
     def of(cls, source: Values) -> AvroReader:
@@ -72,6 +79,44 @@ class AvroReader(Typed):
             raise BadValue(reason)
         assert isinstance(record, dict)  # the schema is a record's
         return record
+
+    def rows(self, values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray:
+        """Columns of many values at once, of those that are plain; null are the others."""
+        data, starts, ends = spans(values)
+        ids = np.zeros(len(values), np.int64)
+        if self._registry is not None:
+            ids = framed_ids(data, starts, ends)
+            starts = np.minimum(starts + FRAME_BYTES, ends)
+        ids = np.where(as_mask(values.is_valid()), ids, _NO_SCHEMA)
+        places, parts = [], []
+        for schema_id in np.unique(ids).tolist():
+            (chosen,) = np.nonzero(ids == schema_id)
+            reader = self._batch_reader(schema_id, columns)
+            if reader is None:
+                part = pa.nulls(len(chosen), pa.struct(columns))
+            else:
+                part = reader.rows(Batch(data, starts[chosen], ends[chosen]), columns)
+            places.append(chosen)
+            parts.append(part)
+        if len(parts) == 1:
+            return parts[0]
+        if not parts:
+            return pa.nulls(0, pa.struct(columns))
+        return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(places))))
+
+    def _batch_reader(self, schema_id: int, columns: pa.Schema) -> Record | None:
+        if schema_id == _NO_SCHEMA:
+            return None
+        if schema_id not in self._batch_readers:
+            schema = self._schema
+            if self._registry is not None:
+                try:
+                    schema = _registered(self._registry, schema_id)
+                except BadValue:
+                    # Told of each value.
+                    return None
+            self._batch_readers[schema_id] = batch_reader(schema, columns)
+        return self._batch_readers[schema_id]
 
 
 @cache

@@ -21,12 +21,24 @@ class FieldReader(Protocol):
             InputError: What is needed to read it can't be had.
         """
 
+    def rows(self, values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray | None:
+        """Columns of many values at once; None, or null, is to be read value by value.
+
+        Where there is a row, it is what :meth:`fields` would give, fitted to the columns.
+
+        Raises:
+            InputError: What is needed to read them can't be had.
+        """
+
     def misfit(self, found: Any, kind: pa.DataType) -> str | None:
         """What a field holds instead, in words, if it does not fit a column's type."""
 
 
 class Typed:
-    """A reader whose fields have Python's types."""
+    """A reader whose fields have Python's types, value by value."""
+
+    def rows(self, values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray | None:
+        """None at all."""
 
     def misfit(self, found: Any, kind: pa.DataType) -> str | None:
         """What a field holds instead, in words, if it does not fit a column's type."""

@@ -14,17 +14,14 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
+from sources.batches import Mask, as_mask, spans
 from sources.formats.lines import check_digits, check_text
 from sources.schema import TIMESTAMP
 
-_Mask = npt.NDArray[np.bool_]
-_Bytes = npt.NDArray[np.uint8]
-_Places = npt.NDArray[np.int32]
 _OF_TEXT = (pa.date32(), TIMESTAMP)
 
 # No name in such a record is longer than Spark's parser allows.
@@ -89,12 +86,12 @@ def _read(values: pa.BinaryArray, columns: pa.Schema) -> Iterator[pa.StructArray
             yield from _read(values.slice(first, stop - first), columns)
 
 
-def _plausible(values: pa.BinaryArray) -> _Mask:
+def _plausible(values: pa.BinaryArray) -> Mask:
     """Which values begin and end as an object does, and stay within all limits."""
-    data, starts, ends = _bytes(values)
+    data, starts, ends = spans(values)
     lengths = ends - starts
     wanted = (lengths >= len("{}")) & (lengths <= _MOST_BYTES)
-    wanted &= _mask(values.is_valid())
+    wanted &= as_mask(values.is_valid())
     if not wanted.any():
         return wanted
     first = np.where(wanted, starts, starts[wanted][0])
@@ -106,13 +103,13 @@ def _plausible(values: pa.BinaryArray) -> _Mask:
     return wanted
 
 
-def _are_within_limits(values: pa.BinaryArray) -> _Mask:
-    data, starts, ends = _bytes(values)
+def _are_within_limits(values: pa.BinaryArray) -> Mask:
+    data, starts, ends = spans(values)
     # Both kinds of brackets: they differ in that bit.
     opens = ((data[starts[0] : ends[-1]] | 0x20) == ord("{")).view(np.uint8)
     nesting = np.add.reduceat(opens, starts - starts[0], dtype=np.int32)
     has_long_number = pc.match_substring_regex(values, f"[0-9]{{{_MOST_DIGITS}}}")
-    return (nesting <= _MOST_BRACKETS) & ~_mask(has_long_number)
+    return (nesting <= _MOST_BRACKETS) & ~as_mask(has_long_number)
 
 
 def _parsed(values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray:
@@ -138,7 +135,7 @@ def _parsed(values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray:
     check_digits(table)
     decided = np.ones(len(values), np.bool_)
     if b"Inf" in block or b"NaN" in block:
-        decided &= ~_mask(pc.match_substring_regex(values, _NOT_FINITE))
+        decided &= ~as_mask(pc.match_substring_regex(values, _NOT_FINITE))
     arrays = []
     for field in columns:
         array, sure = _fitted(table.column(field.name).combine_chunks(), field.type)
@@ -148,13 +145,13 @@ def _parsed(values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray:
     return pa.StructArray.from_arrays(arrays, fields=list(columns), mask=mask)
 
 
-def _fitted(found: pa.Array, kind: pa.DataType) -> tuple[pa.Array, _Mask]:
+def _fitted(found: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Mask]:
     """A column in its type, and of which values that is sure; the others may be anything."""
     if kind == TIMESTAMP:
         return _instants(found)
     if kind == pa.date32():
-        _, starts, ends = _bytes(found)
-        sure = (ends - starts == len("2024-01-01")) | _mask(found.is_null())
+        _, starts, ends = spans(found)
+        sure = (ends - starts == len("2024-01-01")) | as_mask(found.is_null())
         return _only(found, sure).cast(kind), sure
     if kind == pa.float64():
         # Of an integer `-0` Spark makes 0, and too large ones it may refuse.
@@ -163,10 +160,10 @@ def _fitted(found: pa.Array, kind: pa.DataType) -> tuple[pa.Array, _Mask]:
     return found, np.ones(len(found), np.bool_)
 
 
-def _instants(texts: pa.StringArray) -> tuple[pa.TimestampArray, _Mask]:
+def _instants(texts: pa.StringArray) -> tuple[pa.TimestampArray, Mask]:
     """Instants with their seconds; with a zone, if any, that is `Z` or hours and minutes."""
-    data, starts, ends = _bytes(texts)
-    nulls = _mask(texts.is_null())
+    data, starts, ends = spans(texts)
+    nulls = as_mask(texts.is_null())
     sure = ends - starts >= _SECONDS_END
     if not sure.any():
         return pa.nulls(len(texts), TIMESTAMP), nulls
@@ -188,19 +185,6 @@ def _instants(texts: pa.StringArray) -> tuple[pa.TimestampArray, _Mask]:
     return zoned, nulls | sure
 
 
-def _only(array: pa.Array, kept: _Mask) -> pa.Array:
+def _only(array: pa.Array, kept: Mask) -> pa.Array:
     """The array with nulls elsewhere."""
     return array if kept.all() else pc.if_else(pa.array(kept), array, pa.scalar(None, array.type))
-
-
-def _bytes(array: pa.Array) -> tuple[_Bytes, _Places, _Places]:
-    """All bytes of strings, and where each string begins and ends."""
-    _, offsets, data = array.buffers()
-    at = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
-    found = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
-    return found, at[:-1], at[1:]
-
-
-def _mask(array: pa.BooleanArray) -> _Mask:
-    mask: _Mask = array.to_numpy(zero_copy_only=False)
-    return mask

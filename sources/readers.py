@@ -25,7 +25,7 @@ class RawReader(Typed):
         return {RAW_COLUMN: value}
 
 
-class JsonReader:
+class JsonReader(Typed):
     """JSON objects; for samples only, as Arrow and Spark parse them in whole batches."""
 
     def fields(self, value: bytes) -> Mapping[str, Any]:
@@ -78,7 +78,17 @@ class RowDecoder:
 
     def __init__(self, reader: FieldReader, columns: pa.Schema) -> None:
         self._reader = reader
+        self._schema = columns
         self._columns = [(field.name, fitter(field.type)) for field in columns]
+
+    def rows(self, values: pa.BinaryArray) -> pa.StructArray:
+        """The rows of many values at once; null where :meth:`decode` has to be asked.
+
+        Raises:
+            InputError: What is needed to read them can't be had.
+        """
+        found = self._reader.rows(values, self._schema)
+        return pa.nulls(len(values), pa.struct(self._schema)) if found is None else found
 
     def decode(self, value: bytes | None) -> list[Any]:
         """The columns' values, as ``pyarrow.array`` takes them.

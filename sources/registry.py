@@ -11,8 +11,10 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import numpy as np
 from pydantic import SecretStr, model_validator
 
+from sources.batches import Bytes, Places
 from sources.declared import Declared
 from sources.errors import InputError
 from sources.fitting import BadValue
@@ -21,6 +23,7 @@ from sources.security import locate_files
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import SchemaRegistryClient
 
+FRAME_BYTES = 5
 TIMEOUT_S = 10.0
 _NOT_FOUND = 404
 
@@ -69,13 +72,28 @@ class Registry(Declared):
         return locate_files(self, locate)
 
 
+def framed_ids(data: Bytes, starts: Places, ends: Places) -> Places:
+    """The schema's id of each of many values, -1 where there is no frame.
+
+    Args:
+        data: The bytes of all values.
+        starts: First byte of each.
+        ends: The one after the last.
+    """
+    padded = np.concatenate([data, np.zeros(FRAME_BYTES, np.uint8)])
+    found = np.zeros(len(starts), np.int64)
+    for at in range(1, FRAME_BYTES):
+        found = found << 8 | padded[starts + at]
+    return np.where((ends - starts >= FRAME_BYTES) & (padded[starts] == 0), found, -1)
+
+
 def unframe(value: bytes) -> tuple[int, bytes]:
     """The schema's id, and what follows it.
 
     Raises:
         BadValue: The frame is not there.
     """
-    if len(value) < 5 or value[0] != 0:
+    if len(value) < FRAME_BYTES or value[0] != 0:
         reason = f"no schema's id is in front of it: it starts with {value[:5].hex() or 'nothing'}"
         raise BadValue(reason)
     return int.from_bytes(value[1:5]), value[5:]

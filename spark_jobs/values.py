@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from sources.batches import Places, as_mask
 from sources.errors import InputError
 from sources.fitting import BadValue, fitted_array
 from sources.json_objects import read_objects, reads
@@ -229,9 +232,12 @@ def decoding(decoder: RowDecoder, columns: pa.Schema, included: list[str]) -> St
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
+            found = decoder.rows(batch.column(_VALUE))
             reasons = batch.column(_REASON).to_pylist()
+            (left,) = np.nonzero(as_mask(found.is_null()))
             rows = []
-            for at, value in enumerate(batch.column(_VALUE).to_pylist()):
+            values = batch.column(_VALUE).filter(found.is_null()).to_pylist()
+            for at, value in zip(left.tolist(), values, strict=True):
                 row = nothing
                 if reasons[at] is None:
                     try:
@@ -244,19 +250,31 @@ def decoding(decoder: RowDecoder, columns: pa.Schema, included: list[str]) -> St
                 rows.append(row)
             kept = [*LOG_COLUMNS, *included]
             extra = [name for name in _RECORD if _TIME in batch.schema.names]
-            found = zip(*rows, strict=True) if rows else [[] for _ in columns]
             arrays = [
                 *(batch.column(name) for name in kept),
-                *(
-                    fitted_array(each, kind)
-                    for each, kind in zip(found, columns.types, strict=True)
-                ),
+                *_filled(found, left, rows),
                 pa.array(reasons, pa.string()),
                 *(batch.column(name) for name in extra),
             ]
             yield pa.RecordBatch.from_arrays(arrays, [*kept, *columns.names, _REASON, *extra])
 
     return decode
+
+
+def _filled(found: pa.StructArray, left: Places, rows: list[list[Any]]) -> list[pa.Array]:
+    """The columns of rows, with other rows in the places that are left."""
+    mine: list[pa.Array] = found.flatten()
+    if not rows:
+        return mine
+    others = [
+        fitted_array(each, kind.type)
+        for each, kind in zip(zip(*rows, strict=True), found.type, strict=True)
+    ]
+    if len(rows) == len(found):
+        return others
+    order = np.arange(len(found))
+    order[left] = len(found) + np.arange(len(left))
+    return [pa.concat_arrays(pair).take(pa.array(order)) for pair in zip(mine, others, strict=True)]
 
 
 def _where(batch: pa.RecordBatch, row: int) -> str:

@@ -76,7 +76,8 @@ bench: install
 	$(BIN)/python -m benchmarks.catch_up
 	$(BIN)/python -m benchmarks.catch_up --profile
 	$(BIN)/python -m benchmarks.catch_up --cluster
-	$(BIN)/python -m benchmarks.catch_up --format avro --rows 2000000
+	$(BIN)/python -m benchmarks.catch_up --format avro
+	$(BIN)/python -m benchmarks.catch_up --format protobuf
 	$(BIN)/python -m benchmarks.changes
 	$(BIN)/python -m benchmarks.changes --schemas
 	$(BIN)/python -m benchmarks.changes --trickle 100 --keys 50000

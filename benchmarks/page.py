@@ -40,6 +40,7 @@ _RATIOS = {
     "catch-up-json": "Catching up with a topic of JSON, to Delta",
     "catch-up-json-cluster": "Catching up with a topic of JSON, on a standalone cluster",
     "catch-up-avro": "Catching up with a topic of Avro, to Delta",
+    "catch-up-protobuf": "Catching up with a topic of Protobuf, to Delta",
     "changes": "Catching up with a change log in JSON, merged into Delta",
     "changes-schemas": "The same, with the schemas that Kafka Connect writes by default",
     "changes-trickle": "Small micro-batches of changes, one by one",

@@ -1,16 +1,18 @@
-"""A topic that benchmarks read, in JSON or Avro, and the pipeline that declares it."""
+"""A topic that benchmarks read, in JSON, Avro or Protobuf, and the pipeline that declares it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
 
 import fastavro
 from confluent_kafka import Producer
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
 
 from services.broker import create_topic
 from sources.document import LoadedPipeline
@@ -29,13 +31,14 @@ SCHEMA = {
         {"name": "value", "type": "double"},
     ],
 }
-Form = Literal["json", "avro"]
+MESSAGE = "bench.Event"
+Form = Literal["json", "avro", "protobuf"]
 _PARSED = fastavro.parse_schema(SCHEMA)
 
 
 def produce(servers: str, rows: int, form: Form = "json") -> None:
     """Make the topic, with some 80 bytes of JSON a record, each partition as long as the others."""
-    encode = _as_json if form == "json" else _as_avro
+    encode = _encoder(form)
     create_topic(servers, TOPIC, PARTITIONS, {"retention.ms": "-1"})
     producer = Producer({"bootstrap.servers": servers, "queue.buffering.max.messages": 1_000_000})
     for n in range(rows):
@@ -48,6 +51,43 @@ def produce(servers: str, rows: int, form: Form = "json") -> None:
             except BufferError:
                 producer.poll(0.1)
     assert producer.flush(60) == 0
+
+
+def descriptors() -> bytes:
+    """A ``FileDescriptorSet`` with the message of an event."""
+    kinds = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(
+        name="event.proto",
+        package="bench",
+        syntax="proto3",
+        dependency=["google/protobuf/timestamp.proto"],
+    )
+    event = file.message_type.add(name="Event")
+    types = (kinds.TYPE_INT64, kinds.TYPE_MESSAGE, kinds.TYPE_STRING, kinds.TYPE_DOUBLE)
+    for number, (name, kind) in enumerate(zip(COLUMNS, types, strict=True), 1):
+        field = event.field.add(name=name, number=number, type=kind, label=kinds.LABEL_OPTIONAL)
+        if kind == kinds.TYPE_MESSAGE:
+            field.type_name = ".google.protobuf.Timestamp"
+    found = descriptor_pb2.FileDescriptorSet()
+    timestamp_pb2.DESCRIPTOR.CopyToProto(found.file.add())
+    found.file.append(file)
+    return found.SerializeToString()
+
+
+@cache
+def event_class() -> Any:
+    """The class of the message."""
+    pool = descriptor_pool.DescriptorPool()
+    for file in descriptor_pb2.FileDescriptorSet.FromString(descriptors()).file:
+        pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(MESSAGE))
+
+
+def _encoder(form: Form) -> Callable[[dict[str, Any]], bytes]:
+    if form == "protobuf":
+        event = event_class()
+        return lambda row: event(**row).SerializeToString()
+    return _as_json if form == "json" else _as_avro
 
 
 def _as_json(row: dict[str, Any]) -> bytes:
@@ -77,6 +117,10 @@ def topic_pipeline(
         file = folder / "event.avsc"
         file.write_text(json.dumps(SCHEMA))
         described = {"avro_schema": str(file)}
+    if form == "protobuf":
+        file = folder / "event.desc"
+        file.write_bytes(descriptors())
+        described = {"descriptor": str(file), "message": MESSAGE}
     pipeline = Pipeline.model_validate(
         {
             "name": "bench",

@@ -13,8 +13,8 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 
-from sources.avro_batches import Batch, Record, batch_reader
-from sources.batches import as_mask, spans
+from sources.avro_batches import Record, batch_reader
+from sources.batches import Batch, as_mask, spans
 from sources.errors import InputError
 from sources.field_reader import Typed
 from sources.fitting import BadValue

@@ -1,7 +1,6 @@
-"""Avro values read in whole batches: each field of all values at once, by NumPy.
+"""Avro values read in whole batches (:mod:`sources.batches`).
 
-That is some ten times as fast as value by value, and for plain schemas only: no arrays, no maps, no
-logical types but dates and timestamps. Whatever is odd about a value is left to who reads it alone.
+For plain schemas only: no arrays, no maps, no logical types but dates and timestamps.
 
 The encoding: https://avro.apache.org/docs/1.12.0/specification/#binary-encoding
 """
@@ -14,104 +13,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from fastavro.schema import expand_schema
 
-from sources.batches import Bytes, Mask, Places
+from sources.batches import DAYS, MICROS, Batch, Mask, floats, zigzag
 from sources.schema import TIMESTAMP
 
-_Words = npt.NDArray[np.uint64]
-
-_WORD_BYTES = 8
-# Of eight bytes: where the last one of a number has its top bit off, and groups of 7, 14, 28 bits.
-_LAST = np.uint64(0x8080808080808080)
-_GROUPS = [
-    (np.uint64(0x007F007F007F007F), np.uint64(0x7F007F007F007F00), np.uint64(1)),
-    (np.uint64(0x00003FFF00003FFF), np.uint64(0x3FFF00003FFF0000), np.uint64(2)),
-    (np.uint64(0x000000000FFFFFFF), np.uint64(0x0FFFFFFF00000000), np.uint64(4)),
-]
-_ONE, _BYTE_BITS = np.uint64(1), np.uint64(3)
-# What Python's times hold, which is how such a value is read alone: the years 1 to 9999.
-_FIRST_MICROS, _LAST_MICROS = -62_135_596_800_000_000, 253_402_300_799_999_999
-_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _MICROS = {
     f"{local}timestamp-{unit}": micros
     for local in ("", "local-")
     for unit, micros in (("millis", 1_000), ("micros", 1))
 }
-
-
-class Batch:
-    """Values that are read side by side, and how far each was read.
-
-    Args:
-        data: The bytes that all values are in, in order.
-        starts: First byte of each.
-        ends: The one after the last.
-
-    Attributes:
-        is_sure: Whether nothing about a value was odd so far.
-    """
-
-    def __init__(self, data: Bytes, starts: Places, ends: Places) -> None:
-        padded = np.concatenate([data, np.zeros(_WORD_BYTES, np.uint8)])
-        self._data = pa.py_buffer(padded)
-        shape = len(padded) - _WORD_BYTES + 1
-        # The eight bytes from each byte on.
-        self._words: _Words = np.ndarray(shape, "<u8", padded, strides=(1,))
-        self._at = starts
-        self._ends = ends
-        self.is_sure: Mask = np.ones(len(starts), np.bool_)
-
-    def __len__(self) -> int:
-        """Number of values."""
-        return len(self._at)
-
-    def fixed(self, count: int, where: Mask) -> _Words:
-        """The next one to eight bytes of each value, as a little-endian number."""
-        found = self._words[self._at]
-        self._pass(np.int64(count), where)
-        return found & np.uint64((1 << 8 * count) - 1)
-
-    def number(self, where: Mask) -> Places:
-        """The next number of each value, of up to eight bytes; longer ones are odd."""
-        words = self._words[self._at]
-        last = ~words & _LAST
-        within = last ^ (last - _ONE)
-        found = words & within & ~_LAST
-        for low, high, shift in _GROUPS:
-            found = (found & low) | ((found & high) >> shift)
-        self.require(last != 0, where)
-        self._pass((np.bitwise_count(within) >> _BYTE_BITS).astype(np.int64), where)
-        return (found >> _ONE).astype(np.int64) ^ -(found & _ONE).astype(np.int64)
-
-    def texts(self, lengths: Places | np.int64, where: Mask) -> pa.BinaryArray:
-        """The next bytes of each value, so many; empty elsewhere."""
-        before = self._at
-        self._pass(lengths, where)
-        # Between the texts lies the rest of each value: all of it are texts, in order.
-        offsets = np.empty(2 * len(self), np.int32)
-        offsets[0::2], offsets[1::2] = before, self._at
-        everything = pa.Array.from_buffers(
-            pa.binary(), max(len(offsets) - 1, 0), [None, pa.py_buffer(offsets), self._data]
-        )
-        return everything.take(pa.array(np.arange(0, len(offsets), 2)))
-
-    def require(self, holds: Mask, where: Mask) -> None:
-        """A value is odd where this does not hold."""
-        self.is_sure &= holds | ~where
-
-    def finish(self) -> None:
-        """A value is odd that was not read to its end."""
-        self.is_sure &= self._at == self._ends
-
-    def _pass(self, count: Places | np.int64, where: Mask) -> None:
-        after = self._at + count
-        fits = (count >= 0) & (after <= self._ends)
-        self.require(fits, where)
-        self._at = np.where(where & fits & self.is_sure, after, self._at)
 
 
 class Type(ABC):
@@ -132,27 +45,19 @@ class _Null(Type):
 
 @dataclass(frozen=True)
 class _Integer(Type):
-    """Values between two bounds, multiplied."""
+    """Values that are between two bounds once they are multiplied."""
 
     kind: pa.DataType | None
-    low: int = np.iinfo(np.int64).min
-    high: int = np.iinfo(np.int64).max
+    bounds: tuple[int, int] = (-(2**63), 2**63 - 1)
     factor: int = 1
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        found = batch.number(where)
-        batch.require((found >= self.low) & (found <= self.high), where)
-        if self.kind is None:
-            return None
-        if self.kind == pa.float64():
-            return pa.array(found.astype(np.float64))
-        sure = np.where(where & batch.is_sure, found, 0) * self.factor
-        return pa.array(sure, pa.int64()).cast(_integer_of(self.kind)).view(self.kind)
-
-
-def _integer_of(kind: pa.DataType) -> pa.DataType:
-    widths = {pa.date32(): pa.int32(), TIMESTAMP: pa.int64()}
-    return widths.get(kind, kind)
+        found = zigzag(batch.number(where))
+        low, high = (bound // self.factor for bound in self.bounds)
+        is_within = (found >= low) & (found <= high)
+        batch.require(is_within, where)
+        found = np.where(is_within, found, 0) * self.factor
+        return batch.integers(found, self.bounds, self.kind, where)
 
 
 @dataclass(frozen=True)
@@ -164,8 +69,7 @@ class _Float(Type):
         found = batch.fixed(self.width, where)
         if self.kind is None:
             return None
-        exact = found.view(np.float64) if self.width == 8 else found.astype("<u4").view(np.float32)
-        return pa.array(exact).cast(self.kind)
+        return floats(found, self.width).cast(self.kind)
 
 
 @dataclass(frozen=True)
@@ -174,8 +78,8 @@ class _Boolean(Type):
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
         found = batch.fixed(1, where)
-        batch.require(found <= _ONE, where)
-        return None if self.kind is None else pa.array(found == _ONE)
+        batch.require(found <= 1, where)
+        return None if self.kind is None else pa.array(found == 1)
 
 
 @dataclass(frozen=True)
@@ -187,14 +91,10 @@ class _Bytes(Type):
     size: int | None = None
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        length = batch.number(where) if self.size is None else np.int64(self.size)
+        length = zigzag(batch.number(where)) if self.size is None else np.int64(self.size)
         found = batch.texts(length, where)
         if self.is_text:
-            try:
-                found = found.cast(pa.string())
-            except pa.ArrowInvalid:
-                batch.require(np.zeros(len(batch), np.bool_), where)
-                found = pa.nulls(len(batch), pa.string())
+            found = batch.utf8(found, where)
         return None if self.kind is None else found
 
 
@@ -204,7 +104,7 @@ class _Enumeration(Type):
     symbols: Sequence[str]
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        found = batch.number(where)
+        found = zigzag(batch.number(where))
         is_known = (found >= 0) & (found < len(self.symbols))
         batch.require(is_known, where)
         if self.kind is None:
@@ -219,7 +119,7 @@ class _Union(Type):
     branches: Sequence[Type]
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        index = batch.number(where)
+        index = zigzag(batch.number(where))
         batch.require((index >= 0) & (index < len(self.branches)), where)
         values = None if self.kind is None else pa.nulls(len(batch), self.kind)
         for at, branch in enumerate(self.branches):
@@ -298,10 +198,9 @@ def _type(schema: Any, kind: pa.DataType | None) -> Type:
 
 def _time(name: Any, logical: str, kind: pa.DataType | None) -> Type | None:
     if (name, logical) == ("int", "date") and kind in (None, pa.date32()):
-        return _Integer(kind, _FIRST_DAY, _LAST_DAY)
+        return _Integer(kind, DAYS)
     if name == "long" and logical in _MICROS and kind in (None, TIMESTAMP):
-        factor = _MICROS[logical]
-        return _Integer(kind, _FIRST_MICROS // factor, _LAST_MICROS // factor, factor)
+        return _Integer(kind, MICROS, _MICROS[logical])
     return None
 
 
@@ -311,10 +210,7 @@ def _plain(name: Any, schema: Any, kind: pa.DataType | None) -> Type | None:
     match name:
         case "null":
             return _Null(kind)
-        case "int" | "long" if kind is not None and pa.types.is_integer(kind):
-            bits = kind.bit_width - 1
-            return _Integer(kind, -(2**bits), 2**bits - 1)
-        case "int" | "long" if wide:
+        case "int" | "long" if wide or pa.types.is_integer(kind):
             return _Integer(kind)
         case "float" if wide or kind == pa.float32():
             return _Float(kind, 4)

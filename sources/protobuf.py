@@ -6,23 +6,23 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
+import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
+from sources.batches import Batch, as_mask, spans
 from sources.errors import InputError
 from sources.field_reader import Typed
 from sources.fitting import BadValue
-from sources.registry import unframe_message
+from sources.protobuf_batches import TIME, WRAPPERS, NotInBatches, PlainMessage
+from sources.registry import FRAME_BYTES, framed_ids, unframe_message
 from sources.values import Values
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_WRAPPERS = {
-    f"google.protobuf.{name}Value"
-    for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
-}  # fmt: skip
 
 
 class ProtobufReader(Typed):
@@ -82,6 +82,26 @@ class ProtobufReader(Typed):
             raise BadValue(reason) from None
         return fields
 
+    def rows(self, values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray | None:
+        """Columns of many values at once, of those that are plain; null are the others."""
+        message = _plain(self._descriptors, self._message, columns)
+        if message is None:
+            return None
+        data, starts, ends = spans(values)
+        wanted = as_mask(values.is_valid())
+        if self._framed:
+            _, path, _ = _message(self._descriptors, self._message)
+            front = _frame_of(path)
+            wanted &= framed_ids(data, starts, ends) >= 0
+            starts = starts + FRAME_BYTES
+            wanted &= ends - starts >= len(front)
+            for at, byte in enumerate(front):
+                wanted[wanted] &= data[starts[wanted] + at] == byte
+            starts = np.where(wanted, starts + len(front), ends)
+        batch = Batch(data, starts, ends)
+        batch.require(wanted, np.ones(len(values), np.bool_))
+        return message.rows(batch, columns)
+
 
 _Read = Callable[[Any], Any]
 
@@ -112,6 +132,28 @@ def _message(descriptors: bytes, name: str) -> tuple[type[Message], list[int], _
     return message_factory.GetMessageClass(found), _path(found), _reader(found, {})
 
 
+@cache
+def _plain(descriptors: bytes, name: str, columns: pa.Schema) -> PlainMessage | None:
+    kind, _, _ = _message(descriptors, name)
+    wanted = dict(zip(columns.names, columns.types, strict=True))
+    try:
+        return PlainMessage(cast("Descriptor", kind.DESCRIPTOR), wanted)
+    except NotInBatches:
+        return None
+
+
+def _frame_of(path: list[int]) -> bytes:
+    """The path of a message as a registry's frame has it, where it is as short as can be."""
+    found = bytearray()
+    for part in [0] if path == [0] else [len(path), *path]:
+        left = 2 * part
+        while left > 0x7F:
+            found.append(left & 0x7F | 0x80)
+            left >>= 7
+        found.append(left)
+    return bytes(found)
+
+
 def _path(kind: Descriptor) -> list[int]:
     outer = kind.containing_type
     if outer is None:
@@ -121,9 +163,9 @@ def _path(kind: Descriptor) -> list[int]:
 
 def _reader(kind: Descriptor, known: dict[str, _Read]) -> _Read:
     """What turns a message into a dictionary, or into what a well-known type stands for."""
-    if kind.full_name == "google.protobuf.Timestamp":
+    if kind.full_name == TIME:
         return lambda at: _EPOCH + timedelta(seconds=at.seconds, microseconds=at.nanos // 1000)
-    if kind.full_name in _WRAPPERS:
+    if kind.full_name in WRAPPERS:
         return lambda wrapper: wrapper.value
     # A message may hold itself.
     if kind.full_name in known:

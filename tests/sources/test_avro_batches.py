@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sources.avro import AvroReader
-from sources.fitting import BadValue, fitted_array
-from sources.readers import RowDecoder
 from sources.registry import Registry
 from sources.schema import parse_schema
+from tests.sources.batch_case import compare
 from tests.sources.test_avro import INSTANTS, VALUES
 from tests.sources.value_case import framed, registry
 
@@ -46,33 +45,6 @@ def encoded(schema: Any, row: Any) -> bytes:
     out = BytesIO()
     fastavro.schemaless_writer(out, schema, row)
     return out.getvalue()
-
-
-def one_by_one(
-    decoder: RowDecoder, value: bytes | None, columns: pa.Schema
-) -> pa.StructArray | None:
-    """One row; None if it is bad."""
-    try:
-        row = decoder.decode(value)
-    except BadValue:
-        return None
-    arrays = [fitted_array([each], kind) for each, kind in zip(row, columns.types, strict=True)]
-    return pa.StructArray.from_arrays(arrays, fields=list(columns))
-
-
-def compare(reader: AvroReader, values: list[bytes | None], columns: pa.Schema) -> int:
-    """Compare all rows that are read in a batch; tells how many these are."""
-    decoder = RowDecoder(reader, columns)
-    rows = decoder.rows(pa.array(values, pa.binary()))
-    assert len(rows) == len(values)
-    rows.validate(full=True)
-    for at, value in enumerate(values):
-        if rows[at].is_valid:
-            alone = one_by_one(decoder, value, columns)
-            assert alone is not None
-            # Equal to the bit, NaN and minus zero included.
-            assert repr(rows.slice(at, 1).to_pylist()) == repr(alone.to_pylist())
-    return sum(row.is_valid for row in rows)
 
 
 @st.composite
@@ -166,6 +138,28 @@ def test_a_bad_value_is_left_and_its_neighbours_are_read() -> None:
     values = [good, good + b"\x0e", good[1:], b"\x0e\x01", b"\xff" * 9 + b"\x01\x00", None, good]
     columns = parse_schema({"id": "bigint", "text": "string"})
     assert compare(AvroReader(schema, None), values, columns) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "beyond"),
+    [
+        ("us", "timestamp", [-62_135_596_800_000_001, 253_402_300_800_000_000, 2**55]),
+        ("ms", "timestamp", [-62_135_596_800_001, 253_402_300_800_000, 2**54]),
+        ("day", "date", [-719_163, 2_932_897]),
+        ("yes", "boolean", [1, -2]),
+        ("kind", "string", [3, -1]),
+    ],
+)
+def test_a_value_that_its_type_does_not_have_is_left(
+    name: str, column: str, beyond: list[int]
+) -> None:
+    field = {"name": "v", "type": KINDS[name][0]}
+    schema = fastavro.parse_schema({"type": "record", "name": "Row", "fields": [field]})
+    # Each of them is written as a number is.
+    number = fastavro.parse_schema({**schema, "fields": [{"name": "v", "type": "long"}]})
+    values: list[bytes | None] = [encoded(number, {"v": n}) for n in [0, *beyond]]
+    assert compare(AvroReader(schema, None), values, parse_schema({"v": column})) == 1
+    assert compare(AvroReader(schema, None), values, parse_schema({"w": column})) == 1
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import json
 import shutil
 import statistics
 from collections.abc import Callable, Iterator, Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -197,10 +198,16 @@ def _switch(found: Mapping[str, Document]) -> Iterator[str]:
     )
     rows = [
         [kind, what, *(f"{of[key] / 1000:.1f}" for key in _GAPS), str(len(of["all_ms"]))]
-        for kind, numbers in found["switch"]["result"].items()
+        for kind, numbers in found["switch"]["result"]["gaps"].items()
         for what, of in numbers.items()
     ]
     yield _table(["Driver", "the batch is", "median", "worst", "rounds"], rows)
+    yield "Where a cold switch's time goes, in seconds; medians.\n"
+    before, rows = 0.0, []
+    for step, ms in sorted(found["switch"]["result"]["cold_steps_ms"].items(), key=itemgetter(1)):
+        rows.append([step, f"{(ms - before) / 1000:.1f}", f"{ms / 1000:.1f}"])
+        before = ms
+    yield _table(["until", "it takes", "since history's last commit"], rows)
 
 
 def _fixed(found: Mapping[str, Document]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 ``python -m benchmarks.switch``: chains over the same files and topic, each with a state of its
 own; of the live micro-batch both its begin (its offsets are written) and its commit are told.
 ``plain`` is Spark's own start: a script that follows the topic into a Delta table, from its launch
-on.
+on. Of a cold switch it is told when each of its steps was done, too.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,13 +27,19 @@ from benchmarks.record import record
 from orchestration import chain, console
 from services.broker import LocalBroker, create_topic
 from sources.document import LoadedPipeline, load_pipeline
+from sources.hybrid import HybridSplitEnumerator
 from sources.positions import iso, now_ms
+from sources.state import Generation
 from spark_jobs import checkpoint
+from spark_jobs.heartbeat import read_heartbeat
 from spark_jobs.jars import resolve
+from spark_jobs.launch import last_launch
+from spark_jobs.lock import is_held
 
 BEGIN_MS = 1_700_000_000_000
 ROWS, FILES = 20_000, 10
 LIVE_PLACE = 1
+LOOK_S = 0.02
 _PLAIN = """
 import sys
 from pyspark.sql import SparkSession
@@ -66,6 +74,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     options = parser.parse_args()
     gaps: dict[str, list[tuple[int, int]]] = {"warm": [], "cold": [], "plain": []}
+    steps: list[dict[str, int]] = []
     with tempfile.TemporaryDirectory(prefix="hybrid-bench-") as name, LocalBroker() as broker:
         folder, servers = Path(name), broker.bootstrap_servers
         (folder / "identity.py").write_text("def rows(rows):\n    return rows\n")
@@ -76,7 +85,9 @@ def main() -> None:
                 if kind == "plain":
                     found.append(_run_plain(folder / f"plain{round_}", servers))
                 else:
-                    found.append(_run(_pipeline(folder, servers, kind, round_)))
+                    done: dict[str, int] = {}
+                    found.append(_run(_pipeline(folder, servers, kind, round_), done))
+                    steps += [done] * (kind == "cold")
                 sys.stdout.write(f"{kind}: {found[-1]} ms to begin and commit of the first batch\n")
                 sys.stdout.flush()
     result = {
@@ -86,18 +97,31 @@ def main() -> None:
         }
         for kind, found in gaps.items()
     }
-    record("switch", result)
+    medians = {name: statistics.median(each[name] for each in steps) for name in steps[0]}
+    record("switch", {"gaps": result, "cold_steps_ms": medians})
+    sys.stdout.write(f"cold, ms until each step was done: {json.dumps(medians)}\n")
     for kind, numbers in result.items():
         for what, of in numbers.items():
             line = f"{kind}, {what}: median {of['median_ms']:,.0f} ms, worst {of['worst_ms']:,} ms"
             sys.stdout.write(f"{line}\n")
 
 
-def _run(loaded: LoadedPipeline) -> tuple[int, int]:
-    """Milliseconds from history's last commit to begin and commit of the first live batch."""
+def _run(loaded: LoadedPipeline, done: dict[str, int]) -> tuple[int, int]:
+    """Milliseconds from history's last commit to begin and commit of the first live batch.
+
+    Args:
+        loaded: The pipeline.
+        done: Gets, by name, when each step of the switch was done, in ms since that commit.
+    """
+    seen: dict[str, int] = {}
+    over = threading.Event()
+    look = threading.Thread(target=_look_for_steps, args=(loaded, seen, over))
+    look.start()
     try:
         console.run(loaded, stop_when_caught_up=False)
     finally:
+        over.set()
+        look.join()
         chain.stop(loaded)
     folder = loaded.require_generation().checkpoint
     last = checkpoint.last_committed(folder)
@@ -109,7 +133,43 @@ def _run(loaded: LoadedPipeline) -> tuple[int, int]:
     )
     before = checkpoint.committed_at_ms(folder, first - 1)
     begun = (folder / "offsets" / str(first)).stat().st_mtime_ns // 1_000_000
+    done |= {name: at - before for name, at in {**seen, "the batch is begun": begun}.items()}
     return begun - before, checkpoint.committed_at_ms(folder, first) - before
+
+
+def _look_for_steps(loaded: LoadedPipeline, seen: dict[str, int], over: threading.Event) -> None:
+    """Note when each step of a switch is done, in ms since 1970."""
+    while (generation := loaded.open_generation(create=False)) is None:
+        if over.wait(LOOK_S):
+            return
+    waiting = _cold_steps(loaded, generation)
+    while waiting and not over.wait(LOOK_S):
+        for name in [name for name, is_done in waiting.items() if is_done()]:
+            seen[name] = now_ms()
+            del waiting[name]
+
+
+def _cold_steps(loaded: LoadedPipeline, generation: Generation) -> dict[str, Callable[[], bool]]:
+    enumerator = HybridSplitEnumerator(loaded.pipeline.hybrid_source(), generation)
+
+    def is_launched() -> bool:
+        launch = last_launch(generation)
+        return launch is not None and launch.source == "live"
+
+    def is_running() -> bool:
+        beat = read_heartbeat(generation, "live")
+        return beat is not None and beat.state == "running"
+
+    return {
+        "history's end is recorded": lambda: enumerator.end_of("history") is not None,
+        "its driver is gone": lambda: (
+            enumerator.end_of("history") is not None and not is_held(generation)
+        ),
+        "the hand-over is made": lambda: enumerator.start_of("live") is not None,
+        "the driver is launched": is_launched,
+        "its Python runs": lambda: read_heartbeat(generation, "live") is not None,
+        "session and query are there": is_running,
+    }
 
 
 def _run_plain(folder: Path, servers: str) -> tuple[int, int]:

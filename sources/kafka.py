@@ -23,6 +23,8 @@ from sources.log import LogRecord
 from sources.positions import Offsets, TopicPartition
 from sources.security import client_settings
 
+# librdkafka looks each answer up among all that were asked for.
+_ASKED_AT_ONCE = 500
 TIMEOUT_S = 10.0
 # Longer and longer: a large cluster far away takes its time to answer.
 _TURNS_S = (1.0, 2.0, 8.0)
@@ -228,11 +230,14 @@ class KafkaLog:
         return {at: answer.offset for at, answer in self._ask(spec, isolation).items()}
 
     def _ask(self, spec: Any, isolation: IsolationLevel | None = None) -> dict[TopicPartition, Any]:
-        asked = {confluent_kafka.TopicPartition(*at): spec for at in self.partitions}
-        declared = IsolationLevel[self._source.isolation.upper()]
-        answers = self._admin.list_offsets(
-            asked, isolation_level=isolation or declared, request_timeout=TIMEOUT_S
-        )
+        asked = [confluent_kafka.TopicPartition(*at) for at in self.partitions]
+        level = isolation or IsolationLevel[self._source.isolation.upper()]
+        answers: dict[Any, Any] = {}
+        for first in range(0, len(asked), _ASKED_AT_ONCE):
+            some = dict.fromkeys(asked[first : first + _ASKED_AT_ONCE], spec)
+            answers |= self._admin.list_offsets(
+                some, isolation_level=level, request_timeout=TIMEOUT_S
+            )
         try:
             return {
                 TopicPartition(part.topic, part.partition): answer.result()

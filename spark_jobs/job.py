@@ -88,18 +88,21 @@ def _run_all(
             bounded = loaded.pipeline.source(source).boundedness is Boundedness.BOUNDED
             reporter = Reporter(generation, source, launch_id, pipes, bounded=bounded)
             prepared = None if ahead is None else ahead.prepared
-            ahead = _ahead(loaded, following)
+            ahead = _ahead(loaded, source, is_same_driver=following is not None)
             status = _run(loaded, source, reporter, stop, ahead, prepared)
         if status or stop.is_set():
             break
     return status
 
 
-def _ahead(loaded: LoadedPipeline, following: str | None) -> Ahead | None:
+def _ahead(loaded: LoadedPipeline, source: str, *, is_same_driver: bool) -> Ahead | None:
     """What can be made ready for the source after a bounded one: a topic to be followed."""
-    after = None if following is None else loaded.pipeline.source(following)
-    is_live = after is not None and after.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
-    return Ahead(after) if isinstance(after, KafkaSource) and is_live else None
+    place = loaded.pipeline.hybrid_source().index(source)
+    for after in loaded.pipeline.sources[place + 1 : place + 2]:
+        is_live = after.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
+        if isinstance(after, KafkaSource) and is_live:
+            return Ahead(after, is_same_driver)
+    return None
 
 
 def _run(
@@ -140,7 +143,7 @@ def run_bounded(
         source: Name of the source.
         reporter: Tells of it.
         stop: Set to end it before.
-        ahead: What the same driver goes on with, if that is a topic to be followed.
+        ahead: What comes next, if that is a topic to be followed.
     """
     generation = loaded.require_generation()
     declared = loaded.pipeline.source(source)

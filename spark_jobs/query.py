@@ -249,6 +249,13 @@ class Query:
         rows = parse_values(raw, live, self._read_columns(live.name), shadow)
         return rows if seam.is_passed({}) else self._without_held(rows, seam, self.place + 1)
 
+    def keep_seam_keys(self, live: KafkaSource) -> None:
+        """Look up the keys that the seam filter will need of history, once this source is read."""
+        seam = self._expected_seam(live)
+        if seam.needs_history():
+            self._require_unchanged(self.place + 1)
+            seam.keep_keys(self._history(self.place + 1))
+
     def prepare(self, live: KafkaSource) -> Prepared:
         """Make the rows of a topic that is followed next, as they will be if all is as planned."""
         starts = self.plan.topic_of(live.name).expected_start.offsets()

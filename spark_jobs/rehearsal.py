@@ -1,8 +1,9 @@
-"""Before a warm switch: what the live query needs is loaded, compiled and looked up meanwhile.
+"""Before a switch: what the live query needs is loaded, compiled and looked up meanwhile.
 
 While history is read, a few records of the topic go through what will read them, into nothing. So
 the first live micro-batch meets a JVM that has seen it all, keys of history that are kept, and
-rows that are made. Whatever goes wrong here is met again, and told, where it counts.
+rows that are made. Another driver than this one will at least find the keys, which would cost a
+JVM that has just started seconds. Whatever goes wrong here is met again, and told, where it counts.
 """
 
 from __future__ import annotations
@@ -25,14 +26,16 @@ _log = logging.getLogger("hybrid.rehearsal")
 
 @dataclass
 class Ahead:
-    """What a driver that reads the last bounded source goes on with.
+    """What comes after the last bounded source.
 
     Attributes:
         live: The topic.
+        is_same_driver: Whether the one that reads the bounded source goes on with it.
         prepared: Its rows, as the live query will need them, once they are made.
     """
 
     live: KafkaSource
+    is_same_driver: bool
     prepared: Prepared | None = None
 
 
@@ -42,7 +45,7 @@ def rehearsal(query: Query, ahead: Ahead | None) -> Iterator[None]:
 
     Args:
         query: The running one, of the last bounded source.
-        ahead: What its driver goes on with; None if that is nothing to rehearse for.
+        ahead: What comes next; None if that is nothing to rehearse for.
     """
     stop = threading.Event()
     if ahead is not None:
@@ -58,6 +61,9 @@ def _rehearse(query: Query, ahead: Ahead, stop: threading.Event) -> None:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         shadow = Generation(Path(name), query.generation.info)
         try:
+            if not ahead.is_same_driver:
+                query.keep_seam_keys(ahead.live)
+                return
             running = (
                 query.rehearsal(ahead.live, shadow)
                 .writeStream.format("noop")

@@ -99,6 +99,14 @@ class Seam:
         """Whether the files have to be read for the filter: its keys are not kept yet."""
         return self.rule == "key" and not (self._folder / KEYS).exists()
 
+    def keep_keys(self, history: DataFrame) -> None:
+        """Look up the keys of history that the filter compares.
+
+        Args:
+            history: All bounded sources, as one batch.
+        """
+        self._key_filter(history).kept_keys()
+
     def filter(self, history: DataFrame) -> SeamFilter:
         """The filter that the rule asks for.
 

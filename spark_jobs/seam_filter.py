@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 import pyarrow.parquet as pq
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.positions import DatabaseSnapshot, Offsets, iso
@@ -171,7 +171,7 @@ class KeyFilter:
     def apply(self, live: DataFrame) -> DataFrame:
         """The live rows beyond the seam, and those of it that history does not hold."""
         spark = live.sparkSession
-        keys = self._kept_keys(spark)
+        keys = self.kept_keys()
         marked = mark_seam(live, self._ends)
         matches = [marked[name].eqNullSafe(keys[f"__{name}"]) for name in self._key]
         delivered = reduce(lambda left, right: left & right, matches) & marked[_IN_SEAM]
@@ -208,7 +208,8 @@ class KeyFilter:
         self._keep(found.select(*LOG_COLUMNS), self._older_folder())
         return seam.sparkSession.read.parquet(str(self._older_folder())).count()
 
-    def _kept_keys(self, spark: SparkSession) -> DataFrame:
+    def kept_keys(self) -> DataFrame:
+        """The keys of history's last stretch; looked up if that was not done before."""
         folder = self._folder / KEYS
         if not folder.exists():
             # Rows without a time are nobody's last stretch, but they may be in the seam.
@@ -216,7 +217,7 @@ class KeyFilter:
             recent = self._history.where((at >= self._keys_from) | at.isNull())
             renamed = [F.col(name).alias(f"__{name}") for name in self._key]
             self._keep(recent.select(*renamed).distinct(), folder)
-        return spark.read.parquet(str(folder))
+        return self._history.sparkSession.read.parquet(str(folder))
 
     def _count_kept(self) -> int:
         files = (self._folder / KEYS).glob("*.parquet")

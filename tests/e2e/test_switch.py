@@ -19,8 +19,11 @@ from spark_jobs import kafka_place
 from spark_jobs.heartbeat import Heartbeat, read_heartbeat
 from spark_jobs.launch import find_run, last_launch
 from spark_jobs.query import Query
+from spark_jobs.rehearsal import Ahead, rehearsal
+from spark_jobs.seam_filter import KeyFilter
 from tests.e2e.case import Case, history_of, live_of, windows, wrong
-from tests.e2e.in_session import run_history
+from tests.e2e.in_session import run_and_audit, run_history
+from tests.services.processes import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 
@@ -86,6 +89,25 @@ def test_rows_that_were_made_ahead_serve_only_where_nothing_has_changed(
     assert len(made) == grown
     report = audit(loaded)
     assert (report.expected > 0, wrong(report)) == (True, {})
+
+
+def test_the_keys_for_another_driver_are_looked_up_while_history_is_read(
+    tmp_path: Path, servers: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history()
+    case.produce(range(500, 1200))
+    loaded = case.pipeline()
+    chain.plan(loaded)
+    generation = loaded.require_generation()
+    query = Query(spark, loaded, generation, "history")
+    query.writer()
+    with rehearsal(query, Ahead(live_of(loaded), is_same_driver=False)):
+        kept = generation.path("seam/live")
+        wait_for(lambda: any(kept.glob("*/keys")), "the keys are kept", 60)
+    monkeypatch.setattr(KeyFilter, "_keep", pytest.fail)
+    report = run_and_audit(spark, loaded)
+    assert (report.expected, wrong(report)) == (1200, {})
 
 
 @pytest.mark.long

@@ -88,6 +88,7 @@ class AvroReader(Typed):
             ids = framed_ids(data, starts, ends)
             starts = np.minimum(starts + FRAME_BYTES, ends)
         ids = np.where(as_mask(values.is_valid()), ids, _NO_SCHEMA)
+        batch = Batch(data, starts, ends)
         places, parts = [], []
         for schema_id in np.unique(ids).tolist():
             (chosen,) = np.nonzero(ids == schema_id)
@@ -95,7 +96,7 @@ class AvroReader(Typed):
             if reader is None:
                 part = pa.nulls(len(chosen), pa.struct(columns))
             else:
-                part = reader.rows(Batch(data, starts[chosen], ends[chosen]), columns)
+                part = reader.rows(batch.part(starts[chosen], ends[chosen]), columns)
             places.append(chosen)
             parts.append(part)
         if len(parts) == 1:
@@ -112,8 +113,8 @@ class AvroReader(Typed):
             if self._registry is not None:
                 try:
                     schema = _registered(self._registry, schema_id)
-                except BadValue:
-                    # Told of each value.
+                except (BadValue, InputError):
+                    # Told of the value that is read alone.
                     return None
             self._batch_readers[schema_id] = batch_reader(schema, columns)
         return self._batch_readers[schema_id]

@@ -8,14 +8,13 @@ The encoding: https://avro.apache.org/docs/1.12.0/specification/#binary-encoding
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from fastavro.schema import expand_schema
 
 from sources.batches import DAYS, MICROS, Batch, Mask, floats, zigzag
 from sources.schema import TIMESTAMP
@@ -169,12 +168,7 @@ def batch_reader(schema: Any, columns: pa.Schema) -> Record | None:
     """
     wanted = dict(zip(columns.names, columns.types, strict=True))
     try:
-        return Record(
-            [
-                (field["name"], _type(field["type"], wanted.get(field["name"])))
-                for field in expand_schema(schema)["fields"]
-            ]
-        )
+        return _record(schema, wanted, schema.get("__named_schemas", {}))
     except _NotInBatches:
         return None
 
@@ -183,10 +177,31 @@ class _NotInBatches(Exception):  # noqa: N818 - no error: the other way is taken
     """A type that is read value by value."""
 
 
-def _type(schema: Any, kind: pa.DataType | None) -> Type:
-    """The reader of a type whose values become those of a column, or of none."""
+def _record(schema: Any, wanted: Mapping[str, pa.DataType], named: Mapping[str, Any]) -> Record:
+    """The reader of a record's fields; a record inside itself is not known there."""
+    inside = {name: each for name, each in named.items() if name != schema["name"]}
+    return Record(
+        [
+            (field["name"], _type(field["type"], wanted.get(field["name"]), inside))
+            for field in schema["fields"]
+        ]
+    )
+
+
+def _type(schema: Any, kind: pa.DataType | None, named: Mapping[str, Any]) -> Type:
+    """The reader of a type whose values become those of a column, or of none.
+
+    Args:
+        schema: The type, or the name of one.
+        kind: Of the column.
+        named: Types by their full names.
+    """
     if isinstance(schema, list):
-        return _Union(kind, [_type(each, kind) for each in schema])
+        return _Union(kind, [_type(each, kind, named) for each in schema])
+    if isinstance(schema, str):
+        schema = named.get(schema, schema)
+    if isinstance(schema, dict) and schema["type"] == "record" and kind is None:
+        return _record(schema, {}, named)
     name, logical = schema, None
     if isinstance(schema, dict):
         name, logical = schema["type"], schema.get("logicalType")
@@ -224,9 +239,6 @@ def _plain(name: Any, schema: Any, kind: pa.DataType | None) -> Type | None:
             return _Bytes(kind, is_text=False)
         case "fixed" if binary:
             return _Bytes(kind, is_text=False, size=schema["size"])
-        case "enum" if text:
+        case "enum" if text and schema["symbols"]:
             return _Enumeration(kind, schema["symbols"])
-        case "record" if kind is None:
-            fields = [(field["name"], _type(field["type"], None)) for field in schema["fields"]]
-            return Record(fields)
     return None

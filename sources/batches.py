@@ -90,7 +90,7 @@ class Batch:
         self.skip(np.int64(count), where)
         return found & np.uint64((1 << 8 * count) - 1)
 
-    def number(self, where: Mask) -> Words:
+    def number(self, where: Mask, most_bytes: int = _WORD_BYTES) -> Words:
         """The next number of each value, in seven bits of up to eight bytes; longer ones are odd.
 
         https://protobuf.dev/programming-guides/encoding/#varints
@@ -101,8 +101,9 @@ class Batch:
         found = words & within & ~_LAST
         for low, high, shift in _GROUPS:
             found = (found & low) | ((found & high) >> shift)
-        self.require(last != 0, where)
-        self.skip((np.bitwise_count(within) >> _BYTE_BITS).astype(np.int64), where)
+        length = (np.bitwise_count(within) >> _BYTE_BITS).astype(np.int64)
+        self.require((last != 0) & (length <= most_bytes), where)
+        self.skip(length, where)
         return found
 
     def texts(self, lengths: Places | np.int64, where: Mask) -> pa.BinaryArray:

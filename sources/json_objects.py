@@ -62,6 +62,8 @@ def read_objects(values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray:
     Returns:
         As long as the values. A null says nothing of the value: Spark has to read it.
     """
+    # Spark may be told to use other types of Arrow.
+    values = values.cast(pa.binary())
     wanted = _plausible(values)
     kept = values if wanted.all() else values.filter(pa.array(wanted))
     kind = pa.struct(columns)

@@ -87,7 +87,8 @@ class RowDecoder:
         Raises:
             InputError: What is needed to read them can't be had.
         """
-        found = self._reader.rows(values, self._schema)
+        # Spark may be told to use other types of Arrow.
+        found = self._reader.rows(values.cast(pa.binary()), self._schema)
         return pa.nulls(len(values), pa.struct(self._schema)) if found is None else found
 
     def decode(self, value: bytes | None) -> list[Any]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -180,7 +180,7 @@ def _parse(
     schema = f"{ddl(columns)}, `{_CORRUPT}` string"
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     text = F.col(_VALUE).cast("string")
-    if reads(columns):
+    if reads(columns) and _reads_times_as_arrow(records.sparkSession):
         # PySpark wants the kind of function to be told by type hints, and its own stub does not.
         by_arrow = arrow_udf(_object_reader(columns), schema)  # type: ignore[call-overload]
         records = records.select("*", by_arrow(F.col(_VALUE)).alias(_BY_ARROW))
@@ -196,6 +196,12 @@ def _parse(
         row.isNull() | row[_CORRUPT].isNotNull() | is_bad,
         F.coalesce(_first_reason(wrong), no_object),
     )
+
+
+def _reads_times_as_arrow(spark: SparkSession) -> bool:
+    """Whether nobody has told Spark to read times in another way."""
+    policy = spark.conf.get("spark.sql.legacy.timeParserPolicy")
+    return spark.conf.get("spark.sql.session.timeZone") == "UTC" and policy != "LEGACY"
 
 
 def _object_reader(columns: pa.Schema) -> Callable[[pa.Array], pa.Array]:

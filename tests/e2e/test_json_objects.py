@@ -15,7 +15,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.json_objects import read_objects
 from sources.schema import ddl, parse_schema
-from tests.e2e.case import Case, as_json, wrong
+from spark_jobs.values import parse_values
+from tests.e2e.case import Case, as_json, live_of, wrong
 from tests.e2e.in_session import run_and_audit
 from tests.sources.json_case import COLUMNS, ODD, ODD_VALUES, PLAIN, documents
 
@@ -88,6 +89,32 @@ def test_every_odd_value(spark: SparkSession) -> None:
 @given(st.lists(documents(), min_size=20, max_size=80))
 def test_damaged_documents(spark: SparkSession, values: list[bytes]) -> None:
     compare(spark, [*values], SCHEMA)
+
+
+@pytest.mark.kafka
+def test_times_are_spark_s_alone_where_its_session_has_another_zone(
+    tmp_path: Path, servers: str, spark: SparkSession
+) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history([1], files=1)
+    loaded = case.pipeline()
+    generation = loaded.open_generation(create=True)
+    assert generation is not None
+    columns = {"id": "bigint", "at": "timestamp", "v": "double"}
+    value = b'{"id": 1, "at": "2024-07-01T00:00:00"}'
+    raw = spark.sql(
+        "SELECT 't' AS topic, 0 AS partition, 0L AS offset, current_timestamp() AS timestamp, "
+        f"CAST('' AS BINARY) AS key, CAST('{value.decode()}' AS BINARY) AS value"
+    )
+    found = {}
+    for zone in ("UTC", "Europe/Berlin"):
+        spark.conf.set("spark.sql.session.timeZone", zone)
+        try:
+            rows = parse_values(raw, live_of(loaded), columns, generation)
+            found[zone] = rows.select(F.unix_seconds("at")).collect()[0][0]
+        finally:
+            spark.conf.set("spark.sql.session.timeZone", "UTC")
+    assert found["UTC"] - found["Europe/Berlin"] == 2 * 3600
 
 
 @pytest.mark.kafka

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from io import BytesIO
 from typing import Any
@@ -12,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sources.avro import AvroReader
+from sources.avro import AvroReader, parse_schemas
+from sources.readers import RowDecoder
 from sources.registry import Registry
 from sources.schema import parse_schema
 from tests.sources.batch_case import compare
@@ -203,6 +205,31 @@ def test_values_of_several_schemas_keep_their_order() -> None:
     assert [None if row is None else row["id"] for row in found] == [
         None if n in (13, 14, 100) else n for n in range(101)
     ]
+
+
+def test_types_of_one_name_in_two_namespaces_are_told_apart() -> None:
+    inner = {"type": "enum", "name": "n.Inner", "symbols": ["X", "Y"]}
+    other = {"type": "enum", "name": "Inner", "namespace": "", "symbols": ["A", "B"]}
+    fields = [{"name": "a", "type": other}, {"name": "b", "type": "n.Inner"}]
+    texts = [inner, {"type": "record", "name": "n.Row", "fields": fields}]
+    schema = parse_schemas([json.dumps(each) for each in texts])
+    columns = parse_schema({"a": "string", "b": "string"})
+    assert compare(AvroReader(schema, None), [b"\2\2", b"\0\2", b"\2\4"], columns) == 2
+
+
+def test_a_record_that_holds_itself_is_read_value_by_value() -> None:
+    fields = [{"name": "id", "type": "long"}, {"name": "next", "type": ["null", "Row"]}]
+    schema = fastavro.parse_schema({"type": "record", "name": "Row", "fields": fields})
+    value = encoded(schema, {"id": 1, "next": {"id": 2, "next": None}})
+    assert compare(AvroReader(schema, None), [value], parse_schema({"id": "bigint"})) == 0
+
+
+def test_spark_may_use_large_types_of_arrow() -> None:
+    fields = [{"name": "text", "type": "string"}]
+    schema = fastavro.parse_schema({"type": "record", "name": "Row", "fields": fields})
+    values = pa.array([encoded(schema, {"text": text}) for text in "abc"], pa.large_binary())
+    rows = RowDecoder(AvroReader(schema, None), parse_schema({"text": "string"})).rows(values)
+    assert [row["text"] for row in rows.to_pylist()] == ["a", "b", "c"]
 
 
 def test_many_values_in_a_slice() -> None:

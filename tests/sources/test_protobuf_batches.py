@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sources.protobuf import ProtobufReader
+from sources.readers import RowDecoder
 from sources.schema import parse_schema
 from tests.sources.batch_case import compare
 from tests.sources.test_protobuf import COLUMNS, FRAMED, ORDER, READER, ROWS, message
@@ -139,6 +140,14 @@ def test_a_field_that_comes_twice_or_in_another_form_is_left() -> None:
     assert compare(READER, [*odd], columns) == 0
     assert compare(READER, [good + each for each in unknown], columns) == len(unknown)
     assert compare(READER, [*odd, *unknown, good], columns) == len(unknown) + 1
+    # A tag of six bytes, of which Protobuf allows five.
+    assert compare(READER, [b"\x88\x80\x80\x80\x80\x00\x07"], columns) == 0
+
+
+def test_of_very_many_kinds_of_fields_the_rare_ones_are_left() -> None:
+    values = [bytes([0x80 | n & 0x78, 1 + (n >> 7), 1]) for n in range(0, 4_000, 8)]
+    columns = parse_schema({"id": "bigint"})
+    assert 0 < compare(READER, [*values], columns) < len(values)
 
 
 def test_a_boolean_that_is_neither_0_nor_1_and_a_time_beyond_all_years_are_left() -> None:
@@ -152,6 +161,12 @@ def test_a_boolean_that_is_neither_0_nor_1_and_a_time_beyond_all_years_are_left(
         made.at.seconds, made.at.nanos = seconds, nanos
         values.append(made.SerializeToString())
     assert compare(READER, [*values], parse_schema({"at": "timestamp"})) == 1
+
+
+def test_spark_may_use_large_types_of_arrow() -> None:
+    values = pa.array([b"", message({"id": 7})], pa.large_binary())
+    rows = RowDecoder(READER, parse_schema({"id": "bigint"})).rows(values)
+    assert rows.to_pylist() == [{"id": 0}, {"id": 7}]
 
 
 @pytest.mark.parametrize("name", ["tags", "counts", "parent", "big"])

@@ -162,7 +162,7 @@ def _cold_steps(loaded: LoadedPipeline, generation: Generation) -> dict[str, Cal
 
     return {
         "history's end is recorded": lambda: enumerator.end_of("history") is not None,
-        "its driver is gone": lambda: (
+        "its driver lets go of the lock": lambda: (
             enumerator.end_of("history") is not None and not is_held(generation)
         ),
         "the hand-over is made": lambda: enumerator.start_of("live") is not None,

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import fastavro
 from confluent_kafka import Producer
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
+from google.protobuf import descriptor_pb2, message_factory, timestamp_pb2
 
 from services.broker import create_topic
 from sources.document import LoadedPipeline
@@ -77,10 +77,8 @@ def descriptors() -> bytes:
 @cache
 def event_class() -> Any:
     """The class of the message."""
-    pool = descriptor_pool.DescriptorPool()
-    for file in descriptor_pb2.FileDescriptorSet.FromString(descriptors()).file:
-        pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(MESSAGE))
+    files = descriptor_pb2.FileDescriptorSet.FromString(descriptors()).file
+    return message_factory.GetMessages(files)[MESSAGE]
 
 
 def _encoder(form: Form) -> Callable[[dict[str, Any]], bytes]:

@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from sources.avro_batches import Record, batch_reader
-from sources.batches import Batch, as_mask, spans
+from sources.batches import Batch
 from sources.errors import InputError
 from sources.field_reader import Typed
 from sources.fitting import BadValue
-from sources.registry import FRAME_BYTES, Registry, framed_ids, schema_texts, unframe
+from sources.registry import Registry, read_ids, schema_texts, unframe
 from sources.values import Values
 
 _NO_SCHEMA = -1
@@ -37,7 +37,7 @@ class AvroReader(Typed):
     def __init__(self, schema: Any, registry: Registry | None) -> None:
         self._schema = schema
         self._registry = registry
-        self._batch_readers: dict[int, Record | None] = {}
+        self._batch_readers: dict[tuple[int, pa.Schema], Record | None] = {}
 
     @classmethod
     def of(cls, source: Values) -> AvroReader:
@@ -82,13 +82,9 @@ class AvroReader(Typed):
 
     def rows(self, values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray:
         """Columns of many values at once, of those that are plain; null are the others."""
-        data, starts, ends = spans(values)
-        ids = np.zeros(len(values), np.int64)
-        if self._registry is not None:
-            ids = framed_ids(data, starts, ends)
-            starts = np.minimum(starts + FRAME_BYTES, ends)
-        ids = np.where(as_mask(values.is_valid()), ids, _NO_SCHEMA)
-        batch = Batch(data, starts, ends)
+        batch = Batch(values)
+        ids = np.zeros(len(batch), np.int64) if self._registry is None else read_ids(batch)
+        ids = np.where(batch.is_sure, ids, _NO_SCHEMA)
         places, parts = [], []
         for schema_id in np.unique(ids).tolist():
             (chosen,) = np.nonzero(ids == schema_id)
@@ -96,7 +92,7 @@ class AvroReader(Typed):
             if reader is None:
                 part = pa.nulls(len(chosen), pa.struct(columns))
             else:
-                part = reader.rows(batch.part(starts[chosen], ends[chosen]), columns)
+                part = reader.rows(batch.take(chosen), columns)
             places.append(chosen)
             parts.append(part)
         if len(parts) == 1:
@@ -108,7 +104,8 @@ class AvroReader(Typed):
     def _batch_reader(self, schema_id: int, columns: pa.Schema) -> Record | None:
         if schema_id == _NO_SCHEMA:
             return None
-        if schema_id not in self._batch_readers:
+        key = (schema_id, columns)
+        if key not in self._batch_readers:
             schema = self._schema
             if self._registry is not None:
                 try:
@@ -116,8 +113,8 @@ class AvroReader(Typed):
                 except (BadValue, InputError):
                     # Told of the value that is read alone.
                     return None
-            self._batch_readers[schema_id] = batch_reader(schema, columns)
-        return self._batch_readers[schema_id]
+            self._batch_readers[key] = batch_reader(schema, columns)
+        return self._batch_readers[key]
 
 
 @cache

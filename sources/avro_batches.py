@@ -44,19 +44,23 @@ class _Null(Type):
 
 @dataclass(frozen=True)
 class _Integer(Type):
-    """Values that are between two bounds once they are multiplied."""
-
     kind: pa.DataType | None
     bounds: tuple[int, int] = (-(2**63), 2**63 - 1)
-    factor: int = 1
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        found = zigzag(batch.number(where))
-        low, high = (bound // self.factor for bound in self.bounds)
-        is_within = (found >= low) & (found <= high)
-        batch.require(is_within, where)
-        found = np.where(is_within, found, 0) * self.factor
-        return batch.integers(found, self.bounds, self.kind, where)
+        return batch.integers(zigzag(batch.number(where)), self.bounds, self.kind, where)
+
+
+@dataclass(frozen=True)
+class _Instant(Type):
+    """Times since 1970, in a unit of so many microseconds."""
+
+    kind: pa.DataType | None
+    unit: int
+
+    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
+        found = batch.micros(zigzag(batch.number(where)), self.unit, where)
+        return batch.integers(found, MICROS, self.kind, where)
 
 
 @dataclass(frozen=True)
@@ -148,15 +152,9 @@ class Record(Type):
 
     def rows(self, batch: Batch, columns: pa.Schema) -> pa.StructArray:
         """The columns of each value; null where anything is odd."""
-        where = np.ones(len(batch), np.bool_)
-        found = {name: each.read(batch, where) for name, each in self.fields}
+        found = {name: each.read(batch, batch.every()) for name, each in self.fields}
         batch.finish()
-        arrays = [
-            pa.nulls(len(batch), field.type) if found.get(field.name) is None else found[field.name]
-            for field in columns
-        ]
-        mask = pa.array(~batch.is_sure)
-        return pa.StructArray.from_arrays(arrays, fields=list(columns), mask=mask)
+        return batch.rows(found, columns)
 
 
 def batch_reader(schema: Any, columns: pa.Schema) -> Record | None:
@@ -215,7 +213,7 @@ def _time(name: Any, logical: str, kind: pa.DataType | None) -> Type | None:
     if (name, logical) == ("int", "date") and kind in (None, pa.date32()):
         return _Integer(kind, DAYS)
     if name == "long" and logical in _MICROS and kind in (None, TIMESTAMP):
-        return _Integer(kind, MICROS, _MICROS[logical])
+        return _Instant(kind, _MICROS[logical])
     return None
 
 

@@ -6,6 +6,7 @@ reads it alone tells whether it is bad, and why.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
 
 import numpy as np
@@ -51,33 +52,41 @@ class Batch:
     """Values that are read side by side, and how far each was read.
 
     Args:
-        data: The bytes that all values are in, in order.
-        starts: First byte of each.
-        ends: The one after the last.
+        values: The values; a null is odd.
 
     Attributes:
         is_sure: Whether nothing about a value was odd so far.
     """
 
-    def __init__(self, data: Bytes, starts: Places, ends: Places) -> None:
+    def __init__(self, values: pa.BinaryArray) -> None:
+        data, self._at, self._ends = spans(values)
         padded = np.concatenate([data, np.zeros(_WORD_BYTES, np.uint8)])
         self._data = pa.py_buffer(padded)
         shape = len(padded) - _WORD_BYTES + 1
         # The eight bytes from each byte on.
         self._words: Words = np.ndarray(shape, "<u8", padded, strides=(1,))
-        self._at = starts
-        self._ends = ends
-        self.is_sure: Mask = np.ones(len(starts), np.bool_)
+        self.is_sure = as_mask(values.is_valid())
 
     def __len__(self) -> int:
         """Number of values."""
         return len(self._at)
 
+    def every(self) -> Mask:
+        """All values."""
+        return np.ones(len(self), np.bool_)
+
+    def take(self, places: Places) -> Batch:
+        """Some of the values, as far as they were read."""
+        made = copy(self)
+        made._at, made._ends = self._at[places], self._ends[places]
+        made.is_sure = self.is_sure[places]
+        return made
+
     def part(self, starts: Places, ends: Places) -> Batch:
         """A part of each value; of none of them is anything known to be odd."""
         made = copy(self)
         made._at, made._ends = starts, ends
-        made.is_sure = np.ones(len(starts), np.bool_)
+        made.is_sure = made.every()
         return made
 
     def is_left(self) -> Mask:
@@ -122,8 +131,15 @@ class Batch:
         try:
             return found.cast(pa.string())
         except pa.ArrowInvalid:
-            self.require(np.zeros(len(self), np.bool_), where)
+            self.leave(where)
             return pa.nulls(len(self), pa.string())
+
+    def micros(self, found: Places, factor: int, where: Mask) -> Places:
+        """Times of a unit of so many microseconds in microseconds; too far ones are odd."""
+        low, high = (bound // factor for bound in MICROS)
+        is_within = (found >= low) & (found <= high)
+        self.require(is_within, where)
+        return np.where(is_within, found, 0) * factor
 
     def integers(
         self, found: Places, bounds: tuple[int, int], kind: pa.DataType | None, where: Mask
@@ -153,9 +169,22 @@ class Batch:
         """A value is odd where this does not hold."""
         self.is_sure &= holds | ~where
 
+    def leave(self, where: Mask) -> None:
+        """These values are odd."""
+        self.is_sure &= ~where
+
     def finish(self) -> None:
         """A value is odd that was not read to its end."""
         self.is_sure &= self._at == self._ends
+
+    def rows(self, found: Mapping[str, pa.Array | None], columns: pa.Schema) -> pa.StructArray:
+        """The columns that were found, by name; null where anything is odd."""
+        arrays = [
+            pa.nulls(len(self), field.type) if (array := found.get(field.name)) is None else array
+            for field in columns
+        ]
+        mask = pa.array(~self.is_sure)
+        return pa.StructArray.from_arrays(arrays, fields=list(columns), mask=mask)
 
     def skip(self, count: Places | np.int64, where: Mask) -> tuple[Places, Places]:
         """Pass over the next bytes of each value, so many; tells where they begin and end."""

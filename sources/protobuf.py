@@ -8,18 +8,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from sources.batches import Batch, as_mask, spans
+from sources.batches import Batch, zigzag
 from sources.errors import InputError
 from sources.field_reader import Typed
 from sources.fitting import BadValue
 from sources.protobuf_batches import TIME, WRAPPERS, NotInBatches, PlainMessage
-from sources.registry import FRAME_BYTES, framed_ids, unframe_message
+from sources.registry import read_ids, unframe_message
 from sources.values import Values
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -87,19 +86,13 @@ class ProtobufReader(Typed):
         message = _plain(self._descriptors, self._message, columns)
         if message is None:
             return None
-        data, starts, ends = spans(values)
-        wanted = as_mask(values.is_valid())
+        batch = Batch(values)
         if self._framed:
             _, path, _ = _message(self._descriptors, self._message)
-            front = _frame_of(path)
-            wanted &= framed_ids(data, starts, ends) >= 0
-            starts = starts + FRAME_BYTES
-            wanted &= ends - starts >= len(front)
-            for at, byte in enumerate(front):
-                wanted[wanted] &= data[starts[wanted] + at] == byte
-            starts = np.where(wanted, starts + len(front), ends)
-        batch = Batch(data, starts, ends)
-        batch.require(wanted, np.ones(len(values), np.bool_))
+            read_ids(batch)
+            every = batch.every()
+            for part in [0] if path == [0] else [len(path), *path]:
+                batch.require(zigzag(batch.number(every)) == part, every)
         return message.rows(batch, columns)
 
 
@@ -116,18 +109,8 @@ def _message(descriptors: bytes, name: str) -> tuple[type[Message], list[int], _
         TypeError: An import is missing.
     """
     pool = descriptor_pool.DescriptorPool()
-    files = descriptor_pb2.FileDescriptorSet.FromString(descriptors).file
-    waiting = {file.name: file for file in files}
-
-    def add(file: Any) -> None:
-        # A pool wants imports first; a set may hold them in any order.
-        for needed in file.dependency:
-            if needed in waiting:
-                add(waiting.pop(needed))
-        pool.Add(file)
-
-    while waiting:
-        add(waiting.pop(next(iter(waiting))))
+    # A pool wants imports first, and a set may hold them in any order: this sees to it.
+    message_factory.GetMessages(descriptor_pb2.FileDescriptorSet.FromString(descriptors).file, pool)
     found = pool.FindMessageTypeByName(name)
     return message_factory.GetMessageClass(found), _path(found), _reader(found, {})
 
@@ -140,18 +123,6 @@ def _plain(descriptors: bytes, name: str, columns: pa.Schema) -> PlainMessage | 
         return PlainMessage(cast("Descriptor", kind.DESCRIPTOR), wanted)
     except NotInBatches:
         return None
-
-
-def _frame_of(path: list[int]) -> bytes:
-    """The path of a message as a registry's frame has it, where it is as short as can be."""
-    found = bytearray()
-    for part in [0] if path == [0] else [len(path), *path]:
-        left = 2 * part
-        while left > 0x7F:
-            found.append(left & 0x7F | 0x80)
-            left >>= 7
-        found.append(left)
-    return bytes(found)
 
 
 def _path(kind: Descriptor) -> list[int]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from sources.batches import MICROS, Batch, Mask, floats, zigzag
+from sources.batches import MICROS, Batch, Mask, as_mask, floats, zigzag
 from sources.schema import TIMESTAMP
 
 TIME = "google.protobuf.Timestamp"
@@ -153,7 +153,7 @@ class _Enumeration(Type):
             return None
         numbers = pa.array([*self.names], pa.int64())
         at = pc.index_in(pa.array(found), numbers)
-        batch.require(at.is_valid().to_numpy(zero_copy_only=False), where)
+        batch.require(as_mask(at.is_valid()), where)
         return pa.array(self.names.values(), pa.string()).take(at)
 
 
@@ -177,11 +177,8 @@ class _Time(_Inner):
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
         found = self.fields(batch, where)
         seconds, nanos = (found[name].to_numpy() for name in ("seconds", "nanos"))
-        low, high = (bound // 1_000_000 for bound in MICROS)
         # Where its nanoseconds lead beyond the last second, it is odd.
-        is_within = (seconds >= low) & (seconds <= high)
-        batch.require(is_within, where)
-        micros = np.where(is_within, seconds, 0) * 1_000_000 + nanos // 1_000
+        micros = batch.micros(seconds, 1_000_000, where) + nanos // 1_000
         return batch.integers(micros, MICROS, self.kind, where)
 
 
@@ -258,13 +255,7 @@ class PlainMessage:
 
     def rows(self, batch: Batch, columns: pa.Schema) -> pa.StructArray:
         """The columns of each value; null where anything is odd."""
-        found = self.fields(batch)
-        arrays = [
-            found[name] if name in found else pa.nulls(len(batch), kind)
-            for name, kind in zip(columns.names, columns.types, strict=True)
-        ]
-        mask = pa.array(~batch.is_sure)
-        return pa.StructArray.from_arrays(arrays, fields=list(columns), mask=mask)
+        return batch.rows(self.fields(batch), columns)
 
 
 class NotInBatches(Exception):  # noqa: N818 - no error: the other way is taken
@@ -282,7 +273,7 @@ def _pass_unknown(batch: Batch, tag: int, where: Mask) -> None:
         batch.number(where)
     is_known = wire in (*_BYTES, _LENGTH, _VARINT)
     if not is_known or number == 0 or tag >= _MOST_TAG:
-        batch.require(np.zeros(len(batch), np.bool_), where)
+        batch.leave(where)
 
 
 def _with_default(values: pa.Array | None, is_set: Mask, field: _Field) -> pa.Array:

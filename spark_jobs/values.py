@@ -240,9 +240,10 @@ def decoding(decoder: RowDecoder, columns: pa.Schema, included: list[str]) -> St
         for batch in batches:
             found = decoder.rows(batch.column(_VALUE))
             reasons = batch.column(_REASON).to_pylist()
-            (left,) = np.nonzero(as_mask(found.is_null()))
+            is_left = found.is_null()
+            (left,) = np.nonzero(as_mask(is_left))
             rows = []
-            values = batch.column(_VALUE).filter(found.is_null()).to_pylist()
+            values = batch.column(_VALUE).filter(is_left).to_pylist()
             for at, value in zip(left.tolist(), values, strict=True):
                 row = nothing
                 if reasons[at] is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+from hypothesis import strategies as st
 
 from sources.field_reader import FieldReader
 from sources.fitting import BadValue, fitted_array
@@ -20,6 +21,13 @@ def compare(reader: FieldReader, values: list[bytes | None], columns: pa.Schema)
             # `repr` tells minus zero from zero, and NaN is like itself.
             assert repr(rows.slice(at, 1).to_pylist()) == repr(_alone(decoder, value, columns))
     return sum(row.is_valid for row in rows)
+
+
+def damaged(data: st.DataObject, value: bytes) -> bytes:
+    """A value with a few of its bytes lost, and others in their place."""
+    at = data.draw(st.integers(0, len(value)))
+    cut = data.draw(st.integers(0, 2))
+    return value[:at] + data.draw(st.binary(max_size=2)) + value[at + cut :]
 
 
 def _alone(decoder: RowDecoder, value: bytes | None, columns: pa.Schema) -> list[object] | None:

@@ -17,7 +17,7 @@ from sources.avro import AvroReader, parse_schemas
 from sources.readers import RowDecoder
 from sources.registry import Registry
 from sources.schema import parse_schema
-from tests.sources.batch_case import compare
+from tests.sources.batch_case import compare, damaged
 from tests.sources.test_avro import INSTANTS, VALUES
 from tests.sources.value_case import framed, registry
 
@@ -98,10 +98,7 @@ def test_damaged_values(topic: tuple[Any, list[Any], dict[str, str]], data: st.D
     schema, rows, columns = topic
     values: list[bytes | None] = [None, b""]
     for row in rows:
-        value = encoded(schema, row)
-        at = data.draw(st.integers(0, len(value)))
-        cut = data.draw(st.integers(0, 2))
-        values.append(value[:at] + data.draw(st.binary(max_size=2)) + value[at + cut :])
+        values.append(damaged(data, encoded(schema, row)))
     compare(AvroReader(schema, None), values, parse_schema(columns))
 
 

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 from google.protobuf import (
     descriptor_pb2,
-    descriptor_pool,
     message_factory,
 )
 from hypothesis import given, settings
@@ -17,7 +16,7 @@ from hypothesis import strategies as st
 from sources.protobuf import ProtobufReader
 from sources.readers import RowDecoder
 from sources.schema import parse_schema
-from tests.sources.batch_case import compare
+from tests.sources.batch_case import compare, damaged
 from tests.sources.test_protobuf import COLUMNS, FRAMED, ORDER, READER, ROWS, message
 from tests.sources.value_case import FIELD, framed
 
@@ -69,14 +68,8 @@ DESCRIBED = described()
 EVERY = ProtobufReader(DESCRIBED, "all.All", framed=False)
 
 
-def every_class() -> Any:
-    pool = descriptor_pool.DescriptorPool()
-    for file in descriptor_pb2.FileDescriptorSet.FromString(DESCRIBED).file:
-        pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("all.All"))
-
-
-CLASS = every_class()
+FILES = descriptor_pb2.FileDescriptorSet.FromString(DESCRIBED).file
+CLASS: Any = message_factory.GetMessages(FILES)["all.All"]
 
 
 @st.composite
@@ -87,12 +80,6 @@ def topics(draw: st.DrawFn) -> tuple[list[bytes], pa.Schema]:
     values = [CLASS(**row).SerializeToString() for row in draw(st.lists(rows_of, max_size=8))]
     columns = {name: draw(st.sampled_from(ALL[name][1])) for name in names if draw(st.booleans())}
     return values, parse_schema({**columns, "absent": "string"})
-
-
-def damaged(data: st.DataObject, value: bytes) -> bytes:
-    at = data.draw(st.integers(0, len(value)))
-    cut = data.draw(st.integers(0, 2))
-    return value[:at] + data.draw(st.binary(max_size=2)) + value[at + cut :]
 
 
 @settings(deadline=None, max_examples=300)

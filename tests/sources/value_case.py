@@ -12,7 +12,6 @@ from typing import Any
 
 from google.protobuf import (
     descriptor_pb2,
-    descriptor_pool,
     message_factory,
     timestamp_pb2,
     wrappers_pb2,
@@ -187,8 +186,5 @@ def descriptors() -> bytes:
 
 def order_class() -> type[Message]:
     """The message's class, made apart from the code under test."""
-    pool = descriptor_pool.DescriptorPool()
     found = descriptor_pb2.FileDescriptorSet.FromString(descriptors())
-    for file in [*found.file[1:], found.file[0]]:
-        pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(MESSAGE))
+    return message_factory.GetMessages(found.file)[MESSAGE]

@@ -47,7 +47,7 @@ pictures: install
 
 # Kills at random instants; the tests do a few of them.
 crash: install
-	HYBRID_KILLS=100 $(BIN)/python -m pytest tests/e2e/test_kills.py -s
+	HYBRID_KILLS=100 $(BIN)/python -m pytest tests/e2e/supervision/test_kills.py -s
 
 # Half an hour of steady input.
 soak: install
@@ -57,6 +57,7 @@ lint: install
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 bench: install
 	$(BIN)/python -m benchmarks.history --format parquet --rows 50000000

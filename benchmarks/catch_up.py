@@ -41,13 +41,13 @@ from benchmarks.topics import (
     topic_pipeline,
 )
 from services.broker import LocalBroker
-from sources.document import LoadedPipeline
-from sources.kafka import KafkaLog
-from sources.kafka_source import KafkaSource
-from sources.schema import parse_schema
-from spark_jobs.jars import JarSet, excludes, obtain
-from spark_jobs.kafka_place import stream_topics, with_new_partitions
-from spark_jobs.values import parse_values
+from sources.common.schema import parse_schema
+from sources.config.kafka_source import KafkaSource
+from sources.config.loader import LoadedPipeline
+from sources.kafka.client import KafkaLog
+from spark_jobs.jvm.jars import JarSet, excludes, obtain
+from spark_jobs.query.kafka_stream import stream_topics, with_new_partitions
+from spark_jobs.query.parse_records import parse_values
 
 # Not among PySpark's own jars; the newest one that mirrors have.
 _AVRO = JarSet(

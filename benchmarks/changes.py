@@ -31,13 +31,13 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from benchmarks.session import HERE, in_turns, plain_topic, report, session
 from services.broker import LocalBroker, create_topic
-from sources.document import LoadedPipeline
-from sources.kafka import KafkaLog
-from sources.pipeline import Pipeline
-from sources.schema import parse_schema
-from spark_jobs import sink
-from spark_jobs.kafka_place import stream_topics, with_new_partitions
-from spark_jobs.values import parse_values
+from sources.common.schema import parse_schema
+from sources.config.loader import LoadedPipeline
+from sources.config.pipeline import Pipeline
+from sources.kafka.client import KafkaLog
+from spark_jobs.query.kafka_stream import stream_topics, with_new_partitions
+from spark_jobs.query.parse_records import parse_values
+from spark_jobs.target import sink
 
 _TOPIC = "shop.public.orders"
 _PARTITIONS = 4

@@ -25,8 +25,8 @@ import pyarrow.parquet as pq
 import yaml
 
 from benchmarks.record import record
-from spark_jobs.jars import resolve
-from spark_jobs.submit import spark_home
+from spark_jobs.jvm.jars import resolve
+from spark_jobs.launch.submit import spark_home
 
 FILES = 1000
 DAYS = 100

@@ -25,11 +25,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from benchmarks.session import IN_MEMORY, ROCKSDB, STORE, place, race, report, session
-from sources.document import LoadedPipeline
-from sources.file_source import FileSource
-from sources.pipeline import Pipeline
-from sources.plan import make_plan
-from spark_jobs.planned import PlannedSource
+from sources.config.file_source import FileSource
+from sources.config.loader import LoadedPipeline
+from sources.config.pipeline import Pipeline
+from sources.planning.plan import make_plan
+from spark_jobs.query.planned_files import PlannedSource
 
 FILES = 32
 COLUMNS = {"id": "bigint", "at": "timestamp", "user": "string", "value": "double"}

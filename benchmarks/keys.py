@@ -23,9 +23,9 @@ from confluent_kafka import Producer
 from benchmarks.record import record
 from benchmarks.session import IN_MEMORY, STORE, jvm_pid, read_history, session
 from services.broker import LocalBroker, create_topic
-from sources.document import LoadedPipeline
-from sources.pipeline import Pipeline
-from spark_jobs.query import Query
+from sources.config.loader import LoadedPipeline
+from sources.config.pipeline import Pipeline
+from spark_jobs.query.streaming_query import Query
 
 BATCHES = 10
 RECORDS = 1000

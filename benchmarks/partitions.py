@@ -17,11 +17,11 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from benchmarks.record import record
 from services.broker import LocalBroker, create_topic
+from sources.common.positions import EndPosition
+from sources.config.kafka_source import KafkaSource
 from sources.hybrid import SourceSwitchContext
-from sources.kafka import QUIET, KafkaLog
-from sources.kafka_source import KafkaSource
-from sources.offsets import factory_for
-from sources.positions import EndPosition
+from sources.kafka.client import QUIET, KafkaLog
+from sources.kafka.start_offsets import factory_for
 
 BEGIN_MS = 1_700_000_000_000
 RECORDS = 3

@@ -20,8 +20,8 @@ import dagster as dg
 import yaml
 
 from benchmarks.record import record
-from sources.document import declare
-from tests.orchestration.live_case import LiveCase, sensor_of
+from sources.config.loader import declare
+from tests.orchestration.supervision.live_case import LiveCase, sensor_of
 
 ROUNDS = 3
 

@@ -22,12 +22,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.record import record
-from sources.document import LoadedPipeline
-from sources.file_plan import keep_splits, plan_files, read_splits
-from sources.file_source import FileSource
-from sources.files import list_splits
-from sources.listing import find_files
-from sources.pipeline import Pipeline
+from sources.config.file_source import FileSource
+from sources.config.loader import LoadedPipeline
+from sources.config.pipeline import Pipeline
+from sources.files.splits import list_splits
+from sources.planning.file_plan import keep_splits, plan_files, read_splits
+from sources.storage.listing import find_files
 
 _BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
 _KINDS = 1000  # distinct contents; the files are copies of these

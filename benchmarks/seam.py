@@ -23,9 +23,9 @@ from pyspark.sql import SparkSession
 from benchmarks.record import record
 from benchmarks.session import HERE, in_turns, read_history, report, session
 from services.broker import LocalBroker, create_topic
-from sources.document import LoadedPipeline
-from sources.pipeline import Pipeline
-from spark_jobs.query import Query
+from sources.config.loader import LoadedPipeline
+from sources.config.pipeline import Pipeline
+from spark_jobs.query.streaming_query import Query
 
 BEGIN_MS = 1_700_000_000_000
 PARTITIONS = 2

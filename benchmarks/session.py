@@ -16,13 +16,13 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.record import record
-from sources.document import LoadedPipeline
+from sources.config.loader import LoadedPipeline
 from sources.hand_over import hand_over
-from sources.plan import make_plan
+from sources.planning.plan import make_plan
 from spark_jobs import job
-from spark_jobs.jars import resolve
-from spark_jobs.progress import Reporter
-from spark_jobs.submit import STATE_STORE, spark_conf
+from spark_jobs.driver.reporter import Reporter
+from spark_jobs.jvm.jars import resolve
+from spark_jobs.launch.submit import STATE_STORE, spark_conf
 from tests.services.standalone import standalone
 
 STORE = "spark.sql.streaming.stateStore.providerClass"

@@ -27,14 +27,15 @@ import yaml
 from confluent_kafka import Producer
 
 from benchmarks.record import record
-from orchestration import chain, console
-from orchestration.audit import audit
-from orchestration.status import status
+from orchestration import chain
+from orchestration.audit.run import audit
+from orchestration.cli import console
+from orchestration.supervision.status import status
 from services.broker import LocalBroker, create_topic
-from sources.document import LoadedPipeline, load_pipeline
-from sources.kafka_source import KafkaSource
-from sources.positions import iso, now_ms
-from spark_jobs.launch import last_launch
+from sources.common.positions import iso, now_ms
+from sources.config.kafka_source import KafkaSource
+from sources.config.loader import LoadedPipeline, load_pipeline
+from spark_jobs.launch.runs import last_launch
 
 EACH_S = 5.0
 ROWS = 20_000
@@ -43,8 +44,8 @@ GROWTH = 1.10
 WATCH = """
 import sys, time
 from pathlib import Path
-from orchestration import supervisor
-from sources.document import load_pipeline
+from orchestration.supervision import supervisor
+from sources.config.loader import load_pipeline
 while True:
     supervisor.tick(load_pipeline(Path(sys.argv[1])))
     time.sleep(10)

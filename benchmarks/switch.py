@@ -24,17 +24,18 @@ import yaml
 from confluent_kafka import Producer
 
 from benchmarks.record import record
-from orchestration import chain, console
+from orchestration import chain
+from orchestration.cli import console
 from services.broker import LocalBroker, create_topic
-from sources.document import LoadedPipeline, load_pipeline
+from sources.common.positions import iso, now_ms
+from sources.common.state import Generation
+from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.hybrid import HybridSplitEnumerator
-from sources.positions import iso, now_ms
-from sources.state import Generation
-from spark_jobs import checkpoint
-from spark_jobs.heartbeat import read_heartbeat
-from spark_jobs.jars import resolve
-from spark_jobs.launch import last_launch
-from spark_jobs.lock import is_held
+from spark_jobs.checkpoint import offset_log
+from spark_jobs.jvm.jars import resolve
+from spark_jobs.launch.runs import last_launch
+from spark_jobs.run_state.heartbeat import read_heartbeat
+from spark_jobs.run_state.lock import is_held
 
 BEGIN_MS = 1_700_000_000_000
 ROWS, FILES = 20_000, 10
@@ -124,17 +125,17 @@ def _run(loaded: LoadedPipeline, done: dict[str, int]) -> tuple[int, int]:
         look.join()
         chain.stop(loaded)
     folder = loaded.require_generation().checkpoint
-    last = checkpoint.last_committed(folder)
+    last = offset_log.last_committed(folder)
     assert last is not None
     first = next(
         at
         for at in range(last + 1)
-        if "events" in str(checkpoint.offset_of(folder, at, LIVE_PLACE))
+        if "events" in str(offset_log.offset_of(folder, at, LIVE_PLACE))
     )
-    before = checkpoint.committed_at_ms(folder, first - 1)
+    before = offset_log.committed_at_ms(folder, first - 1)
     begun = (folder / "offsets" / str(first)).stat().st_mtime_ns // 1_000_000
     done |= {name: at - before for name, at in {**seen, "the batch is begun": begun}.items()}
-    return begun - before, checkpoint.committed_at_ms(folder, first) - before
+    return begun - before, offset_log.committed_at_ms(folder, first) - before
 
 
 def _look_for_steps(loaded: LoadedPipeline, seen: dict[str, int], over: threading.Event) -> None:
@@ -182,7 +183,7 @@ def _run_plain(folder: Path, servers: str) -> tuple[int, int]:
     command = [sys.executable, str(folder / "plain.py"), servers, *places, jars]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     begun = (folder / "state" / "offsets" / "0").stat().st_mtime_ns // 1_000_000
-    return begun - launched, checkpoint.committed_at_ms(folder / "state", 0) - launched
+    return begun - launched, offset_log.committed_at_ms(folder / "state", 0) - launched
 
 
 def _write(folder: Path, servers: str) -> None:

@@ -21,17 +21,17 @@ from pyspark.sql import DataFrame
 from benchmarks.session import HERE, race, report, session
 from benchmarks.topics import COLUMNS, TOPIC, produce, topic_pipeline
 from services.broker import LocalBroker
+from sources.common.positions import TopicPartition
+from sources.common.schema import parse_schema
 from sources.hand_over import hand_over
-from sources.kafka import consumer_settings
-from sources.plan import make_plan
-from sources.positions import TopicPartition
-from sources.range_cut import Split
-from sources.range_reader import RangeReader
-from sources.schema import parse_schema
-from sources.topic_range import require_range
-from spark_jobs.kafka_place import stream_topics
-from spark_jobs.planned_topic import PlannedTopic
-from spark_jobs.values import parse_values
+from sources.kafka.client import consumer_settings
+from sources.kafka.range_reader import RangeReader
+from sources.kafka.ranges import Split
+from sources.planning.plan import make_plan
+from sources.planning.topic_range import require_range
+from spark_jobs.query.kafka_stream import stream_topics
+from spark_jobs.query.parse_records import parse_values
+from spark_jobs.query.planned_topic import PlannedTopic
 
 
 def main() -> None:

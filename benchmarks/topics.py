@@ -15,8 +15,8 @@ from confluent_kafka import Producer
 from google.protobuf import descriptor_pb2, message_factory, timestamp_pb2
 
 from services.broker import create_topic
-from sources.document import LoadedPipeline
-from sources.pipeline import Pipeline
+from sources.config.loader import LoadedPipeline
+from sources.config.pipeline import Pipeline
 
 TOPIC = "bench"
 PARTITIONS = 4

@@ -27,15 +27,16 @@ from rich.console import Console
 from rich.table import Table
 
 from examples import flight_data
-from orchestration import chain, tables
-from orchestration.audit import audit
-from orchestration.audit_report import AuditReport
+from orchestration import chain
+from orchestration.audit.report import AuditReport
+from orchestration.audit.run import audit
+from orchestration.cli import tables
 from services.broker import LocalBroker
-from sources.address import LOCAL
-from sources.document import LoadedPipeline, load_pipeline
+from sources.config.kafka_source import KafkaSource
+from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import HybridError, RunError
-from sources.kafka_source import KafkaSource
-from spark_jobs.jars import SETS, resolve
+from sources.kafka.address import LOCAL
+from spark_jobs.jvm.jars import SETS, resolve
 
 ROOT = Path(__file__).parent.parent
 PIPELINES = ("flight_events", "flight_delays")

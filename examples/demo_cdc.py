@@ -33,19 +33,19 @@ from benchmarks.record import record
 from examples.demo import ROOT, Stages, console
 from examples.shop import TABLES, Customers, make_shop
 from orchestration import chain, snapshots
-from orchestration.console import run
-from orchestration.source_compare import SourceComparison, compare_with_source
+from orchestration.audit.compare_source import SourceComparison, compare_with_source
+from orchestration.cli.console import run
 from services.broker import LocalBroker, create_topic
 from services.connect import LocalConnect, debezium_config
 from services.postgres import LocalPostgres
-from sources.document import LoadedPipeline, load_pipeline
+from sources.common.positions import now_ms
+from sources.config.kafka_source import KafkaSource
+from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import HybridError, RunError
-from sources.kafka_source import KafkaSource
-from sources.positions import now_ms
-from spark_jobs.jars import resolve
-from spark_jobs.launch import last_launch
-from spark_jobs.launchers.local import kill_group
-from spark_jobs.lock import is_held
+from spark_jobs.jvm.jars import resolve
+from spark_jobs.launch.local import kill_group
+from spark_jobs.launch.runs import last_launch
+from spark_jobs.run_state.lock import is_held
 
 _SLOT = "shop"
 _PARTITIONS = 3

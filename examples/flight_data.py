@@ -25,9 +25,9 @@ import pyarrow.parquet as pq
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from sources.address import resolve_bootstrap
 from sources.errors import InputError, RunError
-from sources.kafka import QUIET
+from sources.kafka.address import resolve_bootstrap
+from sources.kafka.client import QUIET
 
 KEY = ("carrier", "flight", "origin", "scheduled_departure")
 HISTORY_END = datetime(2013, 10, 1, tzinfo=UTC)

@@ -1,1 +1,5 @@
-"""What runs when: the chain's steps, as Dagster assets and as a command line."""
+"""What runs when, and what people see of it: Dagster definitions, command line, supervision, audit.
+
+Belongs here: the steps of a chain (`chain`) and everything that calls them. Does not belong here:
+data logic; rows are read and written by `spark_jobs`.
+"""

@@ -11,28 +11,29 @@ from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
 from orchestration import snapshots
-from orchestration.watch import put_wish, read_wanted, require_wanted, want
-from sources.approval import require_approved
-from sources.discovery import Folder
-from sources.document import LoadedPipeline
+from orchestration.requested_state import put_wish, read_wanted, require_wanted, want
+from sources.common.positions import EndPosition, Offsets
+from sources.common.state import Generation
+from sources.config.file_source import FileSource
+from sources.config.kafka_source import KafkaSource, StartByFactory
+from sources.config.loader import LoadedPipeline
+from sources.config.rate_limit import RateLimit, put_in_force
+from sources.config.user_functions import load_function, load_transform
+from sources.databases.replication_slot import look_at_slot
 from sources.errors import InputError, RunError
-from sources.file_source import FileSource
-from sources.functions import load_function, load_transform
 from sources.generations import keep_definition, require_in_service
 from sources.hand_over import hand_over, require_sound
 from sources.hybrid import Boundedness, HybridSplitEnumerator
-from sources.kafka import KafkaLog
-from sources.kafka_source import KafkaSource, StartByFactory
-from sources.plan import Plan, make_plan, require_plan
-from sources.positions import EndPosition, Offsets
-from sources.rate import RateLimit, put_in_force
-from sources.replication_slot import look_at_slot
-from sources.state import Generation
-from sources.topic_range import find_range, read_range_splits, require_range, unread
-from spark_jobs import checkpoint, process
-from spark_jobs.heartbeat import Heartbeat
-from spark_jobs.java import require_java
-from spark_jobs.launch import OnOutput, find_run, log_path
+from sources.kafka.client import KafkaLog
+from sources.planning.approval import require_approved
+from sources.planning.discovery import Folder
+from sources.planning.plan import Plan, make_plan, require_plan
+from sources.planning.topic_range import find_range, read_range_splits, require_range, unread
+from spark_jobs.checkpoint import offset_log
+from spark_jobs.jvm.java import require_java
+from spark_jobs.launch import process
+from spark_jobs.launch.runs import OnOutput, find_run, log_path
+from spark_jobs.run_state.heartbeat import Heartbeat
 
 SNAPSHOT = "take_snapshot"
 """Name of the step that takes the snapshots of a pipeline's tables."""
@@ -82,7 +83,7 @@ def validate(loaded: LoadedPipeline) -> None:
 
 
 def plan(loaded: LoadedPipeline) -> Plan:
-    """Make the plan, or read the one that was made (:func:`sources.plan.make_plan`).
+    """Make the plan, or read the one that was made (:func:`sources.planning.plan.make_plan`).
 
     A topic that comes first and has an end is decided with it.
     """
@@ -220,12 +221,12 @@ def reached(loaded: LoadedPipeline, source: KafkaSource) -> Offsets:
     generation, _ = _state(loaded)
     place = loaded.pipeline.hybrid_source().index(source.name)
     if source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
-        return checkpoint.reached(generation.checkpoint, place)
+        return offset_log.reached(generation.checkpoint, place)
     found = find_range(generation, source.name)
-    offset = checkpoint.committed_offset(generation.checkpoint, place)
+    offset = offset_log.committed_offset(generation.checkpoint, place)
     if found is None or offset is None:
         return {}
-    batches_done = checkpoint.position_in_plan(offset, [found.batches])
+    batches_done = offset_log.position_in_plan(offset, [found.batches])
     return {**found.ends, **unread(read_range_splits(found, generation), batches_done)}
 
 

@@ -9,7 +9,7 @@
 import dagster as dg
 
 from orchestration.pipeline_definitions import pipeline_definitions
-from sources.document import load_pipeline
+from sources.config.loader import load_pipeline
 
 
 class HybridPipeline(dg.Component, dg.Model, dg.Resolvable):

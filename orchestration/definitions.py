@@ -10,7 +10,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from orchestration.assets import find_pipelines
+from orchestration.defs.assets import find_pipelines
 from orchestration.pipeline_definitions import pipeline_definitions
 
 _EXAMPLES = Path(__file__).parent.parent / "examples"

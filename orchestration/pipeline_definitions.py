@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dagster as dg
 
-from orchestration.assets import approval_check, live_key, pipeline_assets
-from orchestration.generation_jobs import finish_job, generation_jobs, rerun_schedules
-from orchestration.jobs import control_jobs
-from orchestration.progress_asset import progress_asset
-from orchestration.range_assets import range_definitions
-from orchestration.sensors import has_live_run, live_checks, live_sensor
-from sources.document import LoadedPipeline
+from orchestration.defs.assets import approval_check, live_key, pipeline_assets
+from orchestration.defs.generation_jobs import finish_job, generation_jobs, rerun_schedules
+from orchestration.defs.jobs import control_jobs
+from orchestration.defs.progress_asset import progress_asset
+from orchestration.defs.range_assets import range_definitions
+from orchestration.defs.sensors import has_live_run, live_checks, live_sensor
+from sources.config.loader import LoadedPipeline
 
 
 def pipeline_definitions(loaded: LoadedPipeline) -> dg.Definitions:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sources.document import LoadedPipeline
+from sources.common.positions import iso
+from sources.config.file_source import FileSource
+from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
-from sources.file_source import FileSource
-from sources.positions import iso
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def take(loaded: LoadedPipeline, report: Callable[[str], None]) -> list[Taken]:
         RunError: The reading was interrupted; what is there is kept.
     """
     # The driver takes a while to import, and few need it.
-    from sources.table_copy import TableSnapshot  # noqa: PLC0415
+    from sources.databases.snapshot_copy import TableSnapshot  # noqa: PLC0415
 
     sources = declared(loaded)
     if not sources:

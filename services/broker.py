@@ -20,9 +20,9 @@ from services import kraft
 from services.process import HOST, Service, end, free_ports, last_lines, spawn
 from services.secured import SecuredListeners
 from sources.errors import RunError
-from sources.kafka import QUIET
-from spark_jobs.jars import resolve
-from spark_jobs.java import require_java
+from sources.kafka.client import QUIET
+from spark_jobs.jvm.jars import resolve
+from spark_jobs.jvm.java import require_java
 
 START_TIMEOUT_S = 60.0
 _POLL_S = 0.05

@@ -18,8 +18,8 @@ from services.kraft import write_properties
 from services.postgres import DATABASE, USER, LocalPostgres
 from services.process import HOST, Service, end, free_ports, last_lines, spawn
 from sources.errors import RunError
-from spark_jobs.jars import resolve
-from spark_jobs.java import require_java
+from spark_jobs.jvm.jars import resolve
+from spark_jobs.jvm.java import require_java
 
 START_TIMEOUT_S = 120.0
 _POLL_S = 0.1

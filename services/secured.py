@@ -16,8 +16,8 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from sources.common.security import jaas_entry
 from sources.errors import InputError, RunError
-from sources.security import jaas_entry
 
 Protocol = Literal["SASL_PLAINTEXT", "SASL_SSL", "SSL"]
 

@@ -14,10 +14,8 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from sources.document import KEPT, KeptDefinition, LoadedPipeline, load_pipeline
-from sources.errors import StateError
-from sources.positions import Part, Record
-from sources.state import (
+from sources.common.positions import Part, Record
+from sources.common.state import (
     CURRENT,
     CurrentGeneration,
     Folder,
@@ -26,6 +24,8 @@ from sources.state import (
     make_generation,
     read_generation,
 )
+from sources.config.loader import KEPT, KeptDefinition, LoadedPipeline, load_pipeline
+from sources.errors import StateError
 
 OWNER = "hybrid.generation"
 """Property of a table: the transaction id of the generation that writes to it."""

@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sources.approval import require_approved
-from sources.document import LoadedPipeline
+from sources.common.positions import Offsets, StartPosition
+from sources.common.state import digests
+from sources.config.kafka_source import KafkaSource
+from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, SeamError, StateError
 from sources.hybrid import Boundedness, HybridSplitEnumerator, SourceSwitchContext
-from sources.kafka import KafkaLog
-from sources.kafka_source import KafkaSource
+from sources.kafka.client import KafkaLog
+from sources.kafka.retention import RetentionWatch
+from sources.kafka.seam import seam_rule
 from sources.ledger import Ledger, ledger_name, make_ledger
-from sources.plan import Plan, require_plan
-from sources.positions import Offsets, StartPosition
-from sources.retention import RetentionWatch
-from sources.seam import seam_rule
-from sources.state import digests
-from sources.topic_plan import (
+from sources.planning.approval import require_approved
+from sources.planning.plan import Plan, require_plan
+from sources.planning.topic_plan import (
     TopicPlan,
     fit_sample,
     read_sample,
     require_same_topics,
     start_factory,
 )
-from sources.topic_range import decide_range, seam_end_after
+from sources.planning.topic_range import decide_range, seam_end_after
 
 CHECKS = {
     "no_gap": "Every record after what history holds is read.",

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, Protocol, TypeVar
 
+from sources.common.positions import EndPosition, StartPosition
+from sources.common.state import Generation
+from sources.common.topic_log import Log
 from sources.errors import InputError, SeamError, StateError
-from sources.log import Log
-from sources.positions import EndPosition, StartPosition
-from sources.state import Generation
 
 
 class Boundedness(Enum):

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sources.log import Log
-from sources.positions import EndPosition, Evidence, Gap, Offsets, Part, Record, StartPosition
-from sources.seam import SeamRule
-from sources.state import Folder
+from sources.common.positions import (
+    EndPosition,
+    Evidence,
+    Gap,
+    Offsets,
+    Part,
+    Record,
+    StartPosition,
+)
+from sources.common.state import Folder
+from sources.common.topic_log import Log
+from sources.kafka.seam import SeamRule
 
 
 class LedgerEntry(Part):

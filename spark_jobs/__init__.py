@@ -1,1 +1,5 @@
-"""What runs inside Spark, and how such a run is started, found again and stopped."""
+"""What runs inside Spark, and how a Spark application is launched, found again and stopped.
+
+Belongs here: the job (`job.py`) and its parts. Does not belong here: when something runs, and who
+asked for it (`orchestration`). Of Dagster only `dagster_pipes` is imported.
+"""

@@ -1,6 +1,6 @@
 """The Spark job: runs one source of a pipeline to its end, or for ever.
 
-Of several, it goes on from each to the next by itself: see :mod:`spark_jobs.switch`.
+Of several, it goes on from each to the next by itself: see :mod:`spark_jobs.driver.switch`.
 
 Started by ``spark-submit``, by hand too::
 
@@ -24,24 +24,24 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from sources.approval import require_approved
-from sources.document import LoadedPipeline, load_pipeline
+from sources.common.state import Generation
+from sources.config.file_source import FileSource
+from sources.config.kafka_source import KafkaSource
+from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import HybridError, RunError, StateError
-from sources.file_source import FileSource
 from sources.hybrid import Boundedness
-from sources.kafka_source import KafkaSource
-from sources.rounds import next_round
-from sources.state import Generation
-from spark_jobs.bad_records import Collectors
-from spark_jobs.discoverer import Discoverer
-from spark_jobs.lock import QueryLock
-from spark_jobs.progress import Reporter, open_pipes
-from spark_jobs.query import Prepared, Query
-from spark_jobs.rehearsal import Ahead, rehearsal
-from spark_jobs.retention_guard import RetentionGuard
-from spark_jobs.seam_filter import OLDER_ROW
-from spark_jobs.switch import switch
-from spark_jobs.transforms import explain_refusal
+from sources.planning.approval import require_approved
+from sources.planning.rounds import next_round
+from spark_jobs.checkpoint.transform_history import explain_refusal
+from spark_jobs.driver.discoverer import Discoverer
+from spark_jobs.driver.reporter import Reporter, open_pipes
+from spark_jobs.driver.retention_guard import RetentionGuard
+from spark_jobs.driver.switch import switch
+from spark_jobs.driver.warm_up import Ahead, rehearsal
+from spark_jobs.query.bad_records import Collectors
+from spark_jobs.query.seam_filter import OLDER_ROW
+from spark_jobs.query.streaming_query import Prepared, Query
+from spark_jobs.run_state.lock import QueryLock
 
 POLL_S = 1
 INCOMPLETE = 3

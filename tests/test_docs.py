@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from benchmarks import page
-from orchestration.cli import app
+from orchestration.cli.main import app
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

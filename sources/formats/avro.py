@@ -10,10 +10,10 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 
+from sources.common.schema import TIMESTAMP
 from sources.errors import InputError
 from sources.formats.lines import OnBad, refuse
 from sources.formats.regions import Region, records
-from sources.schema import TIMESTAMP
 
 _BATCH_ROWS = 20_000
 _HEADER_BYTES = 1 << 16
@@ -39,7 +39,7 @@ _LOGICAL = {
 
 
 class Avro:
-    """See :class:`sources.formats.format.Format`."""
+    """See :class:`sources.formats.base.Format`."""
 
     title = "Avro"
     splits = True

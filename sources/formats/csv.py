@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 from pydantic import Field
 
-from sources.declared import Declared
+from sources.common.fields import Declared
 from sources.errors import InputError
 from sources.formats.lines import OnBad, check_digits, check_text, read_lines, refuse
 from sources.formats.regions import Region, border, records, skip_blank
@@ -42,7 +42,7 @@ class CsvOptions(Declared):
 
 
 class Csv:
-    """See :class:`sources.formats.format.Format`."""
+    """See :class:`sources.formats.base.Format`."""
 
     title = "CSV"
 

@@ -18,7 +18,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class JsonLines:
-    """See :class:`sources.formats.format.Format`."""
+    """See :class:`sources.formats.base.Format`."""
 
     title = "JSON lines"
     splits = True

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from sources.errors import InputError
-from sources.formats.packed import codec_of
+from sources.formats.compression import codec_of
 
 Parse = Callable[[bytes], pa.Table]
 """Makes a row of each line of a block but blank ones; ``ArrowInvalid`` if it can't."""

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyarrow import orc
 
+from sources.common.schema import normalize_schema
 from sources.formats.lines import OnBad, refuse
 from sources.formats.regions import Region
-from sources.schema import normalize_schema
 
 
 class Orc:
-    """See :class:`sources.formats.format.Format`."""
+    """See :class:`sources.formats.base.Format`."""
 
     title = "ORC"
     splits = False

@@ -14,7 +14,7 @@ _BLOCK_BYTES = 4 << 20
 
 
 class Text:
-    """See :class:`sources.formats.format.Format`; as Spark's text source, column ``value``."""
+    """See :class:`sources.formats.base.Format`; as Spark's text source, column ``value``."""
 
     title = "text"
     splits = True

@@ -23,7 +23,7 @@ from examples import flight_data
 from orchestration import chain
 from services.broker import LocalBroker
 from services.process import HOST, end, free_ports, last_lines, spawn
-from sources.document import LoadedPipeline, load_pipeline
+from sources.config.loader import LoadedPipeline, load_pipeline
 from tests.services.processes import wait_for
 
 ROOT = Path(__file__).parents[2]

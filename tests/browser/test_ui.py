@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from orchestration import chain
-from orchestration.progress import RowsByDay, rows_by_day
+from orchestration.progress.phases import RowsByDay, rows_by_day
 from sources.generations import read_serving
 from tests.browser import pages
 from tests.browser.site import Site

@@ -17,13 +17,13 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from orchestration import chain
-from orchestration.audit_report import AuditReport
+from orchestration.audit.report import AuditReport
 from services.broker import create_topic
-from sources.document import LoadedPipeline, load_pipeline
-from sources.file_source import FileSource
+from sources.config.file_source import FileSource
+from sources.config.kafka_source import KafkaSource
+from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.hand_over import hand_over
 from sources.hybrid import Boundedness
-from sources.kafka_source import KafkaSource
 from tests.services.processes import wait_for
 
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)

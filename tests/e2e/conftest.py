@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.jars import resolve
-from spark_jobs.java import require_java
-from spark_jobs.submit import STATE_STORE
+from spark_jobs.jvm.jars import resolve
+from spark_jobs.jvm.java import require_java
+from spark_jobs.launch.submit import STATE_STORE
 
 
 @pytest.fixture(scope="session")

@@ -10,18 +10,18 @@ import pytest
 from pyspark.sql import SparkSession
 
 from orchestration import chain
-from orchestration.audit import audit
-from orchestration.audit_report import AuditReport
-from sources.document import LoadedPipeline
+from orchestration.audit.report import AuditReport
+from orchestration.audit.run import audit
+from sources.config.kafka_source import KafkaSource
+from sources.config.loader import LoadedPipeline
 from sources.hand_over import hand_over, require_sound
 from sources.hybrid import Boundedness
-from sources.kafka import KafkaLog
-from sources.kafka_source import KafkaSource
+from sources.kafka.client import KafkaLog
 from sources.ledger import Ledger, read_ledger
-from sources.plan import make_plan
+from sources.planning.plan import make_plan
 from spark_jobs import job
-from spark_jobs.heartbeat import Heartbeat, read_heartbeat
-from spark_jobs.progress import Reporter
+from spark_jobs.driver.reporter import Reporter
+from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from tests.e2e.case import live_of
 from tests.services.processes import wait_for
 

@@ -16,14 +16,14 @@ from typing import Any, Literal
 
 from benchmarks.record import record
 from orchestration import chain
-from orchestration.audit import audit
-from orchestration.audit_report import AuditReport
+from orchestration.audit.report import AuditReport
+from orchestration.audit.run import audit
 from services.broker import LocalBroker
 from services.process import free_ports
-from sources.document import LoadedPipeline
+from sources.config.loader import LoadedPipeline
 from sources.hybrid import HybridSplitEnumerator
-from spark_jobs import checkpoint
-from spark_jobs.launch import last_launch
+from spark_jobs.checkpoint import offset_log
+from spark_jobs.launch.runs import last_launch
 from tests.e2e.case import Case, live_of, windows
 from tests.services.processes import child_of, runs, wait_for
 
@@ -36,7 +36,7 @@ VICTIMS: dict[Victim, int] = {
     "watcher and driver": 2,
     "broker": 1,
 }
-RUN = "from orchestration.cli import main; main()"
+RUN = "from orchestration.cli.main import main; main()"
 FILES = 8
 LATEST_S = 20.0
 PLACES = (
@@ -61,8 +61,8 @@ def where(loaded: LoadedPipeline) -> str:
     if generation is None or not generation.path("plan.json").exists():
         return PLACES[0]
     enumerator = HybridSplitEnumerator(loaded.pipeline.hybrid_source(), generation)
-    planned = checkpoint.last_planned(generation.checkpoint)
-    committed = checkpoint.last_committed(generation.checkpoint)
+    planned = offset_log.last_planned(generation.checkpoint)
+    committed = offset_log.last_committed(generation.checkpoint)
     is_in_batch = planned != committed
     if enumerator.end_of("history") is None:
         if planned is None:
@@ -72,7 +72,7 @@ def where(loaded: LoadedPipeline) -> str:
         return PLACES[4] if committed is not None and committed >= FILES - 1 else PLACES[3]
     if enumerator.start_of("live") is None:
         return PLACES[5]
-    if not checkpoint.reached(generation.checkpoint, 1):
+    if not offset_log.reached(generation.checkpoint, 1):
         return PLACES[7] if is_in_batch else PLACES[6]
     return PLACES[8] if is_in_batch else PLACES[9]
 
@@ -235,7 +235,7 @@ def report(hits: Counter[tuple[str, str]], wrong: Counter[str], chains: int) -> 
             for (victim, place), count in sorted(hits.items())
         ],
     }
-    command = f"HYBRID_KILLS={hits.total()} python -m pytest tests/e2e/test_kills.py"
+    command = f"HYBRID_KILLS={hits.total()} python -m pytest tests/e2e/supervision/test_kills.py"
     record("kills", document, command)
     lines = [f"{'':30}" + "".join(f"{victim:>20}" for victim in VICTIMS)]
     lines += [

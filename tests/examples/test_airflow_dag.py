@@ -17,8 +17,8 @@ import pytest
 from typer.testing import CliRunner
 
 from orchestration import chain
-from orchestration.cli import app
-from sources.document import load_pipeline
+from orchestration.cli.main import app
+from sources.config.loader import load_pipeline
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

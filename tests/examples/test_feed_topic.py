@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from examples.flight_data import FeedRecord, create_feed_topic, feed_records, main, produce
+from sources.common.positions import TopicPartition
+from sources.config.kafka_source import KafkaSource
 from sources.errors import InputError, RunError
-from sources.kafka import KafkaLog
-from sources.kafka_source import KafkaSource
-from sources.positions import TopicPartition
+from sources.kafka.client import KafkaLog
 
 pytestmark = pytest.mark.kafka
 

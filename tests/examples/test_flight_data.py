@@ -29,8 +29,8 @@ from examples.flight_data import (
     split_feed,
     write_history,
 )
-from sources.document import load_pipeline
-from sources.file_source import FileSource
+from sources.config.file_source import FileSource
+from sources.config.loader import load_pipeline
 
 EXAMPLES = Path(examples.__file__).parent
 Row = dict[str, Any]

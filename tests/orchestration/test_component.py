@@ -11,9 +11,9 @@ from dagster.components.testing import create_defs_folder_sandbox
 
 from orchestration.component import HybridPipeline
 from orchestration.pipeline_definitions import pipeline_definitions
-from sources.document import declare
+from sources.config.loader import declare
 from sources.errors import InputError
-from tests.orchestration.generation_case import GenerationCase
+from tests.orchestration.generations.generation_case import GenerationCase
 
 STEPS = {dg.AssetKey(["events", step]) for step in ("plan", "history", "progress")}
 

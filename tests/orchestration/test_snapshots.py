@@ -7,14 +7,15 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from orchestration import chain, console, snapshots
-from orchestration.assets import pipeline_assets
-from sources.document import declare, load_pipeline
+from orchestration import chain, snapshots
+from orchestration.cli import console
+from orchestration.defs.assets import pipeline_assets
+from sources.common.positions import DatabaseSnapshot
+from sources.config.loader import declare, load_pipeline
+from sources.config.snapshot import MANIFEST, Chunk, SnapshotManifest
 from sources.errors import InputError
-from sources.positions import DatabaseSnapshot
-from sources.snapshot import MANIFEST, Chunk, SnapshotManifest
-from tests.e2e.cdc_case import INCLUDE
-from tests.orchestration.generation_case import GenerationCase
+from tests.e2e.changes.cdc_case import INCLUDE
+from tests.orchestration.generations.generation_case import GenerationCase
 
 NOBODY = {"dsn": "host=localhost port=1 dbname=shop user=reader", "slot": "shop"}
 SEEN = DatabaseSnapshot(lsn=77, xmin=5, xmax=9, in_progress=[6], taken_ms=1_700_000_000_000)

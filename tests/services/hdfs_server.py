@@ -10,9 +10,9 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 from services.process import HOST, end, free_ports, last_lines, spawn
-from spark_jobs.jars import JarSet, excludes, obtain
-from spark_jobs.java import require_java
-from spark_jobs.submit import spark_home
+from spark_jobs.jvm.jars import JarSet, excludes, obtain
+from spark_jobs.jvm.java import require_java
+from spark_jobs.launch.submit import spark_home
 from tests.services.processes import wait_for
 
 # All that it depends on is in PySpark's own jars, at the same version.

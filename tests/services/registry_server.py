@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from services.process import HOST, end, free_ports, last_lines, spawn
-from sources.address import cache_folder
-from spark_jobs.ivy import repository
-from spark_jobs.jars import JarSet, obtain
-from spark_jobs.java import require_java
+from sources.kafka.address import cache_folder
+from spark_jobs.jvm.ivy import repository
+from spark_jobs.jvm.jars import JarSet, obtain
+from spark_jobs.jvm.java import require_java
 from tests.services.processes import wait_for
 
 _VERSION = "2.6.13.Final"

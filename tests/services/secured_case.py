@@ -19,7 +19,7 @@ from pydantic import SecretStr
 
 from services.broker import LocalBroker, create_topic
 from services.secured import SecuredListeners
-from sources.security import Security, client_settings
+from sources.common.security import Security, client_settings
 
 # With the characters that one of the formats in between gives a meaning to.
 USER = 'al"i\\ce ;= '

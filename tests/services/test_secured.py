@@ -12,9 +12,9 @@ from confluent_kafka.admin import AdminClient
 
 from services.broker import LocalBroker
 from services.secured import SecuredListeners
+from sources.common.security import Security
 from sources.errors import InputError, RunError
-from sources.kafka import QUIET
-from sources.security import Security
+from sources.kafka.client import QUIET
 from tests.services.secured_case import PASSWORD, RECORDS, TOPIC, WAYS, SecuredCase, secured_broker
 
 WAYS_WITH_PASSWORD = [way for way in WAYS if way.startswith("SASL")]

@@ -11,13 +11,13 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from sources import hand_over as module
-from sources.document import LoadedPipeline, load_pipeline
+from sources.common.positions import StartPosition
+from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.hand_over import hand_over
 from sources.hybrid import HybridSplitEnumerator
 from sources.ledger import Ledger
-from sources.plan import make_plan
-from sources.positions import StartPosition
-from sources.rounds import history_of
+from sources.planning.plan import make_plan
+from sources.planning.rounds import history_of
 from tests.e2e.case import Case, live_of
 
 

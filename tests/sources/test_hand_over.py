@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from sources.document import LoadedPipeline, load_pipeline
+from sources.common.positions import TopicPartition
+from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import StateError
 from sources.hand_over import check_hand_over, hand_over, require_sound
+from sources.kafka.start_offsets import GapError
 from sources.ledger import LedgerEntry, read_ledger
-from sources.offsets import GapError
-from sources.plan import draft_plan, make_plan
-from sources.positions import TopicPartition
-from sources.rounds import history_of, next_round
+from sources.planning.plan import draft_plan, make_plan
+from sources.planning.rounds import history_of, next_round
 from tests.e2e import case as declared
 from tests.e2e.case import Case, live_of, moment
 from tests.sources.hand_over_case import (

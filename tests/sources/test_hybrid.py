@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from sources.common.positions import EndPosition, PartitionStart, StartPosition, TopicPartition
+from sources.common.state import Generation, open_generation
 from sources.errors import InputError, SeamError, StateError
 from sources.hybrid import (
     Boundedness,
@@ -16,9 +18,7 @@ from sources.hybrid import (
     HybridSplitEnumerator,
     SourceSwitchContext,
 )
-from sources.positions import EndPosition, PartitionStart, StartPosition, TopicPartition
-from sources.state import Generation, open_generation
-from tests.sources.model_log import ModelLog
+from tests.sources.kafka.model_log import ModelLog
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from sources.log import LogRecord
-from sources.positions import EndPosition, HeldOffsets, Offsets, TopicPartition
-from tests.sources.model_log import ModelLog
+from sources.common.positions import EndPosition, HeldOffsets, Offsets, TopicPartition
+from sources.common.topic_log import LogRecord
+from tests.sources.kafka.model_log import ModelLog
 
 PLACES = [TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)]
 BEGIN_MS = 1000

@@ -1,0 +1,178 @@
+"""Bad records of topics and files, found anew and compared with those that the runs met."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import duckdb
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from orchestration.audit.files import AuditFiles
+from orchestration.audit.report import BadLine
+from orchestration.audit.sql import count_rows
+from orchestration.audit.topic import bad_table
+from sources.common.positions import Offsets, TopicPartition
+from sources.common.state import Generation
+from sources.config.bad_records import BadRecordCount, bad_count_name, quarantine_path
+from sources.config.file_source import FileSource
+from sources.config.kafka_source import KafkaSource
+from sources.config.loader import LoadedPipeline
+from sources.errors import InputError
+from sources.ledger import read_ledger
+from sources.planning.discovery import found_so_far
+from sources.planning.file_plan import FoundFiles, read_splits
+from sources.planning.plan import Plan
+from sources.planning.rounds import history_of
+
+
+def recount_bad(
+    connection: duckdb.DuckDBPyConnection,
+    loaded: LoadedPipeline,
+    source: KafkaSource,
+    log_start: Offsets,
+) -> BadLine:
+    """Compare the bad records that a topic holds with those that its runs met.
+
+    What lies before the start offsets was never read. What Kafka has deleted since was, perhaps:
+    then the runs may have met more.
+
+    Args:
+        connection: Holds the table of bad records.
+        loaded: The pipeline.
+        source: The topic's source.
+        log_start: First offset that the topic still holds, by partition.
+
+    Raises:
+        InputError: The quarantine table can't be read.
+    """
+    generation = loaded.open_generation(create=False)
+    starts: Offsets = {}
+    if generation is not None:
+        ledger, _ = read_ledger(generation, source.name)
+        entries = ledger.entries if ledger is not None else []
+        starts = {TopicPartition(each.topic, each.partition): each.start for each in entries}
+    _keep_read(connection, bad_table(source.name), starts)
+    is_whole = all(log_start.get(at, 0) <= start for at, start in starts.items())
+    return _compare(connection, source, generation, is_whole=is_whole)
+
+
+def recount_bad_rows(
+    connection: duckdb.DuckDBPyConnection,
+    loaded: LoadedPipeline,
+    source: FileSource,
+    files: AuditFiles,
+) -> BadLine:
+    """Compare the bad rows that files hold with those that the runs met.
+
+    Files that were not planned were never read.
+
+    Args:
+        connection: Holds the table of bad rows.
+        loaded: The pipeline.
+        source: The files' source.
+        files: Those of the pipeline.
+
+    Raises:
+        InputError: The quarantine table can't be read.
+    """
+    generation = loaded.open_generation(create=False)
+    plan = None if generation is None else generation.read("plan.json", Plan)
+    bad = bad_table(source.name)
+    # A folder that keeps filling may hold no file yet.
+    connection.execute(
+        f"CREATE TABLE IF NOT EXISTS {bad} "
+        "(_place VARCHAR, _partition INTEGER, _offset BIGINT, _reason VARCHAR)"
+    )
+    if generation is not None and plan is not None:
+        is_last = plan.folder is not None and plan.folder.source == source.name
+        parts: Sequence[FoundFiles] = (
+            found_so_far(generation, plan.folder)
+            if plan.folder is not None and is_last
+            else history_of(generation, plan, source.name).parts
+        )
+        splits = pa.concat_tables([read_splits(part, generation) for part in parts])
+        planned = splits["path"].unique().to_pylist()
+        here = [os.path.normpath(files.local(path)) for path in planned]
+        connection.register("_planned", pa.table([here, planned], ["here", "planned"]))
+        connection.execute(
+            f"CREATE OR REPLACE TABLE {bad} AS SELECT planned AS _place, b.* EXCLUDE (_place) "
+            f"FROM {bad} b JOIN _planned ON _place = here"
+        )
+        connection.unregister("_planned")
+    return _compare(connection, source, generation, is_whole=True)
+
+
+def _compare(
+    connection: duckdb.DuckDBPyConnection,
+    source: FileSource | KafkaSource,
+    generation: Generation | None,
+    *,
+    is_whole: bool,
+) -> BadLine:
+    """Compare the table of bad records with what the runs counted and kept.
+
+    Args:
+        connection: Holds the table.
+        source: The source.
+        generation: Its state.
+        is_whole: Whether the table holds all that the runs may have met.
+    """
+    found = count_rows(connection, bad_table(source.name))
+    counted = lacking = None
+    if generation is not None:
+        count = generation.read(bad_count_name(source.name), BadRecordCount)
+        counted = count.total if count is not None else 0
+        if source.on_bad_record == "quarantine":
+            lacking = _lacking(connection, source, generation)
+    agrees = counted is None or (counted == found if is_whole else counted >= found)
+    return BadLine(
+        source=source.name,
+        policy=source.on_bad_record,
+        found=found,
+        counted=counted,
+        lacking=lacking,
+        agrees=agrees and not lacking,
+    )
+
+
+def _keep_read(connection: duckdb.DuckDBPyConnection, bad: str, starts: Offsets) -> None:
+    """Remove the bad records before the start offsets."""
+    columns = [
+        pa.array([at.topic for at in starts], pa.string()),
+        pa.array([at.partition for at in starts], pa.int32()),
+        pa.array(list(starts.values()), pa.int64()),
+    ]
+    connection.register("_starts", pa.table(columns, ["topic", "part", "start"]))
+    connection.execute(
+        f"DELETE FROM {bad} USING _starts "
+        "WHERE _place = topic AND _partition = part AND _offset < start"
+    )
+    connection.unregister("_starts")
+
+
+def _lacking(
+    connection: duckdb.DuckDBPyConnection,
+    source: FileSource | KafkaSource,
+    generation: Generation,
+) -> int:
+    """How many of the bad records that were found the quarantine table does not hold."""
+    path = quarantine_path(source.name, source.quarantine, generation)
+    bad = bad_table(source.name)
+    if not DeltaTable.is_deltatable(path):
+        return count_rows(connection, bad)
+    try:
+        held = DeltaTable(path).to_pyarrow_table(columns=["place", "partition", "offset"])
+    except (DeltaError, OSError) as error:
+        message = f"The quarantine of source `{source.name}`, {path}, can't be read: {error}"
+        raise InputError(message, "Repair its `_delta_log`.") from None
+    connection.register("_held", held)
+    query = (
+        f"SELECT count(*) FROM {bad} ANTI JOIN _held ON _place = place "
+        'AND _partition IS NOT DISTINCT FROM "partition" AND _offset = "offset"'
+    )
+    lacking = connection.execute(query).fetchall()[0][0]
+    connection.unregister("_held")
+    return int(lacking)

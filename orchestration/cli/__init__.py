@@ -1,0 +1,5 @@
+"""The command line `hybrid`: commands, their tables on a terminal, and their JSON.
+
+Belongs here: parsing arguments and showing answers. Does not belong here: decisions, and anything
+that imports Dagster, which would make every command start slowly.
+"""

@@ -1,0 +1,102 @@
+"""``hybrid generation …``: a generation beside the one that serves, and the way to readers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from orchestration.cli.output import AsJson, PipelineFile, answer, load
+
+if TYPE_CHECKING:
+    from sources.generations import Serving
+
+app = typer.Typer(
+    help="Generations: a new one beside the one that serves, promoted, rolled back.",
+    no_args_is_help=True,
+)
+
+
+@app.command("list")
+def list_(pipeline: PipelineFile, as_json: AsJson = False) -> None:
+    """Show all generations: which one serves, which one waits, which ones can be gone back to."""
+    with answer(as_json) as show:
+        from orchestration.cli import tables
+        from orchestration.generations.lifecycle import overview
+
+        found = overview(load(pipeline))
+        document = {"ok": True, "generations": [each.model_dump(mode="json") for each in found]}
+        show(document, tables.generations(found))
+
+
+@app.command()
+def new(pipeline: PipelineFile, as_json: AsJson = False) -> None:
+    """Begin a new generation under the pipeline's file as it is now; the other one serves on."""
+    with answer(as_json) as show:
+        from sources.generations import begin
+
+        loaded = load(pipeline)
+        name = begin(loaded).name
+        text = (
+            f"Generation {name} is begun: `hybrid run {pipeline}` makes its table, beside the one "
+            f"that serves; then `hybrid generation compare {pipeline}`, and `promote`."
+        )
+        show({"ok": True, "generation": name}, text)
+
+
+@app.command()
+def compare(pipeline: PipelineFile, as_json: AsJson = False) -> None:
+    """Compare the newest generation's table with that of the one that serves, row by row."""
+    with answer(as_json) as show:
+        from orchestration.audit.compare_generations import compare_generations
+        from orchestration.cli import tables
+
+        found = compare_generations(load(pipeline))
+        show({"ok": True, **found.to_dict()}, tables.comparison(found))
+
+
+@app.command()
+def promote(pipeline: PipelineFile, as_json: AsJson = False) -> None:
+    """Let readers see the newest generation, in one commit; the one before can be gone back to."""
+    with answer(as_json) as show:
+        from orchestration.generations import promotion
+
+        show(*_served(promotion.promote(load(pipeline))))
+
+
+@app.command()
+def rollback(pipeline: PipelineFile, as_json: AsJson = False) -> None:
+    """Let readers see the generation again that served before; its live run goes on."""
+    with answer(as_json) as show:
+        from orchestration.generations import promotion
+
+        show(*_served(promotion.roll_back(load(pipeline))))
+
+
+@app.command()
+def finish(pipeline: PipelineFile, as_json: AsJson = False) -> None:
+    """Finish a promotion or a rollback that broke off; supervision does it by itself."""
+    with answer(as_json) as show:
+        from orchestration.generations import promotion
+        from sources.generations import read_serving
+
+        loaded = load(pipeline)
+        promotion.finish(loaded)
+        show(*_served(read_serving(loaded)))
+
+
+@app.command()
+def discard(pipeline: PipelineFile, as_json: AsJson = False) -> None:
+    """End and remove the newest generation, which was never promoted, and its table."""
+    with answer(as_json) as show:
+        from orchestration.generations.lifecycle import discard as remove
+
+        name = remove(load(pipeline))
+        show({"ok": True, "discarded": name}, f"Generation {name} is removed.")
+
+
+def _served(serving: Serving) -> tuple[dict[str, Any], str]:
+    before = [each.generation for each in serving.before]
+    back = f"; {before[-1]} can be gone back to with `hybrid generation rollback`" if before else ""
+    text = f"Readers see generation {serving.generation}{back}."
+    return {"ok": True, "serving": serving.generation, "before": before}, text

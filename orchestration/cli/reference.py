@@ -1,0 +1,147 @@
+"""The reference of a pipeline's declaration, made from its models: Markdown, or JSON Schema."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+from pydantic import BaseModel
+
+from sources.config.pipeline import Pipeline
+
+_ENTRY = re.compile(r"^    (\w+(?:, \w+)*): (.*)$")
+_ROLE = re.compile(r":\w+:`([\w.]+)`")
+_REFERENCE = "#/$defs/"
+_HEAD = """\
+# Reference of a pipeline
+
+What `pipeline.yaml` may hold; a field without a default is needed. Unknown fields are refused.
+`${NAME}` and `${NAME:-default}` are replaced by environment variables in every text. Durations are
+written as `90 s`, `10 min`, `2 h` or `1 day`, instants as `2024-01-01T12:00:00Z`.
+
+This page is printed by `hybrid reference`; `hybrid reference --json` prints a JSON Schema, by which
+an editor completes and checks a pipeline while it is written.
+"""
+
+
+def json_schema() -> dict[str, Any]:
+    """The declaration as JSON Schema (draft 2020-12)."""
+    schema = Pipeline.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def markdown() -> str:
+    """The declaration as a page with a table for each model, the pipeline first."""
+    schema = json_schema()
+    sections = [_section(Pipeline, schema)]
+    models = {model.__name__: model for model in _models(Pipeline)}
+    sections += [
+        _section(models[name], part) for name, part in schema["$defs"].items() if name in models
+    ]
+    return "\n".join([_HEAD, *sections])
+
+
+def _models(root: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    """All models that a model is made of."""
+    seen: set[type] = set()
+    waiting: list[Any] = [root]
+    while waiting:
+        kind = waiting.pop()
+        waiting.extend(getattr(kind, "__args__", ()))
+        waiting.extend([kind.__origin__] if hasattr(kind, "__metadata__") else [])
+        if isinstance(kind, type) and issubclass(kind, BaseModel) and kind not in seen:
+            seen.add(kind)
+            yield kind
+            waiting.extend(field.annotation for field in kind.model_fields.values())
+
+
+def _section(model: type[BaseModel], schema: dict[str, Any]) -> str:
+    meanings = _meanings(model)
+    lines = [
+        f"## {model.__name__}",
+        "",
+        _first_sentence(model),
+        "",
+        "| field | what | default | meaning |",
+        "| --- | --- | --- | --- |",
+    ]
+    for attribute, field in model.model_fields.items():
+        name = field.alias or attribute
+        default = field.get_default(call_default_factory=True)
+        shown = "" if field.is_required() else _default(default)
+        kind = _kind(schema["properties"][name])
+        cells = [f"`{name}`", kind, shown, meanings.get(name) or meanings[attribute]]
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join([*lines, ""])
+
+
+def _first_sentence(model: type[BaseModel]) -> str:
+    return (inspect.getdoc(model) or "").partition("\n\n")[0].replace("\n", " ")
+
+
+def _meanings(model: type[BaseModel]) -> dict[str, str]:
+    """What each field means, by the docstrings of the model and of those it is built on."""
+    found: dict[str, str] = {}
+    for kind in reversed(model.__mro__):
+        names: list[str] = []
+        for line in ((kind.__doc__ and inspect.cleandoc(kind.__doc__)) or "").splitlines():
+            if (entry := _ENTRY.match(line)) is not None:
+                names = entry[1].split(", ")
+                found.update(dict.fromkeys(names, entry[2]))
+            elif line.startswith("        ") and names:
+                found.update({name: f"{found[name]} {line.strip()}" for name in names})
+            else:
+                names = []
+    return {name: _ROLE.sub(r"`\1`", text).replace("``", "`") for name, text in found.items()}
+
+
+def _kind(part: dict[str, Any]) -> str:
+    """What may be written, in words."""
+    if "$ref" in part:
+        name = part["$ref"].removeprefix(_REFERENCE)
+        return f"[{name}](#{name.lower()})"
+    if "const" in part:
+        return f"`{part['const']}`"
+    if "enum" in part:
+        return ", ".join(f"`{value}`" for value in part["enum"])
+    for choice in ("anyOf", "oneOf"):
+        if choice in part:
+            kinds = [_kind(each) for each in part[choice] if each.get("type") != "null"]
+            return " or ".join(dict.fromkeys(kinds))
+    return _SIMPLE[part["type"]](part)
+
+
+_SIMPLE: dict[str, Callable[[dict[str, Any]], str]] = {
+    "string": lambda part: {
+        "duration": "duration",
+        "date-time": "instant",
+        "password": "secret",
+    }.get(part.get("format", ""), "text"),
+    "integer": lambda _: "integer",
+    "number": lambda _: "number",
+    "boolean": lambda _: "true, false",
+    "array": lambda part: f"list of {_kind(part['items'])}",
+    "object": lambda part: f"map to {_kind(part['additionalProperties'])}",
+}
+
+
+def _default(value: Any) -> str:
+    if isinstance(value, BaseModel):
+        return "see there"
+    if value is None or value in ([], {}):
+        return "none"
+    if isinstance(value, timedelta):
+        return f"`{_written(value)}`"
+    return f"`{value if isinstance(value, str) else json.dumps(value)}`"
+
+
+def _written(span: timedelta) -> str:
+    seconds = span.total_seconds()
+    for length, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds and seconds % length == 0:
+            return f"{seconds / length:g} {unit}"
+    return f"{seconds:g} s"

@@ -1,0 +1,129 @@
+"""Ranges of the target as partitions of an asset, so that Dagster's UI shows and backfills them."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from orchestration.defs import metadata
+from orchestration.defs.assets import failures
+from orchestration.defs.jobs import job_of
+from orchestration.defs.range_partitions import partitions, ranges_key
+from orchestration.defs.schedules import schedule
+from orchestration.generations.ranges import backfill, complete_through, look
+from sources.common.fields import parse_instant
+from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.reruns import Ranges
+from sources.errors import InputError
+
+
+class RangeConfig(dg.Config):
+    """The form of a range that is made anew."""
+
+    # Judged by `parse_instant`: what Pydantic refuses shows as a stack of Dagster's.
+    since: str = Field(
+        default="", description="The first event time: 2024-03-01, or 2024-03-01T12:00:00Z."
+    )
+    until: str = Field(default="", description="The first one that is left as it is.")
+    dry_run: bool = Field(
+        default=False, description="Only tell what would be read; nothing is written."
+    )
+
+
+def range_definitions(loaded: LoadedPipeline) -> dg.Definitions:
+    """A job with a form for any range, and the asset of the ranges that a pipeline declares."""
+    any_range = dg.Definitions(jobs=[job_of(loaded, "backfill_range", _any_range(loaded))])
+    ranges = loaded.pipeline.ranges
+    return any_range if ranges is None else dg.Definitions.merge(any_range, _asset(loaded, ranges))
+
+
+def _asset(loaded: LoadedPipeline, ranges: Ranges) -> dg.Definitions:
+    name = loaded.pipeline.name
+
+    @dg.asset(
+        key=ranges_key(loaded),
+        # Not of the chain's group: its job materializes all of that.
+        group_name=f"{name}_ranges",
+        kinds={"spark", "deltalake"},
+        partitions_def=partitions(ranges),
+        # One Spark run for a range of partitions.
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        description=(
+            "Rows of history in a range of event times, made anew from the files as they are now. "
+            "Rows that the live run delivered stay, and the live run goes on."
+        ),
+    )
+    def ranges_(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[None]]:
+        window = context.partition_time_window
+        with failures():
+            found = backfill(
+                load_pipeline(loaded.path),
+                window.start.astimezone(UTC),
+                window.end.astimezone(UTC),
+                _run_id(context.run),
+                context.log.info,
+            )
+        yield dg.MaterializeResult(metadata=metadata.replaced(found))
+
+    job = dg.define_asset_job(
+        f"{name}_backfill",
+        selection=[ranges_],
+        description="Makes ranges of the target anew; choose partitions at its launch.",
+    )
+    schedules = [
+        schedule(loaded, each, job, partial(_last_ranges, loaded, ranges, each.last))
+        for each in ranges.reruns
+    ]
+    return dg.Definitions(assets=[ranges_], jobs=[job], schedules=schedules)
+
+
+def _any_range(loaded: LoadedPipeline) -> Callable[..., None]:
+    def backfill_range(context: dg.OpExecutionContext, config: RangeConfig) -> None:
+        """Makes any range of the target anew from the files; the live run goes on."""
+        fresh = load_pipeline(loaded.path)
+        with failures():
+            since, until = (_instant(name, config) for name in ("since", "until"))
+            if config.dry_run:
+                found = look(fresh, since, until)
+                context.add_output_metadata(metadata.looked(found))
+                context.log.info(found.text)
+                return
+            done = backfill(fresh, since, until, _run_id(context.run), context.log.info)
+        context.add_output_metadata(metadata.replaced(done))
+
+    return backfill_range
+
+
+def _run_id(run: dg.DagsterRun) -> str:
+    """By which a range is made anew once: a run that is tried again goes on with it."""
+    return (run.root_run_id or run.run_id)[:13]
+
+
+def _instant(name: str, config: RangeConfig) -> datetime:
+    given = getattr(config, name)
+    try:
+        return parse_instant(given)
+    except InputError as error:
+        message = f"`{name}` of the form: {error.message}"
+        raise InputError(message, error.hint) from None
+
+
+def _last_ranges(loaded: LoadedPipeline, ranges: Ranges, count: int) -> dict[str, Any] | str:
+    """The last ranges that end where history is complete, or before."""
+    with failures():
+        complete = complete_through(load_pipeline(loaded.path))
+    if complete is None:
+        return "History was not read to its end yet."
+    whole = partitions(ranges).get_partition_keys(current_time=complete)
+    if not whole:
+        return "No range is complete yet."
+    asked = whole[-count:]
+    return {
+        "tags": {
+            "dagster/asset_partition_range_start": asked[0],
+            "dagster/asset_partition_range_end": asked[-1],
+        }
+    }

@@ -1,0 +1,116 @@
+"""One view over all phases of a pipeline, from what its state and its target hold."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import NamedTuple
+
+from deltalake import DeltaTable, QueryBuilder
+from deltalake.exceptions import DeltaError
+
+from orchestration.progress.forecast import eta_s, rate
+from sources.config.loader import LoadedPipeline
+from sources.errors import InputError
+from sources.generations import target_of
+from sources.hybrid import HybridSplitEnumerator
+from spark_jobs.run_state.progress_log import ProgressLog, read_progress_log
+
+MOST_ROWS = 100_000_000
+"""Of a target whose rows are counted by day: seconds of work, on one column."""
+_TIMES = ("timestamp", "timestamp_ntz", "date")
+
+
+class Pace(NamedTuple):
+    """How fast a source is read.
+
+    Attributes:
+        source: Its name.
+        unit: What is counted.
+        per_s: By second, over all launches; None if unknown.
+        eta_s: Seconds until nothing is left; None if unknown.
+    """
+
+    source: str
+    unit: str
+    per_s: float | None
+    eta_s: float | None
+
+
+class RowsByDay(NamedTuple):
+    """How the rows of a target lie in time.
+
+    Attributes:
+        column: Which column tells the day.
+        counts: Days (UTC) and rows, in order.
+    """
+
+    column: str
+    counts: list[tuple[date, int]]
+
+
+def progress_logs(loaded: LoadedPipeline) -> dict[str, ProgressLog]:
+    """What each source's runs have told so far, in the chain's order; silent ones left out.
+
+    Raises:
+        StateError: Nothing was planned yet.
+    """
+    generation = loaded.require_generation()
+    found = {
+        source.name: read_progress_log(generation, source.name)
+        for source in loaded.pipeline.sources
+    }
+    return {name: log for name, log in found.items() if log is not None}
+
+
+def paces(logs: dict[str, ProgressLog]) -> list[Pace]:
+    """How fast each source is read, and what is left."""
+    return [Pace(name, log.unit, rate(log), eta_s(log)) for name, log in logs.items()]
+
+
+def seam_ms(loaded: LoadedPipeline) -> int | None:
+    """Up to which event time the last bounded source that has ended is complete."""
+    generation = loaded.require_generation()
+    enumerator = HybridSplitEnumerator(loaded.pipeline.hybrid_source(), generation)
+    ends = enumerator.ends_before(loaded.pipeline.sources[-1].name)
+    return ends[-1].complete_through_ms if ends else None
+
+
+def rows_by_day(loaded: LoadedPipeline) -> RowsByDay | str:
+    """How the target's rows lie in time; why that is not told, in words, if it is not.
+
+    Raises:
+        InputError: The target can't be read.
+    """
+    path = target_of(loaded)
+    try:
+        if not DeltaTable.is_deltatable(path):
+            return "there is no target yet"
+        target = DeltaTable(path)
+        column = _time_column(loaded, target)
+        if column is None:
+            return "the target has no column of times"
+        rows = sum(target.get_add_actions(flatten=True)["num_records"].to_pylist())
+        if rows > MOST_ROWS:
+            return f"the target has {rows:,} rows, and more than {MOST_ROWS:,} are not counted"
+        return RowsByDay(column, _count(target, column))
+    except (DeltaError, OSError) as error:
+        message = f"The target {path} can't be read: {error}"
+        raise InputError(message, "Repair it: its rows by day can't be counted.") from None
+
+
+def _time_column(loaded: LoadedPipeline, target: DeltaTable) -> str | None:
+    """The event time, if the target has it; else a time of its key, else its first one."""
+    times = [field.name for field in target.schema().fields if str(field.type.type) in _TIMES]
+    wanted = [loaded.pipeline.event_time, *loaded.pipeline.sink.key, *times]
+    return next((name for name in wanted if name in times), None)
+
+
+def _count(target: DeltaTable, column: str) -> list[tuple[date, int]]:
+    name = column.replace('"', '""')
+    query = (
+        f'SELECT CAST("{name}" AS DATE) AS day, count(*) AS rows FROM target '
+        f'WHERE "{name}" IS NOT NULL GROUP BY 1 ORDER BY 1'
+    )
+    # Unlike its Arrow dataset, delta-rs's own engine knows deletion vectors and mapped columns.
+    table = QueryBuilder().register("target", target).execute(query).read_all()
+    return list(zip(table["day"].to_pylist(), table["rows"].to_pylist(), strict=True))

@@ -1,0 +1,152 @@
+"""What people want to know of a plan before they let it run, beyond what it holds by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow.parquet as pq
+from pydantic import BaseModel, ConfigDict
+
+from orchestration.progress.forecast import Estimate, earlier_generations, estimate, read_earlier
+from sources.common.positions import iso
+from sources.common.state import Folder
+from sources.config.loader import LoadedPipeline
+from sources.planning.file_plan import FoundFiles
+from sources.planning.plan import Plan
+from sources.planning.topic_plan import TopicPlan
+
+_SHOWN = 5
+
+
+class Change(BaseModel):
+    """One thing that is otherwise than in the plan before.
+
+    Attributes:
+        source: Of which source.
+        what: What it is.
+        before, now: As people read them; empty if it is not there.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    source: str
+    what: str
+    before: str
+    now: str
+
+
+class Preview(BaseModel):
+    """What people want to know of a plan.
+
+    Attributes:
+        estimate: What it will take.
+        schemas: For each column, its Spark SQL type by source; a source that lacks it is left out.
+        previous: The generation whose plan this one is compared with; None if it is the first.
+        changes: What is otherwise there.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    estimate: Estimate
+    schemas: dict[str, dict[str, str]]
+    previous: str | None
+    changes: list[Change]
+
+
+def preview(loaded: LoadedPipeline, plan: Plan) -> Preview:
+    """Look at a plan that was made, and at what the runs and the plan before it have left.
+
+    Raises:
+        StateError: No plan was made.
+    """
+    generation = loaded.require_generation()
+    previous = next(
+        (
+            (folder, found)
+            for folder in earlier_generations(loaded, generation)
+            if (found := read_earlier(folder, "plan.json", Plan)) is not None
+        ),
+        None,
+    )
+    return Preview(
+        estimate=estimate(loaded, generation, plan),
+        schemas=_side_by_side(_columns(plan)),
+        previous=None if previous is None else previous[0].name,
+        changes=[] if previous is None else _changes(*previous, generation, plan),
+    )
+
+
+def _columns(plan: Plan) -> dict[str, dict[str, str]]:
+    """Names and types of the columns that each source gives to the transform."""
+    folders = [] if plan.folder is None else [plan.folder]
+    parts: list[FoundFiles | TopicPlan] = [*plan.files, *plan.topics, *folders]
+    return {part.source: part.columns for part in parts}
+
+
+def _side_by_side(columns: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    names = dict.fromkeys(name for of in columns.values() for name in of)
+    return {
+        name: {source: of[name] for source, of in columns.items() if name in of} for name in names
+    }
+
+
+def _changes(before_at: Folder, before: Plan, now_at: Folder, now: Plan) -> list[Change]:
+    """What is otherwise than in a plan before, source by source."""
+    changes: list[Change] = []
+    old = _facts(before_at, before)
+    new = _facts(now_at, now)
+    for source in dict.fromkeys([*new, *old]):
+        was, is_now = old.get(source, {}), new.get(source, {})
+        changes += [
+            Change(source=source, what=what, before=was.get(what, ""), now=is_now.get(what, ""))
+            for what in dict.fromkeys([*is_now, *was])
+            if was.get(what) != is_now.get(what)
+        ]
+    for part in now.files:
+        earlier = next((each for each in before.files if each.source == part.source), None)
+        if earlier is not None:
+            changes += _files(part.source, _paths(before_at, earlier), _paths(now_at, part))
+    return changes
+
+
+def _facts(folder: Folder, plan: Plan) -> dict[str, dict[str, str]]:
+    """The figures of a plan that are compared, by source."""
+    found: dict[str, dict[str, str]] = {}
+    for part in plan.files:
+        found[part.source] = {
+            "splits": f"{part.splits:,}",
+            "bytes": f"{part.bytes:,}",
+            "rows": "unknown" if part.rows is None else f"{part.rows:,}",
+            "begin": iso(part.event_min_ms),
+            "end": iso(part.end.event_time_ms),
+            **{f"column {name}": kind for name, kind in part.columns.items()},
+        }
+    for topic in plan.topics:
+        found[topic.source] = {
+            f"start of {at.topic}-{at.partition}": f"{position.start:,}"
+            for at, position in sorted(topic.expected_start.partitions.items())
+        }
+    return found
+
+
+def _files(source: str, before: set[str], now: set[str]) -> list[Change]:
+    """Files that came and went; a few are named."""
+    found = []
+    for what, paths in (
+        ("files that are new", now - before),
+        ("files that are gone", before - now),
+    ):
+        if paths:
+            shown = ", ".join(sorted(paths)[:_SHOWN])
+            more = f" and {len(paths) - _SHOWN:,} more" if len(paths) > _SHOWN else ""
+            text = f"{len(paths):,}: {shown}{more}"
+            is_new = what.endswith("new")
+            sides = {"before": "" if is_new else text, "now": text if is_new else ""}
+            found.append(Change(source=source, what=what, **sides))
+    return found
+
+
+def _paths(folder: Folder, found: FoundFiles) -> set[str]:
+    table = pq.read_table(folder.path(found.splits_file), columns=["path"])
+    paths: Sequence[str] = table["path"].unique().to_pylist()
+    return set(paths)

@@ -1,0 +1,146 @@
+"""Pictures of a pipeline's progress, as PNG: both phases side by side, the seam between them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from itertools import groupby, pairwise
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib.figure import Figure
+
+from sources.common.positions import iso, to_ms
+from spark_jobs.run_state.progress_log import ProgressLog, Sample
+
+_DPI = 80
+_COLOURS = ("tab:blue", "tab:green", "tab:orange", "tab:purple", "tab:brown")
+_SEAM = "tab:red"
+
+
+def phases(logs: Mapping[str, ProgressLog], seam_ms: int | None) -> bytes:
+    """Throughput, what is left and event time of each source, over time.
+
+    Args:
+        logs: Samples by source, in the chain's order; at least one has some.
+        seam_ms: Up to which event time history is complete; None if it has not ended yet.
+    """
+    figure = Figure(figsize=(11, 7), dpi=_DPI, layout="constrained")
+    rows = figure.subplots(3, len(logs), squeeze=False, sharex="col")
+    for place, (name, log) in enumerate(logs.items()):
+        colour = _COLOURS[place % len(_COLOURS)]
+        speed, left, event_time = rows[:, place]
+        speed.set_title(name, color=colour, fontweight="bold")
+        for launch in _launches(log.samples):
+            times = [_time(each.at_ms) for each in launch]
+            _line(speed, times[1:], _rates(launch), colour)
+            _line(left, times, [each.left for each in launch], colour)
+            event_times = [each.event_time_ms for each in launch]
+            _line(event_time, times, [at and _time(at) for at in event_times], colour)
+        speed.set_ylabel(f"{log.unit}/s")
+        left.set_ylabel(f"{log.unit} left")
+        for axes in (speed, left):
+            axes.set_ylim(bottom=0)
+            axes.yaxis.set_major_formatter("{x:,.12g}")
+        for axes in (speed, left, event_time):
+            axes.grid(alpha=0.3)
+            axes.tick_params(labelsize=8)
+        _dates(event_time.xaxis)
+        if not event_time.lines:
+            # Spark tells the event time of a topic's rows only below a watermark.
+            note = {"ha": "center", "va": "center", "transform": event_time.transAxes}
+            event_time.text(0.5, 0.5, "not told: the query has no watermark", **note)
+        if place:
+            for axes in rows[:, place]:
+                # The seam is where this column begins.
+                axes.spines["left"].set(color=_SEAM, linewidth=2)
+    _event_time_scale(rows[2], seam_ms)
+    return _png(figure)
+
+
+def rows_by_day(counts: Sequence[tuple[date, int]], column: str, seam_ms: int | None) -> bytes:
+    """How many rows the target holds of each day.
+
+    Args:
+        counts: Days and rows.
+        column: The target's column that tells the day.
+        seam_ms: As of :func:`phases`.
+    """
+    figure = Figure(figsize=(11, 3), dpi=_DPI, layout="constrained")
+    axes = figure.subplots()
+    days = [
+        _time(to_ms(datetime(day.year, day.month, day.day, 12, tzinfo=UTC))) for day, _ in counts
+    ]
+    axes.bar(days, [count for _, count in counts], width=1, color=_COLOURS[0])
+    axes.set_ylabel("rows")
+    axes.yaxis.set_major_formatter("{x:,.12g}")
+    axes.set_title(f"rows of the target by day of `{column}`")
+    if seam_ms is not None:
+        _mark(axes, seam_ms, is_vertical=True)
+    _dates(axes.xaxis)
+    return _png(figure)
+
+
+def _launches(samples: Sequence[Sample]) -> list[list[Sample]]:
+    """Samples by launch: between two of them nothing ran, so no line is drawn."""
+    return [list(of) for _, of in groupby(samples, lambda sample: sample.launch_id)]
+
+
+def _rates(launch: Sequence[Sample]) -> list[float]:
+    """Units by second between each sample and the next one."""
+    return [
+        max(after.done - before.done, 0) / max(after.at_ms - before.at_ms, 1) * 1000
+        for before, after in pairwise(launch)
+    ]
+
+
+def _time(ms: int) -> float:
+    """A time as matplotlib's axes have it: days since 1970."""
+    return ms / 86_400_000
+
+
+def _line(axes: Axes, times: Sequence[float], values: Sequence[Any], colour: str) -> None:
+    known = [(at, value) for at, value in zip(times, values, strict=True) if value is not None]
+    if known:
+        axes.plot(*zip(*known, strict=True), color=colour, marker=".", markersize=4)
+
+
+def _event_time_scale(columns: Sequence[Axes], seam_ms: int | None) -> None:
+    """One scale for all sources, so that it is seen how one goes on where another ended."""
+    shown = [axes for axes in columns if axes.lines]
+    if seam_ms is not None:
+        for axes in shown:
+            _mark(axes, seam_ms, is_vertical=False)
+    limits = [limit for axes in shown for limit in axes.get_ylim()]
+    for axes in shown:
+        axes.set_ylim(min(limits), max(limits))
+        _dates(axes.yaxis)
+    columns[0].set_ylabel("event time")
+    if seam_ms is not None and shown:
+        columns[0].figure.supxlabel(
+            f"red: the seam; history is complete through {iso(seam_ms)}", color=_SEAM, fontsize=9
+        )
+
+
+def _mark(axes: Axes, seam_ms: int, *, is_vertical: bool) -> None:
+    at = _time(seam_ms)
+    draw = axes.axvline if is_vertical else axes.axhline
+    draw(at, color=_SEAM, linestyle="--", label=f"seam: history is complete through {iso(seam_ms)}")
+    if is_vertical:
+        axes.legend(loc="lower left", fontsize=8)
+
+
+def _dates(axis: Axis) -> None:
+    locator = AutoDateLocator(tz=UTC, minticks=3)  # type: ignore[no-untyped-call]
+    axis.set_major_locator(locator)
+    shown = ConciseDateFormatter(locator, tz=UTC)  # type: ignore[no-untyped-call]
+    axis.set_major_formatter(shown)
+
+
+def _png(figure: Figure) -> bytes:
+    out = io.BytesIO()
+    figure.savefig(out, format="png")
+    return out.getvalue()

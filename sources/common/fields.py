@@ -1,0 +1,125 @@
+"""What declarations are made of: names, durations, times, columns, as people write them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+)
+
+from sources.common.schema import parse_schema
+from sources.errors import InputError
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_DURATION = re.compile(r"(\d+)\s*(ms|milliseconds?|s|seconds?|min|minutes?|h|hours?|d|days?)")
+_LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
+_UNIT_MS = {"ms": 1, "mi": 60_000, "s": 1_000, "h": 3_600_000, "d": 86_400_000}
+RESERVED_NAMES = {"plan"}
+
+
+def _duration(value: Any) -> Any:
+    if isinstance(value, str) and (match := _DURATION.fullmatch(value.strip().lower())):
+        unit = match[2]
+        if unit.startswith("milli"):
+            factor = 1
+        else:
+            factor = next(ms for key, ms in _UNIT_MS.items() if unit.startswith(key))
+        return timedelta(milliseconds=int(match[1]) * factor)
+    return value
+
+
+def _name(value: str) -> str:
+    if not _NAME.fullmatch(value) or value in RESERVED_NAMES or value.endswith("_start"):
+        message = (
+            f"`{value}` can't be a name: lower case letters, digits and underscores, starting "
+            "with a letter, not `plan` and not ending in `_start`"
+        )
+        raise ValueError(message)
+    return value
+
+
+def _columns(value: dict[str, str]) -> dict[str, str]:
+    parse_schema(value)
+    return value
+
+
+def _instant(value: datetime) -> datetime:
+    if value.tzinfo is None:
+        message = f"`{value.isoformat()}` needs a time zone, such as {value.isoformat()}Z"
+        raise ValueError(message)
+    return value.astimezone(UTC)
+
+
+def _sequence(value: Any) -> Any:
+    """A PostgreSQL LSN as the number that it stands for (its pg_lsn type)."""
+    if isinstance(value, str) and (match := _LSN.fullmatch(value)):
+        return (int(match[1], 16) << 32) + int(match[2], 16)
+    return value
+
+
+def check_name(name: str) -> None:
+    """Refuse what can't be the name of a pipeline or a source.
+
+    Raises:
+        InputError: It can't.
+    """
+    try:
+        _name(name)
+    except ValueError as error:
+        text = f"{error}."
+        raise InputError(text) from None
+
+
+def parse_duration(text: str) -> timedelta:
+    """A duration as people write it on a command line or in a form.
+
+    Raises:
+        InputError: It is none.
+    """
+    try:
+        return TypeAdapter(Duration).validate_python(text)
+    except ValidationError:
+        message = f"`{text}` is no duration."
+        raise InputError(message, "Write 90 s, 10 min or 2 h.") from None
+
+
+def parse_instant(text: str) -> datetime:
+    """A time as people write it on a command line or in a form; a date begins at midnight, UTC.
+
+    Raises:
+        InputError: It is none.
+    """
+    try:
+        if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
+            return datetime.fromisoformat(text).replace(tzinfo=UTC)
+        return TypeAdapter(Instant).validate_python(text)
+    except ValueError:
+        message = f"`{text}` is no time."
+        raise InputError(message, "Write 2024-01-31, or 2024-01-31T12:00:00Z.") from None
+
+
+Instant = Annotated[datetime, AfterValidator(_instant)]
+Sequence = Annotated[int, BeforeValidator(_sequence)]
+Reference = Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]
+"""A function, as ``module:function``."""
+Name = Annotated[str, AfterValidator(_name)]
+Duration = Annotated[timedelta, BeforeValidator(_duration), Field(ge=timedelta(0))]
+Columns = Annotated[dict[str, str], AfterValidator(_columns)]
+
+
+class Declared(BaseModel):
+    """Base of all declarations: unknown fields are refused, values don't change."""
+
+    # Pydantic's own message would print the input, passwords included.
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, populate_by_name=True, hide_input_in_errors=True
+    )

@@ -1,0 +1,68 @@
+"""The user's functions, found by name: the transform, and a factory of start positions."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from importlib.machinery import PathFinder
+from typing import Any
+
+from sources.config.loader import LoadedPipeline
+from sources.errors import InputError
+
+_preferred: set[str] = set()
+
+
+def load_function(loaded: LoadedPipeline, field: str, name: str) -> Callable[[Any], Any]:
+    """Import a function; modules beside the pipeline's file come first.
+
+    Args:
+        loaded: The pipeline.
+        field: Where it is declared, for the error.
+        name: ``module:function``.
+
+    Raises:
+        InputError: The module or the function can't be imported, or is not callable.
+    """
+    module_name, function_name = name.split(":")
+    # The first one is looked at first: it is put in front last.
+    for folder in reversed(loaded.code):
+        _prefer(str(folder), module_name.split(".")[0])
+    try:
+        function = getattr(importlib.import_module(module_name), function_name)
+    # Importing runs the user's code: whatever it raises is the answer.
+    except Exception as error:
+        message = f"`{field}: {name}` can't be imported: {type(error).__name__}: {error}."
+        hint = f"It is looked up as `module:function`, first in {loaded.code[0]}."
+        raise InputError(message, hint) from error
+    if not callable(function):
+        message = f"`{field}: {name}` is a {type(function).__name__}, not a function."
+        raise InputError(message, "Name a function.")
+    return function  # type: ignore[no-any-return]
+
+
+def _prefer(folder: str, package: str) -> None:
+    """Let imports find a folder's own modules first, also if another's of that name is loaded.
+
+    Those that these import are looked at too, as far as they are another pipeline's.
+    """
+    if sys.path[:1] != [folder]:
+        sys.path.insert(0, folder)
+    others = [each for each in _preferred if each != folder]
+    _preferred.add(folder)
+    for name, module in list(sys.modules.items()):
+        top = name.partition(".")[0]
+        where = getattr(module, "__file__", None) or ""
+        if top != package and not any(where.startswith(f"{each}{os.sep}") for each in others):
+            continue
+        own = PathFinder.find_spec(top, [folder])
+        known = getattr(sys.modules.get(top), "__file__", None)
+        if own is not None and own.origin != known:
+            del sys.modules[name]
+
+
+def load_transform(loaded: LoadedPipeline) -> Callable[[Any], Any]:
+    """The pipeline's transform, from DataFrame to DataFrame (:func:`load_function`)."""
+    return load_function(loaded, "transform", loaded.pipeline.transform)

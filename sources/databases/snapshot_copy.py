@@ -1,0 +1,382 @@
+"""Takes the snapshot of a PostgreSQL table: key ranges in parallel, all under one snapshot.
+
+It can be interrupted: chunks that are there stay, and the next call reads the rest under a new
+snapshot. The position of the whole is that of the first one; what later chunks hold already is
+merged once more.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+from psycopg import sql
+
+from sources.common.positions import DatabaseSnapshot
+from sources.common.schema import parse_schema
+from sources.config.file_source import FileSource
+from sources.config.kafka_source import KafkaSource
+from sources.config.loader import LoadedPipeline
+from sources.config.snapshot import (
+    MANIFEST,
+    Chunk,
+    SnapshotManifest,
+    SnapshotOptions,
+    chunk_name,
+    folder_of,
+)
+from sources.databases.replication_slot import find_slot
+from sources.decoding.value_format import Included
+from sources.errors import InputError, RunError
+from sources.kafka.client import KafkaLog
+
+# What PostgreSQL writes into CSV, as Arrow's reader is told to take it.
+_CONVERT = {
+    "null_values": [""],
+    "strings_can_be_null": True,
+    "quoted_strings_can_be_null": False,
+    "true_values": ["t"],
+    "false_values": ["f"],
+}
+_BLOCK_BYTES = 16 << 20
+
+
+class TableSnapshot:
+    """The snapshot of the table that a file source is of.
+
+    Args:
+        loaded: The pipeline.
+        source: Declares the ``snapshot``.
+        report: Told what was done, in words.
+    """
+
+    def __init__(
+        self, loaded: LoadedPipeline, source: FileSource, report: Callable[[str], None]
+    ) -> None:
+        topic = loaded.pipeline.topic_after(source.name)
+        assert source.snapshot is not None  # the caller's choice
+        assert topic is not None  # the declaration refuses it
+        self._options: SnapshotOptions = source.snapshot
+        self._topic: KafkaSource = topic
+        self._report = report
+        self._folder = folder_of(source.patterns, loaded.folder)
+        self._file = self._folder / MANIFEST
+        self._lock = threading.Lock()
+        schema, _, table = str(topic.table).partition(".")
+        self._table = sql.Identifier(schema, table)
+        self._name = {"schema": schema, "table": table}
+        self._columns = topic.value_columns
+        self.warnings: list[str] = []
+
+    def take(self) -> SnapshotManifest:
+        """Read what is not there yet.
+
+        Raises:
+            InputError: The database can't be reached, or the table or the slot is not as needed.
+            RunError: The reading was interrupted; what is there is kept.
+        """
+        manifest = self._read()
+        if manifest is not None and not manifest.missing:
+            return manifest
+        # Before the snapshot: what it does not see is appended later.
+        offsets = KafkaLog(self._topic).log_end()
+        try:
+            with self._connect() as connection:
+                self._check_table(connection)
+                self._check_slot(connection)
+                self._check_publication(connection)
+                name, snapshot = _export(connection)
+                if manifest is None:
+                    key, bounds = self._divide(connection)
+                    manifest = SnapshotManifest(
+                        table=str(self._topic.table),
+                        key=key,
+                        bounds=bounds,
+                        snapshots=[],
+                        offsets=offsets,
+                        done={},
+                    )
+                taken = [*manifest.snapshots, snapshot]
+                manifest = manifest.model_copy(update={"snapshots": taken})
+                self._keep(manifest)
+                return self._copy_all(manifest, name)
+        except psycopg.Error as error:
+            kept = self._read()
+            message = f"The snapshot of `{self._topic.table}` failed: {_text(error)}."
+            if kept is None:
+                raise InputError(message) from None
+            total = len(kept.bounds) + 1
+            hint = (
+                f"{len(kept.done)} of {total} chunks are kept. Run it again: the others are read "
+                "under a new snapshot."
+            )
+            raise RunError(message, hint) from None
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        try:
+            return psycopg.connect(
+                self._options.dsn,
+                autocommit=True,
+                application_name="hybrid snapshot",
+                options="-c timezone=UTC -c datestyle=ISO -c bytea_output=hex "
+                "-c idle_in_transaction_session_timeout=0 -c statement_timeout=0",
+            )
+        except psycopg.Error as error:
+            message = f"The database can't be reached: {_text(error)}."
+            raise InputError(message, "Correct `snapshot.dsn`, or set PGPASSWORD.") from None
+
+    def _check_table(self, connection: psycopg.Connection[Any]) -> None:
+        rows = connection.execute(
+            "SELECT a.attname, c.relreplident, a.attlen = -1 AND a.attstorage <> 'p' "
+            "AND NOT (a.atttypid = 'numeric'::regtype AND a.atttypmod >= 0), "
+            "a.atthasdef AND NOT a.attnotnull AND a.attgenerated = '' "
+            "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "JOIN pg_attribute a ON a.attrelid = c.oid "
+            "WHERE n.nspname = %(schema)s AND c.relname = %(table)s "
+            "AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
+            self._name,
+        ).fetchall()
+        table, there = self._topic.table, [row[0] for row in rows]
+        if not rows:
+            message = f"There is no table `{table}`, or it can't be read."
+            raise InputError(message, "Correct `table`, or grant SELECT on it.")
+        if lacking := [name for name in self._columns if name not in there]:
+            message = f"Table `{table}` has no column `{lacking[0]}`."
+            raise InputError(message, f"It has {', '.join(there)}.")
+        ignored = self._topic.ignored_columns or []
+        if extra := [name for name in there if name not in self._columns and name not in ignored]:
+            message = f"Table `{table}` has a column `{extra[0]}` that the `schema` lacks."
+            hint = (
+                "Add it to the `schema`, or list it in `ignored_columns`; `added_columns` are "
+                "those that come after the snapshot. One that was begun has to be taken anew, in "
+                "another folder."
+            )
+            raise InputError(message, hint)
+        if rows[0][1] == "n":
+            message = (
+                f"Table `{table}` has REPLICA IDENTITY NOTHING: deletes do not tell their key."
+            )
+            raise InputError(message, f"ALTER TABLE {table} REPLICA IDENTITY DEFAULT, or FULL.")
+        long = [name for name, _, is_long, _ in rows if is_long and name in self._columns]
+        if rows[0][1] != "f" and long:
+            self.warnings.append(
+                f"Table `{table}` has no REPLICA IDENTITY FULL: an update that leaves a long value "
+                f"as it was (of {', '.join(long)}; more than 2 kB) does not carry it, and stops "
+                "the run."
+            )
+
+        defaults = [name for name, _, _, has_one in rows if has_one and name in self._columns]
+        if defaults:
+            self.warnings.append(
+                f"Table `{table}` has defaults for columns that may be null "
+                f"({', '.join(defaults)}): for a null Kafka Connect's converters write the default "
+                "unless `value.converter.replace.null.with.default=false` is set for JSON, or "
+                "`value.converter.ignore.default.for.nullables=true` for Confluent's Avro."
+            )
+
+    def _check_slot(self, connection: psycopg.Connection[Any]) -> None:
+        name = self._options.slot
+        state = find_slot(connection, name).state
+        if state == "missing":
+            message = f"There is no replication slot `{name}` that is ready."
+            hint = "Start the connector first: changes made before its slot are in no log."
+            raise InputError(message, hint)
+        if state == "lost":
+            message = f"Replication slot `{name}` is lost: its log was removed."
+            hint = "Make the connector anew, with a new slot; then take the snapshot."
+            raise InputError(message, hint)
+
+    def _check_publication(self, connection: psycopg.Connection[Any]) -> None:
+        """Refuse a table whose changes PostgreSQL's own plugin leaves out: nothing would say so."""
+        found = connection.execute(
+            "SELECT s.plugin <> 'pgoutput' OR EXISTS (SELECT FROM pg_publication_tables "
+            "WHERE schemaname = %(schema)s AND tablename = %(table)s) "
+            "FROM pg_replication_slots s WHERE slot_name = %(slot)s",
+            {**self._name, "slot": self._options.slot},
+        ).fetchone()
+        if found is not None and not found[0]:
+            message = f"Table `{self._topic.table}` is in no publication: no connector tells of it."
+            hint = "Add it to the connector's `table.include.list`, and start the connector again."
+            raise InputError(message, hint)
+
+    def _divide(
+        self, connection: psycopg.Connection[Any]
+    ) -> tuple[tuple[str, str] | None, list[str]]:
+        """The column that chunks divide, and the first key of each chunk but the first."""
+        row = connection.execute(
+            "SELECT a.attname, format_type(a.atttypid, a.atttypmod), c.reltuples, "
+            "s.histogram_bounds::text::text[] "
+            "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary "
+            "JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = i.indkey[0] "
+            "LEFT JOIN pg_stats s ON s.schemaname = n.nspname AND s.tablename = c.relname "
+            "AND s.attname = a.attname AND NOT s.inherited "
+            "WHERE n.nspname = %(schema)s AND c.relname = %(table)s",
+            self._name,
+        ).fetchone()
+        if row is None or not row[3]:
+            return None, []
+        name, kind, rows, histogram = row
+        inner = histogram[1:-1]
+        wanted = min(math.ceil(rows / self._options.chunk_rows) - 1, len(inner))
+        at = [(number + 1) * len(inner) // (wanted + 1) for number in range(wanted)]
+        return (name, kind), list(dict.fromkeys(inner[number] for number in at))
+
+    def _copy_all(self, manifest: SnapshotManifest, exported: str) -> SnapshotManifest:
+        current = manifest
+
+        def copy(number: int) -> None:
+            nonlocal current
+            rows = self._copy(manifest, number, exported)
+            with self._lock:
+                chunk = Chunk(rows=rows, snapshot=len(manifest.snapshots) - 1)
+                current = current.model_copy(update={"done": {**current.done, number: chunk}})
+                self._keep(current)
+                done, total = len(current.done), len(current.bounds) + 1
+                self._report(f"{manifest.table}: chunk {done} of {total}, {rows:,} rows")
+
+        with ThreadPoolExecutor(self._options.workers) as pool:
+            futures = [pool.submit(copy, number) for number in manifest.missing]
+            try:
+                for future in futures:
+                    future.result()
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+        return current
+
+    def _copy(self, manifest: SnapshotManifest, number: int, exported: str) -> int:
+        """Read one chunk and write its file; returns the number of rows."""
+        query = sql.SQL("COPY (SELECT {} FROM {} WHERE {}) TO STDOUT (FORMAT csv)").format(
+            sql.SQL(", ").join(_selected(name, kind) for name, kind in self._columns.items()),
+            self._table,
+            _range(manifest, number),
+        )
+        with self._connect() as connection:
+            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(exported)))
+            with connection.cursor().copy(query) as copy:
+                data = b"".join(bytes(part) for part in copy)
+        table = self._rows(data, manifest.snapshots[-1])
+        path = self._folder / chunk_name(number)
+        draft = path.with_name(f"_{path.name}")
+        pq.write_table(table, draft)
+        draft.replace(path)
+        return int(table.num_rows)
+
+    def _rows(self, data: bytes, snapshot: DatabaseSnapshot) -> pa.Table:
+        """The columns of the topic, of rows as COPY writes them."""
+        columns = parse_schema(self._columns)
+        # Arrow has no reader for bytes: they come as digits.
+        texts = [
+            pa.field(each.name, pa.string() if pa.types.is_binary(each.type) else each.type)
+            for each in columns
+        ]
+        read = pa.schema(texts).empty_table()
+        if data:
+            try:
+                read = pa_csv.read_csv(
+                    pa.BufferReader(data),
+                    pa_csv.ReadOptions(column_names=columns.names, block_size=_BLOCK_BYTES),
+                    pa_csv.ParseOptions(newlines_in_values=True),
+                    pa_csv.ConvertOptions(
+                        column_types={each.name: each.type for each in texts}, **_CONVERT
+                    ),
+                )
+            except pa.ArrowInvalid as error:
+                message = f"Rows of `{self._topic.table}` do not fit the `schema`: {error}."
+                raise InputError(message, "Correct the `schema`.") from None
+        found = {name: read[name] for name in columns.names}
+        for each in columns:
+            if pa.types.is_binary(each.type):
+                digits = read[each.name].to_pylist()
+                values = [None if one is None else bytes.fromhex(one) for one in digits]
+                found[each.name] = pa.array(values, pa.binary())
+        all_columns = parse_schema(self._topic.declared_columns or {})
+        told = _told(snapshot)
+        for name, part in self._topic.include.items():
+            kind = all_columns.field(name).type
+            found[name] = pa.repeat(pa.scalar(told.get(part), kind), read.num_rows)
+        return pa.table({name: found[name] for name in all_columns.names}, all_columns)
+
+    def _read(self) -> SnapshotManifest | None:
+        try:
+            return SnapshotManifest.parse(self._file.read_bytes())
+        except FileNotFoundError:
+            return None
+
+    def _keep(self, manifest: SnapshotManifest) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        draft = self._file.with_name(f"{self._file.name}.{os.getpid()}")
+        draft.write_text(manifest.model_dump_json())
+        draft.replace(self._file)
+
+
+def _export(connection: psycopg.Connection[Any]) -> tuple[str, DatabaseSnapshot]:
+    """A snapshot that other sessions may read under while this one lives, and what it sees."""
+    connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+    row = connection.execute(
+        "SELECT pg_export_snapshot(), pg_snapshot_xmin(s)::text, pg_snapshot_xmax(s)::text, "
+        "ARRAY(SELECT x::text FROM pg_snapshot_xip(s) x), "
+        # Asked after the snapshot was taken, so that it is not before it.
+        "(pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint, "
+        "(extract(epoch FROM clock_timestamp()) * 1000)::bigint "
+        "FROM pg_current_snapshot() s"
+    ).fetchone()
+    assert row is not None
+    name, xmin, xmax, running, lsn, taken_ms = row
+    return name, DatabaseSnapshot(
+        lsn=lsn,
+        xmin=int(xmin),
+        xmax=int(xmax),
+        in_progress=sorted(map(int, running)),
+        taken_ms=taken_ms,
+    )
+
+
+def _told(snapshot: DatabaseSnapshot) -> dict[Included, Any]:
+    """What of a change a row of the snapshot can tell; nothing orders it, so it comes first."""
+    return {
+        "op": "r",
+        "deleted": False,
+        "lsn": snapshot.lsn,
+        "committed_at": datetime.fromtimestamp(snapshot.taken_ms / 1000, UTC),
+    }
+
+
+def _selected(name: str, kind: str) -> sql.Composable:
+    """A column as :data:`_CONVERT` reads it."""
+    column = sql.Identifier(name)
+    if kind == "timestamp":
+        return sql.SQL("{}::timestamptz").format(column)
+    if kind == "binary":
+        return sql.SQL("encode({}, 'hex')").format(column)
+    return column
+
+
+def _range(manifest: SnapshotManifest, number: int) -> sql.Composable:
+    if manifest.key is None:
+        return sql.SQL("true")
+    name, kind = manifest.key
+    # The type is PostgreSQL's own word for it.
+    cast_to = sql.SQL(kind)
+    parts = []
+    for sign, at in ((">=", number - 1), ("<", number)):
+        if 0 <= at < len(manifest.bounds):
+            bound = sql.Literal(manifest.bounds[at])
+            compare = sql.SQL(f"{{}} {sign} {{}}::{{}}")
+            parts.append(compare.format(sql.Identifier(name), bound, cast_to))
+    return sql.SQL(" AND ").join(parts) if parts else sql.SQL("true")
+
+
+def _text(error: psycopg.Error) -> str:
+    return " ".join(str(error).split()).rstrip(".")

@@ -1,0 +1,242 @@
+"""Avro values read in whole batches (:mod:`sources.decoding.batch_cursor`).
+
+For plain schemas only: no arrays, no maps, no logical types but dates and timestamps.
+
+The encoding: https://avro.apache.org/docs/1.12.0/specification/#binary-encoding
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sources.common.schema import TIMESTAMP
+from sources.decoding.batch_cursor import DAYS, MICROS, Batch, Mask, floats, zigzag
+
+_MICROS = {
+    f"{local}timestamp-{unit}": micros
+    for local in ("", "local-")
+    for unit, micros in (("millis", 1_000), ("micros", 1))
+}
+
+
+class Type(ABC):
+    """A type of a writer's schema, and what becomes of its values."""
+
+    @abstractmethod
+    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
+        """The next value of each; null, or anything, elsewhere. None if nobody wants it."""
+
+
+@dataclass(frozen=True)
+class _Null(Type):
+    kind: pa.DataType | None
+
+    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
+        return None if self.kind is None else pa.nulls(len(batch), self.kind)
+
+
+@dataclass(frozen=True)
+class _Integer(Type):
+    kind: pa.DataType | None
+    bounds: tuple[int, int] = (-(2**63), 2**63 - 1)
+
+    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
+        return batch.integers(zigzag(batch.number(where)), self.bounds, self.kind, where)
+
+
+@dataclass(frozen=True)
+class _Instant(Type):
+    """Times since 1970, in a unit of so many microseconds."""
+
+    kind: pa.DataType | None
+    unit: int
+
+    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
+        found = batch.micros(zigzag(batch.number(where)), self.unit, where)
+        return batch.integers(found, MICROS, self.kind, where)
+
+
+@dataclass(frozen=True)
+class _Float(Type):
+    kind: pa.DataType | None
+    width: int
+
+    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
+        found = batch.fixed(self.width, where)
+        if self.kind is None:
+            return None
+        return floats(found, self.width).cast(self.kind)
+
+
+@dataclass(frozen=True)
+class _Boolean(Type):
+    kind: pa.DataType | None
+
+    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
+        found = batch.fixed(1, where)
+        batch.require(found <= 1, where)
+        return None if self.kind is None else pa.array(found == 1)
+
+
+@dataclass(frozen=True)
+class _Bytes(Type):
+    """Text if it is UTF-8, bytes, or as many bytes as each value has."""
+
+    kind: pa.DataType | None
+    is_text: bool
+    size: int | None = None
+
+    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
+        length = zigzag(batch.number(where)) if self.size is None else np.int64(self.size)
+        found = batch.texts(length, where)
+        if self.is_text:
+            found = batch.utf8(found, where)
+        return None if self.kind is None else found
+
+
+@dataclass(frozen=True)
+class _Enumeration(Type):
+    kind: pa.DataType | None
+    symbols: Sequence[str]
+
+    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
+        found = zigzag(batch.number(where))
+        is_known = (found >= 0) & (found < len(self.symbols))
+        batch.require(is_known, where)
+        if self.kind is None:
+            return None
+        known = pa.array(np.where(is_known, found, 0))
+        return pa.array(self.symbols, pa.string()).take(known)
+
+
+@dataclass(frozen=True)
+class _Union(Type):
+    kind: pa.DataType | None
+    branches: Sequence[Type]
+
+    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
+        index = zigzag(batch.number(where))
+        batch.require((index >= 0) & (index < len(self.branches)), where)
+        values = None if self.kind is None else pa.nulls(len(batch), self.kind)
+        for at, branch in enumerate(self.branches):
+            taken = where & (index == at)
+            if not taken.any():
+                continue
+            found = branch.read(batch, taken)
+            if values is not None:
+                values = found if taken.all() else pc.if_else(pa.array(taken), found, values)
+        return values
+
+
+@dataclass(frozen=True)
+class Record(Type):
+    """A record, of which nobody wants the whole.
+
+    Attributes:
+        fields: Names and types, in order.
+    """
+
+    fields: Sequence[tuple[str, Type]]
+
+    def read(self, batch: Batch, where: Mask) -> None:
+        """Read all fields."""
+        for _, each in self.fields:
+            each.read(batch, where)
+
+    def rows(self, batch: Batch, columns: pa.Schema) -> pa.StructArray:
+        """The columns of each value; null where anything is odd."""
+        found = {name: each.read(batch, batch.every()) for name, each in self.fields}
+        batch.finish()
+        return batch.rows(found, columns)
+
+
+def batch_reader(schema: Any, columns: pa.Schema) -> Record | None:
+    """What reads values of a schema in batches; None if some of it only fits value by value.
+
+    Args:
+        schema: The writer's, a record's, as :mod:`fastavro` has parsed it.
+        columns: Taken from fields of the same name.
+    """
+    wanted = dict(zip(columns.names, columns.types, strict=True))
+    try:
+        return _record(schema, wanted, schema.get("__named_schemas", {}))
+    except _NotInBatches:
+        return None
+
+
+class _NotInBatches(Exception):  # noqa: N818 - no error: the other way is taken
+    """A type that is read value by value."""
+
+
+def _record(schema: Any, wanted: Mapping[str, pa.DataType], named: Mapping[str, Any]) -> Record:
+    """The reader of a record's fields; a record inside itself is not known there."""
+    inside = {name: each for name, each in named.items() if name != schema["name"]}
+    return Record(
+        [
+            (field["name"], _type(field["type"], wanted.get(field["name"]), inside))
+            for field in schema["fields"]
+        ]
+    )
+
+
+def _type(schema: Any, kind: pa.DataType | None, named: Mapping[str, Any]) -> Type:
+    """The reader of a type whose values become those of a column, or of none.
+
+    Args:
+        schema: The type, or the name of one.
+        kind: Of the column.
+        named: Types by their full names.
+    """
+    if isinstance(schema, list):
+        return _Union(kind, [_type(each, kind, named) for each in schema])
+    if isinstance(schema, str):
+        schema = named.get(schema, schema)
+    if isinstance(schema, dict) and schema["type"] == "record" and kind is None:
+        return _record(schema, {}, named)
+    name, logical = schema, None
+    if isinstance(schema, dict):
+        name, logical = schema["type"], schema.get("logicalType")
+    made = _time(name, logical, kind) if logical is not None else _plain(name, schema, kind)
+    if made is None:
+        raise _NotInBatches
+    return made
+
+
+def _time(name: Any, logical: str, kind: pa.DataType | None) -> Type | None:
+    if (name, logical) == ("int", "date") and kind in (None, pa.date32()):
+        return _Integer(kind, DAYS)
+    if name == "long" and logical in _MICROS and kind in (None, TIMESTAMP):
+        return _Instant(kind, _MICROS[logical])
+    return None
+
+
+def _plain(name: Any, schema: Any, kind: pa.DataType | None) -> Type | None:
+    text, binary = kind in (None, pa.string()), kind in (None, pa.binary())
+    wide = kind in (None, pa.float64())
+    match name:
+        case "null":
+            return _Null(kind)
+        case "int" | "long" if wide or pa.types.is_integer(kind):
+            return _Integer(kind)
+        case "float" if wide or kind == pa.float32():
+            return _Float(kind, 4)
+        case "double" if wide:
+            return _Float(kind, 8)
+        case "boolean" if kind in (None, pa.bool_()):
+            return _Boolean(kind)
+        case "string" if text:
+            return _Bytes(kind, is_text=True)
+        case "bytes" if binary:
+            return _Bytes(kind, is_text=False)
+        case "fixed" if binary:
+            return _Bytes(kind, is_text=False, size=schema["size"])
+        case "enum" if text and schema["symbols"]:
+            return _Enumeration(kind, schema["symbols"])
+    return None

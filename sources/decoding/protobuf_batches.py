@@ -1,0 +1,323 @@
+"""Protobuf values read in whole batches (:mod:`sources.decoding.batch_cursor`).
+
+Of plain messages: single fields of scalar types, times and wrappers. A value that holds anything
+else, a field twice, or a negative number in ten bytes, is odd.
+
+The encoding: https://protobuf.dev/programming-guides/encoding/
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from sources.common.schema import TIMESTAMP
+from sources.decoding.batch_cursor import MICROS, Batch, Mask, as_mask, floats, zigzag
+
+TIME = "google.protobuf.Timestamp"
+WRAPPERS = {
+    f"google.protobuf.{name}Value"
+    for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+}  # fmt: skip
+
+_VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5
+_MOST_TAG, _TAG_BYTES = 2**32, 5
+# Beyond that many fields of a value, or kinds of a field among all values, it is quicker alone.
+_MOST_UNKNOWN, _MOST_AT_ONCE = 16, 64
+_INT32, _INT64 = (-(2**31), 2**31 - 1), (-(2**63), 2**63 - 1)
+_UINT32, _UINT64 = (0, 2**32 - 1), (0, 2**63 - 1)
+# By type: how it is written, the least and the highest number; of signed and of unsigned ones.
+_INTEGERS = {
+    FieldDescriptor.TYPE_INT32: (_VARINT, _INT32),
+    FieldDescriptor.TYPE_INT64: (_VARINT, _INT64),
+    FieldDescriptor.TYPE_UINT32: (_VARINT, _UINT32),
+    FieldDescriptor.TYPE_UINT64: (_VARINT, _UINT64),
+    FieldDescriptor.TYPE_SINT32: (_VARINT, _INT32),
+    FieldDescriptor.TYPE_SINT64: (_VARINT, _INT64),
+    FieldDescriptor.TYPE_FIXED32: (_FOUR_BYTES, _UINT32),
+    FieldDescriptor.TYPE_FIXED64: (_EIGHT_BYTES, _UINT64),
+    FieldDescriptor.TYPE_SFIXED32: (_FOUR_BYTES, _INT32),
+    FieldDescriptor.TYPE_SFIXED64: (_EIGHT_BYTES, _INT64),
+}
+_ZIGZAG = (FieldDescriptor.TYPE_SINT32, FieldDescriptor.TYPE_SINT64)
+_FLOATS = {FieldDescriptor.TYPE_FLOAT: _FOUR_BYTES, FieldDescriptor.TYPE_DOUBLE: _EIGHT_BYTES}
+_BYTES = {_FOUR_BYTES: 4, _EIGHT_BYTES: 8}
+
+
+@dataclass(frozen=True)
+class Type(ABC):
+    """What becomes of the values of a field.
+
+    Attributes:
+        kind: Of the column; None if there is none.
+    """
+
+    kind: pa.DataType | None
+
+    @property
+    @abstractmethod
+    def wire(self) -> int:
+        """How it is written."""
+
+    @property
+    def default(self) -> Any:
+        """The value of a field that was not set, and can't tell."""
+        return None
+
+    @abstractmethod
+    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
+        """The next value of each; anything elsewhere. None if nobody wants it."""
+
+
+@dataclass(frozen=True)
+class _Integer(Type):
+    type: int
+    default = 0
+
+    @property
+    def wire(self) -> int:
+        return _INTEGERS[self.type][0]
+
+    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
+        wire, bounds = _INTEGERS[self.type]
+        found = batch.number(where) if wire == _VARINT else batch.fixed(_BYTES[wire], where)
+        signed = zigzag(found) if self.type in _ZIGZAG else found.view(np.int64)
+        if self.type == FieldDescriptor.TYPE_SFIXED32:
+            signed = found.astype("<u4").view("<i4").astype(np.int64)
+        return batch.integers(signed, bounds, self.kind, where)
+
+
+@dataclass(frozen=True)
+class _Float(Type):
+    type: int
+    default = 0.0
+
+    @property
+    def wire(self) -> int:
+        return _FLOATS[self.type]
+
+    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
+        width = _BYTES[self.wire]
+        found = batch.fixed(width, where)
+        return None if self.kind is None else floats(found, width).cast(self.kind)
+
+
+@dataclass(frozen=True)
+class _Boolean(Type):
+    wire = _VARINT
+    default = False
+
+    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
+        found = batch.number(where)
+        batch.require(found <= 1, where)
+        return None if self.kind is None else pa.array(found == 1)
+
+
+@dataclass(frozen=True)
+class _Bytes(Type):
+    is_text: bool
+    wire = _LENGTH
+
+    @property
+    def default(self) -> Any:
+        return "" if self.is_text else b""
+
+    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
+        found = batch.texts(batch.number(where).view(np.int64), where)
+        if self.is_text:
+            found = batch.utf8(found, where)
+        return None if self.kind is None else found
+
+
+@dataclass(frozen=True)
+class _Enumeration(Type):
+    """The names of numbers; others are odd, unless nobody wants it."""
+
+    names: Mapping[int, str]
+    wire = _VARINT
+
+    @property
+    def default(self) -> Any:
+        return self.names.get(0)
+
+    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
+        found = batch.number(where).view(np.int64)
+        if self.kind is None:
+            return None
+        numbers = pa.array([*self.names], pa.int64())
+        at = pc.index_in(pa.array(found), numbers)
+        batch.require(as_mask(at.is_valid()), where)
+        return pa.array(self.names.values(), pa.string()).take(at)
+
+
+@dataclass(frozen=True)
+class _Inner(Type):
+    """A message that stands for a single value."""
+
+    message: PlainMessage
+    wire = _LENGTH
+
+    def fields(self, batch: Batch, where: Mask) -> dict[str, pa.Array]:
+        """Those of each value; without the message, those of an empty one."""
+        inside = batch.part(*batch.skip(batch.number(where).view(np.int64), where))
+        found = self.message.fields(inside)
+        batch.require(inside.is_sure, where)
+        return found
+
+
+@dataclass(frozen=True)
+class _Time(_Inner):
+    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
+        found = self.fields(batch, where)
+        seconds, nanos = (found[name].to_numpy() for name in ("seconds", "nanos"))
+        # Where its nanoseconds lead beyond the last second, it is odd.
+        micros = batch.micros(seconds, 1_000_000, where) + nanos // 1_000
+        return batch.integers(micros, MICROS, self.kind, where)
+
+
+@dataclass(frozen=True)
+class _Wrapper(_Inner):
+    def read(self, batch: Batch, where: Mask) -> pa.Array | None:
+        return self.fields(batch, where).get("value")
+
+
+@dataclass(frozen=True)
+class _Field:
+    name: str
+    type: Type
+    has_presence: bool
+
+
+class PlainMessage:
+    """A message whose wanted fields are all plain.
+
+    Args:
+        descriptor: The message's.
+        wanted: Types of the columns that fields of the same name become.
+
+    Raises:
+        NotInBatches: A wanted field is not plain, or a field is required.
+    """
+
+    def __init__(self, descriptor: Descriptor, wanted: Mapping[str, pa.DataType]) -> None:
+        self._fields: dict[int, _Field] = {}
+        self._odd: set[int] = set()
+        for field in descriptor.fields:
+            made = _type(field, wanted.get(field.name))
+            if field.is_required or (made is None and field.name in wanted):
+                raise NotInBatches
+            if made is None:
+                self._odd.add(field.number)
+            else:
+                self._fields[field.number] = _Field(field.name, made, field.has_presence)
+
+    def fields(self, batch: Batch) -> dict[str, pa.Array]:
+        """The wanted fields of each value, by name."""
+        found: dict[int, pa.Array] = {}
+        seen = {number: np.zeros(len(batch), np.bool_) for number in self._fields}
+        for _ in range(len(self._fields) + _MOST_UNKNOWN):
+            left = batch.is_left()
+            if not left.any():
+                break
+            tags = batch.number(left, _TAG_BYTES)
+            found_tags, counts = np.unique(tags[left], return_counts=True)
+            common = found_tags[np.argsort(-counts)[:_MOST_AT_ONCE]]
+            batch.require(np.isin(tags, common), left)
+            for tag in common.tolist():
+                where = left & (tags == tag)
+                number, wire = tag >> 3, tag & 7
+                field = self._fields.get(number)
+                if field is None or field.type.wire != wire:
+                    is_unknown = field is None and number not in self._odd
+                    _pass_unknown(batch, tag if is_unknown else 0, where)
+                    continue
+                batch.require(~seen[number], where)
+                seen[number] |= where
+                values = field.type.read(batch, where)
+                if values is None:
+                    continue
+                if number in found and not where.all():
+                    values = pc.if_else(pa.array(where), values, found[number])
+                found[number] = values
+        batch.finish()
+        return {
+            field.name: _with_default(found.get(number), seen[number], field)
+            for number, field in self._fields.items()
+            if field.type.kind is not None
+        }
+
+    def rows(self, batch: Batch, columns: pa.Schema) -> pa.StructArray:
+        """The columns of each value; null where anything is odd."""
+        return batch.rows(self.fields(batch), columns)
+
+
+class NotInBatches(Exception):  # noqa: N818 - no error: the other way is taken
+    """A message is to be read value by value."""
+
+
+def _pass_unknown(batch: Batch, tag: int, where: Mask) -> None:
+    """Pass over a field that the message does not have; a tag that is none is odd."""
+    number, wire = tag >> 3, tag & 7
+    if wire in _BYTES:
+        batch.fixed(_BYTES[wire], where)
+    elif wire == _LENGTH:
+        batch.skip(batch.number(where).view(np.int64), where)
+    elif wire == _VARINT:
+        batch.number(where)
+    is_known = wire in (*_BYTES, _LENGTH, _VARINT)
+    if not is_known or number == 0 or tag >= _MOST_TAG:
+        batch.leave(where)
+
+
+def _with_default(values: pa.Array | None, is_set: Mask, field: _Field) -> pa.Array:
+    kind = field.type.kind
+    default = pa.scalar(None if field.has_presence else field.type.default, kind)
+    if values is None:
+        return pa.repeat(default, len(is_set))
+    return values if is_set.all() else pc.if_else(pa.array(is_set), values, default)
+
+
+def _type(field: FieldDescriptor, kind: pa.DataType | None) -> Type | None:
+    """How a field is read whose values become those of a column, or of none; None if not plain."""
+    oneof = field.containing_oneof
+    # An `optional` is alone in one that is made up for it.
+    if field.is_repeated or (oneof is not None and len(oneof.fields) > 1):
+        return None
+    if field.type in _INTEGERS and (kind in (None, pa.float64()) or pa.types.is_integer(kind)):
+        return _Integer(kind, field.type)
+    if field.type in _FLOATS:
+        exact = {FieldDescriptor.TYPE_FLOAT: pa.float32()}.get(field.type)
+        return _Float(kind, field.type) if kind in (None, pa.float64(), exact) else None
+    if field.message_type is not None:
+        return _inner(field.message_type, kind)
+    made: dict[int, Type] = {
+        FieldDescriptor.TYPE_BOOL: _Boolean(kind),
+        FieldDescriptor.TYPE_STRING: _Bytes(kind, is_text=True),
+        FieldDescriptor.TYPE_BYTES: _Bytes(kind, is_text=False),
+    }
+    if field.enum_type is not None:
+        names = {value.number: value.name for value in reversed(field.enum_type.values)}
+        made[FieldDescriptor.TYPE_ENUM] = _Enumeration(kind, names)
+    natural = {FieldDescriptor.TYPE_BOOL: pa.bool_(), FieldDescriptor.TYPE_BYTES: pa.binary()}
+    fits = kind in (None, natural.get(field.type, pa.string()))
+    return made.get(field.type) if fits else None
+
+
+def _inner(message: Descriptor, kind: pa.DataType | None) -> Type | None:
+    """The same of a message that stands for a single value."""
+    if message.full_name == TIME and kind in (None, TIMESTAMP):
+        return _Time(kind, PlainMessage(message, {"seconds": pa.int64(), "nanos": pa.int32()}))
+    if message.full_name in WRAPPERS:
+        try:
+            wanted = {} if kind is None else {"value": kind}
+            return _Wrapper(kind, PlainMessage(message, wanted))
+        except NotInBatches:
+            return None
+    return None

@@ -1,0 +1,135 @@
+"""A Delta table as history: one version of it, read in the order of event times.
+
+The table's own log tells files, rows and ranges; only files without statistics are opened
+(https://github.com/delta-io/delta/blob/master/PROTOCOL.md#per-file-statistics).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from sources.common.positions import to_us
+from sources.common.schema import normalize_schema
+from sources.common.select import EventColumn
+from sources.config.file_source import FileSource
+from sources.errors import InputError
+from sources.formats.parquet import Range, check_event_column, read_footers
+from sources.storage.base import File
+from sources.storage.partitions import partition_from
+from sources.storage.stores import Stores
+
+# Statistics of instants are cut to milliseconds, those of the highest ones too.
+_LOST_US = 999
+# Features of a reader that change nothing of what the files hold.
+_HARMLESS = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
+
+
+@dataclass(frozen=True)
+class TableFiles:
+    """The files of one version.
+
+    Attributes:
+        files: Their sizes as the log has them; ``modified_ns`` is not known.
+        partitions: Of each file, as :func:`sources.storage.partitions.values_of` reads them.
+        partition_columns: Names of the columns that no file holds.
+        columns: All columns of the table.
+        ranges: What is known of each file's rows.
+    """
+
+    files: list[File]
+    partitions: list[str]
+    partition_columns: list[str]
+    columns: pa.Schema
+    ranges: list[Range]
+
+
+def list_table(source: FileSource, path: str, event: EventColumn, stores: Stores) -> TableFiles:
+    """The files of a table, at the version that a source names, or the newest.
+
+    Args:
+        source: The declaration.
+        path: The table's folder, absolute.
+        event: The column that holds the event time.
+        stores: Where it is.
+
+    Raises:
+        InputError: There is no such table or version, or its files are not to be read as they are.
+    """
+    try:
+        table = DeltaTable(path, version=source.version, storage_options=stores.delta_options(path))
+        actions = pa.table(table.get_add_actions(flatten=True))
+    except (DeltaError, OSError) as error:
+        message = f"Source `{source.name}`: {path} can't be read as a Delta table: {error}"
+        raise InputError(message, "Correct `path` or `version`.") from None
+    _require_plain(source, table)
+    columns = normalize_schema(pa.schema(table.schema().to_arrow()))
+    check_event_column(columns, event, path)
+    names = table.metadata().partition_columns
+    files, partitions = [], []
+    for row in actions.to_pylist():
+        files.append(File(_located(path, row["path"]), row["size_bytes"], None, None))
+        partitions.append(partition_from({name: row[f"partition.{name}"] for name in names}))
+    ranges = _ranges(actions, [file.path for file in files], event, stores)
+    return TableFiles(files, partitions, names, columns, ranges)
+
+
+def _require_plain(source: FileSource, table: DeltaTable) -> None:
+    features = set(table.protocol().reader_features or ()) - _HARMLESS
+    if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
+        features.add("columnMapping")
+    if features:
+        message = (
+            f"Source `{source.name}`: the files of its Delta table are not to be read as they are: "
+            f"{', '.join(sorted(features))}."
+        )
+        hint = "Drop the feature (ALTER TABLE … DROP FEATURE), or copy the table without it."
+        raise InputError(message, hint)
+
+
+def _located(table: str, path: str) -> str:
+    """A file of a table; the log has its path as a URI, relative unless it is elsewhere."""
+    plain = unquote(path)
+    if "://" in plain:
+        return plain.removeprefix("file://")
+    return plain if plain.startswith("/") else f"{table.rstrip('/')}/{plain}"
+
+
+def _ranges(
+    actions: pa.Table, paths: Sequence[str], event: EventColumn, stores: Stores
+) -> list[Range]:
+    named = {
+        field: actions[column].to_pylist()
+        if column in actions.column_names
+        else [None] * len(actions)
+        for field, column in (
+            ("rows", "num_records"),
+            ("low", f"min.{event.name}"),
+            ("high", f"max.{event.name}"),
+            ("nulls", f"null_count.{event.name}"),
+        )
+    }
+    ranges: list[Range | None] = []
+    for rows, low, high, nulls in zip(*named.values(), strict=True):
+        if rows is None or nulls is None or (low is None and nulls != rows):
+            ranges.append(None)
+        elif low is None:
+            ranges.append(Range(rows, None, None, nulls))
+        else:
+            ranges.append(Range(rows, _micros(low, event), _micros(high, event, up=True), nulls))
+    unknown = [path for path, known in zip(paths, ranges, strict=True) if known is None]
+    footers = read_footers(unknown, event, None, stores)
+    read = (Range(**row) for part in footers for row in part.ranges.to_pylist())
+    return [next(read) if known is None else known for known in ranges]
+
+
+def _micros(value: datetime | int, event: EventColumn, *, up: bool = False) -> int:
+    if isinstance(value, datetime):
+        return to_us(value) + (_LOST_US if up else 0)
+    return value * (event.unit_us or 1)

@@ -1,0 +1,23 @@
+"""Formats by the names that pipelines give them."""
+
+from __future__ import annotations
+
+from sources.config.file_source import FileSource
+from sources.formats.avro import Avro
+from sources.formats.base import Format
+from sources.formats.csv import Csv
+from sources.formats.json_lines import JsonLines
+from sources.formats.orc import Orc
+from sources.formats.text import Text
+
+
+def format_of(source: FileSource) -> Format:
+    """The format of a source's files; Parquet's is Spark's own business."""
+    known: dict[str, Format] = {
+        "avro": Avro(),
+        "csv": Csv(source.csv),
+        "json": JsonLines(),
+        "orc": Orc(),
+        "text": Text(),
+    }
+    return known[source.format]

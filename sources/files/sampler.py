@@ -1,0 +1,89 @@
+"""Event times of formats without statistics, from a look at some rows of each region."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pyarrow as pa
+
+from sources.config.file_source import FileSource
+from sources.files.format_registry import format_of
+from sources.formats.compression import codec_of
+from sources.formats.lines import BadRow, refuse
+from sources.formats.open import reading, unpacked
+from sources.formats.parquet import Range, column_range
+from sources.formats.regions import Region
+from sources.storage.stores import Stores
+
+SAMPLE_BYTES = 1 << 20
+
+
+class Sampler:
+    """Looks at some rows of regions; safe to use from several threads.
+
+    Args:
+        source: The declaration.
+        columns: The columns of its files.
+        event_time: The event-time column.
+        stores: Where the files are.
+
+    Attributes:
+        bad: Bad rows that were met and do not refuse the plan, without their content.
+    """
+
+    def __init__(
+        self, source: FileSource, columns: pa.Schema, event_time: str, stores: Stores
+    ) -> None:
+        self._source = source
+        self._form = format_of(source)
+        self._columns = columns
+        self._event_time = event_time
+        self._stores = stores
+        self.bad: list[BadRow] = []
+
+    def ends(self, region: Region) -> Range:
+        """Event times of a region's first and last rows: never above the true highest one.
+
+        All rows where the format tells their number.
+        """
+        if not region.length:
+            return Range(0, None, None, 0)
+        can_cut = self._form.splits and codec_of(region.path) is None
+        with reading(region.path, self._form, self._stores) as file:
+            rows = self._form.rows(file)
+            parts = _ends(region) if can_cut else [unpacked(region)]
+            most = 1 if rows is None and not can_cut else None
+            return self._look(file, parts, rows, most)
+
+    def first_good(self, region: Region) -> Range:
+        """Event times of the first rows of a region that are not bad."""
+        if not region.length:
+            return Range(0, None, None, 0)
+        with reading(region.path, self._form, self._stores) as file:
+            return self._look(file, [unpacked(region)], None, 1)
+
+    def _look(
+        self, file: pa.NativeFile, parts: list[Region], rows: int | None, most: int | None
+    ) -> Range:
+        # All columns: values that do not fit are found before anything runs.
+        ranges = [
+            column_range(self._source.selection.evaluate(self._event_time, batch))
+            for part in parts
+            for batch in islice(self._form.read(file, part, self._columns, self._on_bad), most)
+        ]
+        lows = [found.low for found in ranges if found.low is not None]
+        highs = [found.high for found in ranges if found.high is not None]
+        nulls = None if rows is None else sum(found.nulls or 0 for found in ranges)
+        return Range(rows, min(lows, default=None), max(highs, default=None), nulls)
+
+    def _on_bad(self, row: BadRow) -> None:
+        if self._source.on_bad_record == "fail":
+            refuse(row)
+        self.bad.append(row._replace(content=b""))
+
+
+def _ends(region: Region) -> list[Region]:
+    first = region._replace(length=min(SAMPLE_BYTES, region.length))
+    behind = max(region.offset + region.length - SAMPLE_BYTES, first.offset + first.length)
+    last = region._replace(offset=behind, length=region.offset + region.length - behind)
+    return [part for part in (first, last) if part.length]

@@ -1,0 +1,61 @@
+"""Plan of a folder that keeps filling: what is there now, after what other sources read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from sources.config.file_source import FileSource
+from sources.config.loader import LoadedPipeline
+from sources.errors import InputError
+from sources.files.new_files import paths_of
+from sources.files.splits import FileListing, list_source, new_files, nothing_yet
+from sources.planning.file_plan import FoundFiles, found_files, suspicions
+
+
+def plan_folder(
+    loaded: LoadedPipeline, source: FileSource, before: Mapping[str, FileListing]
+) -> tuple[FoundFiles, FileListing, list[str]]:
+    """What is in a folder that keeps filling when the plan is made, which may be nothing.
+
+    Args:
+        loaded: The pipeline.
+        source: Its last source.
+        before: Listings of the sources before it, by name: a file of theirs is not read again.
+
+    Returns:
+        What was found, its splits, and what people should know about it.
+
+    Raises:
+        InputError: A file can't be read, nothing tells the columns, or a source before it reads
+            some rows only of a file that is in both.
+    """
+    splits = {name: earlier.splits for name, earlier in before.items()}
+    listing = list_source(loaded, source, paths_of(splits.values()))
+    if listing is None:
+        common = next((earlier.columns for earlier in before.values()), None)
+        listing = nothing_yet(source, loaded.pipeline.event_time, common)
+    _require_whole(loaded, source, splits)
+    found = found_files(source, listing)
+    return found, listing, [*listing.warnings, *suspicions(found, listing.splits)]
+
+
+def _require_whole(
+    loaded: LoadedPipeline, source: FileSource, before: Mapping[str, pa.Table]
+) -> None:
+    """Refuse a file of which a source before reads rows up to a time: nobody reads the others."""
+    for name, splits in before.items():
+        declared = loaded.pipeline.source(name)
+        assert isinstance(declared, FileSource)
+        if declared.time_range.until is None:
+            continue
+        others = paths_of(part for other, part in before.items() if other != name)
+        every = set(new_files(loaded, source, others)["path"].to_pylist())
+        shared = sorted(every & set(splits["path"].to_pylist()))
+        if shared:
+            message = (
+                f"Source `{name}` reads {shared[0]} up to `time_range.until`; source "
+                f"`{source.name}` would not read the rest of it."
+            )
+            raise InputError(message, "Leave out `until`, or give each source its own files.")

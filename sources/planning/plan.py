@@ -1,0 +1,203 @@
+"""The plan: what will be read, in which order, and where the next source is expected to start.
+
+Made once per generation, before anything runs; every refusal that can be known beforehand
+happens here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from sources.common.positions import Record, iso, now_ms
+from sources.common.schema import check_event_time, parse_schema
+from sources.common.state import Generation
+from sources.config.file_source import FileSource
+from sources.config.kafka_source import KafkaSource
+from sources.config.loader import LoadedPipeline
+from sources.config.pipeline import Pipeline
+from sources.errors import StateError
+from sources.files.splits import FileListing, list_source
+from sources.hybrid import Boundedness
+from sources.kafka.client import KafkaLog
+from sources.planning.file_plan import (
+    FilePlan,
+    FoundFiles,
+    event_range_ms,
+    keep_splits,
+    plan_files,
+    told_alike,
+)
+from sources.planning.folder_plan import plan_folder
+from sources.planning.schema_check import check_key, check_sequence, compare_declared
+from sources.planning.topic_plan import Earlier, TopicPlan, plan_topics
+
+
+class Plan(Record):
+    """The plan of a generation.
+
+    Attributes:
+        files: One for each bounded file source.
+        archives: One for each Kafka source that is not the last source.
+        topic: That of the last source, if it is one of Kafka.
+        folder: What the last source found, if it is a folder that keeps filling.
+    """
+
+    VERSION = 4
+
+    pipeline: str
+    created_ms: int
+    files: list[FilePlan]
+    archives: list[TopicPlan]
+    topic: TopicPlan | None
+    warnings: list[str]
+    folder: FoundFiles | None = None
+
+    @property
+    def topics(self) -> list[TopicPlan]:
+        """One for each Kafka source, in order."""
+        return [*self.archives, *([] if self.topic is None else [self.topic])]
+
+    def topic_of(self, source: str) -> TopicPlan:
+        """The plan of one Kafka source."""
+        return next(part for part in self.topics if part.source == source)
+
+    def files_of(self, source: str) -> FilePlan:
+        """The plan of one bounded file source."""
+        return next(part for part in self.files if part.source == source)
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The columns that the transform sees: those of the first source."""
+        return parse_schema(self.columns_by_name)
+
+    @property
+    def columns_by_name(self) -> dict[str, str]:
+        """The same as names and Spark SQL types."""
+        if self.files:
+            return self.files[0].columns
+        return self.topics[0].columns if self.folder is None else self.folder.columns
+
+
+def make_plan(loaded: LoadedPipeline) -> Plan:
+    """The plan of the current generation: read if it was made before, else made and kept.
+
+    A pipeline that is refused leaves no state behind.
+
+    Raises:
+        InputError: Something declared can't be run; names it.
+        SeamError: The topic no longer reaches back to where history ends.
+        StateError: The declaration changed in a way that the checkpoint can't follow.
+    """
+    generation = loaded.open_generation(create=False)
+    if generation is not None and (kept := generation.read("plan.json", Plan)) is not None:
+        return kept
+    plan, listings = draft_plan(loaded)
+    generation = loaded.open_generation(create=True)
+    assert generation is not None
+    for part in [*plan.files, *([] if plan.folder is None else [plan.folder])]:
+        keep_splits(part, listings[part.source], generation)
+    return generation.put_if_absent("plan.json", plan)
+
+
+def require_plan(generation: Generation) -> Plan:
+    """The plan of a generation.
+
+    Raises:
+        StateError: None was made.
+    """
+    plan = generation.read("plan.json", Plan)
+    if plan is None:
+        message = f"Generation {generation.info.generation} has no plan."
+        raise StateError(message, "Make the plan first.")
+    return plan
+
+
+def draft_plan(loaded: LoadedPipeline) -> tuple[Plan, dict[str, FileListing]]:
+    """Look at all sources and check them against each other; nothing is written.
+
+    Returns:
+        The plan, and the splits of each file source by name.
+    """
+    pipeline = loaded.pipeline
+    # Reach the broker first: a wrong address should not cost a listing of all files.
+    for source in pipeline.topics:
+        KafkaLog(source)
+    listings = {
+        source.name: list_source(loaded, source)
+        for source in pipeline.sources
+        if isinstance(source, FileSource) and source.boundedness is Boundedness.BOUNDED
+    }
+    warnings: list[str] = []
+    files: list[FilePlan] = []
+    for name, listing in listings.items():
+        told = [listings[part.source].splits for part in told_alike(pipeline, name, files)]
+        part, said = plan_files(loaded, name, listing, told)
+        warnings += [*said, *_reaching_back(name, part.event_min_ms, files)]
+        files.append(part)
+    folder = None
+    if isinstance(last := pipeline.sources[-1], FileSource) and last.name not in listings:
+        folder, listings[last.name], said = plan_folder(loaded, last, listings)
+        times = event_range_ms(listings[last.name].splits)
+        warnings += said if times is None else [*said, *_reaching_back(last.name, times[0], files)]
+    _check_columns(pipeline, {name: listing.columns for name, listing in listings.items()})
+    topics, said = _plan_all_topics(loaded, files)
+    warnings += said
+    topic = topics.pop() if isinstance(last, KafkaSource) else None
+    plan = Plan(
+        pipeline=pipeline.name,
+        created_ms=now_ms(),
+        files=files,
+        archives=topics,
+        topic=topic,
+        warnings=warnings,
+        folder=folder,
+    )
+    return plan, listings
+
+
+def _plan_all_topics(
+    loaded: LoadedPipeline, files: Sequence[FilePlan]
+) -> tuple[list[TopicPlan], list[str]]:
+    """Plans of all Kafka sources, in order, and what people should know about them."""
+    # Opened anew: a partition that appeared during the listing may be in the files.
+    logs = [KafkaLog(source) for source in loaded.pipeline.topics]
+    earlier = [Earlier(part.source, part.columns, part.end) for part in files]
+    plans: list[TopicPlan] = []
+    warnings: list[str] = []
+    for number, (source, log) in enumerate(zip(loaded.pipeline.topics, logs, strict=True)):
+        after = logs[number + 1] if number + 1 < len(logs) else None
+        part, said = plan_topics(loaded, source, log, earlier, after)
+        plans.append(part)
+        warnings += said
+        if part.range is not None:
+            earlier.append(Earlier(part.source, part.columns, part.range.end))
+    return plans, warnings
+
+
+def _reaching_back(name: str, begin_ms: int, before: list[FilePlan]) -> list[str]:
+    if not before or begin_ms > before[-1].end.event_time_ms:
+        return []
+    return [
+        f"Source `{name}` begins at {iso(begin_ms)}, source `{before[-1].source}` "
+        f"before it ends at {iso(before[-1].end.event_time_ms)}: rows in both come twice, and a "
+        "watermark delay below the overlap can drop rows."
+    ]
+
+
+def _check_columns(pipeline: Pipeline, columns: dict[str, pa.Schema]) -> None:
+    first: tuple[str, pa.Schema] | None = None
+    for source in pipeline.sources:
+        found = columns.get(source.name)
+        if found is None and isinstance(source, KafkaSource) and source.declared_columns:
+            found = parse_schema(source.selected(source.declared_columns))
+        if found is None:
+            continue
+        if first is None:
+            first = (source.name, found)
+            check_event_time(found, pipeline.event_time, f"source `{source.name}`")
+            check_key(found, pipeline.key, source.name)
+            check_sequence(found, pipeline.sequence, source.name)
+        else:
+            compare_declared(first[0], first[1], source.name, found)

@@ -1,0 +1,168 @@
+"""History that grows while it is read: bounded rounds after the plan, until the gap is small.
+
+A round is a plan of the files that arrived since. It is written down before it is read, as a
+plan is; the source ends when no further round is due.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sources.common.positions import EndPosition, Offsets, Record, span_ms
+from sources.common.state import Generation
+from sources.config.file_source import FileSource
+from sources.config.kafka_source import KafkaSource
+from sources.config.loader import LoadedPipeline
+from sources.files.new_files import list_arrived, paths_of
+from sources.hybrid import SourceSwitchContext
+from sources.kafka.client import KafkaLog
+from sources.kafka.start_offsets import GapError
+from sources.planning.file_plan import (
+    FilePlan,
+    event_range_ms,
+    keep_splits,
+    plan_files,
+    read_splits,
+    told_alike,
+)
+from sources.planning.plan import Plan
+from sources.planning.topic_plan import start_factory
+
+EXTEND_ROUNDS = 20
+
+
+class Round(Record):
+    """One round of a source.
+
+    Attributes:
+        number: From 1.
+        files: Its plan.
+        seam_end: As in the plan of the topic, read right after this listing.
+        why: What made it due, in words.
+        behind_ms: How far its files reach back behind what was read before.
+    """
+
+    number: int
+    files: FilePlan
+    seam_end: Offsets
+    why: str
+    behind_ms: int
+
+
+@dataclass(frozen=True)
+class History:
+    """All that is planned of one bounded source.
+
+    Attributes:
+        parts: The plan, and one more for each round.
+        seam_end: Of the last listing; empty if no topic follows.
+    """
+
+    parts: list[FilePlan]
+    seam_end: Offsets
+
+    @property
+    def disorder_ms(self) -> int:
+        """How far a micro-batch reaches back behind what is read before it, rounds included."""
+        reached = [part.end.event_time_ms for part in self.parts]
+        back = [max(reached[:at]) - part.event_min_ms for at, part in enumerate(self.parts) if at]
+        return max([*(part.disorder_ms for part in self.parts), *back])
+
+    @property
+    def end(self) -> EndPosition:
+        """The end position, once all parts are read."""
+        ends = [part.end for part in self.parts]
+        rows = [end.rows for end in ends if end.rows is not None]
+        sampled = any(end.event_times == "sampled" for end in ends)
+        return EndPosition(
+            source=ends[0].source,
+            event_time_ms=max(end.event_time_ms for end in ends),
+            complete_through_ms=max(end.complete_through_ms for end in ends),
+            event_times="sampled" if sampled else "exact",
+            # Of all files together, as the last listing saw them.
+            offsets=ends[-1].offsets,
+            sequence=ends[-1].sequence,
+            snapshot=ends[-1].snapshot,
+            splits=sum(end.splits for end in ends),
+            rows=sum(rows) if len(rows) == len(ends) else None,
+        )
+
+
+def history_of(generation: Generation, plan: Plan, source: str) -> History:
+    """Everything that is planned of a source so far."""
+    parts = [plan.files_of(source)]
+    seam_end = plan.topics[0].seam_end if plan.topics else {}
+    while (found := generation.read(_name(source, len(parts)), Round)) is not None:
+        parts.append(found.files)
+        seam_end = found.seam_end
+    return History(parts, seam_end)
+
+
+def next_round(
+    loaded: LoadedPipeline, generation: Generation, plan: Plan, source: FileSource
+) -> Round | None:
+    """Plan another round of a source that has been read to the end of its plan, if one is due.
+
+    It is due if files have arrived and the topic is further ahead than the source allows
+    (``converge``), or a gap could be closed by them (``on_gap: extend``).
+
+    Raises:
+        InputError: A new file can't be read, or has other columns.
+        GapError: The hand-over could not be made, and no file has arrived that may help.
+    """
+    live = loaded.pipeline.source_after(source.name)
+    if not isinstance(live, KafkaSource):
+        return None
+    history = history_of(generation, plan, source.name)
+    why, gap = _due(loaded, source, live, history)
+    earlier = [] if why is None else [read_splits(part, generation) for part in history.parts]
+    columns = history.parts[0].columns
+    listing = None if why is None else list_arrived(loaded, source, paths_of(earlier), columns)
+    if listing is not None and event_range_ms(listing.splits) is None:
+        # Files without a row change nothing.
+        listing = None
+    if why is None or listing is None:
+        if gap is not None:
+            # The source stays unfinished: the next run looks again.
+            raise gap
+        return None
+    others = told_alike(loaded.pipeline, source.name, plan.files[:-1])
+    told = [*(read_splits(part, generation) for part in others), *earlier]
+    part, _ = plan_files(loaded, source.name, listing, told)
+    keep_splits(part, listing, generation)
+    number = len(history.parts)
+    made = Round(
+        number=number,
+        files=part,
+        # Opened after the listing: a partition that appeared meanwhile may be in the files.
+        seam_end=KafkaLog(live).high_watermark(),
+        why=why,
+        behind_ms=max(history.end.event_time_ms - part.event_min_ms, 0),
+    )
+    return generation.put_if_absent(_name(source.name, number), made)
+
+
+def _due(
+    loaded: LoadedPipeline, source: FileSource, live: KafkaSource, history: History
+) -> tuple[str | None, GapError | None]:
+    """What makes a round due, if anything; and the gap that is open, if one is."""
+    log = KafkaLog(live)
+    done = len(history.parts) - 1
+    gap = None
+    try:
+        start_factory(loaded, live, history.seam_end)(SourceSwitchContext(history.end, log))
+    except GapError as error:
+        gap = error
+    if gap is not None and live.on_gap == "extend" and done < EXTEND_ROUNDS:
+        return gap.message, gap
+    if source.converge is not None and done < source.converge.rounds:
+        newest_ms = max((at for at in log.newest_ms().values() if at is not None), default=None)
+        limit_ms = span_ms(source.converge.gap)
+        if newest_ms is not None and newest_ms - history.end.event_time_ms > limit_ms:
+            ahead_s = (newest_ms - history.end.event_time_ms) / 1000
+            return f"the topic is {ahead_s:,.0f} s ahead", gap
+    return None, gap
+
+
+def _name(source: str, number: int) -> str:
+    return f"rounds/{source}-{number}.json"

@@ -1,0 +1,177 @@
+"""The range of a bounded Kafka source: decided when its turn comes, written down, never again.
+
+It is to a topic what the table of splits is to files (FLIP-27: the split enumerator): first and
+last offsets of each partition, cut into splits, in batches.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sources.common.positions import EndPosition, Offsets, Record, TopicPartition, now_ms
+from sources.common.state import Generation
+from sources.config.kafka_source import KafkaSource
+from sources.config.loader import LoadedPipeline
+from sources.errors import StateError
+from sources.hybrid import HybridSplitEnumerator
+from sources.kafka.batching import cut_range
+from sources.kafka.client import KafkaLog
+from sources.kafka.end_offsets import end_position, newest_read, resolve_ends
+from sources.kafka.ranges import Ranges, splits_of
+from sources.planning.plan import Plan
+from sources.planning.rounds import history_of
+from sources.planning.topic_plan import is_continued
+
+# Columns of the table of splits, one row a split, in reading order.
+RANGE_SPLITS = pa.schema(
+    [
+        ("batch", pa.int64()),  # from 0
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("first", pa.int64()),
+        ("end", pa.int64()),  # after the last offset
+    ]
+)
+
+
+class TopicRange(Record):
+    """The range of one bounded Kafka source.
+
+    Attributes:
+        source: Its name.
+        starts: First offset that is read, for each partition.
+        ends: First offset that is not.
+        splits_file: The table of splits, relative to the generation's folder.
+        batches: How many there are.
+        end: The end position, once all of it is read.
+        seam_end: First offset of the next source beyond the seam: nothing later is in this range.
+    """
+
+    source: str
+    starts: Offsets
+    ends: Offsets
+    splits_file: str
+    batches: int
+    end: EndPosition
+    seam_end: Offsets
+
+
+def find_range(generation: Generation, source: str) -> TopicRange | None:
+    """The range of a source, once it was decided."""
+    return generation.read(f"ranges/{source}.json", TopicRange)
+
+
+def require_range(generation: Generation, source: str) -> TopicRange:
+    """The range of a source.
+
+    Raises:
+        StateError: Nobody decided it.
+    """
+    found = find_range(generation, source)
+    if found is None:
+        message = f"Nobody decided which offsets `{source}` reads."
+        raise StateError(message, "Make the hand-over first.")
+    return found
+
+
+def read_range_splits(found: TopicRange, generation: Generation) -> pa.Table:
+    """The table of splits of a range (:data:`RANGE_SPLITS`), in order."""
+    return pq.read_table(generation.path(found.splits_file))
+
+
+def seam_end_after(generation: Generation, plan: Plan, source: str) -> Offsets:
+    """First offsets of the next topic beyond its seam with a bounded source and those before."""
+    found = find_range(generation, source)
+    return history_of(generation, plan, source).seam_end if found is None else found.seam_end
+
+
+def end_planned(generation: Generation, plan: Plan, source: str) -> EndPosition:
+    """The end position of a bounded source, as far as it is planned by now."""
+    found = find_range(generation, source)
+    return history_of(generation, plan, source).end if found is None else found.end
+
+
+def decide_range(loaded: LoadedPipeline, plan: Plan, source: KafkaSource) -> TopicRange:
+    """Decide what a bounded source reads, unless that was done before.
+
+    Its start was decided before. Of the first source of a chain, the plan decided the end too.
+
+    Raises:
+        SeamError: The end can't be resolved, or it can't be cut by time.
+    """
+    generation = loaded.require_generation()
+    if (known := find_range(generation, source.name)) is not None:
+        return known
+    chain = loaded.pipeline.hybrid_source()
+    enumerator = HybridSplitEnumerator(chain, generation)
+    start = enumerator.require_start(source.name).offsets()
+    ends_before = enumerator.ends_before(source.name)
+    log = KafkaLog(source)
+    planned = plan.topic_of(source.name).range
+    if ends_before or planned is None:
+        ends = resolve_ends(source, log, start, now_ms())
+    else:
+        ends = planned.ends
+    begun = log.log_start()
+    # One that appeared since the start was decided is read from its beginning.
+    starts = {at: start.get(at, begun[at]) for at in ends}
+    batches = cut_range(source, log, starts, ends)
+    table = _table(batches)
+    after = loaded.pipeline.source_after(source.name)
+    following = KafkaLog(after) if isinstance(after, KafkaSource) else None
+    continued = is_continued(source, log, following)
+    previous = ends_before[-1] if ends_before else None
+    end = end_position(
+        source,
+        newest_read(log, starts, ends),
+        ends,
+        previous,
+        lateness_ms=loaded.pipeline.lateness_ms,
+        is_continued=continued,
+    )
+    seam_end: Offsets = {}
+    if following is not None and not continued:
+        # After the ends: nothing appended from here on can be in the range.
+        seam_end = following.high_watermark()
+    elif following is not None:
+        before = {} if previous is None else seam_end_after(generation, plan, previous.source)
+        seam_end = {at: max(offset, before.get(at, 0)) for at, offset in ends.items()}
+    made = TopicRange(
+        source=source.name,
+        starts=starts,
+        ends=ends,
+        splits_file=f"splits/{source.name}-{uuid.uuid4().hex[:12]}.parquet",
+        batches=len(batches),
+        end=end.model_copy(update={"splits": len(table)}),
+        seam_end=seam_end,
+    )
+    path = generation.path(made.splits_file)
+    with generation.writing(path):
+        pq.write_table(table, path)
+    return generation.put_if_absent(f"ranges/{source.name}.json", made)
+
+
+def _table(batches: Sequence[Ranges]) -> pa.Table:
+    splits = [(number, split) for number, batch in enumerate(batches) for split in splits_of(batch)]
+    columns = [
+        [number for number, _ in splits],
+        [split.at.topic for _, split in splits],
+        [split.at.partition for _, split in splits],
+        [split.first for _, split in splits],
+        [split.end for _, split in splits],
+    ]
+    arrays = [pa.array(of, field.type) for of, field in zip(columns, RANGE_SPLITS, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=RANGE_SPLITS)
+
+
+def unread(splits: pa.Table, batches_done: int) -> dict[TopicPartition, int]:
+    """First offset of each partition that no finished batch has read."""
+    first: dict[TopicPartition, int] = {}
+    for row in splits.to_pylist():
+        if row["batch"] >= batches_done:
+            first.setdefault(TopicPartition(row["topic"], row["partition"]), row["first"])
+    return first

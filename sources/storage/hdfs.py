@@ -1,0 +1,175 @@
+"""Files in HDFS: a client without a JVM lists them, and reads what the plan and tasks look into.
+
+Where namenodes are and who asks is told as it is to Hadoop's own client: ``HADOOP_CONF_DIR``,
+``HADOOP_USER_NAME``, a Kerberos ticket
+(https://hadoop.apache.org/docs/r3.5.0/hadoop-project-dist/hadoop-hdfs/HdfsUserGuide.html).
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import quote
+
+import pyarrow as pa
+from hdfs_native import Client, FileReader, FileStatus
+
+from sources.errors import InputError
+from sources.storage.base import Children, File, table_of
+from sources.storage.settings import HdfsSettings
+
+_WORKERS = 32
+_PORT = 8020
+# Errors come as <kind>("<message>") or RPCError("<class>", "<message>"); Java's stack, or the
+# description of each datanode, follows.
+_ANSWER = re.compile(r'\w+\((?:"[\w.$]+", )?"(.*?)(?:"\))?$')
+_REST = re.compile(r"\n|\\n|: \[")
+
+
+class HdfsStorage:
+    """All HDFS clusters that paths name.
+
+    Args:
+        settings: How they are reached.
+    """
+
+    def __init__(self, settings: HdfsSettings) -> None:
+        self._settings = settings
+        self._clients: dict[str, Client] = {}
+
+    def __reduce__(self) -> tuple[type[HdfsStorage], tuple[HdfsSettings]]:
+        # Clients stay where they are: each process has its own.
+        return HdfsStorage, (self._settings,)
+
+    def children(self, folder: str) -> Children:
+        """See :class:`sources.storage.base.Storage`."""
+        namenode, path = split(folder)
+        folders: list[str] = []
+
+        def files() -> Iterator[File]:
+            for status in self._client(namenode).list_status(path):
+                if status.isdir:
+                    folders.append(f"hdfs://{namenode}{status.path}")
+                # A file's own listing is itself.
+                elif status.path != path:
+                    yield _described(namenode, status)
+
+        try:
+            return Children(folders, table_of(files()))
+        except FileNotFoundError:
+            return Children([], table_of([]))
+        except (OSError, RuntimeError) as error:
+            raise refused(folder, "listed", error) from None
+
+    def stat(self, paths: Sequence[str]) -> Iterator[File | None]:
+        """See :class:`sources.storage.base.Storage`."""
+        with ThreadPoolExecutor(_WORKERS) as pool:
+            yield from pool.map(self._status, paths)
+
+    def open(self, path: str) -> pa.NativeFile:
+        """See :class:`sources.storage.base.Storage`."""
+        namenode, plain = split(path)
+        try:
+            return pa.PythonFile(_File(self._client(namenode).read(plain)), mode="r")
+        except RuntimeError as error:
+            raise OSError(_reason(error)) from None
+
+    def uri(self, path: str) -> str:
+        """See :class:`sources.storage.base.Storage`; Hadoop's client is inside Spark."""
+        namenode, plain = split(path)
+        return f"hdfs://{namenode}{quote(plain)}"
+
+    def _status(self, path: str) -> File | None:
+        namenode, plain = split(path)
+        try:
+            status = self._client(namenode).get_file_info(plain)
+        except FileNotFoundError:
+            return None
+        except (OSError, RuntimeError) as error:
+            raise refused(path, "looked at", error) from None
+        return None if status.isdir else _described(namenode, status)
+
+    def _client(self, namenode: str) -> Client:
+        if namenode not in self._clients:
+            self._clients[namenode] = connect(namenode, self._settings)
+        return self._clients[namenode]
+
+
+class _File(io.RawIOBase):
+    """A file as Arrow reads it; going beyond the end is no error, as in a local one."""
+
+    def __init__(self, reader: FileReader) -> None:
+        self._reader, self._size, self._at = reader, len(reader), 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        self._at = start + offset
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        left = max(self._size - self._at, 0)
+        try:
+            found = self._reader.read_range(self._at, left if size < 0 else min(size, left))
+        except RuntimeError as error:
+            raise OSError(_reason(error)) from None
+        self._at += len(found)
+        return found
+
+
+def connect(namenode: str, settings: HdfsSettings) -> Client:
+    """A client for a cluster. Nothing is asked of it yet.
+
+    Args:
+        namenode: ``host``, ``host:port``, or a name service.
+        settings: How it is reached.
+
+    Raises:
+        RuntimeError: It is no address.
+    """
+    url, conf = f"hdfs://{namenode}", settings.client_conf
+    try:
+        return Client(url, conf)
+    except RuntimeError:
+        # Without a port it has to be a name service that the configuration knows.
+        if ":" in namenode:
+            raise
+        return Client(f"{url}:{_PORT}", conf)
+
+
+def split(path: str) -> tuple[str, str]:
+    """The namenode, and the path in its cluster."""
+    namenode, _, plain = path.removeprefix("hdfs://").partition("/")
+    return namenode, f"/{plain}"
+
+
+def _described(namenode: str, status: FileStatus) -> File:
+    path = f"hdfs://{namenode}{status.path}"
+    return File(path, status.length, status.modification_time * 1_000_000, None)
+
+
+def _reason(error: Exception) -> str:
+    text = _REST.split(str(error))[0]
+    answer = _ANSWER.match(text)
+    return answer[1].replace('\\"', '"') if answer else text
+
+
+def refused(path: str, what: str, error: Exception) -> InputError:
+    """The error of a path, with what the cluster says, and the way out."""
+    message = f"{path} can't be {what}: {_reason(error)}."
+    hint = (
+        "Check the namenode (host:port; a name service needs HADOOP_CONF_DIR or `hdfs.conf`), and "
+        "who asks: HADOOP_USER_NAME, or a Kerberos ticket."
+    )
+    return InputError(message, hint)

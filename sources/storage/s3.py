@@ -1,0 +1,155 @@
+"""Files in an object store that speaks S3: boto3 lists them, Arrow reads them.
+
+Logins come from where boto3 looks for them (environment, profile, role of the machine;
+https://boto3.amazonaws.com/v1/documentation/api/latest/guide/credentials.html), never from a
+pipeline's file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import boto3
+import pyarrow as pa
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+from pyarrow import fs
+
+from sources.errors import InputError
+from sources.storage.base import Children, File, table_of
+from sources.storage.settings import S3Settings
+
+_WORKERS = 32
+REFUSALS = (BotoCoreError, ClientError)
+"""What boto3 raises where a store does not answer, or does not do what it is asked to."""
+_MISSING = {"404", "NoSuchKey", "NotFound"}
+
+
+class S3Storage:
+    """One object store.
+
+    Args:
+        settings: Which one.
+    """
+
+    def __init__(self, settings: S3Settings) -> None:
+        self._settings = settings
+
+    def __reduce__(self) -> tuple[type[S3Storage], tuple[S3Settings]]:
+        # Clients and logins stay where they are: each process has its own.
+        return S3Storage, (self._settings,)
+
+    def children(self, folder: str) -> Children:
+        """See :class:`sources.storage.base.Storage`."""
+        bucket, prefix = _split(folder)
+        prefix = f"{prefix}/" if prefix else ""
+        folders: list[str] = []
+
+        def files() -> Iterator[File]:
+            pages = self._client.get_paginator("list_objects_v2").paginate(
+                Bucket=bucket, Prefix=prefix, Delimiter="/"
+            )
+            for page in pages:
+                names = (part["Prefix"].rstrip("/") for part in page.get("CommonPrefixes", []))
+                folders.extend(f"s3://{bucket}/{name}" for name in names)
+                for item in page.get("Contents", []):
+                    if item["Key"] != prefix:
+                        yield _described(bucket, item["Key"], item["Size"], item)
+
+        try:
+            return Children(folders, table_of(files()))
+        except REFUSALS as error:
+            raise refused(self._settings, folder, "listed", error) from None
+
+    def stat(self, paths: Sequence[str]) -> Iterator[File | None]:
+        """See :class:`sources.storage.base.Storage`."""
+        with ThreadPoolExecutor(_WORKERS) as pool:
+            yield from pool.map(self._head, paths)
+
+    def open(self, path: str) -> pa.NativeFile:
+        """See :class:`sources.storage.base.Storage`."""
+        bucket, key = _split(path)
+        try:
+            return self._files.open_input_file(f"{bucket}/{key}")
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise refused(self._settings, path, "opened", error) from None
+
+    def uri(self, path: str) -> str:
+        """See :class:`sources.storage.base.Storage`; Hadoop's client is called S3A."""
+        bucket, key = _split(path)
+        return f"s3a://{bucket}/{quote(key)}"
+
+    def _head(self, path: str) -> File | None:
+        bucket, key = _split(path)
+        if not key:
+            return None
+        try:
+            found = self._client.head_object(Bucket=bucket, Key=key)
+        except ClientError as error:
+            if error.response["Error"]["Code"] in _MISSING:
+                return None
+            raise refused(self._settings, path, "examined", error) from None
+        except BotoCoreError as error:
+            raise refused(self._settings, path, "examined", error) from None
+        return _described(bucket, key, found["ContentLength"], found)
+
+    @cached_property
+    def _client(self) -> Any:
+        return connect(self._settings)
+
+    @cached_property
+    def _files(self) -> fs.S3FileSystem:
+        login = boto3.Session().get_credentials()
+        if login is None:
+            raise refused(self._settings, "s3://", "opened", "there are no credentials")
+        known = login.get_frozen_credentials()
+        where = urlsplit(self._settings.endpoint or "")
+        return fs.S3FileSystem(
+            access_key=known.access_key,
+            secret_key=known.secret_key,
+            session_token=known.token,
+            region=self._settings.region,
+            endpoint_override=where.netloc or None,
+            scheme=where.scheme or "https",
+            force_virtual_addressing=not self._settings.path_style,
+        )
+
+
+def refused(settings: S3Settings, path: str, what: str, why: object) -> InputError:
+    """The error to raise where an object store does not do what it is asked to."""
+    where = settings.endpoint or "Amazon S3"
+    message = f"{path} can't be {what} at {where}: {str(why).rstrip('.')}."
+    hint = (
+        "Check `s3.endpoint`, the bucket, and the login: AWS_ACCESS_KEY_ID and "
+        "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE."
+    )
+    return InputError(message, hint)
+
+
+def connect(settings: S3Settings) -> Any:
+    """A client of boto3 for an object store."""
+    style = "path" if settings.path_style else "virtual"
+    config = Config(
+        s3={"addressing_style": style},
+        retries={"mode": "standard", "max_attempts": 5},
+        max_pool_connections=_WORKERS,
+    )
+    return boto3.Session(region_name=settings.region).client(
+        "s3", endpoint_url=settings.endpoint, config=config
+    )
+
+
+def _split(path: str) -> tuple[str, str]:
+    bucket, _, key = path.partition("://")[2].partition("/")
+    return bucket, key
+
+
+def _described(bucket: str, key: str, size: int, item: dict[str, Any]) -> File:
+    modified_ns = int(item["LastModified"].timestamp() * 1000) * 1_000_000
+    return File(f"s3://{bucket}/{key}", size, modified_ns, item["ETag"].strip('"'))

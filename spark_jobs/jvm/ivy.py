@@ -1,0 +1,225 @@
+"""One run of Apache Ivy: what it is asked for, where it looks, and what its failure means."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+from xml.sax.saxutils import quoteattr
+
+from sources.errors import InputError
+
+REPOSITORY_VARIABLE = "HYBRID_MAVEN_REPOSITORY"
+RETRIEVED = "out"
+_CENTRAL = "https://repo1.maven.org/maven2/"
+_PROBE_TIMEOUT_S = 10.0
+
+_DOWNLOADING = re.compile(r"^downloading \S*/([^/\s]+\.jar) \.\.\.")
+# ":: io.delta#delta-spark;4.4.0: not found", or with "!delta-spark.jar" where only that is missing
+_MISSING = re.compile(r"^(?:WARN:)?\s*:: ([^\s#]+)#([^\s;]+);([^\s:!]+)(?:!|: |$)")
+_REASON = re.compile(
+    r"Server access error|^Host .* not found|(CLIENT|SERVER) ERROR|\[(FAILED|NOT FOUND) *\]"
+    r"|Exception|tried \S+$"
+)
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A repository in Maven's layout; the user's name and password are kept out of ``root``."""
+
+    root: str
+    user: str = ""
+    password: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to fetch; coordinates as in ``spark_jobs.jvm.jars.JarSet``."""
+
+    name: str
+    packages: tuple[str, ...]
+    pins: tuple[str, ...]
+    excludes: tuple[str, ...]
+
+
+def repository() -> Repository:
+    """The user's own mirror in ``HYBRID_MAVEN_REPOSITORY``, or Maven Central.
+
+    Raises:
+        InputError: The variable holds no URL that can be used. The value is not shown: it may
+            hold a password.
+    """
+    named = os.environ.get(REPOSITORY_VARIABLE)
+    if not named:
+        return Repository(_CENTRAL)
+    try:
+        url = urlsplit(named)
+        port = f":{url.port}" if url.port else ""
+    except ValueError:
+        url, port = urlsplit(""), ""
+    usable = url.scheme == "file" or (url.scheme in ("http", "https") and url.hostname)
+    if not usable or url.query or url.fragment:
+        message = f"{REPOSITORY_VARIABLE} is not a URL that can be used."
+        hint = "It has to look like https://host/path, https://user:password@host/path or file:///."
+        raise InputError(message, hint)
+    host = f"[{url.hostname}]" if ":" in (url.hostname or "") else (url.hostname or "")
+    return Repository(
+        root=f"{url.scheme}://{host}{port}{url.path.rstrip('/')}/",
+        user=unquote(url.username or ""),
+        password=unquote(url.password or ""),
+    )
+
+
+def fetch(
+    launcher: Sequence[str],
+    request: Request,
+    place: Repository,
+    folder: Path,
+    lock: int,
+    on_progress: Callable[[str], None],
+) -> None:
+    """Download what is asked for, and all that it needs, into ``folder``/``RETRIEVED``.
+
+    Args:
+        launcher: The command that starts Ivy: Java, its flags, and ``-jar``.
+        request: What to fetch.
+        place: Where from.
+        folder: Ivy works in here; files checked by an earlier run are used again.
+        lock: A file descriptor that Ivy holds open, so that a lock on it lives as long as Ivy does,
+            even if this process is killed.
+        on_progress: Called with the file name of each jar whose download begins.
+
+    Raises:
+        InputError: Something can't be had from there.
+    """
+    (folder / "ivy.xml").write_text(_module(request), encoding="utf-8")
+    (folder / "settings.xml").write_text(_settings(request, place), encoding="utf-8")
+    # Relative to `folder`: in a pattern of Ivy's, brackets of the path would mean something.
+    command = [
+        *launcher,
+        *("-cache", str(folder.absolute() / "ivy")),
+        *("-settings", "settings.xml", "-ivy", "ivy.xml", "-confs", "jars"),
+        *("-retrieve", f"{RETRIEVED}/[artifact]-[revision](-[classifier]).[ext]"),
+        # Without this a refused password is told as "not found".
+        "-verbose",
+    ]
+    lines: list[str] = []
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+        # The password goes by the environment: neither on disk nor on the command line.
+        env={**os.environ, "IVY_REPO_USER": place.user, "IVY_REPO_PASSWORD": place.password},
+        pass_fds=[lock],
+    ) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                lines.append(line.strip())
+                if (begun := _DOWNLOADING.match(lines[-1])) is not None:
+                    on_progress(begun.group(1))
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode != 0 or not any((folder / RETRIEVED).glob("*.jar")):
+        raise _failure(request, place, lines)
+
+
+def _module(request: Request) -> str:
+    # `default` in place of `master,runtime` leaves out parts that are needed at run time.
+    pinned = "".join(f"<exclude {_names(pin, 'module')}/>" for pin in request.pins)
+    wanted = [
+        f"<dependency {_names(coordinate, 'name')} rev={quoteattr(coordinate.split(':')[2])} "
+        f'conf="jars->master,runtime">{pinned if coordinate in request.packages else ""}'
+        "</dependency>"
+        for coordinate in (*request.packages, *request.pins)
+    ]
+    left_out = [f"<exclude {_names(exclude, 'module')}/>" for exclude in request.excludes]
+    return "\n".join(
+        [
+            '<ivy-module version="2.0">',
+            f'<info organisation="hybrid" module={quoteattr(request.name)}/>',
+            '<configurations><conf name="jars"/></configurations>',
+            *("<dependencies>", *wanted, *left_out, "</dependencies>"),
+            "</ivy-module>",
+        ]
+    )
+
+
+def _names(coordinate: str, attribute: str) -> str:
+    group, artifact = coordinate.split(":")[:2]
+    module = "" if artifact == "*" else f" {attribute}={quoteattr(artifact)}"
+    return f"org={quoteattr(group)}{module}"
+
+
+def _settings(request: Request, place: Repository) -> str:
+    credentials = ""
+    if place.user:
+        host = quoteattr(urlsplit(place.root).hostname or "")
+        realm = quoteattr(_realm(place.root, request.packages[0]))
+        secret = 'username="${env.IVY_REPO_USER}" passwd="${env.IVY_REPO_PASSWORD}"'
+        credentials = f"<credentials host={host} realm={realm} {secret}/>"
+    return "\n".join(
+        [
+            "<ivysettings>",
+            '<properties environment="env"/>',
+            '<settings defaultResolver="repository"/>',
+            credentials,
+            # A jar whose description can't be had would come without what it depends on, and
+            # the run would end green.
+            '<resolvers><ibiblio name="repository" m2compatible="true" descriptor="required"',
+            f' useMavenMetadata="false" root={quoteattr(place.root)}/></resolvers>',
+            "</ivysettings>",
+        ]
+    )
+
+
+def _realm(root: str, coordinate: str) -> str:
+    """The realm that the repository asks a password for: Ivy sends none without knowing it."""
+    group, artifact, version = coordinate.split(":")
+    url = f"{root}{group.replace('.', '/')}/{artifact}/{version}/{artifact}-{version}.pom"
+    try:
+        with urllib.request.urlopen(url, timeout=_PROBE_TIMEOUT_S):
+            return ""
+    except urllib.error.HTTPError as refused:
+        with refused:
+            asked = ", ".join(refused.headers.get_all("WWW-Authenticate", []))
+    except OSError:
+        # Ivy will run into the same, and its words are the ones that are shown.
+        return ""
+    found = re.search(r'\bBasic\s+realm="([^"]*)"', asked, re.IGNORECASE)
+    return found.group(1) if found else ""
+
+
+def _failure(request: Request, place: Repository, lines: list[str]) -> InputError:
+    found = [match.groups() for line in lines if (match := _MISSING.match(line)) is not None]
+    missing = ", ".join(":".join(parts) for parts in dict.fromkeys(found))
+    what = f"no {missing}" if missing else f"asked for {', '.join(request.packages)}"
+    # Only what Ivy said of the missing ones; for parents of modules it tries files that never are.
+    marks = [mark for _, name, rev in found for mark in (f"/{name}/{rev}/", f"#{name};{rev}")]
+    said = [re.sub(r"^(WARN|ERROR):\s*|\s*\(\d+ms\)$", "", line) for line in lines if line]
+    about = [line for line in said if any(mark in line for mark in marks)]
+    crash = [line for line in said if line.startswith("Exception in thread")]
+    last = ([line for line in about if _REASON.search(line)] or crash or about or said or [""])[-1]
+    if place.password:
+        last = last.replace(place.password, "***")
+    message = (
+        f"The {request.name} jars can't be downloaded from {place.root}: {what}. "
+        f"Ivy says: `{last}`."
+    )
+    hint = (
+        f"Check the network, name a mirror in {REPOSITORY_VARIABLE}, or name a folder that "
+        "holds the jars in HYBRID_JARS."
+    )
+    return InputError(message, hint)

@@ -1,0 +1,115 @@
+"""Starting, watching and ending Spark runs, wherever their launcher has them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Callable, Mapping, Sequence
+
+from sources.common.state import Generation
+from sources.config.loader import LoadedPipeline
+from sources.errors import RunError
+from spark_jobs.launch.runs import ALIVE, GRACE_S, OnOutput, find_or_launch, find_run, wait_until
+from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
+from spark_jobs.run_state.lock import is_held
+
+OnBeat = Callable[[Heartbeat], None]
+
+
+def run_to_end(
+    loaded: LoadedPipeline,
+    generation: Generation,
+    sources: Sequence[str],
+    on_beat: OnBeat = lambda _: None,
+    on_output: OnOutput = lambda _: None,
+    extra_environment: Mapping[str, str] | None = None,
+) -> None:
+    """Run a bounded source, or find it running, and wait for its end.
+
+    If interrupted, end Spark too.
+
+    Args:
+        loaded: The pipeline.
+        generation: Its state.
+        sources: Name of the source; a driver that is launched here goes on with those after it.
+        on_beat: Called with each new heartbeat.
+        on_output: Called with each line of the run's own output.
+        extra_environment: More variables for the job.
+
+    Raises:
+        RunError: It failed; carries exit status, cause and last lines. Or its driver froze.
+        StateError: A run of another source is active.
+    """
+    run = find_or_launch(loaded, generation, sources, extra_environment or {})
+    expected = loaded.pipeline.supervision
+    try:
+        for beat in run.beats(on_output, expected.stuck_after + expected.end_stuck_after):
+            on_beat(beat)
+    except BaseException:
+        run.end()
+        raise
+    if not run.has_gone_on():
+        run.end()
+        run.require_good_end()
+
+
+def start_detached(
+    loaded: LoadedPipeline, generation: Generation, source: str, on_beat: OnBeat = lambda _: None
+) -> Heartbeat:
+    """Start an unbounded source, or find it running; return once its first batch is in.
+
+    The run is a process of its own and lives on. With nothing to read, waiting for data counts
+    as a first batch.
+
+    Raises:
+        RunError: It ended before that; carries the cause and last lines.
+        StateError: A run of another source of this generation is active.
+    """
+    run = find_or_launch(loaded, generation, [source], {})
+    try:
+        for beat in run.beats():
+            on_beat(beat)
+            if beat.state == "running" and (beat.batches or beat.idle):
+                return beat
+    except BaseException:
+        run.end()
+        raise
+    run.end()
+    raise run.failure()
+
+
+def find_running(generation: Generation, source: str) -> Heartbeat | None:
+    """The heartbeat of a source's run if its driver is alive."""
+    beat = read_heartbeat(generation, source)
+    return beat if beat is not None and beat.state in ALIVE and is_held(generation) else None
+
+
+def stop(generation: Generation, source: str) -> bool:
+    """End a run: SIGTERM to its driver, which ends the query cleanly; SIGKILL if it does not.
+
+    A driver that was started by hand gets the first of the two only. What a cluster runs is ended
+    in the cluster's way.
+
+    Returns:
+        Whether there was a run to end.
+
+    Raises:
+        RunError: It can't be ended from this machine, or the cluster does not answer.
+    """
+    if (run := find_run(generation, source)) is not None:
+        run.end()
+        return True
+    beat = find_running(generation, source)
+    if beat is None:
+        return False
+    if beat.host != socket.gethostname():
+        message = f"The driver of `{source}` was started by hand on {beat.host}."
+        raise RunError(message, f"End process {beat.pid} there.")
+    try:
+        os.kill(beat.pid, signal.SIGTERM)
+    except ProcessLookupError:
+        # It ended by itself between the look and the signal.
+        return False
+    wait_until(lambda: not is_held(generation), GRACE_S)
+    return True

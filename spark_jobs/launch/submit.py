@@ -1,0 +1,214 @@
+"""How a job is handed to Spark: the command, its settings and its environment."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from sources.common.state import Generation
+from sources.config.file_source import FileSource
+from sources.config.loader import LoadedPipeline, variables_used
+from sources.errors import InputError
+from spark_jobs.jvm.class_archive import use_archive
+from spark_jobs.jvm.jars import excludes, packages, resolve
+from spark_jobs.jvm.java import spark_environment
+from spark_jobs.launch import kubernetes, yarn
+from spark_jobs.launch.base import Place, application_name
+from spark_jobs.launch.choice import place_of
+
+_HERE = Path(__file__).parents[1]
+# How a driver gets a variable; the first way is proposed.
+_VARIABLES = {
+    "local": (),
+    "yarn": ("spark.yarn.appMasterEnv.",),
+    "kubernetes": ("spark.kubernetes.driver.secretKeyRef.", "spark.kubernetes.driverEnv."),
+}
+
+# Keys on disk and in memory of a fixed size, instead of all of them in the executors' heaps; and a
+# commit writes what changed. A checkpoint that was begun with another store stays with that.
+STATE_STORE = {
+    f"spark.sql.streaming.stateStore.{name}": value
+    for name, value in {
+        "providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+        "rocksdb.changelogCheckpointing.enabled": "true",
+        "rocksdb.boundedMemoryUsage": "true",
+    }.items()
+}
+
+
+def scratch_folder(generation: Generation, launch_id: str) -> Path:
+    """Temporary files of one launch."""
+    return Path(tempfile.gettempdir()) / f"hybrid-{generation.info.transaction_id}-{launch_id}"
+
+
+def scratch_folders(generation: Generation) -> list[Path]:
+    """Those of a generation that are there: a launch that was killed leaves its own."""
+    return list(Path(tempfile.gettempdir()).glob(scratch_folder(generation, "*").name))
+
+
+def spark_conf(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
+    """Spark's properties for a pipeline; those that it declares come last and win."""
+    settings = loaded.pipeline.spark
+    conf = {
+        "spark.master": settings.master,
+        "spark.submit.deployMode": settings.deploy_mode,
+        "spark.app.name": f"hybrid {loaded.pipeline.name}",
+        "spark.driver.memory": settings.driver_memory,
+        "spark.ui.showConsoleProgress": "false",
+        # Streaming plans print the options of their sources, logins included.
+        "spark.sql.redaction.options.regex": "(?i)url|kafka[.](ssl|sasl)",
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        # Files without a zone, and dates, mean UTC everywhere in the project.
+        "spark.sql.session.timeZone": "UTC",
+        # The default of 50 costs seconds for logs as small as a plan's.
+        "spark.databricks.delta.snapshotPartitions": "2",
+        **STATE_STORE,
+    }
+    if settings.deploy_mode == "client":
+        # The driver is on this machine, where all of this lies.
+        log4j = (_HERE / "log4j2.properties").as_uri()
+        conf |= {
+            "spark.driver.extraJavaOptions": (
+                f"-Djava.io.tmpdir={scratch} -Dlog4j2.configurationFile={log4j}"
+            ),
+            "spark.local.dir": str(scratch),
+            "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        }
+    if settings.master.startswith("local"):
+        # No look-up of this machine's name, and nothing listens beyond it.
+        conf["spark.driver.bindAddress"] = conf["spark.driver.host"] = "127.0.0.1"
+        # The first run fixes this for the life of the checkpoint; Spark's 200 suit a cluster.
+        conf["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 1))
+    elif settings.master.startswith("k8s://"):
+        # Python and this project are the image's; the transform's module lies on a volume.
+        for prefix in ("spark.kubernetes.driverEnv.", "spark.executorEnv."):
+            conf[f"{prefix}PYTHONPATH"] = os.pathsep.join(map(str, loaded.code))
+    else:
+        # The same Python and modules for workers as for the driver.
+        conf["spark.executorEnv.PYTHONPATH"] = _python_path(loaded)
+        conf["spark.pyspark.python"] = sys.executable
+    return {**conf, **settings.conf}
+
+
+def spark_home() -> Path:
+    """The Spark inside PySpark, unless ``SPARK_HOME`` names another."""
+    if named := os.environ.get("SPARK_HOME"):
+        return Path(named)
+    spec = importlib.util.find_spec("pyspark")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent
+
+
+def command(
+    loaded: LoadedPipeline, generation: Generation, sources: Sequence[str], launch_id: str
+) -> list[str]:
+    """The ``spark-submit`` command that runs sources of a pipeline, one after the other.
+
+    Raises:
+        InputError: A driver on a cluster would not get a variable that the pipeline's values
+            come from.
+    """
+    hdfs = {f"spark.hadoop.{name}": value for name, value in loaded.pipeline.hdfs.conf.items()}
+    scratch = scratch_folder(generation, launch_id)
+    place = place_of(loaded.pipeline.spark)
+    _require_variables(loaded, place)
+    conf = {**_s3_conf(loaded), **hdfs, **spark_conf(loaded, scratch)}
+    sets = ["spark", "s3"] if _uses_s3(loaded) else ["spark"]
+    application, job = application_name(launch_id), str(_HERE / "job.py")
+    if place.kind == "kubernetes":
+        # A pod has no way to take files from this machine.
+        conf = {**_packages(sets), **conf, **kubernetes.conf(application)}
+        job, jars = f"local://{loaded.pipeline.spark.job_file or job}", []
+    else:
+        conf |= yarn.conf(application) if place.kind == "yarn" else {}
+        if place.kind == "local":
+            conf = use_archive(spark_home(), resolve("spark"), conf)
+        jars = ["--jars", ",".join(str(jar) for name in sets for jar in resolve(name))]
+    return [
+        str(spark_home() / "bin" / "spark-submit"),
+        *(part for key, value in conf.items() for part in ("--conf", f"{key}={value}")),
+        *jars,
+        job,
+        "--pipeline",
+        str(loaded.path),
+        *(part for name in sources for part in ("--source", name)),
+        "--launch-id",
+        launch_id,
+    ]
+
+
+def _packages(sets: list[str]) -> dict[str, str]:
+    """The JVM parts as a driver fetches them that runs in an image."""
+    return {
+        "spark.jars.packages": ",".join(packages(name) for name in sets),
+        "spark.jars.excludes": excludes("spark"),
+        # The user of a pod may have no home.
+        "spark.jars.ivy": "/tmp/.ivy2",
+    }
+
+
+def _require_variables(loaded: LoadedPipeline, place: Place) -> None:
+    """Refuse a launch whose driver would read other values from the pipeline than this process."""
+    prefixes = _VARIABLES[place.kind]
+    conf = loaded.pipeline.spark.conf
+    for name in variables_used(loaded.path) if place.is_cluster else []:
+        if not any(f"{prefix}{name}" in conf for prefix in prefixes):
+            message = (
+                f"{loaded.path.name} reads the environment variable {name}, which the driver on "
+                "the cluster would not have."
+            )
+            raise InputError(message, f"Set `{prefixes[0]}{name}` in `spark.conf`.")
+
+
+def _uses_s3(loaded: LoadedPipeline) -> bool:
+    return any(
+        pattern.startswith(("s3://", "s3a://"))
+        for source in loaded.pipeline.sources
+        if isinstance(source, FileSource)
+        for pattern in source.patterns
+    )
+
+
+def _s3_conf(loaded: LoadedPipeline) -> dict[str, str]:
+    """Hadoop's client as the pipeline's object store needs it; it finds logins as boto3 does.
+
+    https://hadoop.apache.org/docs/r3.5.0/hadoop-aws/tools/hadoop-aws/connecting.html
+    """
+    if not _uses_s3(loaded):
+        return {}
+    settings = loaded.pipeline.s3
+    conf = {
+        "aws.credentials.provider": (
+            "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
+        ),
+        "endpoint.region": settings.region,
+        "path.style.access": str(settings.path_style).lower(),
+    }
+    if settings.endpoint is not None:
+        conf["endpoint"] = settings.endpoint
+        conf["connection.ssl.enabled"] = str(settings.endpoint.startswith("https")).lower()
+    return {f"spark.hadoop.fs.s3a.{name}": value for name, value in conf.items()}
+
+
+def environment(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
+    """The job's environment: this Python for driver and workers, transforms importable.
+
+    Raises:
+        InputError: There is no Java, or too old a one.
+    """
+    return {
+        **spark_environment(spark_home()),
+        "PYTHONPATH": _python_path(loaded),
+        "TMPDIR": str(scratch),
+    }
+
+
+def _python_path(loaded: LoadedPipeline) -> str:
+    paths = [*map(str, loaded.code), os.environ.get("PYTHONPATH", "")]
+    return os.pathsep.join(part for part in paths if part)

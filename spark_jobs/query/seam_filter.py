@@ -1,0 +1,257 @@
+"""Removes live rows that history has delivered, upstream of the transform.
+
+The seam is an interval of offsets, from the start offsets to the log ends read when history was
+last listed. Inside it a live row is dropped if history holds its key; or, without a key, if it is
+not later than history's end. The keys compared are those of history's last stretch, kept beside
+the checkpoint; a row of the seam that is older than these is rare, and is looked up in the whole
+of history once somebody has met it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Mapping
+from functools import reduce
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+
+from sources.common.positions import DatabaseSnapshot, Offsets, iso
+from sources.decoding.value_format import EnvelopePart
+from spark_jobs.query.kafka_stream import LOG_COLUMNS, OFFSET, PARTITION, TOPIC
+
+KEYS = "keys"
+OLDER_ROW = "OLDER_THAN_SEAM_KEYS"
+_IN_SEAM = "__in_seam"
+# Keys, of some 150 bytes of memory each.
+_MOST_BROADCAST = 1_000_000
+
+
+class SeamFilter(Protocol):
+    """What the query asks of a filter."""
+
+    def apply(self, live: DataFrame) -> DataFrame:
+        """The live rows that history did not deliver.
+
+        Args:
+            live: Parsed rows with :data:`LOG_COLUMNS`.
+        """
+
+
+def mark_seam(live: DataFrame, ends: Offsets) -> DataFrame:
+    """Add a column that tells whether a row lies in the seam."""
+    rows = [(at.topic, at.partition, end) for at, end in ends.items()]
+    table = live.sparkSession.createDataFrame(rows, "__t string, __p int, __end bigint")
+    same = (live[TOPIC] == table["__t"]) & (live[PARTITION] == table["__p"])
+    is_before = F.coalesce(F.col(OFFSET) < F.col("__end"), F.lit(False)).alias(_IN_SEAM)
+    # A join, as Spark looks up literal maps entry by entry, and there may be 10,000 partitions.
+    return live.join(F.broadcast(table), same, "left").select(live["*"], is_before)
+
+
+class SequenceFilter:
+    """Drops changes that the snapshot contains: at or before its log position.
+
+    It stays: a connector that lags may append such a change at any time, and one comparison costs
+    nothing.
+
+    Args:
+        column: Holds a row's log position; rows without one are kept.
+        sequence: That of the snapshot.
+    """
+
+    def __init__(self, column: str, sequence: int) -> None:
+        self._column = column
+        self._sequence = sequence
+
+    def apply(self, live: DataFrame) -> DataFrame:
+        """The live rows after the snapshot."""
+        is_held = F.col(self._column) <= F.lit(self._sequence)
+        return live.where(~F.coalesce(is_held, F.lit(False)))
+
+
+class SnapshotFilter:
+    """Drops changes that the snapshot of a database can see, wherever they lie in the log.
+
+    It stays, as :class:`SequenceFilter` does.
+
+    Args:
+        columns: Columns of the rows, by what of the envelope fills them.
+        snapshot: What it can see.
+    """
+
+    def __init__(self, columns: Mapping[EnvelopePart, str], snapshot: DatabaseSnapshot) -> None:
+        self._columns = columns
+        self._snapshot = snapshot
+
+    def apply(self, live: DataFrame) -> DataFrame:
+        """The changes that the snapshot does not hold."""
+        lsn, transaction, position = (
+            f"`{self._columns[part]}`" for part in ("lsn", "transaction", "position")
+        )
+        # A connector begins anew when it has lost its place: what was deleted in between, no
+        # record tells.
+        message = F.concat(
+            F.lit("NEW_CONNECTOR_SNAPSHOT: topic "),
+            F.col(TOPIC),
+            F.lit(", partition "),
+            F.col(PARTITION),
+            F.lit(", offset "),
+            F.col(OFFSET),
+            F.lit(
+                ": the connector has taken a snapshot of its own after the one in the files, so "
+                "changes are missing from the log. Begin a new generation (`hybrid generation "
+                "new`) with a snapshot in a new folder."
+            ),
+        )
+        begins_anew = F.expr(
+            f"{transaction} IS NULL AND {lsn} > {self._snapshot.lsn} "
+            f"AND {position} = repeat('0', length({position}))"
+        )
+        checked = F.when(begins_anew, F.raise_error(message).cast("boolean")).otherwise(F.lit(True))
+        is_held = F.expr(self._snapshot.holds(lsn, transaction))
+        return live.where(~is_held & checked)
+
+
+class EventTimeFilter:
+    """Drops live rows of the seam that are not later than history's end.
+
+    Args:
+        column: The event-time column; rows without a time are kept.
+        end_ms: Highest event time of history.
+        ends: First offset beyond the seam.
+    """
+
+    def __init__(self, column: str, end_ms: int, ends: Offsets) -> None:
+        self._column = column
+        # Event times have microseconds, the end was cut to the millisecond.
+        self._after = F.timestamp_millis(F.lit(end_ms + 1))
+        self._ends = ends
+
+    def apply(self, live: DataFrame) -> DataFrame:
+        """The live rows beyond the seam, and those of it that are later."""
+        marked = mark_seam(live, self._ends)
+        is_held = F.col(_IN_SEAM) & (F.col(self._column) < self._after)
+        return marked.where(~F.coalesce(is_held, F.lit(False))).drop(_IN_SEAM)
+
+
+class KeyFilter:
+    """Drops live rows of the seam whose key history holds.
+
+    Args:
+        folder: Where the keys are kept, beside the checkpoint.
+        history: All bounded sources before the topic, as one batch.
+        key: Columns that identify a row.
+        event_time: The event-time column.
+        keys_from_ms: Keys of rows before this event time are not kept.
+        ends: First offset beyond the seam.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        history: DataFrame,
+        key: list[str],
+        event_time: str,
+        *,
+        keys_from_ms: int,
+        ends: Offsets,
+    ) -> None:
+        self._folder = folder
+        self._history = history
+        self._key = key
+        self._event_time = event_time
+        self._keys_from = F.timestamp_millis(F.lit(keys_from_ms))
+        self._keys_from_ms = keys_from_ms
+        self._ends = ends
+
+    def apply(self, live: DataFrame) -> DataFrame:
+        """The live rows beyond the seam, and those of it that history does not hold."""
+        spark = live.sparkSession
+        keys = self.kept_keys()
+        marked = mark_seam(live, self._ends)
+        matches = [marked[name].eqNullSafe(keys[f"__{name}"]) for name in self._key]
+        delivered = reduce(lambda left, right: left & right, matches) & marked[_IN_SEAM]
+        # What is broadcast has to fit into each memory, the driver's first; a sort can spill.
+        way = "broadcast" if self._count_kept() <= _MOST_BROADCAST else "merge"
+        remaining = marked.join(keys.hint(way), delivered, "left_anti")
+        older = self._older_folder()
+        if not older.exists():
+            return self._refuse_older(remaining).drop(_IN_SEAM)
+        known = spark.read.parquet(str(older))
+        known = known.select(*(F.col(name).alias(f"{name}_known") for name in LOG_COLUMNS))
+        same = [remaining[name] == known[f"{name}_known"] for name in LOG_COLUMNS]
+        return remaining.join(
+            F.broadcast(known), reduce(lambda left, right: left & right, same), "left_anti"
+        ).drop(_IN_SEAM)
+
+    def look_up_older(self, seam: DataFrame) -> int:
+        """Find the rows of the seam that are older than the kept keys and that history holds.
+
+        Reads the whole of history once; the offsets found are kept.
+
+        Args:
+            seam: All rows of the seam, parsed, with :data:`LOG_COLUMNS`.
+
+        Returns:
+            How many there are.
+        """
+        matches = [F.col(name).eqNullSafe(F.col(f"__{name}")) for name in self._key]
+        found = seam.where(self._is_older()).join(
+            self._history.select(*(F.col(name).alias(f"__{name}") for name in self._key)),
+            reduce(lambda left, right: left & right, matches),
+            "left_semi",
+        )
+        self._keep(found.select(*LOG_COLUMNS), self._older_folder())
+        return seam.sparkSession.read.parquet(str(self._older_folder())).count()
+
+    def kept_keys(self) -> DataFrame:
+        """The keys of history's last stretch; looked up if that was not done before."""
+        folder = self._folder / KEYS
+        if not folder.exists():
+            # Rows without a time are nobody's last stretch, but they may be in the seam.
+            at = F.col(self._event_time)
+            recent = self._history.where((at >= self._keys_from) | at.isNull())
+            renamed = [F.col(name).alias(f"__{name}") for name in self._key]
+            self._keep(recent.select(*renamed).distinct(), folder)
+        return self._history.sparkSession.read.parquet(str(folder))
+
+    def _count_kept(self) -> int:
+        files = (self._folder / KEYS).glob("*.parquet")
+        return sum(pq.read_metadata(file).num_rows for file in files)
+
+    def _older_folder(self) -> Path:
+        return self._folder / "older"
+
+    def _keep(self, rows: DataFrame, folder: Path) -> None:
+        # Written aside and renamed: a folder that is there is complete.
+        temporary = folder.with_name(f".{folder.name}-{uuid.uuid4().hex}")
+        rows.coalesce(1).write.parquet(str(temporary))
+        try:
+            temporary.rename(folder)
+        except OSError:
+            shutil.rmtree(temporary)
+            if not folder.exists():
+                raise
+
+    def _is_older(self) -> Column:
+        return F.col(self._event_time) < self._keys_from
+
+    def _refuse_older(self, live: DataFrame) -> DataFrame:
+        """Stop at the first row that the kept keys say nothing of."""
+        message = F.concat(
+            F.lit(f"{OLDER_ROW}: topic "),
+            F.col(TOPIC),
+            F.lit(", partition "),
+            F.col(PARTITION),
+            F.lit(", offset "),
+            F.col(OFFSET),
+            F.lit(f" is before {iso(self._keys_from_ms)}"),
+        )
+        is_older = F.col(_IN_SEAM) & self._is_older()
+        # A comparison with the error keeps Spark from dropping the branch as unused.
+        checked = F.when(is_older, F.raise_error(message).cast("boolean")).otherwise(F.lit(True))
+        return live.where(checked)

@@ -1,0 +1,173 @@
+"""Columns that the source got later: in its rows, and in the target."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from deltalake import DeltaTable, Field
+from deltalake import Schema as DeltaSchema
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+from pyspark.sql.types import StructField, StructType
+
+from sources.common.positions import Part, Record
+from sources.common.state import Generation
+from sources.decoding.added_columns import AddedColumn
+from sources.errors import StateError
+
+_NAME = "columns.json"
+
+
+class FollowedColumn(Part):
+    """A column that the target got, and whose default its rows have.
+
+    Attributes:
+        type: Its Spark SQL type.
+        default: As text; None for null.
+        is_done: Whether the rows have it; no query was started before.
+        table: Id of the target.
+        at_version: The last one of the target in which nothing but that was done since.
+    """
+
+    type: str
+    default: str | None
+    is_done: bool
+    table: str
+    at_version: int
+
+
+class ColumnsLog(Record):
+    """What became of a table's later columns in a generation.
+
+    Attributes:
+        followed: Those that the target has, by name.
+        left_out: Those that it lacks though changes may have held them, and its version then.
+    """
+
+    followed: dict[str, FollowedColumn]
+    left_out: dict[str, int]
+
+
+def with_added(rows: DataFrame, added: Mapping[str, AddedColumn]) -> DataFrame:
+    """Rows with all added columns; those that they lack hold the default."""
+    lacking = {name: column for name, column in added.items() if name not in rows.columns}
+    if not lacking:
+        return rows
+    return rows.withColumns(
+        {name: F.lit(column.value).cast(column.type) for name, column in lacking.items()}
+    )
+
+
+def follow_columns(
+    table: DeltaTable,
+    rows: DataFrame,
+    generation: Generation,
+    added: Mapping[str, AddedColumn],
+    ignored: Collection[str],
+) -> None:
+    """Give the target the added columns that it lacks; its rows get the default.
+
+    Call it before a query is started: no change that holds the column was merged before. What is
+    about to be done is written down first: broken off, it is done again, with another default too.
+
+    Args:
+        table: The target; it has the columns afterwards.
+        rows: What will be written.
+        generation: Whose target it is.
+        added: The declaration. The transform may leave some out.
+        ignored: Columns that are left out by declaration.
+
+    Raises:
+        StateError: A column can't be followed: rows would hold what the source does not.
+    """
+    log = generation.read(_NAME, ColumnsLog) or ColumnsLog(followed={}, left_out={})
+    begun, there = table.version(), {field.name for field in table.schema().fields}
+    followed = dict(log.followed)
+    for name in (each for each in rows.columns if each in added):
+        known = followed.get(name)
+        entry = _entry(table, added[name], begun)
+        if known is None and begun:
+            _require_new(name, there, log, begun)
+        if known is not None and known.is_done:
+            if (known.type, known.default) == (entry.type, entry.default):
+                continue
+            _require_untouched(name, known, entry)
+        followed[name] = entry
+        generation.replace(_NAME, log.model_copy(update={"followed": followed}))
+        if name not in there:
+            table.alter.add_columns(_field(rows, name))
+        # A table that was just made has no rows.
+        if begun and (known is not None or entry.default is not None):
+            _fill(rows, table.table_uri, name, added)
+            table.update_incremental()
+    ended = {
+        name: each.model_copy(update={"is_done": True, "at_version": table.version()})
+        if each.at_version == begun
+        else each
+        for name, each in followed.items()
+    }
+    left_out = sorted({*ignored, *(each for each in added if each not in rows.columns)})
+    # The first version counts: every one since then lacks the values.
+    first = {**dict.fromkeys(left_out, table.version()), **log.left_out}
+    made = ColumnsLog(followed=ended, left_out=first)
+    if made != log:
+        generation.replace(_NAME, made)
+
+
+def _entry(table: DeltaTable, column: AddedColumn, version: int) -> FollowedColumn:
+    return FollowedColumn(
+        type=column.type,
+        default=None if column.value is None else str(column.value),
+        is_done=False,
+        table=str(table.metadata().id),
+        at_version=version,
+    )
+
+
+def _require_new(name: str, there: Collection[str], log: ColumnsLog, version: int) -> None:
+    """Refuse a column whose values rows that are there lack, or that is another one."""
+    if name in there:
+        message = f"`added_columns`: the target has a column `{name}` of the transform's own."
+        raise StateError(message, "Let the transform name it otherwise, in a new generation.")
+    if log.left_out.get(name, version) != version:
+        message = f"`added_columns`: `{name}` was left out so far, so rows lack its values."
+        raise StateError(message, "Begin a new generation: `hybrid generation new`.")
+
+
+def _require_untouched(name: str, known: FollowedColumn, found: FollowedColumn) -> None:
+    """Refuse another type, or another default of rows that may hold values of changes."""
+    mine, theirs = ((each.type, each.table, each.at_version) for each in (known, found))
+    if mine != theirs:
+        message = (
+            f"`added_columns`: `{name}` was followed as {known.type} with the default "
+            f"{known.default}, and is declared as {found.type} with the default {found.default}."
+        )
+        hint = "Undo the change, or begin a new generation: `hybrid generation new`."
+        raise StateError(message, hint)
+
+
+def _fill(rows: DataFrame, path: str, name: str, added: Mapping[str, AddedColumn]) -> None:
+    # Delta's UPDATE takes no parameters.
+    spark = rows.sparkSession
+    spark.sql(
+        f"MERGE INTO delta.`{path}` t USING {{source}} s ON true "
+        f"WHEN MATCHED THEN UPDATE SET t.`{name}` = s.`{name}`",
+        source=with_added(spark.range(1), {name: added[name]}),
+    )
+
+
+def table_schema(rows: DataFrame, added: Collection[str]) -> DeltaSchema:
+    """What a table of rows is made with: an added column is one that can be null.
+
+    As Spark has it, it is not as long as all rows hold its default.
+    """
+    fields = [
+        StructField(field.name, field.dataType, field.nullable or field.name in added)
+        for field in rows.schema
+    ]
+    return DeltaSchema.from_json(StructType(fields).json())
+
+
+def _field(rows: DataFrame, name: str) -> list[Field]:
+    fields: list[Field] = table_schema(rows.select(name), [name]).fields
+    return fields

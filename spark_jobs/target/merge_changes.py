@@ -1,0 +1,105 @@
+"""Changes merged into the target in their own order, in whatever order they arrive.
+
+A row of the target keeps the sequence of the change that made it, and only a change that is not
+older replaces it. A row that is removed can't keep anything: :mod:`spark_jobs.target.deletes` does.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+
+from sources.common.state import Generation
+from sources.config.pipeline import Sink
+from spark_jobs.target.deletes import Deletes, order
+from spark_jobs.target.merge_keys import KeyRange
+
+
+def target_rows(rows: DataFrame, sink: Sink) -> DataFrame:
+    """What the target holds of rows: a removed row needs no mark."""
+    return rows.drop(sink.deleted) if sink.deleted and sink.removes_rows else rows
+
+
+def merge_changes(
+    batch: DataFrame, batch_id: int, path: str, sink: Sink, generation: Generation
+) -> None:
+    """Bring one micro-batch of changes into the target; a batch merged before is skipped.
+
+    Args:
+        batch: What the transform returned; several changes of a key count as the last one.
+        batch_id: Of the micro-batch.
+        path: The target's folder.
+        sink: The declaration, with a ``sequence``.
+        generation: Whose target it is.
+    """
+    # Settings on the outer session have no effect, and no error, in a streaming batch.
+    spark = batch.sparkSession
+    spark.conf.set("spark.databricks.delta.write.txnAppId", generation.info.transaction_id)
+    spark.conf.set("spark.databricks.delta.write.txnVersion", str(batch_id))
+    last = _last_of_each_key(batch, sink).persist()
+    try:
+        # Evaluates the batch even if Delta will skip the MERGE: else Spark finds the state of
+        # the operators above uncommitted and fails.
+        is_gone = _is_deleted(sink)
+        keys = KeyRange(last, sink.key)
+        deleted, others, lowest, *limits = last.agg(
+            F.count_if(is_gone),
+            F.count_if(~is_gone),
+            F.min_by(sink.order[0], F.when(~is_gone, order(sink.order))),
+            *keys.limits,
+        ).first() or (0, 0, None)
+        changes = last
+        if sink.deleted and sink.removes_rows:
+            deletes = Deletes(generation.path("deletes"), sink)
+            # A row's own delete is not in this batch: that has one row of a key.
+            is_late = others > 0 and deletes.may_hold_later(lowest)
+            if deleted:
+                # Before the rows go: a batch that is tried again finds them there.
+                deletes.keep(last.where(is_gone), deleted)
+            if is_late:
+                # Read last: what is kept may put files together.
+                changes = deletes.without_deleted_since(last, lowest)
+        same = keys.condition(limits)
+        spark.sql(
+            f"MERGE INTO delta.`{path}` t USING {{source}} s ON {same} {_clauses(sink)}",
+            source=changes,
+        )
+    finally:
+        last.unpersist()
+
+
+def _last_of_each_key(batch: DataFrame, sink: Sink) -> DataFrame:
+    row = F.max_by(F.struct(*batch.columns), order(sink.order)).alias("row")
+    return batch.groupBy(*sink.key).agg(row).select("row.*")
+
+
+def _is_deleted(sink: Sink) -> Column:
+    if sink.deleted is None:
+        return F.lit(False)
+    return F.coalesce(F.col(f"`{sink.deleted}`"), F.lit(False))
+
+
+def _clauses(sink: Sink) -> str:
+    ours, theirs = (
+        ", ".join(f"{of}.`{name}`" for name in sink.order) for of in ("s", "t")
+    )  # fmt: skip
+    is_newer = f"struct({ours}) >= struct({theirs})"
+    if sink.deleted is None:
+        return (
+            f"WHEN MATCHED AND {is_newer} THEN UPDATE SET * "
+            "WHEN NOT MATCHED THEN INSERT *"
+        )  # fmt: skip
+    is_gone = f"coalesce(s.`{sink.deleted}`, false)"
+    if sink.removes_rows:
+        return (
+            f"WHEN MATCHED AND {is_newer} AND {is_gone} THEN DELETE "
+            f"WHEN MATCHED AND {is_newer} THEN UPDATE SET * "
+            f"WHEN NOT MATCHED AND NOT {is_gone} THEN INSERT *"
+        )
+    # A delete may carry nothing but the key: the row stays as it was last seen.
+    marks = ", ".join(f"t.`{name}` = s.`{name}`" for name in [sink.deleted, *sink.order])
+    return (
+        f"WHEN MATCHED AND {is_newer} AND {is_gone} THEN UPDATE SET {marks} "
+        f"WHEN MATCHED AND {is_newer} THEN UPDATE SET * "
+        "WHEN NOT MATCHED THEN INSERT *"
+    )

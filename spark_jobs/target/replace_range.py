@@ -1,0 +1,235 @@
+"""Rows of history of a range of event times in a Delta table, replaced in one commit.
+
+Files with live rows are not touched. What a file of history holds beside the range is written anew;
+then one commit takes the old files out, and puts these and the range's new rows in.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction, RemoveAction
+from pyarrow.dataset import FileSystemDataset
+
+from sources.errors import InputError, StateError
+from spark_jobs.target.adopt_table import add_action, bring, open_table
+
+_MADE = "range-"
+_TRIES = 10
+_PAUSE_S = 0.2
+
+
+class Range(NamedTuple):
+    """A range of event times.
+
+    Attributes:
+        column: The event-time column.
+        since: The first time.
+        until: The first one after it.
+    """
+
+    column: str
+    since: datetime
+    until: datetime
+
+    def holds(self, rows: pa.Table) -> pa.ChunkedArray:
+        """Which rows lie in it; one without a time lies in none."""
+        at = rows[self.column]
+        since, until = (pa.scalar(moment, at.type) for moment in (self.since, self.until))
+        inside = pc.and_kleene(pc.greater_equal(at, since), pc.less(at, until))
+        return pc.fill_null(inside, fill_value=False)
+
+    def may_be_in(self, row: dict[str, Any]) -> bool:
+        """Whether a file may hold rows of it, by its statistics."""
+        low, high = ((row.get(side) or {}).get(self.column) for side in ("min", "max"))
+        if low is None or high is None:
+            return True
+        # The statistics of instants are cut to milliseconds.
+        return bool(low < self.until and high.timestamp() + 0.001 > self.since.timestamp())
+
+
+class Replaced(NamedTuple):
+    """What a replacement did; all counts are rows.
+
+    Attributes:
+        removed: Rows of history that were in the range.
+        written: Rows that are there now instead.
+        kept_live: Rows that were made anew, but that the live run had delivered: its rows stay.
+    """
+
+    removed: int
+    written: int
+    kept_live: int
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """A range that is to be replaced.
+
+    Attributes:
+        table: Folder of the table.
+        side: Folder of a table with the range's new rows, and nothing else; None if there are none.
+        where: The range.
+        history: Paths of the files that held history before the first live row was written.
+        gone: Those of them that earlier replacements have taken out.
+        key: Columns that identify a row.
+        transaction: Id by which it is done once.
+        scratch: Folder for what is written anew; made, and left to the caller.
+    """
+
+    table: str
+    side: str | None
+    where: Range
+    history: set[str]
+    gone: set[str]
+    key: Sequence[str]
+    transaction: str
+    scratch: Path
+
+    def run(self, before_commit: Callable[[list[str]], None]) -> Replaced | None:
+        """Do it; other writers' commits in between are waited for.
+
+        Args:
+            before_commit: Given the paths that are about to be taken out.
+
+        Returns:
+            None if it was done before.
+
+        Raises:
+            InputError: The table has no such column.
+            StateError: Files of history were compacted with others: live rows can't be told any
+                more. Or others write so often that no commit gets through.
+        """
+        for number in range(_TRIES):
+            opened = open_table(self.table)
+            if opened.transaction_version(self.transaction) is not None:
+                return None
+            try:
+                return self._run(opened, self.scratch / str(number), before_commit)
+            except CommitFailedError:
+                # Somebody was first, with a file that this is about.
+                time.sleep(_PAUSE_S)
+        message = f"The range can't be replaced in {self.table}: others write to it all the time."
+        raise StateError(message, "Try again.")
+
+    def _run(
+        self, opened: DeltaTable, scratch: Path, before_commit: Callable[[list[str]], None]
+    ) -> Replaced:
+        if self.where.column not in [field.name for field in opened.schema().fields]:
+            message = f"The table {self.table} has no column `{self.where.column}`."
+            raise InputError(message, "Let the transform return it: rows are placed by it.")
+        rows = pa.table(opened.get_add_actions()).to_pylist()
+        old, live = self._concerned(rows)
+        read = _Reader(opened)
+        live_keys = self._live_keys(read, live)
+        removed = written = kept_live = 0
+        touched = []
+        for row in old:
+            held = read.rows(row)
+            inside = self.where.holds(held)
+            if not pc.any(inside).as_py():
+                continue
+            touched.append(row)
+            removed += pc.sum(inside).as_py()
+            self._write(opened, scratch, held.filter(pc.invert(inside)))
+        adds: list[AddAction] = []
+        if self.side is not None:
+            side = open_table(self.side)
+            made_anew = _Reader(side)
+            for row in pa.table(side.get_add_actions()).to_pylist():
+                if live_keys is None:
+                    written += row["num_records"]
+                    adds.append(self._bring(Path(self.side), row))
+                    continue
+                made = made_anew.rows(row)
+                new = made.join(live_keys, list(self.key), join_type="left anti")
+                written += new.num_rows
+                kept_live += made.num_rows - new.num_rows
+                self._write(opened, scratch, new.select(made.column_names))
+        if DeltaTable.is_deltatable(str(scratch)):
+            anew = pa.table(open_table(str(scratch)).get_add_actions()).to_pylist()
+            adds += [self._bring(scratch, row) for row in anew]
+        before_commit([row["path"] for row in touched])
+        now_ms = int(time.time() * 1000)
+        opened.create_write_transaction(
+            [*adds, *(_remove(row, now_ms) for row in touched)],
+            "append",
+            opened.schema(),
+            partition_by=opened.metadata().partition_columns,
+            commit_properties=CommitProperties(app_transactions=[Transaction(self.transaction, 1)]),
+        )
+        return Replaced(removed, written, kept_live)
+
+    def _concerned(
+        self, rows: list[dict[str, Any]]
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Files that may hold rows of the range: those of history, and those of the live run."""
+        names = {row["path"] for row in rows}
+        if lacking := self.history - self.gone - names:
+            message = f"{len(lacking):,} files of history are no longer in {self.table}."
+            hint = (
+                "They were compacted, maybe with live rows, which can't be told from them then: "
+                "make the table anew with `hybrid rerun`."
+            )
+            raise StateError(message, hint)
+        made = {name for name in names if Path(name).name.startswith(_MADE)}
+        concerned = [row for row in rows if self.where.may_be_in(row)]
+        of_history = self.history | made
+        return (
+            [row for row in concerned if row["path"] in of_history],
+            [row for row in concerned if row["path"] not in of_history],
+        )
+
+    def _live_keys(self, read: _Reader, live: list[dict[str, Any]]) -> pa.Table | None:
+        tables = (read.rows(row) for row in live)
+        found = [rows.filter(self.where.holds(rows)).select(list(self.key)) for rows in tables]
+        keys = pa.concat_tables(found) if found else None
+        return keys if keys is not None and keys.num_rows else None
+
+    def _write(self, opened: DeltaTable, scratch: Path, rows: pa.Table) -> None:
+        """Add rows to what is written anew."""
+        if rows.num_rows:
+            partitions = opened.metadata().partition_columns or None
+            write_deltalake(str(scratch), rows, mode="append", partition_by=partitions)
+
+    def _bring(self, source: Path, row: dict[str, Any]) -> AddAction:
+        """Have a file in the table's folder, under a name that tells where it is from."""
+        path = Path(unquote(row["path"]))
+        name = str(path.with_name(f"{_MADE}{path.name}"))
+        bring(source / path, Path(self.table) / name)
+        return add_action(row, name)
+
+
+class _Reader:
+    """Reads a table file by file."""
+
+    def __init__(self, table: DeltaTable) -> None:
+        self._all = table.to_pyarrow_dataset()
+        self._files = {fragment.path: fragment for fragment in self._all.get_fragments()}
+
+    def rows(self, row: dict[str, Any]) -> pa.Table:
+        """The rows of one file, partition columns too."""
+        fragment = self._files[unquote(row["path"])]
+        single = FileSystemDataset(
+            [fragment], self._all.schema, self._all.format, self._all.filesystem
+        )
+        return single.to_table()
+
+
+def _remove(row: dict[str, Any], now_ms: int) -> RemoveAction:
+    return RemoveAction(
+        path=unquote(row["path"]),
+        data_change=True,
+        deletion_timestamp=now_ms,
+        size=row["size_bytes"],
+    )

@@ -1,0 +1,24 @@
+"""What ``hybrid init`` wrote runs as it is, and its audit proves the table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from orchestration.audit.run import audit
+from orchestration.cli.init import Wanted, start
+from tests.e2e.case import wrong
+from tests.e2e.in_session import run_history
+from tests.orchestration.cli.test_init import table, write
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark]
+
+
+def test_a_pipeline_that_was_started_runs_as_it_is(tmp_path: Path, spark: SparkSession) -> None:
+    write(tmp_path / "data" / "a.jsonl.gz", table())
+    loaded, _ = start(tmp_path, Wanted("mine", "data/*"))
+    run_history(spark, loaded)
+    report = audit(loaded)
+    assert (report.expected, wrong(report), report.ok) == (2, {}, True)

@@ -1,0 +1,1 @@
+"""Change data capture and merges end to end."""

@@ -1,0 +1,1 @@
+"""Generations and ranges end to end."""

@@ -1,0 +1,153 @@
+"""Days of the target made anew from corrected files, beside a live run."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from orchestration.cli.main import app
+from orchestration.pipeline_definitions import pipeline_definitions
+from sources.config.loader import LoadedPipeline
+from sources.generations import keep_definition
+from sources.hand_over import hand_over
+from tests.e2e.case import BEGIN, Case, live_of, windows
+from tests.e2e.in_session import run_history, run_live
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
+
+
+def call(loaded: LoadedPipeline, since: int, until: int, *more: str) -> tuple[int, dict[str, Any]]:
+    """``hybrid backfill`` of the events from one number to another."""
+    moments = [f"{BEGIN + timedelta(minutes=n):%Y-%m-%dT%H:%M:%SZ}" for n in (since, until)]
+    options = ["--since", moments[0], "--until", moments[1], "--json", *more]
+    done = CliRunner().invoke(app, ["backfill", str(loaded.path), *options])
+    return done.exit_code, json.loads(done.stdout)
+
+
+def seen(folder: Path) -> dict[int, float]:
+    rows = DeltaTable(folder / "out").to_pyarrow_table()
+    assert len(set(rows["id"].to_pylist())) == len(rows)
+    return dict(zip(rows["id"].to_pylist(), rows["v"].to_pylist(), strict=True))
+
+
+def launch(
+    loaded: LoadedPipeline, instance: dg.DagsterInstance, **form: object
+) -> dg.ExecuteInProcessResult:
+    """The job with a form for any range."""
+    return (
+        pipeline_definitions(loaded)
+        .resolve_job_def("events_backfill_range")
+        .execute_in_process(
+            instance=instance,
+            run_config={"ops": {"do_events_backfill_range": {"config": form}}},
+            raise_on_error=False,
+        )
+    )
+
+
+def test_a_corrected_range_takes_its_place_while_the_stream_goes_on(
+    tmp_path: Path, servers: str, spark: SparkSession
+) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history()  # 4 files of 250
+    # One of the topic is late: it belongs to the range.
+    case.produce([*range(1000, 1200), 5000])
+    loaded = case.pipeline(
+        lambda document: document.update(ranges={"by": "hour", "start": "2024-01-01"})
+    )
+    run_history(spark, loaded)
+    hand_over(loaded, live_of(loaded))
+    keep_definition(loaded, loaded.require_generation())
+    answers = []
+    with dg.DagsterInstance.ephemeral() as instance:
+        job = pipeline_definitions(loaded).resolve_job_def("events")
+        for _ in range(2):
+            job.execute_in_process(
+                instance=instance, asset_selection=[dg.AssetKey(["events", "history"])]
+            )
+        # 999 minus the allowed lateness of 100 minutes: the hour of 14:59 is not whole.
+        marked = instance.get_materialized_partitions(dg.AssetKey(["events", "ranges"]))
+        assert marked == {f"2024-01-01-{hour:02}:00" for hour in range(14)}
+        events = instance.fetch_materializations(dg.AssetKey(["events", "ranges"]), limit=100)
+        assert len(events.records) == 14, "what is filled is not marked twice"
+
+        before = DeltaTable(tmp_path / "out").version()
+        would = call(loaded, 300, 540, "--dry-run")[1]
+        assert (would["ok"], would["generation"], would["splits"]) == (True, "g1", 2)
+        day = {"since": "2024-01-01T05:00:00Z", "until": "2024-01-01T09:00:00Z"}
+        shown = launch(loaded, instance, **day, dry_run=True).get_step_success_events()
+        assert shown
+        assert DeltaTable(tmp_path / "out").version() == before
+        refused = launch(loaded, instance, since="2024-01-01").filter_events(
+            lambda event: event.event_type_value == "STEP_FAILURE"
+        )
+        failed = refused[0].step_failure_data.user_failure_data
+        assert failed is not None
+        assert "`until` of the form: `` is no time" in str(failed.description)
+
+    def correct() -> None:
+        # Two files of other rows: 300 to 499 are in the one, the rest of it is gone.
+        case.write_history([*range(300), *range(300, 500, 2), *range(600, 1000)], files=1)
+        for name in ("1", "2", "3"):
+            (tmp_path / "in" / f"{name}.parquet").unlink()
+        answers.append(call(loaded, 300, 540))
+        case.produce(range(1200, 1400))
+
+    run_live(spark, loaded, meanwhile=correct)
+    [(status, answer)] = answers
+    assert (status, answer["ok"]) == (0, True), answer
+    assert (answer["removed"], answer["written"], answer["kept_live"]) == (240, 100, 0)
+    ids = [*range(300), *range(300, 500, 2), *range(540, 1000), *range(1000, 1400), 5000]
+    assert seen(tmp_path) == {n: n / 2 for n in ids}
+
+    # From the UI: three partitions are one run; they are empty now, and that is no error.
+    for path in (tmp_path / "in").glob("*.parquet"):
+        path.unlink()
+    case.write_history(range(300), files=1)
+    case.write_history(range(600, 1000), files=1, name=lambda *_: "later.parquet")
+    job = pipeline_definitions(loaded).resolve_job_def("events_backfill")
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = job.execute_in_process(
+            instance=instance,
+            tags={
+                "dagster/asset_partition_range_start": "2024-01-01-06:00",
+                "dagster/asset_partition_range_end": "2024-01-01-08:00",
+            },
+        )
+    assert done.success
+    [event, *_] = done.get_asset_materialization_events()
+    told = event.materialization.metadata
+    assert (told["rows replaced"].value, told["dagster/row_count"].value) == (70, 0)
+    assert seen(tmp_path) == {n: n / 2 for n in ids if not 360 <= n < 540}
+
+
+def test_what_can_not_be_made_anew_on_its_own_is_refused(
+    tmp_path: Path, servers: str, spark: SparkSession
+) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history()
+    case.produce(range(1000, 1100))
+    loaded = case.pipeline()
+    assert "has no state" in call(loaded, 0, 60)[1]["error"]
+    run_history(spark, loaded)
+    keep_definition(loaded, loaded.require_generation())
+    status, answer = call(loaded, 60, 60)
+    assert (status, "holds nothing" in answer["error"]) == (2, True)
+    # 999 minus the allowed lateness of 100 minutes.
+    assert "complete through 2024-01-01T14:59:00Z" in call(loaded, 0, 901)[1]["error"]
+    assert seen(tmp_path) == {n: n / 2 for n in range(1000)}
+
+    (tmp_path / "merged").mkdir()
+    merged = Case(tmp_path / "merged", servers)
+    merged.write_history()
+    stateful = merged.pipeline(windows)
+    run_history(spark, stateful)
+    assert "`events` merges" in call(stateful, 0, 60)[1]["error"]

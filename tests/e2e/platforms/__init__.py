@@ -1,0 +1,1 @@
+"""Object stores, HDFS, clusters and secured brokers end to end."""

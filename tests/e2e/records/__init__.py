@@ -1,0 +1,1 @@
+"""Formats and bad records end to end."""

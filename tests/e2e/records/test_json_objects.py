@@ -1,0 +1,146 @@
+"""What Arrow reads of a topic's JSON is what Spark reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+
+from sources.common.schema import ddl, parse_schema
+from sources.decoding.json_batches import read_objects
+from spark_jobs.query.parse_records import parse_values
+from tests.e2e.case import Case, as_json, live_of, wrong
+from tests.e2e.in_session import run_and_audit
+from tests.sources.decoding.json_case import COLUMNS, ODD, ODD_VALUES, PLAIN, documents
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark]
+SCHEMA = parse_schema(COLUMNS)
+
+
+def by_spark(
+    spark: SparkSession, values: list[bytes | None], columns: pa.Schema
+) -> list[list[Any] | None]:
+    """The columns of each value, to the bit; None if it is bad."""
+    frame = spark.createDataFrame(pa.table({"value": pa.array(values, pa.binary())}))
+    schema = f"{ddl(columns)}, corrupt string"
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "corrupt"}
+    parsed = frame.select(F.from_json(F.col("value").cast("string"), schema, options).alias("row"))
+    bad = (F.col("row").isNull() | F.col("row.corrupt").isNotNull()).alias("bad")
+    table = parsed.select("row.*", bad).drop("corrupt").toArrow()
+    rows = bits(table.select(columns.names).to_struct_array().combine_chunks(), columns)
+    marks = table["bad"].to_pylist()
+    return [None if is_bad else row for row, is_bad in zip(rows, marks, strict=True)]
+
+
+def by_arrow(values: list[bytes | None], columns: pa.Schema) -> list[list[Any] | None]:
+    """The same; None if it is left to Spark."""
+    return bits(read_objects(pa.array(values, pa.binary()), columns), columns)
+
+
+def bits(rows: pa.StructArray, columns: pa.Schema) -> list[list[Any] | None]:
+    raw = {pa.float64(): pa.int64(), pa.date32(): pa.int32(), SCHEMA.field("at").type: pa.int64()}
+    fields = [
+        field.cast(kind).view(raw.get(kind, kind)).to_pylist()
+        for field, kind in zip(rows.flatten(), columns.types, strict=True)
+    ]
+    nulls = rows.is_null().to_pylist()
+    each = zip(*fields, strict=True)
+    return [None if is_null else list(row) for row, is_null in zip(each, nulls, strict=True)]
+
+
+def compare(spark: SparkSession, values: list[bytes | None], columns: pa.Schema) -> int:
+    """Compare what both read; tells how many Arrow read."""
+    alone = [row for value in values for row in by_arrow([value], columns)]
+    together = by_arrow(values, columns)
+    different = [
+        (value, theirs, mine)
+        for value, theirs, *ours in zip(
+            values, by_spark(spark, values, columns), alone, together, strict=True
+        )
+        for mine in ours
+        if mine is not None and mine != theirs
+    ]
+    assert different == []
+    return sum(row is not None for row in alone)
+
+
+@pytest.mark.parametrize("kind", PLAIN)
+def test_every_odd_text_of_a_member(spark: SparkSession, kind: str) -> None:
+    texts = [*PLAIN[kind], *ODD]
+    columns = parse_schema({"v": kind})
+    values: list[bytes | None] = [f'{{"v": {text}}}'.encode() for text in texts]
+    assert compare(spark, values, columns) >= len(PLAIN[kind])
+
+
+def test_every_odd_value(spark: SparkSession) -> None:
+    assert compare(spark, ODD_VALUES, SCHEMA) > 10
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.lists(documents(), min_size=20, max_size=80))
+def test_damaged_documents(spark: SparkSession, values: list[bytes]) -> None:
+    compare(spark, [*values], SCHEMA)
+
+
+@pytest.mark.kafka
+def test_times_are_spark_s_alone_where_its_session_has_another_zone(
+    tmp_path: Path, servers: str, spark: SparkSession
+) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history([1], files=1)
+    loaded = case.pipeline()
+    generation = loaded.open_generation(create=True)
+    assert generation is not None
+    columns = {"id": "bigint", "at": "timestamp", "v": "double"}
+    value = b'{"id": 1, "at": "2024-07-01T00:00:00"}'
+    raw = spark.sql(
+        "SELECT 't' AS topic, 0 AS partition, 0L AS offset, current_timestamp() AS timestamp, "
+        f"CAST('' AS BINARY) AS key, CAST('{value.decode()}' AS BINARY) AS value"
+    )
+    found = {}
+    for zone in ("UTC", "Europe/Berlin"):
+        spark.conf.set("spark.sql.session.timeZone", zone)
+        try:
+            rows = parse_values(raw, live_of(loaded), columns, generation)
+            found[zone] = rows.select(F.unix_seconds("at")).collect()[0][0]
+        finally:
+            spark.conf.set("spark.sql.session.timeZone", "UTC")
+    assert found["UTC"] - found["Europe/Berlin"] == 2 * 3600
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("on_bad_record", ["fail", "quarantine"])
+def test_a_topic_that_both_have_to_read(
+    tmp_path: Path, servers: str, spark: SparkSession, on_bad_record: str
+) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history()
+    case.produce(range(500, 1100))
+    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
+    left: list[bytes | None] = []
+    for n in range(1100, 1300):
+        text = as_json(n)
+        if n % 3 == 0:
+            left.append(f" {text}".encode())
+        elif n % 50 == 0:
+            # Nanoseconds, which Arrow refuses; Spark cuts them off.
+            left.append(text.replace("Z", ".000000000Z").encode())
+        producer.produce(case.topic, left[-1] if n % 3 == 0 or n % 50 == 0 else text.encode())
+    assert producer.flush(30) == 0
+    columns = parse_schema({"id": "bigint", "at": "timestamp", "v": "double"})
+    assert by_arrow(left, columns) == [None] * len(left)
+    loaded = case.pipeline(
+        lambda document: document["sources"][1].update(on_bad_record=on_bad_record)
+    )
+    report = run_and_audit(spark, loaded)
+    assert (report.expected, wrong(report)) == (1300, {})
+    assert report.ok

@@ -1,0 +1,1 @@
+"""The seam end to end: overlaps, offsets, several topics."""

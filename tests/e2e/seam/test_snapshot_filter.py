@@ -1,0 +1,44 @@
+"""What becomes of changes that a snapshot of the database can see."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from sources.common.positions import DatabaseSnapshot
+from sources.decoding.value_format import EnvelopePart
+from spark_jobs.query.seam_filter import SnapshotFilter
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark]
+
+SNAPSHOT = DatabaseSnapshot(lsn=500, xmin=70, xmax=75, in_progress=[70, 72], taken_ms=0)
+COLUMNS: dict[EnvelopePart, str] = {"lsn": "_lsn", "transaction": "_tx", "position": "_position"}
+FIRST = "0" * 32
+
+
+def changes(spark: SparkSession, *rows: tuple[int, int | None, str]) -> DataFrame:
+    """Log position, transaction, and position of each change."""
+    placed = [("orders", 0, offset, *row) for offset, row in enumerate(rows)]
+    schema = "__topic string, __partition int, __offset bigint, _lsn bigint, _tx bigint"
+    return spark.createDataFrame(placed, f"{schema}, _position string")
+
+
+def test_it_drops_what_it_sees_and_nothing_else(spark: SparkSession) -> None:
+    rows = changes(
+        spark,
+        (400, 69, "a"),
+        (401, 70, "b"),  # in flight
+        (402, 71, "c"),
+        (403, 75, "d"),  # begun later
+        (501, 71, "e"),  # a transaction id that came around again
+        (300, None, FIRST),  # of the connector's own snapshot, which is older
+        (600, None, f"{FIRST[:-1]}1"),  # of an incremental one
+    )
+    kept = SnapshotFilter(COLUMNS, SNAPSHOT).apply(rows).orderBy("__offset").collect()
+    assert [row["__offset"] for row in kept] == [1, 3, 4, 6]
+
+
+def test_a_connector_that_begins_anew_stops_the_run(spark: SparkSession) -> None:
+    rows = changes(spark, (501, 90, "a"), (600, None, FIRST))
+    with pytest.raises(Exception, match=r"offset 1: the connector has taken a snapshot of its own"):
+        SnapshotFilter(COLUMNS, SNAPSHOT).apply(rows).collect()

@@ -1,0 +1,1 @@
+"""Supervision, controls and kills end to end."""

@@ -1,0 +1,147 @@
+"""The audit: input that can't be proved is refused by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from sources.errors import InputError
+from tests.orchestration.audit.audit_case import COLUMNS, SCHEMA, Case, row
+
+ROWS = [row(number) for number in range(5)]
+MERGE = {"path": "table", "mode": "merge", "key": ["id", "origin"]}
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    """Good as it is."""
+    case = Case(tmp_path)
+    case.history(ROWS)
+    case.late(ROWS)
+    case.target(ROWS)
+    return case
+
+
+def refusal(case: Case, **changed: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        case.audit(**changed)
+    return str(caught.value)
+
+
+def test_no_file(case: Case) -> None:
+    (case.folder / "late.json").unlink()
+    text = refusal(case)
+    assert "Source `late`: no file matches *.json" in text
+    assert str(case.folder) in text
+
+
+def test_a_file_that_is_no_parquet(case: Case) -> None:
+    (case.folder / "history/part-1.parquet").write_text("id,origin")
+    text = refusal(case)
+    assert "Source `history` can't be read" in text
+    assert "part-1.parquet" in text
+
+
+def test_a_store_that_does_not_answer(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "me")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
+    lake = {"type": "files", "name": "h", "path": "s3://lake/in/*", "format": "parquet"}
+    text = refusal(case, sources=[lake], s3={"endpoint": "http://127.0.0.1:9"})
+    assert "s3://lake/in/* can't be read at http://127.0.0.1:9: " in text
+    assert "hunter2" not in text
+
+
+def test_a_line_that_does_not_fit_the_schema(case: Case) -> None:
+    (case.folder / "late.json").write_text('{"id": 1}\n{"id": "x"}\n')
+    text = refusal(case)
+    assert "late.json" in text
+    assert '"x"' in text
+
+
+def test_a_key_that_not_all_sources_have(case: Case) -> None:
+    late = {"type": "files", "name": "late", "path": "*.json", "format": "json"}
+    narrow = {name: kind for name, kind in COLUMNS.items() if name != "origin"}
+    history = {"type": "files", "name": "history", "path": "history/*", "format": "parquet"}
+    text = refusal(case, sources=[history, {**late, "schema": narrow}])
+    assert text == ("`key`: column origin is not in all sources. They share at, id, delay, seats.")
+
+
+def test_a_source_with_the_name_of_the_view_of_all(case: Case) -> None:
+    source = {"type": "files", "name": "input", "path": "history/*", "format": "parquet"}
+    assert "Rename it" in refusal(case, sources=[source])
+
+
+def test_no_sql_for_a_merge(case: Case) -> None:
+    assert "Pipeline `flights` merges, and declares no `audit`. Declare" in refusal(
+        case, sink=MERGE
+    )
+
+
+def test_no_sql_for_a_target_without_the_inputs_key(case: Case) -> None:
+    sink = {"path": "table", "mode": "append", "key": ["id", "window_start"]}
+    text = refusal(case, sink=sink)
+    assert "Column window_start of `sink.key` is not in both input and target." in text
+    assert "Declare `audit: {sql: …}`" in text
+
+
+def test_sql_that_is_not_there(case: Case) -> None:
+    text = refusal(case, audit={"sql": "audits/flights.sql"})
+    assert "`audit.sql: audits/flights.sql` can't be read" in text
+
+
+def test_sql_that_is_wrong_is_told_in_duckdbs_words(case: Case) -> None:
+    text = refusal(case, audit=case.sql("SELECT id, departure FROM input"))
+    assert 'Referenced column "departure" not found' in text
+    assert "it can read `history`, `input`, `late`" in text
+
+
+def test_sql_of_two_statements(case: Case) -> None:
+    text = refusal(case, audit=case.sql("SELECT * FROM input; SELECT 1"))
+    assert text == "`audit.sql` holds 2 statements. It must be one SELECT."
+
+
+def test_sql_with_other_columns_than_the_target(case: Case) -> None:
+    query = "SELECT * EXCLUDE (seats, delay), 1 AS flights FROM input"
+    text = refusal(case, audit=case.sql(query))
+    assert "only in `audit.sql`: flights; only in the target: delay, seats." in text
+
+
+def test_sql_with_another_type_than_the_target(case: Case) -> None:
+    query = "SELECT * REPLACE (CAST(seats AS VARCHAR) AS seats) FROM input"
+    text = refusal(case, audit=case.sql(query))
+    assert text == (
+        "Column `seats` is VARCHAR in `audit.sql` and INTEGER in the target. Cast it in the query."
+    )
+
+
+def test_a_sink_key_that_the_target_does_not_have(case: Case) -> None:
+    schema = pa.schema([SCHEMA.field("origin")])
+    case.target_again([{"origin": "JFK"}], schema)
+    text = refusal(case, sink=MERGE, audit=case.sql("SELECT DISTINCT origin FROM input"))
+    assert text == "Column id of `sink.key` is not in the target. It has origin."
+
+
+def test_a_target_whose_files_are_gone(case: Case) -> None:
+    next((case.folder / "table").glob("*.parquet")).unlink()
+    text = refusal(case)
+    assert f"The table {case.folder / 'table'} can't be read" in text
+    assert "Restore its files." in text
+
+
+def test_a_target_whose_log_is_damaged(case: Case) -> None:
+    next((case.folder / "table/_delta_log").glob("*.json")).write_text("{")
+    assert f"The target {case.folder / 'table'} can't be read" in refusal(case)
+
+
+@pytest.mark.slow
+def test_a_broker_that_does_not_answer(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sources.kafka.client.TIMEOUT_S", 0.5)
+    history, _ = case.loaded().pipeline.sources
+    live = {"type": "kafka", "name": "live", "topic": "flights"}
+    sources = [history.model_dump(), {**live, "bootstrap_servers": "127.0.0.1:1"}]
+    text = refusal(case, sources=sources)
+    assert "The Kafka broker 127.0.0.1:1 can't be reached" in text
+    assert "Start it" in text

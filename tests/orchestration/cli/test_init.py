@@ -1,0 +1,111 @@
+"""``hybrid init``: from files to a pipeline that can be planned."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from orchestration.cli.main import app
+from sources.config.loader import load_pipeline
+from tests.e2e.case import moment
+
+COLUMNS = {"id": "bigint", "at": "timestamp", "v": "double", "day": "date", "ok": "boolean"}
+
+
+def table(*more: str) -> pa.Table:
+    times = pa.array([moment(1), moment(2)], pa.timestamp("us", "UTC"))
+    columns: dict[str, Any] = {"id": [1, 2], "at": times, "v": [0.5, 1.5]}
+    columns |= {"day": times.cast(pa.date32()), "ok": [True, False]}
+    return pa.table({**columns, **dict.fromkeys(more, times)})
+
+
+def write(path: Path, rows: pa.Table) -> None:
+    path.parent.mkdir(exist_ok=True)
+    if path.suffix == ".parquet":
+        pq.write_table(rows, path)
+    elif path.suffix == ".csv":
+        pa_csv.write_csv(rows, path)
+    else:
+        lines = "".join(json.dumps(row, default=str) + "\n" for row in rows.to_pylist())
+        path.write_bytes(gzip.compress(lines.encode()))
+
+
+def call(folder: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
+    result = CliRunner().invoke(
+        app, ["init", "mine", *arguments, "--folder", str(folder), "--json"]
+    )
+    return result.exit_code, json.loads(result.stdout)
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.csv", "a.jsonl.gz"])
+def test_a_pipeline_over_files_can_be_planned_at_once(tmp_path: Path, name: str) -> None:
+    write(tmp_path / "data" / name, table())
+    status, answer = call(tmp_path, "--files", "data/*")
+    assert (status, len(answer["written"])) == (0, 3)
+    loaded = load_pipeline(tmp_path / "mine.yaml")
+    assert (loaded.pipeline.event_time, loaded.pipeline.key) == ("at", ["id"])
+    for command in ("validate", "plan"):
+        result = CliRunner().invoke(app, [command, str(loaded.path), "--json"])
+        assert result.exit_code == 0, result.output
+    columns = json.loads(result.stdout)["files"][0]["columns"]
+    assert columns == COLUMNS
+
+
+def test_a_topic_goes_on_where_the_files_end(tmp_path: Path) -> None:
+    write(tmp_path / "data" / "a.parquet", table())
+    arguments = ["--topic", "events", "--servers", "kafka:9092", "--key", "v", "--key", "id"]
+    assert call(tmp_path, "--files", "data/*", *arguments)[0] == 0
+    pipeline = load_pipeline(tmp_path / "mine.yaml").pipeline
+    assert [source.name for source in pipeline.sources] == ["history", "live"]
+    assert (pipeline.topics[0].bootstrap_servers, pipeline.key) == ("kafka:9092", ["v", "id"])
+
+
+@pytest.mark.parametrize(
+    ("rows", "arguments", "message"),
+    [
+        (table(), ["--files", "none/*.parquet"], "none/*.parquet"),
+        (table(), ["--files", "s3://bucket/*"], "`s3://bucket/*` is not on this machine"),
+        (table(), ["--files", "data/*", "--event-time", "wen"], "has no column `wen`. It has id"),
+        (table("later"), ["--files", "data/*"], "--event-time: one of at, later"),
+        (table().drop(["at"]), ["--files", "data/*"], "none looks so"),
+        (table().drop(["id"]), ["--files", "data/*"], "Name each by --key: it has at, v"),
+    ],
+)
+def test_what_can_not_be_found_out_has_to_be_named(
+    tmp_path: Path, rows: pa.Table, arguments: list[str], message: str
+) -> None:
+    write(tmp_path / "data" / "a.parquet", rows)
+    status, answer = call(tmp_path, *arguments)
+    assert status == 2
+    assert message in answer["error"]
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+def test_names_that_can_not_be_and_files_that_can_not_be_read(tmp_path: Path) -> None:
+    write(tmp_path / "data" / "a.parquet", table())
+    for name in ("Mine!", "../mine", "plan"):
+        result = CliRunner().invoke(
+            app, ["init", name, "--files", "data/*", "--folder", str(tmp_path), "--json"]
+        )
+        assert "can't be a name" in json.loads(result.stdout)["error"]
+    (tmp_path / "data" / "a.parquet").write_bytes(b"PAR1 but no more")
+    assert "can't be read as parquet" in call(tmp_path, "--files", "data/*")[1]["error"]
+    (tmp_path / "data" / "a.parquet").rename(tmp_path / "data" / "a.xls")
+    assert "What a.xls holds" in call(tmp_path, "--files", "data/*")[1]["error"]
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+def test_nothing_that_is_there_is_written_over(tmp_path: Path) -> None:
+    write(tmp_path / "data" / "a.parquet", table())
+    (tmp_path / "mine_audit.sql").write_text("-- mine")
+    status, answer = call(tmp_path, "--files", "data/*")
+    assert (status, "mine_audit.sql is there already" in answer["error"]) == (2, True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "mine_audit.sql"]

@@ -1,0 +1,207 @@
+"""The command line: exit statuses, and one JSON document on stdout."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from orchestration.cli.main import app
+from sources.config.loader import load_pipeline
+from spark_jobs.launch.base import Launch
+from tests.e2e.case import TRANSFORMS, moment
+
+
+@pytest.fixture
+def declared(tmp_path: Path) -> dict[str, Any]:
+    """A pipeline of files alone, with its input in place."""
+    (tmp_path / "transforms.py").write_text(TRANSFORMS)
+    rows = {"id": [1, 2], "at": pa.array([moment(1), moment(2)], pa.timestamp("us", "UTC"))}
+    pq.write_table(pa.table(rows), tmp_path / "a.parquet")
+    return {
+        "name": "events",
+        "event_time": "at",
+        "key": ["id"],
+        "sources": [{"name": "history", "type": "files", "path": "*.parquet", "format": "parquet"}],
+        "transform": "transforms:identity",
+        "sink": {"path": "out", "mode": "append", "key": ["id"]},
+        "state": "state",
+    }
+
+
+def call(folder: Path, document: dict[str, Any], command: str) -> tuple[int, dict[str, Any]]:
+    path = folder / "events.yaml"
+    path.write_text(yaml.safe_dump(document))
+    result = CliRunner().invoke(app, [command, str(path), "--json"])
+    return result.exit_code, json.loads(result.stdout)
+
+
+def test_a_valid_pipeline_passes(tmp_path: Path, declared: dict[str, Any]) -> None:
+    status, answer = call(tmp_path, declared, "validate")
+    assert (status, answer["ok"], answer["sources"]) == (0, True, ["history"])
+
+
+def test_bad_input_ends_with_status_2_and_says_what_is_wrong(
+    tmp_path: Path, declared: dict[str, Any]
+) -> None:
+    status, answer = call(tmp_path, {**declared, "transfrom": "x:y"}, "validate")
+    assert status == 2
+    assert "did you mean `transform`?" in answer["error"]
+
+
+@pytest.mark.parametrize(
+    ("transform", "message"),
+    [
+        ("nowhere:f", "`transform: nowhere:f` can't be imported: ModuleNotFoundError"),
+        ("transforms:absent", "AttributeError"),
+        ("transforms:F", "is a module, not a function"),
+    ],
+)
+def test_a_transform_that_can_not_be_loaded_is_named(
+    tmp_path: Path, declared: dict[str, Any], transform: str, message: str
+) -> None:
+    status, answer = call(tmp_path, {**declared, "transform": transform}, "validate")
+    assert status == 2
+    assert message in answer["error"]
+
+
+def test_what_the_last_driver_printed_is_shown(tmp_path: Path, declared: dict[str, Any]) -> None:
+    status, answer = call(tmp_path, declared, "logs")
+    assert status == 2
+    assert "No run of pipeline `events` was launched yet." in answer["error"]
+    call(tmp_path, declared, "plan")
+    generation = load_pipeline(tmp_path / "events.yaml").require_generation()
+    made = Launch(launch_id="a", source="history", log="run/history.log", group=None, at_ms=1)
+    generation.replace("run/launch.json", made)
+    generation.path("run/history.log").write_text("".join(f"line {at}\n" for at in range(80)))
+    status, answer = call(tmp_path, declared, "logs")
+    assert (status, answer["source"]) == (0, "history")
+    assert answer["lines"] == [f"line {at}" for at in range(30, 80)]
+    shown = CliRunner().invoke(app, ["logs", str(tmp_path / "events.yaml"), "--lines", "1"])
+    assert shown.stdout.strip() == "line 79"
+
+
+def test_a_plan_shows_what_will_be_read_and_is_kept(
+    tmp_path: Path, declared: dict[str, Any]
+) -> None:
+    status, answer = call(tmp_path, declared, "plan")
+    assert status == 0
+    assert answer["files"][0]["rows"] == 2
+    rows = {"id": [3], "at": pa.array([moment(3)], pa.timestamp("us", "UTC"))}
+    pq.write_table(pa.table(rows), tmp_path / "late.parquet")
+    assert call(tmp_path, declared, "plan")[1] == answer
+
+
+def test_a_refused_plan_leaves_no_state(tmp_path: Path, declared: dict[str, Any]) -> None:
+    (tmp_path / "a.parquet").write_bytes(b"no parquet")
+    status, answer = call(tmp_path, declared, "plan")
+    assert status == 2
+    assert "a.parquet can't be read as Parquet" in answer["error"]
+    assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.kafka
+def test_a_broker_that_is_not_there_is_named_before_anything_is_written(
+    tmp_path: Path, declared: dict[str, Any]
+) -> None:
+    live = {"name": "live", "type": "kafka", "topic": "t", "bootstrap_servers": "127.0.0.1:1"}
+    changed = {**declared, "sources": [*declared["sources"], live]}
+    status, answer = call(tmp_path, changed, "plan")
+    assert status == 2
+    assert "broker 127.0.0.1:1 can't be reached" in answer["error"]
+    assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.kafka
+def test_a_topic_that_is_not_there_is_named(
+    tmp_path: Path, declared: dict[str, Any], servers: str
+) -> None:
+    live = {"name": "live", "type": "kafka", "topic": "no-such", "bootstrap_servers": servers}
+    changed = {**declared, "sources": [*declared["sources"], live]}
+    status, answer = call(tmp_path, changed, "plan")
+    assert status == 2
+    assert "There is no topic `no-such`" in answer["error"]
+
+
+def test_without_a_local_broker_the_way_to_one_is_told(
+    tmp_path: Path, declared: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HYBRID_BROKER_FILE", str(tmp_path / "broker.json"))
+    live = {"name": "live", "type": "kafka", "topic": "t"}
+    changed = {**declared, "sources": [*declared["sources"], live]}
+    _, answer = call(tmp_path, changed, "plan")
+    assert "Start one with `hybrid broker`" in answer["error"]
+
+
+def test_status_of_a_pipeline_that_never_ran_is_waiting(
+    tmp_path: Path, declared: dict[str, Any]
+) -> None:
+    status, answer = call(tmp_path, declared, "status")
+    assert status == 0
+    assert [source["state"] for source in answer["sources"]] == ["waiting"]
+
+
+def test_stopping_what_does_not_run_is_no_error(tmp_path: Path, declared: dict[str, Any]) -> None:
+    assert call(tmp_path, declared, "stop") == (
+        0,
+        {"ok": True, "pipeline": "events", "stopped": []},
+    )
+
+
+def test_an_audit_before_anything_was_written_is_bad(
+    tmp_path: Path, declared: dict[str, Any]
+) -> None:
+    status, answer = call(tmp_path, declared, "audit")
+    assert status == 1
+    assert (answer["expected"], answer["missing"], answer["found"]) == (2, 2, 0)
+
+
+def test_without_java_a_run_is_refused_before_anything_is_written(
+    tmp_path: Path, declared: dict[str, Any]
+) -> None:
+    path = tmp_path / "events.yaml"
+    path.write_text(yaml.safe_dump(declared))
+    code = "from orchestration.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "run", str(path), "--json"],
+        env={**os.environ, "PATH": str(tmp_path), "JAVA_HOME": ""},
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "Java" in json.loads(done.stdout)["error"]
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_step_is_done_by_name_and_only_in_its_turn(
+    tmp_path: Path, declared: dict[str, Any]
+) -> None:
+    path = tmp_path / "events.yaml"
+    topic = {"name": "live", "type": "kafka", "topic": "t", "bootstrap_servers": "127.0.0.1:1"}
+
+    def step(document: dict[str, Any], name: str) -> tuple[int, dict[str, Any]]:
+        path.write_text(yaml.safe_dump(document))
+        result = CliRunner().invoke(app, ["step", str(path), name, "--json"])
+        return result.exit_code, json.loads(result.stdout)
+
+    for _ in range(2):
+        status, answer = step(declared, "plan")
+        assert (status, answer["step"], answer["files"][0]["rows"]) == (0, "plan", 2)
+    status, answer = step(declared, "hisory")
+    assert status == 2
+    assert answer["error"].endswith("has no step `hisory`. Its steps are plan, history.")
+    followed = {**declared, "state": "other", "sources": [*declared["sources"], topic]}
+    status, answer = step(followed, "live_start")
+    assert (status, answer["ok"]) == (2, False)

@@ -1,0 +1,44 @@
+"""The reference says what the models say, and its schema accepts what they accept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from orchestration.cli.main import app
+from orchestration.cli.reference import json_schema, markdown
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_the_page_in_the_docs_is_the_one_that_is_printed() -> None:
+    printed = CliRunner().invoke(app, ["reference"]).stdout
+    assert printed == markdown()
+    page = (ROOT / "docs" / "pipeline.md").read_text()
+    assert page == printed, "hybrid reference > docs/pipeline.md"
+
+
+def test_every_field_has_a_meaning_and_every_link_a_section() -> None:
+    page = markdown()
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| `")]
+    assert len(rows) > 100
+    assert [row for row in rows if len(row[-1].strip(" |")) < 5] == []
+    sections = {line.removeprefix("## ").lower() for line in page.splitlines() if line[:3] == "## "}
+    linked = {part.partition(")")[0] for part in page.split("](#")[1:]}
+    assert linked <= sections
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda p: p.stem)
+def test_the_schema_accepts_the_examples_and_refuses_what_they_do_not_hold(path: Path) -> None:
+    schema = json.loads(CliRunner().invoke(app, ["reference", "--json"]).stdout)
+    assert schema == json_schema()
+    document = yaml.safe_load(path.read_text())
+    validator = jsonschema.Draft202012Validator(schema)
+    assert [error.message for error in validator.iter_errors(document)] == []
+    document["sources"][0]["formt"] = "parquet"
+    assert not validator.is_valid(document)

@@ -1,0 +1,213 @@
+"""A plan that waits for a person: nothing starts before they approve it, whoever asks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from orchestration import chain
+from orchestration.cli.main import app
+from orchestration.defs.assets import approval_check, pipeline_assets, plan_key
+from orchestration.defs.jobs import control_jobs
+from sources.config.kafka_source import KafkaSource
+from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.errors import InputError, StateError
+from sources.hand_over import hand_over
+from sources.planning.approval import approve, find_approval
+from sources.planning.plan import Plan
+from tests.e2e.case import Case
+from tests.orchestration.supervision.live_case import LiveCase
+
+
+@pytest.fixture
+def loaded(tmp_path: Path) -> LoadedPipeline:
+    """A pipeline that waits for an approval, with a file to read."""
+    case = LiveCase(tmp_path)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "inbox").mkdir()
+    (tmp_path / "in/a.json").write_text('{"id": 1, "at": "2024-01-01T00:00:00Z"}\n')
+    document = yaml.safe_load(case.path.read_text())
+    case.path.write_text(yaml.safe_dump({**document, "approve": True}))
+    return load_pipeline(case.path)
+
+
+def call(loaded: LoadedPipeline, *arguments: str) -> tuple[int, dict[str, Any]]:
+    command, *options = arguments
+    result = CliRunner().invoke(app, [command, str(loaded.path), "--json", *options])
+    return result.exit_code, json.loads(result.stdout)
+
+
+def starts(loaded: LoadedPipeline) -> list[Callable[[], object]]:
+    """All ways to start a run of a pipeline."""
+    # Imported here: it needs pyspark.
+    from spark_jobs import job  # noqa: PLC0415
+
+    def by_hand() -> None:
+        words = ["--pipeline", str(loaded.path), "--source", "history", "--launch-id", "by-hand"]
+        if job.main(words):
+            raise StateError("The job ended with another status than 0.")
+
+    history, inbox = loaded.pipeline.sources
+    return [
+        lambda: chain.run_bounded(loaded, history),
+        lambda: chain.run_bounded(loaded, history, go_on=True),
+        by_hand,
+        lambda: chain.go_live(loaded, inbox),
+    ]
+
+
+def files(loaded: LoadedPipeline) -> set[Path]:
+    return {path for path in loaded.folder.rglob("*") if path.name != "launch.lock"}
+
+
+def test_nothing_starts_before_the_plan_is_approved_whoever_asks(loaded: LoadedPipeline) -> None:
+    chain.plan(loaded)
+    before = files(loaded)
+    for start in starts(loaded):
+        with pytest.raises(StateError):
+            start()
+    assert files(loaded) == before
+    with pytest.raises(StateError, match=r"not approved yet\..*`hybrid approve`.*`events_approve`"):
+        chain.run_bounded(loaded, loaded.pipeline.sources[0])
+
+
+def test_an_approval_is_kept_with_name_and_time_and_the_first_one_stands(
+    loaded: LoadedPipeline,
+) -> None:
+    chain.plan(loaded)
+    status, given = call(loaded, "approve", "--by", " Ada ")
+    assert (status, given["by"]) == (0, "Ada")
+    again = approve(loaded, "Bob")
+    assert (again.by, again.at_ms) == ("Ada", given["at_ms"])
+    assert find_approval(loaded.require_generation()) == again
+
+
+def test_the_status_tells_that_a_plan_waits_and_how_to_approve_it(loaded: LoadedPipeline) -> None:
+    assert not call(loaded, "status")[1]["waits_for_approval"]
+    chain.plan(loaded)
+    assert call(loaded, "status")[1]["waits_for_approval"]
+    shown = " ".join(CliRunner().invoke(app, ["status", str(loaded.path)]).stdout.split())
+    assert "`hybrid approve`" in shown
+    approve(loaded, "Ada")
+    assert not call(loaded, "status")[1]["waits_for_approval"]
+
+
+def test_a_plan_that_is_not_the_approved_one_waits_again(loaded: LoadedPipeline) -> None:
+    chain.plan(loaded)
+    approve(loaded, "Ada")
+    generation = loaded.require_generation()
+    made = generation.read("plan.json", Plan)
+    assert made is not None
+    generation.replace("plan.json", made.model_copy(update={"warnings": ["another one"]}))
+    assert find_approval(generation) is None
+    with pytest.raises(StateError, match="not approved yet"):
+        chain.run_bounded(loaded, loaded.pipeline.sources[0])
+    assert approve(loaded, "Bob").by == "Bob"
+    assert find_approval(generation) is not None
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [((), "no plan of `events` to approve"), (("--by", "  "), "Nobody is named")],
+)
+def test_what_can_not_be_approved_is_told(
+    loaded: LoadedPipeline, options: tuple[str, ...], told: str
+) -> None:
+    status, answer = call(loaded, "approve", *(options or ("--by", "Ada")))
+    assert status == 2
+    assert told in answer["error"]
+
+
+def test_a_pipeline_that_waits_for_nobody_can_not_be_approved(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    with pytest.raises(InputError, match=r"does not wait .* `approve: true`"):
+        approve(case.loaded, "Ada")
+    assert "events_approve" not in [job.name for job in control_jobs(case.loaded)]
+
+
+@pytest.mark.kafka
+def test_no_hand_over_is_made_before_the_approval(tmp_path: Path, servers: str) -> None:
+    case = Case(tmp_path, servers)
+    case.produce(range(10))
+
+    def alone(document: dict[str, Any]) -> None:
+        columns = {"id": "bigint", "at": "timestamp", "v": "double"}
+        live = {**document["sources"][1], "schema": columns, "start": "earliest"}
+        document.update(sources=[live], approve=True)
+
+    loaded = case.pipeline(alone)
+    [live] = loaded.pipeline.sources
+    assert isinstance(live, KafkaSource)
+    chain.plan(loaded)
+    with pytest.raises(StateError, match="not approved yet"):
+        hand_over(loaded, live)
+    approve(loaded, "Ada")
+    assert hand_over(loaded, live).entries[0].start == 0
+
+
+class Jobs:
+    """Dagster's side of one pipeline, as it is in the UI, without its Spark."""
+
+    def __init__(self, loaded: LoadedPipeline, instance: dg.DagsterInstance) -> None:
+        self._loaded = loaded
+        self._instance = instance
+        assets = [*pipeline_assets(loaded), approval_check(loaded)]
+        groups = dg.AssetSelection.groups("events")
+        plan = dg.AssetSelection.assets(plan_key(loaded))
+        self._defs = dg.Definitions(
+            assets=assets,
+            jobs=[dg.define_asset_job("chain", groups), dg.define_asset_job("plan", plan)],
+            executor=dg.in_process_executor,
+        )
+
+    def materialize(self, job: str) -> dg.ExecuteInProcessResult:
+        found = self._defs.resolve_job_def(job)
+        return found.execute_in_process(instance=self._instance, raise_on_error=False)
+
+    def approve(self, **form: str) -> dg.ExecuteInProcessResult:
+        [job] = [each for each in control_jobs(self._loaded) if each.name == "events_approve"]
+        config = {"ops": {"do_events_approve": {"config": form}}}
+        return job.execute_in_process(config, instance=self._instance, raise_on_error=False)
+
+    def check(self) -> tuple[bool, str]:
+        """The latest answer of the plan's check, as its page shows it."""
+        key = dg.AssetCheckKey(plan_key(self._loaded), "approved")
+        found = self._instance.event_log_storage.get_latest_asset_check_execution_by_key([key])
+        event = found[key].event
+        assert event is not None
+        assert event.dagster_event is not None
+        evaluation = event.dagster_event.asset_check_evaluation_data
+        return evaluation.passed, evaluation.description or ""
+
+
+def test_in_dagster_the_chain_stops_after_its_plan_until_a_form_approves_it(
+    loaded: LoadedPipeline,
+) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        jobs = Jobs(loaded, instance)
+        first = jobs.materialize("chain")
+        assert not first.success
+        assert first.asset_materializations_for_node("events__plan")
+        # No other step began, so that nothing was written.
+        begun = {event.step_key for event in first.all_events if event.is_step_start}
+        assert begun == {"events__plan", "events__plan_approved"}
+        passed, told = jobs.check()
+        assert not passed
+        assert "`hybrid approve`, or the job `events_approve`" in told
+        refused = jobs.approve()
+        assert not refused.success
+        [event] = refused.get_step_failure_events()
+        assert "Nobody is named who approves" in str(event.step_failure_data.user_failure_data)
+        assert jobs.approve(by="Ada").success
+        passed, told = jobs.check()
+        assert passed
+        assert told.startswith("Approved by Ada at ")
+        checks = jobs.materialize("plan").get_asset_check_evaluations()
+        assert [(check.check_name, check.passed) for check in checks] == [("approved", True)]

@@ -1,0 +1,199 @@
+"""Dagster's side of generations: jobs with forms, reruns by the clock, promotions taken up."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from pydantic import ValidationError
+
+from orchestration.pipeline_definitions import pipeline_definitions
+from sources.common.state import Folder
+from sources.config.reruns import Rerun
+from sources.errors import InputError
+from sources.generations import begin, generations, keep_definition, read_serving
+from spark_jobs.run_state.lock import take_switch_lock
+from tests.orchestration.generations.generation_case import GenerationCase
+from tests.orchestration.supervision.live_case import LiveCase, sensor_of
+
+NIGHTLY = {"name": "nightly", "cron": "0 3 * * *", "timezone": "Europe/Berlin"}
+
+
+def run(case: GenerationCase, job: str) -> dg.ExecuteInProcessResult:
+    definitions = pipeline_definitions(case.loaded)
+    with dg.DagsterInstance.ephemeral() as instance:
+        return definitions.resolve_job_def(f"events_{job}").execute_in_process(
+            instance=instance, raise_on_error=False
+        )
+
+
+def test_each_step_is_a_job_and_what_is_refused_is_told(tmp_path: Path) -> None:
+    case = GenerationCase(tmp_path)
+    case.run({1: 10})
+    assert run(case, "new_generation").success
+    case.run({1: 11, 2: 20})
+    compared = run(case, "compare")
+    [shown] = [
+        event.step_output_data.metadata
+        for event in compared.all_events
+        if event.event_type_value == "STEP_OUTPUT"
+    ]
+    assert {name: shown[name].value for name in ("gone", "added", "changed")} == {
+        "gone": 0,
+        "added": 1,
+        "changed": 1,
+    }
+    assert run(case, "promote").success
+    assert case.seen() == {1: 11, 2: 20}
+    assert run(case, "rollback").success
+    assert case.seen() == {1: 10}
+    refused = run(case, "discard")
+    assert not refused.success
+    [failure] = [e for e in refused.all_events if e.event_type_value == "STEP_FAILURE"]
+    failed = failure.step_failure_data.user_failure_data
+    assert failed is not None
+    assert "no generation that waits for promotion" in str(failed.description)
+
+
+def plan(case: GenerationCase, generation: str | None) -> dg.ExecuteInProcessResult:
+    form = {} if generation is None else {"generation": generation}
+    job = pipeline_definitions(case.loaded).resolve_job_def("events")
+    with dg.DagsterInstance.ephemeral() as instance:
+        return job.execute_in_process(
+            instance=instance,
+            asset_selection=[dg.AssetKey(["events", "plan"])],
+            run_config={"ops": {"events__plan": {"config": form}}},
+            raise_on_error=False,
+        )
+
+
+def test_a_chain_is_launched_for_the_generation_that_its_form_names(tmp_path: Path) -> None:
+    case = GenerationCase(tmp_path)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.json").write_text('{"id": 1, "at": "2024-01-01T00:00:00Z", "v": 1}\n')
+    assert not plan(case, "NEW").success, "the first one needs no beginning"
+    case.run({1: 10})
+    assert plan(case, None).success
+    assert case.loaded.require_generation().name == "g1"
+    assert plan(case, "NEW").success
+    assert case.loaded.require_generation().name == "g2"
+    assert plan(case, "NEW").success, "one that waits is gone on with"
+    assert plan(case, "CURRENT").success
+    assert [each.name for each in generations(case.loaded)] == ["g1", "g2"]
+    with pytest.raises(dg.DagsterInvalidConfigError, match="NEWEST"):
+        plan(case, "NEWEST")
+
+
+def schedule(case: GenerationCase) -> dg.ScheduleDefinition:
+    [found] = pipeline_definitions(case.loaded).schedules or []
+    assert isinstance(found, dg.ScheduleDefinition)
+    return found
+
+
+def evaluate(case: GenerationCase, instance: dg.DagsterInstance) -> Any:
+    context = dg.build_schedule_context(
+        instance=instance, scheduled_execution_time=datetime(2024, 5, 1, 1, tzinfo=UTC)
+    )
+    return schedule(case).evaluate_tick(context)
+
+
+def test_ticks_that_come_at_once_or_while_one_is_under_way_make_one_rerun(tmp_path: Path) -> None:
+    case = GenerationCase(tmp_path)
+    case.write(generations={"reruns": [{**NIGHTLY, "promote": "never", "rows_at_least": 0.5}]})
+    found = schedule(case)
+    assert (found.name, found.cron_schedule) == ("events_nightly", "0 3 * * *")
+    assert found.execution_timezone == "Europe/Berlin"
+    (tmp_path / "dagster").mkdir()
+    with dg.DagsterInstance.local_temp(str(tmp_path / "dagster")) as instance:
+        [request] = evaluate(case, instance).run_requests
+        form = request.run_config["ops"]["do_events_rerun"]["config"]
+        assert form == {"promote": "NEVER", "rows_at_least": 0.5}
+        job = pipeline_definitions(case.loaded).resolve_job_def("events_rerun")
+        assert dg.validate_run_config(job, request.run_config)
+        instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
+        held = evaluate(case, instance)
+        assert not held.run_requests
+        assert "is under way" in held.skip_message
+
+
+def test_by_the_clock_the_last_whole_ranges_of_history_are_made_anew(tmp_path: Path) -> None:
+    case = GenerationCase(tmp_path)
+    nightly = {**NIGHTLY, "last": 2}
+    case.write(ranges={"by": "day", "start": "2024-01-01", "reruns": [nightly]})
+    (tmp_path / "dagster").mkdir()
+    with dg.DagsterInstance.local_temp(str(tmp_path / "dagster")) as instance:
+        case.loaded.open_generation(create=True)
+        assert "not read to its end" in evaluate(case, instance).skip_message
+        case.run({1: 10}, end=datetime(2024, 1, 4, 23, tzinfo=UTC))
+        [request] = evaluate(case, instance).run_requests
+        assert request.tags["dagster/asset_partition_range_start"] == "2024-01-02"
+        assert request.tags["dagster/asset_partition_range_end"] == "2024-01-03"
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"cron": "every night"}, "`every night` is no cron expression"),
+        ({"cron": "0 3 * *"}, "`0 3 \\* \\*` is no cron expression"),
+        ({"timezone": "Berlin"}, "`Berlin` is no time zone"),
+        ({"promote": "always"}, "'checks' or 'never'"),
+        ({"rows_at_least": -1}, "greater than or equal to 0"),
+    ],
+)
+def test_a_rerun_that_can_not_be_is_refused(change: dict[str, object], text: str) -> None:
+    with pytest.raises(ValidationError, match=text):
+        Rerun.model_validate({**NIGHTLY, **change})
+
+
+def test_a_cron_that_dagster_does_not_take_is_told_by_name(tmp_path: Path) -> None:
+    case = GenerationCase(tmp_path)
+    case.write(generations={"reruns": [{**NIGHTLY, "cron": "0 27 * * *"}]})
+    with pytest.raises((InputError, dg.DagsterInvalidDefinitionError), match="0 27"):
+        schedule(case)
+
+
+def test_a_promotion_that_broke_off_is_finished_by_the_supervision(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    case.ask_for_it()
+    switch = {"version": 1, "to": "g2", "past": "g1", "at_ms": 5, "is_rollback": False}
+    home = Folder(case.loaded.state)
+    home.path("switch.json").write_text(json.dumps(switch))
+    with dg.DagsterInstance.ephemeral() as instance:
+        sensor, context = sensor_of(case.loaded), dg.build_sensor_context(instance=instance)
+        found = sensor(context)
+        assert isinstance(found, dg.SensorResult)
+        assert [each.job_name for each in found.run_requests or []] == ["events_finish"]
+        lock = take_switch_lock(case.loaded.state)
+        assert lock is not None
+        waits = sensor(context)
+        assert isinstance(waits, dg.SkipReason)
+        assert "g2 is taking the target over" in str(waits.skip_message)
+
+
+def test_of_two_live_runs_the_worse_is_shown_and_each_is_started_by_its_own_file(
+    tmp_path: Path,
+) -> None:
+    case = LiveCase(tmp_path)
+    keep_definition(case.loaded, case.generation)
+    case.ask_for_it()
+    case.launch("a", state="failed", error="disk full")
+    begin(case.loaded)
+    assert read_serving(case.loaded).generation == "g1"
+    with dg.DagsterInstance.ephemeral() as instance:
+        found = sensor_of(case.loaded)(dg.build_sensor_context(instance=instance))
+    assert isinstance(found, dg.SensorResult)
+    [request] = found.run_requests or []
+    assert request.job_name == "events"
+    assert request.tags["hybrid/declaration"] == str(
+        case.loaded.state / "g1" / "definition" / "events.yaml"
+    )
+    [alive] = [
+        each
+        for each in found.asset_events
+        if isinstance(each, dg.AssetCheckEvaluation) and each.check_name == "alive"
+    ]
+    assert not alive.passed

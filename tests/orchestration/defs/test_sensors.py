@@ -1,0 +1,130 @@
+"""Dagster's side of supervision: what a look turns into, without a JVM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from orchestration.defs.assets import live_key
+from orchestration.defs.sensors import has_live_run, live_checks
+from sources.config.pipeline import Pipeline
+from tests.orchestration.supervision.live_case import LiveCase, sensor_of
+
+KEY = dg.AssetKey(["events", "inbox"])
+
+
+def look(case: LiveCase, cursor: str | None = None) -> dg.SensorResult:
+    with dg.DagsterInstance.ephemeral() as instance:
+        found = sensor_of(case.loaded)(dg.build_sensor_context(instance=instance, cursor=cursor))
+    assert isinstance(found, dg.SensorResult)
+    return found
+
+
+def checks(found: dg.SensorResult) -> dict[str, tuple[bool, str]]:
+    return {
+        event.check_name: (event.passed, event.severity.value)
+        for event in found.asset_events
+        if isinstance(event, dg.AssetCheckEvaluation)
+    }
+
+
+def observed(found: dg.SensorResult) -> dict[str, Any]:
+    events = [each for each in found.asset_events if isinstance(each, dg.AssetObservation)]
+    assert [each.asset_key for each in events] == [KEY]
+    return {name: value.value for name, value in events[0].metadata.items()}
+
+
+def test_what_nobody_asked_for_is_skipped(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    with dg.DagsterInstance.ephemeral() as instance:
+        found = sensor_of(case.loaded)(dg.build_sensor_context(instance=instance))
+    assert isinstance(found, dg.SkipReason)
+
+
+def test_a_run_is_observed_in_numbers_and_its_checks_pass(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    case.ask_for_it()
+    case.launch("a", batch_id=7, input_rows_per_s=12.5, watermark_ms=1_700_000_000_000)
+    with case.alive():
+        found = look(case)
+    assert checks(found) == dict.fromkeys(("alive", "lag", "freshness"), (True, "ERROR"))
+    shown = observed(found)
+    assert (shown["health"], shown["red"], shown["batch"], shown["lag"]) == ("healthy", 0, 7, 0)
+    assert shown["input_rows_per_s"] == 12.5
+    assert shown["watermark"] == "2023-11-14T22:13:20Z"
+    assert not found.run_requests
+
+
+def test_a_dead_run_is_red_and_its_asset_alone_is_materialized_again(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    case.ask_for_it()
+    case.launch("a", state="failed", error="disk full")
+    found = look(case)
+    assert checks(found)["alive"] == (False, "ERROR")
+    shown = observed(found)
+    assert (shown["red"], shown["last error"]) == (1, "disk full")
+    assert found.run_requests is not None
+    [request] = found.run_requests
+    assert (request.asset_selection, request.asset_check_keys) == ([KEY], [])
+    assert request.tags == {"hybrid/restart": "a", "hybrid/declaration": str(case.path)}
+    case.launch("b", state="failed", error="disk full")
+    [another] = look(case).run_requests or []
+    assert another.run_key != request.run_key
+
+
+def test_a_launch_that_comes_up_is_no_error_and_not_green(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    case.ask_for_it()
+    assert checks(look(case))["alive"] == (False, "WARN")
+
+
+def test_the_same_is_not_reported_at_every_look_and_a_change_at_once(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    case.ask_for_it()
+    case.launch("a")
+    with case.alive():
+        first = look(case)
+        assert first.asset_events
+        second = look(case, first.cursor)
+        assert (second.asset_events, second.cursor) == ([], first.cursor)
+    third = look(case, second.cursor)
+    assert checks(third)["alive"] == (False, "ERROR")
+
+
+def test_what_can_not_be_judged_is_red(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    case.ask_for_it()
+    case.launch("a")
+    with case.alive():
+        cursor = look(case).cursor
+        case.generation.path("run/wanted.json").write_text("{}")
+        found = look(case, cursor)
+        assert checks(found) == {"alive": (False, "ERROR")}
+        case.ask_for_it()
+        assert checks(look(case, found.cursor))["alive"] == (True, "ERROR")
+
+
+@pytest.mark.parametrize("is_alive", [True, False])
+def test_the_checks_run_by_hand_as_well(tmp_path: Path, is_alive: bool) -> None:
+    case = LiveCase(tmp_path)
+    case.ask_for_it()
+    case.launch("a", state="running" if is_alive else "failed")
+    spec = dg.AssetSpec(live_key(case.loaded))
+    defs = dg.Definitions(assets=[spec], asset_checks=[live_checks(case.loaded)])
+    job = defs.resolve_implicit_global_asset_job_def()
+    with dg.DagsterInstance.ephemeral() as instance, case.alive():
+        done = job.execute_in_process(instance=instance)
+    passed = {each.check_name: each.passed for each in done.get_asset_check_evaluations()}
+    assert passed == {"alive": is_alive, "lag": True, "freshness": True}
+
+
+def test_a_chain_that_ends_is_not_supervised(tmp_path: Path) -> None:
+    loaded = LiveCase(tmp_path).loaded
+    assert has_live_run(loaded)
+    ended = Pipeline.model_validate(
+        {**loaded.pipeline.model_dump(), "sources": loaded.pipeline.model_dump()["sources"][:1]}
+    )
+    assert not has_live_run(type(loaded)(loaded.path, ended))

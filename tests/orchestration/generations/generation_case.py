@@ -1,0 +1,100 @@
+"""Generations without Spark: the test writes the tables and ends that runs would leave."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import yaml
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from sources.common.positions import EndPosition, to_ms
+from sources.common.state import Generation
+from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.generations import OWNER, keep_definition, target_of
+from sources.hybrid import HybridSplitEnumerator
+
+END = datetime(2024, 1, 1, tzinfo=UTC)
+ONE = "from pipeline_words import WORD\n\n\ndef features(rows):\n    return rows\n"
+
+
+class GenerationCase:
+    """A pipeline over files alone, so that nothing goes on by itself."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "transforms.py").write_text(ONE)
+        (folder / "pipeline_words.py").write_text("WORD = 'old'\n")
+        self.write()
+
+    def write(self, **changes: Any) -> None:
+        columns = {"id": "bigint", "at": "timestamp", "v": "bigint"}
+        document = {
+            "name": "events",
+            "event_time": "at",
+            "key": ["id"],
+            "sources": [
+                {
+                    "type": "files",
+                    "name": "history",
+                    "format": "json",
+                    "schema": columns,
+                    "path": "in/*.json",
+                }
+            ],
+            "transform": "transforms:features",
+            "sink": {"path": "out", "mode": "append", "key": ["id"]},
+            "state": "state",
+            **changes,
+        }
+        (self.folder / "events.yaml").write_text(yaml.safe_dump(document))
+
+    @property
+    def loaded(self) -> LoadedPipeline:
+        return load_pipeline(self.folder / "events.yaml")
+
+    def run(self, values: dict[int, int], end: datetime = END) -> Generation:
+        """What a run of the newest generation leaves: rows by id, and an end of history."""
+        loaded = self.loaded
+        generation = loaded.open_generation(create=True)
+        assert generation is not None
+        keep_definition(loaded, generation)
+        path = target_of(loaded, generation.name)
+        rows = pa.table({"id": list(values), "v": list(values.values())})
+        DeltaTable.create(
+            path,
+            rows.schema,
+            configuration={OWNER: generation.info.transaction_id},
+            raise_if_key_not_exists=False,
+        )
+        generation.checkpoint.mkdir(parents=True, exist_ok=True)
+        (generation.checkpoint / "metadata").write_text(json.dumps({"id": self.query(generation)}))
+        self.append(generation, rows, 0)
+        position = EndPosition(
+            source="history",
+            event_time_ms=to_ms(end),
+            complete_through_ms=to_ms(end),
+            event_times="exact",
+            splits=1,
+            rows=len(rows),
+        )
+        HybridSplitEnumerator(loaded.pipeline.hybrid_source(), generation).finish(position)
+        return generation
+
+    def query(self, generation: Generation) -> str:
+        return f"query-of-{generation.name}"
+
+    def append(self, generation: Generation, rows: pa.Table, batch: int) -> None:
+        """A micro-batch of the generation's stream."""
+        done = CommitProperties(app_transactions=[Transaction(self.query(generation), batch)])
+        path = target_of(self.loaded, generation.name)
+        write_deltalake(path, rows, mode="append", commit_properties=done)
+
+    def seen(self) -> dict[int, int]:
+        """What readers of the target see."""
+        table = DeltaTable(self.folder / "out").to_pyarrow_table()
+        assert len(set(table["id"].to_pylist())) == len(table)
+        return dict(zip(table["id"].to_pylist(), table["v"].to_pylist(), strict=True))

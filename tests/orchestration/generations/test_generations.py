@@ -1,0 +1,249 @@
+"""Generations side by side: begun, compared, promoted, rolled back, and nothing in between."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from typer.testing import CliRunner
+
+from orchestration import chain
+from orchestration.cli.main import app
+from orchestration.generations import promotion
+from sources import generations
+from sources.common.state import read_generation
+from sources.config.loader import load_pipeline
+from sources.config.user_functions import load_transform
+from sources.errors import InputError, StateError
+from sources.generations import begin, in_service, kept_file, read_serving, target_of
+from spark_jobs.run_state.lock import is_switching, take_switch_lock
+from spark_jobs.target import adopt_table
+from spark_jobs.target.adopt_table import NO_MORE, transactions_of
+from tests.orchestration.generations.generation_case import GenerationCase
+
+OLD = {1: 10, 2: 20, 3: 30}
+NEW = {2: 20, 3: 31, 4: 40}
+
+
+def call(case: GenerationCase, *words: str, status: int = 0) -> dict[str, Any]:
+    done = CliRunner().invoke(
+        app, ["generation", *words, str(case.folder / "events.yaml"), "--json"]
+    )
+    assert done.exit_code == status, done.output
+    return json.loads(done.stdout.splitlines()[0])  # type: ignore[no-any-return]
+
+
+def two(folder: Path, **changes: Any) -> GenerationCase:
+    """One that serves, and one that waits."""
+    case = GenerationCase(folder)
+    case.write(**changes)
+    case.run(OLD)
+    begin(case.loaded)
+    case.run(NEW)
+    return case
+
+
+def test_a_new_generation_has_a_table_of_its_own_until_readers_get_it(tmp_path: Path) -> None:
+    case = GenerationCase(tmp_path)
+    case.run(OLD)
+    assert call(case, "new")["generation"] == "g2"
+    case.run(NEW)
+    assert case.seen() == OLD
+    assert target_of(case.loaded, "g2") == f"{tmp_path}/out.g2"
+    assert [line["role"] for line in call(case, "list")["generations"]] == ["serving", "waiting"]
+
+    assert call(case, "promote") == {"ok": True, "serving": "g2", "before": ["g1"]}
+    assert case.seen() == NEW
+    assert not (tmp_path / "out.g2").exists()
+    assert target_of(case.loaded, "g2") == str(tmp_path / "out")
+
+    assert call(case, "rollback") == {"ok": True, "serving": "g1", "before": ["g2"]}
+    assert case.seen() == OLD
+    assert call(case, "rollback")["serving"] == "g2"
+    assert case.seen() == NEW
+
+
+def test_what_would_change_for_readers_is_told_row_by_row(tmp_path: Path) -> None:
+    case = two(tmp_path)
+    found = call(case, "compare")
+    assert found["rows"] == {"g1": 3, "g2": 3}
+    assert (found["gone"], found["added"], found["changed"]) == (1, 1, 1)
+    assert found["examples"]["gone"][0]["key"] == {"id": 1}
+    changed = found["examples"]["changed"][0]
+    assert (changed["column"], changed["expected"], changed["found"]) == ("v", 30, 31)
+
+
+@pytest.mark.parametrize("step", range(8))
+def test_a_promotion_that_breaks_off_anywhere_is_finished_by_whoever_comes_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    case = two(tmp_path)
+    names = [
+        (promotion, "_end_runs"),
+        (promotion, "version_of"),
+        (adopt_table, "bring"),
+        (promotion, "take_over"),
+        (promotion, "write_serving"),
+        (shutil, "rmtree"),
+        (promotion, "_clean"),
+        (Path, "unlink"),
+    ]
+    where, name = names[step]
+    with monkeypatch.context() as patch:
+
+        def crash(*_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+        patch.setattr(where, name, crash)
+        with pytest.raises(KeyboardInterrupt):
+            promotion.promote(case.loaded)
+    assert case.seen() in (OLD, NEW), "readers see the one or the other"
+    # Until it is finished, neither of them is started.
+    with pytest.raises(StateError, match="g2 of `events` is taking the target over"):
+        generations.require_in_service(case.loaded, case.loaded.require_generation())
+    assert call(case, "finish")["serving"] == "g2"
+    assert case.seen() == NEW
+    assert call(case, "rollback")["serving"] == "g1"
+    assert case.seen() == OLD
+
+
+def test_a_driver_that_was_taken_for_dead_adds_nothing_to_the_next_generation(
+    tmp_path: Path,
+) -> None:
+    case = two(tmp_path)
+    old, new = (read_generation(case.loaded.state, name) for name in ("g1", "g2"))
+    promotion.promote(case.loaded)
+    ids = [case.query(old), old.info.transaction_id, case.query(new)]
+    out = str(tmp_path / "out")
+    # Delta leaves out a batch whose transaction version it has seen, or a higher one.
+    assert transactions_of(out, ids) == {ids[0]: NO_MORE, ids[1]: NO_MORE, ids[2]: 0}
+    promotion.roll_back(case.loaded)
+    found = transactions_of(out, ids)
+    assert (found[ids[0]], found[ids[2]]) == (0, NO_MORE)
+
+
+def test_rows_that_were_written_after_the_promotion_are_there_after_a_rollback_of_the_rollback(
+    tmp_path: Path,
+) -> None:
+    case = two(tmp_path)
+    new = case.loaded.require_generation()
+    promotion.promote(case.loaded)
+    more = DeltaTable(tmp_path / "out").to_pyarrow_table().slice(0, 1)
+    more = more.set_column(0, "id", [[9]]).set_column(1, "v", [[90]])
+    case.append(new, more, 1)
+    promotion.roll_back(case.loaded)
+    assert case.seen() == OLD
+    promotion.roll_back(case.loaded)
+    assert case.seen() == {**NEW, 9: 90}
+
+
+def test_the_one_that_serves_goes_on_by_what_it_was_started_with(tmp_path: Path) -> None:
+    case = GenerationCase(tmp_path)
+    case.run(OLD)
+    begin(case.loaded)
+    (tmp_path / "pipeline_words.py").write_text("WORD = 'new'\n")
+    case.write(allowed_lateness="1 h")
+    with pytest.raises(StateError, match="`allowed_lateness` of pipeline `events` changed since"):
+        case.loaded.require_generation()
+    # Nothing was planned: to begin again is to take the declaration over as it is.
+    assert begin(case.loaded).name == "g2"
+    newest, serving = in_service(case.loaded)
+    assert newest.require_generation().name == "g2"
+    assert serving.require_generation().name == "g1"
+    assert serving.path == kept_file(case.loaded, "g1")
+    assert serving.locate("out") == str(tmp_path / "out")
+    words = [load_transform(each).__globals__["WORD"] for each in (serving, newest, serving)]
+    assert words == ["old", "new", "old"]
+    # Its file can be named like any other.
+    assert load_pipeline(serving.path).pipeline.allowed_lateness.total_seconds() == 0
+
+
+def test_a_definition_is_kept_without_its_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WHERE", "a-place-not-to-be-told")
+    case = GenerationCase(tmp_path)
+    case.write(spark={"conf": {"spark.x": "${WHERE}"}})
+    case.run(OLD)
+    kept = [path.read_text() for path in (tmp_path / "state").rglob("*") if path.is_file()]
+    assert any("${WHERE}" in text for text in kept)
+    assert not any("a-place-not-to-be-told" in text for text in kept)
+
+
+def test_only_as_many_are_kept_as_declared(tmp_path: Path) -> None:
+    case = two(tmp_path, generations={"keep": 1})
+    promotion.promote(case.loaded)
+    begin(case.loaded)
+    case.run({7: 7})
+    promotion.promote(case.loaded)
+    assert case.seen() == {7: 7}
+    assert [line["name"] for line in call(case, "list")["generations"]] == ["g2", "g3"]
+    assert not (tmp_path / "state/events/g1").exists()
+
+
+def test_what_can_not_be_done_is_refused_by_name(tmp_path: Path) -> None:
+    case = GenerationCase(tmp_path)
+    assert "has not run yet" in call(case, "new", status=2)["error"]
+    case.run(OLD)
+    assert "no generation beside g1" in call(case, "compare", status=2)["error"]
+    assert "waits for promotion" in call(case, "promote", status=2)["error"]
+    assert "No generation" in call(case, "rollback", status=2)["error"]
+    assert "waits for promotion" in call(case, "discard", status=2)["error"]
+    call(case, "new")
+    assert "has not read `history` to its end" in call(case, "promote", status=2)["error"]
+    assert "There is no table" in call(case, "compare", status=2)["error"]
+    (tmp_path / "state/events/g2/plan.json").write_text("{}")
+    assert "g2 of pipeline `events` was begun already" in call(case, "new", status=2)["error"]
+    assert call(case, "discard")["discarded"] == "g2"
+    assert not (tmp_path / "state/events/g2").exists()
+    assert case.seen() == OLD
+
+
+def test_one_that_serves_no_more_is_not_run(tmp_path: Path) -> None:
+    case = two(tmp_path)
+    promotion.promote(case.loaded)
+    promotion.roll_back(case.loaded)
+    generation = case.loaded.require_generation()
+    assert generation.name == "g2"
+    with pytest.raises(StateError, match="g2 of pipeline `events` serves no more: g1 took"):
+        generations.require_in_service(case.loaded, generation)
+    # Its history was read: nothing is to be run for that.
+    assert chain.run_bounded(case.loaded, case.loaded.pipeline.source("history")).splits == 1
+
+
+def test_rows_whose_files_were_vacuumed_are_not_promised(tmp_path: Path) -> None:
+    case = two(tmp_path)
+    promotion.promote(case.loaded)
+    table = DeltaTable(tmp_path / "out")
+    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    with pytest.raises(StateError, match="is gone: these rows can't be had back"):
+        promotion.roll_back(case.loaded)
+    assert case.seen() == NEW
+
+
+def test_tables_partitioned_otherwise_do_not_take_each_others_place(tmp_path: Path) -> None:
+    case = GenerationCase(tmp_path)
+    case.run(OLD)
+    begin(case.loaded)
+    generation = case.run(NEW)
+    own = Path(target_of(case.loaded, generation.name))
+    for path in sorted((own / "_delta_log").glob("*.json")):
+        text = path.read_text().replace('"partitionColumns":[]', '"partitionColumns":["id"]')
+        path.write_text(text)
+    with pytest.raises(InputError, match="is partitioned by"):
+        promotion.promote(case.loaded)
+    assert case.seen() == OLD
+
+
+def test_two_promotions_at_once_are_one(tmp_path: Path) -> None:
+    case = two(tmp_path)
+    lock = take_switch_lock(case.loaded.state)
+    assert lock is not None
+    assert is_switching(case.loaded.state)
+    with pytest.raises(StateError, match="Another process changes which generation"):
+        promotion.promote(case.loaded)
+    assert read_serving(case.loaded).generation == "g1"

@@ -1,0 +1,126 @@
+"""The view over both phases: pictures from what the state and the target hold."""
+
+from __future__ import annotations
+
+import base64
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import deltalake
+import pyarrow as pa
+import pytest
+
+from orchestration.defs.progress_asset import progress_asset
+from orchestration.progress import phases as progress
+from orchestration.progress import plots
+from sources.common.positions import EndPosition, to_ms
+from spark_jobs.run_state.progress_log import ProgressLog, Sample, progress_log_name
+from tests.e2e.case import moment
+from tests.orchestration.supervision.live_case import LiveCase
+
+PNG = b"\x89PNG\r\n\x1a\n"
+DAY = 1440
+
+
+def written(case: LiveCase, *numbers: int, name: str = "at") -> None:
+    """A target with rows of these minutes."""
+    times = pa.array([moment(n) for n in numbers], pa.timestamp("us", "UTC"))
+    deltalake.write_deltalake(
+        case.loaded.locate("out"), pa.table({name: times, "id": list(numbers)})
+    )
+
+
+def read(case: LiveCase) -> None:
+    """What a run of history leaves that has read 30 rows in 10 s."""
+    at = to_ms(moment(0))
+    samples = [
+        Sample(launch_id="a", at_ms=at, done=0, left=30),
+        Sample(launch_id="a", at_ms=at + 10_000, done=30, left=0, event_time_ms=at),
+    ]
+    log = ProgressLog(unit="rows", samples=samples)
+    case.generation.replace(progress_log_name("history"), log)
+    end = EndPosition(
+        source="history",
+        event_time_ms=at,
+        complete_through_ms=at,
+        event_times="exact",
+        splits=1,
+        rows=30,
+    )
+    case.generation.put_if_absent("positions/history-end.json", end)
+
+
+def shown(case: LiveCase) -> dict[str, Any]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = dg.materialize(
+            [progress_asset(case.loaded)], instance=instance, selection=["events/progress"]
+        )
+    [event] = result.get_asset_materialization_events()
+    return {name: value.value for name, value in event.materialization.metadata.items()}
+
+
+def test_the_page_has_a_picture_of_both_phases_and_of_the_rows_by_day(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    read(case)
+    written(case, 1, 2, DAY)
+    found = shown(case)
+    for name in ("progress", "rows by day"):
+        head, _, data = found[name].removesuffix(")").partition(",")
+        assert head == f"![{name}](data:image/png;base64"
+        assert base64.b64decode(data).startswith(PNG)
+    assert found["history (rows/s)"] == 3.0
+    assert found["history: time left"] == "none"
+
+
+def test_before_anything_ran_it_says_so(tmp_path: Path) -> None:
+    found = shown(LiveCase(tmp_path))
+    assert found == {
+        "progress": "nothing was read yet",
+        "rows by day": "there is no target yet",
+    }
+
+
+def test_rows_are_counted_by_day_without_those_that_have_none(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    written(case, 1, 2, DAY)
+    nothing = pa.table({"at": pa.nulls(1, pa.timestamp("us", "UTC")), "id": [9]})
+    deltalake.write_deltalake(case.loaded.locate("out"), nothing, mode="append")
+    days = [(date(2024, 1, 1), 2), (date(2024, 1, 2), 1)]
+    assert progress.rows_by_day(case.loaded) == progress.RowsByDay("at", days)
+
+
+def test_another_time_of_the_target_stands_in_for_an_event_time_that_it_lacks(
+    tmp_path: Path,
+) -> None:
+    case = LiveCase(tmp_path)
+    written(case, 1, name="window start")
+    found = progress.rows_by_day(case.loaded)
+    assert found == progress.RowsByDay("window start", [(date(2024, 1, 1), 1)])
+
+
+def test_a_table_that_is_too_large_is_not_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = LiveCase(tmp_path)
+    written(case, 1, 2, 3)
+    monkeypatch.setattr(progress, "MOST_ROWS", 2)
+    assert progress.rows_by_day(case.loaded) == (
+        "the target has 3 rows, and more than 2 are not counted"
+    )
+
+
+@pytest.mark.parametrize("launches", [1, 3])
+def test_a_picture_stays_small_however_long_the_runs_were(launches: int) -> None:
+    log = ProgressLog(unit="records")
+    for at in range(2_000):
+        sample = Sample(
+            launch_id=str(at * launches // 2_000),
+            at_ms=at * 5_000,
+            done=at * at,
+            left=(at * 7919) % 1000,
+            event_time_ms=at * 60_000,
+        )
+        log = log.with_sample(sample)
+    assert len(plots.phases({"history": log, "live": log}, 60_000_000)) < 150_000

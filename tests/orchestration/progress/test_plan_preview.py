@@ -1,0 +1,139 @@
+"""What a plan shows before anything runs: what it takes, and what is otherwise than before."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from orchestration import chain
+from orchestration.cli.main import app
+from orchestration.defs import plan_metadata
+from orchestration.progress.plan_preview import Preview, preview
+from sources.common.positions import now_ms
+from sources.common.state import CurrentGeneration, Generation
+from sources.config.loader import LoadedPipeline, load_pipeline
+from spark_jobs.run_state.progress_log import ProgressLog, Sample, progress_log_name
+from tests.e2e.case import TRANSFORMS, moment
+
+
+def write(path: Path, *numbers: int, more: dict[str, Any] | None = None) -> None:
+    times = pa.array([moment(n) for n in numbers], pa.timestamp("us", "UTC"))
+    path.parent.mkdir(exist_ok=True)
+    pq.write_table(pa.table({"id": list(numbers), "at": times, **(more or {})}), path)
+
+
+@pytest.fixture
+def loaded(tmp_path: Path) -> LoadedPipeline:
+    (tmp_path / "transforms.py").write_text(TRANSFORMS)
+    write(tmp_path / "in/a.parquet", 1, 2)
+    write(tmp_path / "in/b.parquet", 3, 4)
+    files = {"type": "files", "path": "in/*.parquet", "format": "parquet"}
+    document = {
+        "name": "events",
+        "event_time": "at",
+        "sources": [{**files, "name": "history"}],
+        "transform": "transforms:identity",
+        "sink": {"path": "out", "mode": "append", "key": ["id"]},
+        "state": "state",
+    }
+    path = tmp_path / "events.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return load_pipeline(path)
+
+
+def next_generation(loaded: LoadedPipeline) -> Generation:
+    """Another generation, which is the current one from now on."""
+    before = loaded.require_generation()
+    home = before.root.parent
+    info = before.info.model_copy(
+        update={"generation": "g2", "transaction_id": "other", "created_ms": now_ms() + 1}
+    )
+    made = Generation(home / "g2", info)
+    made.put_if_absent("generation.json", info)
+    Generation(home, info).replace("current.json", CurrentGeneration(generation="g2"))
+    return made
+
+
+def run_at(generation: Generation, rows_per_s: int) -> None:
+    """What a run leaves that has read 10 s long."""
+    samples = [
+        Sample(launch_id="a", at_ms=at * 1000, done=at * rows_per_s, left=0) for at in (0, 10)
+    ]
+    generation.replace(progress_log_name("history"), ProgressLog(unit="rows", samples=samples))
+
+
+def test_an_estimate_without_a_run_before_is_unknown(loaded: LoadedPipeline) -> None:
+    made = chain.plan(loaded)
+    seen = preview(loaded, made)
+    assert (seen.estimate.seconds, seen.estimate.executor_hours) == (None, None)
+    assert "no run has told yet how fast `history` is read" in seen.estimate.basis
+    assert (seen.previous, seen.changes) == (None, [])
+    shown = plan_metadata.plan(made, seen)
+    assert shown["estimate"] == "unknown"
+    assert "estimate (s)" not in shown
+
+
+def test_an_estimate_rests_on_the_run_of_the_generation_before(loaded: LoadedPipeline) -> None:
+    chain.plan(loaded)
+    run_at(loaded.require_generation(), rows_per_s=2)
+    next_generation(loaded)
+    write(loaded.folder / "in/c.parquet", *range(5, 77))
+    found = preview(loaded, chain.plan(loaded)).estimate
+    assert found.seconds == 38
+    assert found.executor_hours == pytest.approx(38 / 3600)
+    assert found.basis == "`history` at 2 rows/s as in g1"
+
+
+def test_a_plan_tells_what_is_otherwise_than_in_the_one_before(loaded: LoadedPipeline) -> None:
+    chain.plan(loaded)
+    next_generation(loaded)
+    (loaded.folder / "in/a.parquet").unlink()
+    write(loaded.folder / "in/b.parquet", 3, 4, more={"v": [0.5, 1.0]})
+    write(loaded.folder / "in/c.parquet", 5, 6, 7, more={"v": [0.5, 1.0, 1.5]})
+    seen = preview(loaded, chain.plan(loaded))
+    assert seen.previous == "g1"
+    told = {change.what: (change.before, change.now) for change in seen.changes}
+    assert told.pop("bytes")
+    assert told == {
+        "rows": ("4", "5"),
+        "begin": ("2024-01-01T00:01:00Z", "2024-01-01T00:03:00Z"),
+        "end": ("2024-01-01T00:04:00Z", "2024-01-01T00:07:00Z"),
+        "column v": ("", "double"),
+        "files that are new": ("", f"1: {loaded.folder}/in/c.parquet"),
+        "files that are gone": (f"1: {loaded.folder}/in/a.parquet", ""),
+    }
+
+
+def test_a_plan_that_is_the_same_says_so(loaded: LoadedPipeline) -> None:
+    chain.plan(loaded)
+    next_generation(loaded)
+    result = CliRunner().invoke(app, ["plan", str(loaded.path)])
+    assert "Nothing is otherwise than in the plan of g1." in result.stdout
+
+
+def test_what_another_version_has_left_is_not_compared_and_no_error(
+    loaded: LoadedPipeline,
+) -> None:
+    chain.plan(loaded)
+    generation = loaded.require_generation()
+    run_at(generation, rows_per_s=2)
+    for name in ("plan.json", progress_log_name("history")):
+        document = json.loads(generation.path(name).read_text())
+        generation.path(name).write_text(json.dumps({**document, "version": 99}))
+    next_generation(loaded)
+    seen = preview(loaded, chain.plan(loaded))
+    assert (seen.previous, seen.estimate.seconds) == (None, None)
+
+
+def test_columns_are_shown_side_by_side(loaded: LoadedPipeline) -> None:
+    seen = preview(loaded, chain.plan(loaded))
+    assert seen.schemas == {"id": {"history": "bigint"}, "at": {"history": "timestamp"}}
+    answer = json.loads(CliRunner().invoke(app, ["plan", str(loaded.path), "--json"]).stdout)
+    assert Preview.model_validate(answer["preview"]) == seen

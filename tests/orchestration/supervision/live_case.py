@@ -1,0 +1,103 @@
+"""A live run without its process: the test writes what a driver would, and holds its lock."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import yaml
+
+from orchestration.pipeline_definitions import pipeline_definitions
+from orchestration.requested_state import Watch, want
+from sources.common.positions import now_ms
+from sources.common.state import Generation
+from sources.config.loader import LoadedPipeline, load_pipeline
+from spark_jobs.launch.runs import Launch
+from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
+from spark_jobs.run_state.lock import QueryLock
+from tests.e2e.case import TRANSFORMS
+
+QUICK = {
+    "restarts": {"backoff": "0 s", "limit": 4, "loop": 2},
+    "stuck_after": "1 min",
+    "end_stuck_after": "0 s",
+}
+
+
+class LiveCase:
+    """A pipeline that ends in a folder, so that no broker is asked."""
+
+    def __init__(
+        self,
+        folder: Path,
+        supervision: Mapping[str, Any] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        (folder / "transforms.py").write_text(TRANSFORMS)
+        columns = {"id": "bigint", "at": "timestamp"}
+        files = {"type": "files", "format": "json", "schema": columns}
+        document = {
+            "name": "events",
+            "event_time": "at",
+            "key": ["id"],
+            "sources": [
+                {**files, "name": "history", "path": "in/*.json"},
+                {**files, "name": "inbox", "path": "inbox", "discovery_interval": "1 s"},
+            ],
+            "transform": "transforms:identity",
+            "sink": {"path": "out", "mode": "append", "key": ["id"]},
+            "state": "state",
+            "supervision": {**QUICK, **(supervision or {})},
+        }
+        self.path = folder / "events.yaml"
+        self.path.write_text(yaml.safe_dump(document))
+        self.loaded: LoadedPipeline = load_pipeline(self.path, environment or {})
+        generation = self.loaded.open_generation(create=True)
+        assert generation is not None
+        self.generation: Generation = generation
+
+    def ask_for_it(self) -> None:
+        want(self.generation, "inbox", is_wanted=True)
+
+    def launch(self, launch_id: str, **changes: Any) -> None:
+        """A launch that came up and said something."""
+        made = Launch(
+            launch_id=launch_id, source="inbox", log="run/inbox.log", group=None, at_ms=now_ms()
+        )
+        self.generation.replace("run/launch.json", made)
+        said = {
+            "launch_id": launch_id,
+            "pid": 4_000_000,
+            "host": socket.gethostname(),
+            "source": "inbox",
+            "phase": "unbounded",
+            "state": "running",
+            "at_ms": now_ms(),
+            "advanced_at_ms": now_ms(),
+            "idle": True,
+            "splits_done": 3,
+            "splits_total": 3,
+        }
+        beat = Heartbeat.model_validate({**said, **changes})
+        self.generation.replace(heartbeat_name("inbox"), beat)
+
+    @contextmanager
+    def alive(self) -> Iterator[None]:
+        with QueryLock(self.generation):
+            yield
+
+    def watch(self) -> Watch:
+        found = self.generation.read("run/watch.json", Watch)
+        assert found is not None
+        return found
+
+
+def sensor_of(loaded: LoadedPipeline) -> dg.SensorDefinition:
+    """What supervises a pipeline, as Dagster has it."""
+    [sensor] = pipeline_definitions(loaded).sensors or []
+    assert isinstance(sensor, dg.SensorDefinition)
+    return sensor

@@ -1,0 +1,304 @@
+"""Pause, resume and drain, on the command line and as Dagster's jobs, without a JVM."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import dagster as dg
+import pytest
+from typer.testing import CliRunner
+
+from orchestration import chain
+from orchestration.cli.main import app
+from orchestration.definitions import defs
+from orchestration.defs.jobs import control_jobs
+from orchestration.requested_state import read_wanted
+from orchestration.supervision import controls
+from orchestration.supervision.status import status
+from orchestration.supervision.supervisor import restart, tick
+from sources.common.fields import parse_duration
+from sources.common.positions import iso
+from sources.config.rate_limit import CurrentRate
+from sources.errors import InputError, RunError, StateError
+from sources.planning.discovery import Folder
+from sources.planning.plan import make_plan, require_plan
+from tests.orchestration.supervision.live_case import LiveCase, sensor_of
+
+MINUTE = timedelta(minutes=1)
+
+
+def arrive(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text('{"id": 1, "at": "2024-01-01T00:00:00Z"}\n')
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> LiveCase:
+    """A pipeline that is planned, with one file in its inbox."""
+    arrive(tmp_path, "in/a.json", "inbox/a.json")
+    made = LiveCase(tmp_path)
+    make_plan(made.loaded)
+    return made
+
+
+@contextmanager
+def driver(case: LiveCase) -> Iterator[None]:
+    """Reads what was found in the inbox, and looks for more, as a driver does."""
+    stop = Event()
+    case.launch("a", splits_done=0, splits_total=1)
+
+    def follow() -> None:
+        folder = Folder(case.loaded, case.generation, require_plan(case.generation))
+        while not stop.wait(0.05):
+            folder.discover()
+            case.launch("a", splits_done=folder.splits, splits_total=folder.splits)
+
+    thread = Thread(target=follow)
+    with case.alive():
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+
+def call(case: LiveCase, *arguments: str) -> tuple[int, dict[str, Any]]:
+    command, *options = arguments
+    result = CliRunner().invoke(app, [command, str(case.path), "--json", *options])
+    return result.exit_code, json.loads(result.stdout)
+
+
+def run(case: LiveCase, job: str, **config: Any) -> dg.ExecuteInProcessResult:
+    [found] = [each for each in control_jobs(case.loaded) if each.name == f"events_{job}"]
+    assert isinstance(found, dg.JobDefinition)
+    given = {"ops": {f"do_events_{job}": {"config": config}}} if config else {}
+    with dg.DagsterInstance.ephemeral() as instance:
+        return found.execute_in_process(given, instance=instance, raise_on_error=False)
+
+
+def cause(result: dg.ExecuteInProcessResult) -> str:
+    [event] = result.get_step_failure_events()
+    failure = event.step_failure_data.user_failure_data
+    assert failure is not None
+    return failure.description or ""
+
+
+def test_a_paused_run_is_not_red_and_says_since_when_why_and_how_much_waits(
+    case: LiveCase,
+) -> None:
+    case.ask_for_it()
+    case.launch("a", splits_done=3, splits_total=5)
+    with case.alive():
+        assert status(case.loaded).live is not None
+        controls.pause(case.loaded, " new brokers ")
+    wanted = read_wanted(case.generation)
+    assert wanted is not None
+    told = f"paused since {iso(wanted.at_ms)} (new brokers); 2 records or splits wait"
+    found = status(case.loaded)
+    assert found.live is not None
+    assert (found.live.health, found.live.reason, found.healthy) == ("paused", told, True)
+    with dg.DagsterInstance.ephemeral() as instance:
+        looked = sensor_of(case.loaded)(dg.build_sensor_context(instance=instance))
+    assert isinstance(looked, dg.SensorResult)
+    assert not looked.run_requests
+    checks = [each for each in looked.asset_events if isinstance(each, dg.AssetCheckEvaluation)]
+    assert {(each.check_name, each.passed, each.description) for each in checks} == {
+        (name, True, told) for name in ("alive", "lag", "freshness")
+    }
+    # Asked twice is asked once; to stop is another thing.
+    assert call(case, "pause", "--why", "again")[0] == 0
+    assert read_wanted(case.generation) == wanted
+    assert CliRunner().invoke(app, ["status", str(case.path)]).stdout.count("new brokers") == 1
+    chain.stop(case.loaded)
+    found = status(case.loaded)
+    assert found.live is not None
+    assert (found.live.health, found.live.reason) == ("stopped", "it was stopped")
+
+
+def test_a_restart_that_comes_after_a_pause_is_refused(case: LiveCase) -> None:
+    case.ask_for_it()
+    case.launch("a", state="failed", error="disk full")
+    looked = tick(case.loaded)
+    assert looked is not None
+    assert looked.restart is not None
+    controls.pause(case.loaded)
+    with pytest.raises(StateError, match="The live run was stopped"):
+        restart(case.loaded, case.loaded.pipeline.sources[-1])
+    again = tick(case.loaded)
+    assert again is not None
+    assert again.restart is None
+
+
+def test_what_nobody_wants_can_not_be_paused_and_what_does_not_run_not_drained(
+    case: LiveCase,
+) -> None:
+    exit_code, answer = call(case, "pause")
+    assert exit_code == 2
+    assert "The live run of `inbox` is not wanted: there is nothing to pause." in answer["error"]
+    case.ask_for_it()
+    chain.stop(case.loaded)
+    assert call(case, "pause")[0] == 2
+    exit_code, answer = call(case, "drain")
+    assert exit_code == 2
+    assert (
+        "does not run: nothing would be drained. Start it with `hybrid resume`" in answer["error"]
+    )
+    assert "is no duration. Write 90 s" in call(case, "drain", "--within", "soon")[1]["error"]
+    # Its turn has not come: history is not read yet.
+    exit_code, answer = call(case, "resume")
+    assert exit_code == 2
+    assert "`history` before it has not finished" in answer["error"]
+
+
+def test_a_pipeline_that_ends_has_no_live_run(case: LiveCase) -> None:
+    pipeline = case.loaded.pipeline
+    ended = pipeline.model_copy(update={"sources": pipeline.sources[:1]})
+    loaded = type(case.loaded)(case.loaded.path, ended)
+    for ask in (controls.pause, controls.resume, lambda it: controls.drain(it, MINUTE)):
+        with pytest.raises(InputError, match="ends with `history`: it has no live run"):
+            ask(loaded)
+    assert [job.name for job in control_jobs(loaded)] == ["events_stop", "events_rate"]
+
+
+def test_a_folder_is_drained_of_what_it_holds_when_asked(tmp_path: Path, case: LiveCase) -> None:
+    case.ask_for_it()
+    arrive(tmp_path, "inbox/b.json", "inbox/c.json", "inbox/gone.json")
+    seen: list[int] = []
+
+    def remove(left: int) -> None:
+        seen.append(left)
+        (tmp_path / "inbox/gone.json").unlink(missing_ok=True)
+
+    with case.alive():
+        case.launch("a", splits_done=0, splits_total=1)
+        with pytest.raises(
+            RunError, match=r"not drained after 0 s: 4 files or splits are left\. It"
+        ):
+            controls.drain(case.loaded, timedelta(0), remove)
+    wanted = read_wanted(case.generation)
+    assert wanted is not None
+    assert wanted.is_wanted, "time that is up changes nothing"
+    with driver(case):
+        controls.drain(case.loaded, MINUTE, seen.append)
+    assert (seen[0], seen[-1]) == (4, 0)
+    folder = Folder(case.loaded, case.generation, require_plan(case.generation))
+    assert (folder.splits, folder.undiscovered()) == (3, set())
+    found = status(case.loaded)
+    assert found.live is not None
+    assert found.live.health == "stopped"
+    case.ask_for_it()
+    with driver(case):
+        assert call(case, "drain") == (0, {"ok": True, "drained": "inbox"})
+
+
+def test_a_run_that_ends_before_it_is_drained_says_so(tmp_path: Path, case: LiveCase) -> None:
+    case.ask_for_it()
+    arrive(tmp_path, "inbox/b.json")
+    case.launch("a", splits_done=0, splits_total=1)
+
+    def fail(_: int) -> None:
+        case.launch("a", state="failed", error="disk full")
+
+    with (
+        case.alive(),
+        pytest.raises(RunError, match=r"before it was drained, with 2 left\. disk full"),
+    ):
+        controls.drain(case.loaded, MINUTE, fail)
+
+
+def test_each_command_is_a_job_of_dagster(tmp_path: Path, case: LiveCase) -> None:
+    assert [job.name for job in control_jobs(case.loaded)] == [
+        f"events_{job}" for job in ("stop", "rate", "pause", "drain")
+    ]
+    assert "does not run: nothing would be drained" in cause(run(case, "drain", within="1 s"))
+    assert "`soon` is no duration" in cause(run(case, "drain", within="soon"))
+    assert "there is nothing to pause" in cause(run(case, "pause", why="new brokers"))
+
+    case.ask_for_it()
+    assert run(case, "pause", why="new brokers").success
+    wanted = read_wanted(case.generation)
+    assert wanted is not None
+    assert (wanted.is_paused, wanted.why) == (True, "new brokers")
+    case.ask_for_it()
+    with driver(case):
+        assert run(case, "drain").success
+    wanted = read_wanted(case.generation)
+    assert wanted is not None
+    assert (wanted.is_wanted, wanted.is_paused) == (False, False)
+    case.ask_for_it()
+    assert run(case, "stop").success
+    wanted = read_wanted(case.generation)
+    assert wanted is not None
+    assert not wanted.is_wanted
+
+    assert run(case, "rate", source="inbox", files=7, bytes="1MiB").success
+    rate = case.generation.read("run/inbox-rate.json", CurrentRate)
+    assert rate is not None
+    assert (rate.limit.files, rate.limit.bytes) == (7, 1 << 20)
+    assert run(case, "rate", source="inbox").success
+    rate = case.generation.read("run/inbox-rate.json", CurrentRate)
+    assert rate is not None
+    assert rate.limit.files is None
+
+
+@pytest.mark.parametrize(
+    ("job", "form", "told"),
+    [
+        ("rate", {"source": "inbox", "files": 0}, "`files: 0` is no limit: it has to be 1 or more"),
+        ("rate", {"source": "inbox", "bytes": "many"}, "`many` is no number of bytes"),
+        ("rate", {"source": "inbox", "offsets": 5}, "`rate.offsets` has no meaning"),
+        ("drain", {"within": "soon"}, "soon"),
+        ("pause", {"why": "x"}, "there is nothing to pause"),
+    ],
+)
+def test_a_form_that_is_filled_in_wrongly_is_told_in_words(
+    case: LiveCase, job: str, form: dict[str, Any], told: str
+) -> None:
+    result = run(case, job, **form)
+    assert not result.success
+    assert told in cause(result)
+
+
+@pytest.mark.parametrize(
+    ("job", "form", "told"),
+    [
+        ("rate", {"source": "other"}, "Source got other"),
+        ("rate", {"files": 3}, 'Missing required config entry "source"'),
+        ("rate", {"source": "inbox", "fils": 3}, 'Received unexpected config entry "fils"'),
+    ],
+)
+def test_a_form_that_does_not_fit_is_refused_before_its_job_is_launched(
+    case: LiveCase, job: str, form: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(dg.DagsterInvalidConfigError, match=told):
+        run(case, job, **form)
+
+
+def test_the_forms_of_all_jobs_load_and_describe_their_fields() -> None:
+    dg.Definitions.validate_loadable(defs)
+    jobs = {job.name for job in defs.resolve_all_job_defs()}
+    assert {
+        f"flight_delays{each}" for each in ("", "_stop", "_pause", "_drain", "_resume", "_rate")
+    } <= jobs
+    config = defs.resolve_job_def("flight_delays_rate").get_node_named("do_flight_delays_rate")
+    schema: Any = config.definition.config_schema
+    fields = schema.config_type.fields
+    assert all(field.description for field in fields.values())
+    assert fields["source"].is_required
+    assert {each.config_value for each in fields["source"].config_type.enum_values} == {
+        "history",
+        "live",
+    }
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90 s", 90), ("10 min", 600), ("2 h", 7200)])
+def test_a_duration_is_read_as_people_write_it(text: str, seconds: int) -> None:
+    assert parse_duration(text).total_seconds() == seconds

@@ -1,0 +1,260 @@
+"""The verdict on a live run: what is red, what is not, and why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestration.supervision.health import (
+    RED,
+    Health,
+    Seen,
+    SlotSeen,
+    behind_since,
+    expected_findings,
+    judge,
+)
+from sources.config.supervision import Restarts, Supervision
+from spark_jobs.run_state.heartbeat import Heartbeat
+
+S = 1000
+NOW = 1_800_000_000_000
+EXPECTED = Supervision(
+    lag=1000,
+    event_time_lag=timedelta(hours=1),
+    freshness=timedelta(seconds=20),
+    stuck_after=timedelta(seconds=30),
+    start_within=timedelta(seconds=60),
+)
+
+
+def beat(**changes: Any) -> Heartbeat:
+    given = {
+        "launch_id": "l",
+        "pid": 7,
+        "host": "somewhere",
+        "source": "live",
+        "phase": "unbounded",
+        "state": "running",
+        "at_ms": NOW - S,
+        "batch_id": 4,
+        "batches": 1,
+        "idle": True,
+        "advanced_at_ms": NOW - S,
+        "event_time_ms": NOW - 5 * S,
+    }
+    return Heartbeat.model_validate({**given, **changes})
+
+
+HEALTHY = Seen(
+    wanted_ms=NOW - 900 * S,
+    is_alive=True,
+    launched_ms=NOW - 800 * S,
+    beat=beat(),
+    lag=0,
+    behind_since_ms=None,
+)
+BUSY = replace(
+    HEALTHY, lag=9, beat=beat(idle=False, advanced_at_ms=NOW - 5 * S), behind_since_ms=NOW - 5 * S
+)
+HANGING = replace(HEALTHY, beat=beat(listing_due_ms=NOW - 21 * S))
+STILL = replace(BUSY, behind_since_ms=NOW - 30 * S)
+DEAD = replace(HEALTHY, is_alive=False)
+COMING_UP = replace(HEALTHY, beat=None, lag=None)
+
+
+def preparing() -> Heartbeat:
+    return beat(advanced_at_ms=None, idle=False, worked_at_ms=NOW - S)
+
+
+def slot(**seen: Any) -> Seen:
+    return replace(HEALTHY, slot=SlotSeen(**seen))
+
+
+@pytest.mark.parametrize(
+    ("seen", "health", "told"),
+    [
+        (HEALTHY, "healthy", "commits what comes in"),
+        (BUSY, "healthy", "commits what comes in"),
+        (replace(HEALTHY, wanted_ms=None), "stopped", "its process is still there"),
+        (replace(DEAD, wanted_ms=None), "stopped", "it was stopped"),
+        (replace(DEAD, wanted_ms=None, paused_ms=NOW), "paused", "since 2027-01-15T08:00:00Z; 0 r"),
+        (replace(STILL, wanted_ms=None, paused_ms=NOW, paused_why="why"), "paused", "(why); 9 rec"),
+        (DEAD, "dead", "gone without a word"),
+        (replace(DEAD, obstacle="the disk is full"), "dead", "without a word: the disk is full"),
+        (replace(DEAD, beat=beat(state="failed", error="disk full")), "dead", "failed: disk full"),
+        (replace(DEAD, beat=beat(state="stopped")), "dead", "nobody had stopped it"),
+        (replace(DEAD, beat=None, lag=None), "dead", "gone without a word"),
+        (replace(DEAD, launched_ms=None, beat=None), "dead", "not launched"),
+        (replace(DEAD, launched_ms=NOW - 1000 * S, beat=None), "dead", "not launched"),
+        (replace(DEAD, launched_ms=None, beat=None, wanted_ms=NOW - S), "starting", "about to be"),
+        (
+            replace(DEAD, launched_ms=NOW - 9 * S, beat=None, wanted_ms=NOW - 39 * S),
+            "dead",
+            "gone without a word",
+        ),
+        (
+            replace(DEAD, launched_ms=NOW - 99 * S, beat=None, wanted_ms=NOW - 39 * S),
+            "starting",
+            "about to be",
+        ),
+        # It was there when it was asked for, and ended after that.
+        (
+            replace(DEAD, launched_ms=NOW - 99 * S, wanted_ms=NOW - 9 * S),
+            "dead",
+            "gone without a word",
+        ),
+        (replace(COMING_UP, launched_ms=NOW - 59 * S), "starting", "not in yet"),
+        (replace(COMING_UP, launched_ms=NOW - 60 * S), "stuck", "not in after 60 s"),
+        (
+            replace(HEALTHY, launched_ms=NOW - S, beat=beat(advanced_at_ms=None, idle=False)),
+            "starting",
+            "first micro-batch",
+        ),
+        # A frozen driver: its lock is held, its words stand still. Input or not.
+        (replace(HEALTHY, beat=beat(at_ms=NOW - 30 * S)), "stuck", "7, was last heard of 30 s ago"),
+        (replace(BUSY, behind_since_ms=NOW - 19 * S), "healthy", ""),
+        (replace(STILL, behind_since_ms=NOW - 29 * S), "late", "nothing was committed for 29 s"),
+        (STILL, "stuck", "nothing was committed for 30 s while 9 records or splits wait"),
+        (replace(STILL, lag=None), "stuck", "while input wait"),
+        (replace(STILL, beat=beat(worked_at_ms=NOW - 29 * S)), "late", "committed for 30 s"),
+        (replace(STILL, beat=beat(worked_at_ms=NOW - 30 * S)), "stuck", "committed for 30 s"),
+        (replace(STILL, beat=beat(pace_ms=60 * S)), "healthy", ""),
+        (replace(BUSY, lag=1001), "late", "1,001 records or splits wait, 1,000 may"),
+        (replace(BUSY, lag=1000), "healthy", ""),
+        (replace(HEALTHY, lag=None), "late", "the broker does not answer"),
+        (HANGING, "late", "the folder was to be listed 21 s ago, and was not"),
+        (replace(HEALTHY, beat=beat(listing_due_ms=NOW - 20 * S)), "healthy", ""),
+        (
+            replace(BUSY, beat=beat(event_time_ms=NOW - 3601 * S)),
+            "late",
+            "event time read is 3,601 s behind",
+        ),
+        # With nothing to read old events are no fault of the run's.
+        (replace(HEALTHY, beat=beat(event_time_ms=0)), "healthy", ""),
+        (slot(), "healthy", ""),
+        (slot(gone="the slot is lost"), "cut-off", "the slot is lost. Make the connector anew"),
+        (slot(unknown="no answer"), "healthy", ""),
+        (slot(idle_since_ms=NOW - 20 * S), "healthy", ""),
+        (slot(idle_since_ms=NOW - 21 * S), "cut-off", "has read the slot for 21 s"),
+        (replace(slot(gone="it is lost"), is_alive=False), "dead", "gone without a word"),
+        (replace(slot(gone="it is lost"), wanted_ms=None), "stopped", "was stopped"),
+        (replace(COMING_UP, launched_ms=NOW - 99 * S, beat=preparing()), "starting", "not in yet"),
+        (replace(HEALTHY, restarts=2), "healthy", ""),
+        (replace(HEALTHY, restarts=3), "crash-looping", "3 times within 30 min, a crash loop"),
+        (replace(DEAD, restarts=2), "dead", ""),
+        (replace(DEAD, restarts=3), "crash-looping", "gone without a word"),
+        (replace(COMING_UP, restarts=3), "crash-looping", "not in"),
+        (replace(DEAD, restarts=1, gave_up=True), "crash-looping", "not started again any more"),
+        (replace(HEALTHY, restarts=1, gave_up=True), "healthy", ""),
+    ],
+)
+def test_the_verdict(seen: Seen, health: Health, told: str) -> None:
+    verdict = judge(seen, EXPECTED, NOW)
+    assert verdict.health == health
+    assert told in verdict.reason
+    expected = expected_findings(has_slot=seen.slot is not None)
+    assert [found.name for found in verdict.findings] == [*expected]
+
+
+def test_without_restarts_a_dead_run_is_dead_and_no_crash_loop() -> None:
+    expected = Supervision(restarts=Restarts(limit=0))
+    assert judge(replace(DEAD, gave_up=True), expected, NOW).health == "dead"
+
+
+def test_numbers_are_plain_and_what_is_not_known_is_left_out() -> None:
+    numbers = judge(replace(BUSY, beat=beat(state_bytes=5)), EXPECTED, NOW).numbers
+    assert numbers["event_time_lag_s"] == 5.0
+    assert numbers["uncommitted_s"] == 5.0
+    assert (numbers["lag"], numbers["batch"], numbers["state_bytes"]) == (9, 4, 5)
+    assert "watermark_ms" not in numbers
+
+
+AGES = st.none() | st.integers(-S, 70 * S) | st.integers(70 * S, 2000 * S)
+MANY = settings(max_examples=200)
+BEATS = st.none() | st.builds(
+    lambda state, idle, at, advanced: beat(
+        state=state, idle=idle, at_ms=NOW - at, advanced_at_ms=advanced and NOW - advanced
+    ),
+    st.sampled_from(["starting", "running", "stopped", "failed"]),
+    st.booleans(),
+    st.integers(0, 200 * S),
+    AGES,
+)
+SEEN = st.builds(
+    lambda wanted, launched, behind, **rest: Seen(
+        wanted_ms=wanted and NOW - wanted,
+        launched_ms=launched and NOW - launched,
+        behind_since_ms=behind and NOW - behind,
+        **rest,
+    ),
+    AGES,
+    AGES,
+    AGES,
+    is_alive=st.booleans(),
+    beat=BEATS,
+    lag=st.none() | st.integers(0, 5000),
+    restarts=st.integers(0, 9),
+    gave_up=st.booleans(),
+)
+
+
+@MANY
+@given(SEEN)
+def test_healthy_means_all_of_it_and_red_means_a_check_that_fails(seen: Seen) -> None:
+    verdict = judge(seen, EXPECTED, NOW)
+    failed = [found for found in verdict.findings if not found.passed]
+    assert (verdict.health in ("healthy", "stopped")) == (not failed)
+    # Nothing red is shown as a mere warning.
+    assert verdict.is_red == any(not found.is_pending for found in failed)
+    assert verdict.is_red == (verdict.health in RED)
+    if verdict.health == "healthy":
+        assert seen.is_alive
+        assert seen.beat is not None
+        assert NOW - seen.beat.at_ms < 30 * S
+        assert seen.lag is not None
+        assert seen.behind_since_ms is None or NOW - seen.behind_since_ms < 30 * S
+    if seen.wanted_ms is None:
+        assert verdict.health == "stopped"
+    elif not seen.is_alive and verdict.down is None:
+        # About to be launched: never green, and not for long.
+        assert verdict.health in ("starting", "crash-looping")
+        assert NOW - seen.wanted_ms < 40 * S
+
+
+@MANY
+@given(SEEN, st.integers(0, 5000 * S))
+def test_what_is_red_because_time_passed_does_not_heal_by_more_of_it(seen: Seen, more: int) -> None:
+    if judge(seen, EXPECTED, NOW).down is not None:
+        assert judge(seen, EXPECTED, NOW + more).down is not None
+
+
+@MANY
+@given(SEEN.filter(lambda seen: seen.wanted_ms is not None), st.integers(60 * S, 5000 * S))
+def test_a_run_that_no_longer_moves_is_red_in_the_end(seen: Seen, more: int) -> None:
+    assert judge(replace(seen, lag=1), EXPECTED, NOW + more + 1000 * S).is_red
+
+
+@pytest.mark.parametrize(
+    ("said", "lag", "before", "since"),
+    [
+        (None, 5, None, None),
+        (beat(), 0, NOW - 9, None),
+        (beat(), 5, None, NOW),
+        (beat(), 5, NOW - 9, NOW - 9),
+        (beat(), None, NOW - 9, None),
+        (beat(idle=False), 5, None, NOW - S),
+        (beat(idle=False), None, None, NOW - S),
+        (beat(idle=False), 5, NOW - 2 * S, NOW - 2 * S),
+        (beat(state="failed"), 5, None, NOW),
+    ],
+)
+def test_since_when_input_waits(
+    said: Heartbeat | None, lag: int | None, before: int | None, since: int | None
+) -> None:
+    assert behind_since(said, lag, before, NOW) == since

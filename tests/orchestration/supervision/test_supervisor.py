@@ -1,0 +1,317 @@
+"""Supervision: when a live run is started again, when it is left alone, who is told."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from orchestration import chain
+from orchestration.cli.main import app
+from orchestration.requested_state import Restart, Watch, require_wanted, want
+from orchestration.supervision.health import Verdict
+from orchestration.supervision.status import Look, status
+from orchestration.supervision.supervisor import Tick, decide, restart, tick
+from sources.common.positions import now_ms
+from sources.config.supervision import Restarts, Supervision
+from sources.errors import StateError
+from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
+from tests.orchestration.supervision.live_case import LiveCase
+
+SECRET = "T0P-s3cret"
+
+
+class Hook(ThreadingHTTPServer):
+    """A real server that keeps what it is told, and answers as it is asked to."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.told: list[dict[str, Any]] = []
+        self.answer = 200
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/{SECRET}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Hook
+
+    def do_POST(self) -> None:
+        document = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.server.answer == 200 and self.path == f"/{SECRET}":
+            self.server.told.append(document)
+        self.send_response(self.server.answer)
+        self.send_header("Location", "/elsewhere")
+        self.end_headers()
+
+    do_GET = do_POST  # noqa: N815
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def hook() -> Iterator[Hook]:
+    with Hook() as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def look_at(case: LiveCase) -> Tick:
+    found = tick(case.loaded)
+    assert found is not None
+    return found
+
+
+def test_what_nobody_asked_for_is_not_supervised(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    assert tick(case.loaded) is None
+    case.launch("by-hand")
+    assert tick(case.loaded) is None
+    assert status(case.loaded).live is None
+
+
+def test_a_run_that_does_well_is_left_alone(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    case.ask_for_it()
+    assert look_at(case).verdict.health == "starting"
+    case.launch("a")
+    with case.alive():
+        found = look_at(case)
+        assert (found.verdict.health, found.restart) == ("healthy", None)
+        assert status(case.loaded).healthy
+
+
+def test_a_dead_run_is_asked_for_once_by_launch_until_the_limit(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    case.ask_for_it()
+    seen = []
+    for number in range(5):
+        case.launch(str(number), state="failed", error="disk full")
+        found = look_at(case)
+        assert found.verdict.is_red
+        assert not status(case.loaded).healthy
+        seen.append((found.verdict.health, found.restart and found.restart.replaces))
+        again = look_at(case)
+        assert again.restart is None, "one that is under way is not asked for twice"
+    assert seen == [
+        ("dead", "0"),
+        ("dead", "1"),
+        ("crash-looping", "2"),
+        ("crash-looping", "3"),
+        ("crash-looping", None),
+    ]
+    reason = look_at(case).verdict.reason
+    assert "not started again any more" in reason
+    assert "disk full" in reason
+    # Alive once more is no proof yet.
+    case.launch("5")
+    with case.alive():
+        verdict = look_at(case).verdict
+        assert verdict.health == "crash-looping"
+        assert "disk full" in (verdict.error or "")
+    # Somebody looked at it, and wants it again.
+    case.ask_for_it()
+    with case.alive():
+        assert look_at(case).verdict.health == "healthy"
+    assert case.watch().restarts == []
+    case.launch("6", state="failed")
+    assert look_at(case).restart is not None
+
+
+def test_the_command_line_tells_the_verdict_and_ends_with_it(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    case.ask_for_it()
+    case.launch("a", state="failed", error="disk [full]")
+    answer = CliRunner().invoke(app, ["status", str(case.path), "--json"])
+    assert answer.exit_code == 1
+    assert json.loads(answer.stdout)["live"]["health"] == "dead"
+    assert (
+        "dead: it failed: disk [full]" in CliRunner().invoke(app, ["status", str(case.path)]).stdout
+    )
+    # Dead before it was stopped, but that is no longer of interest.
+    chain.stop(case.loaded)
+    answer = CliRunner().invoke(app, ["status", str(case.path), "--json"])
+    assert (answer.exit_code, json.loads(answer.stdout)["live"]["health"]) == (0, "stopped")
+
+
+def test_a_bounded_run_whose_driver_says_nothing_is_told_to_be_silent(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path, {"stuck_after": "1 min"})
+    case.launch("a", source="history", phase="bounded")
+    said = case.generation.read(heartbeat_name("inbox"), Heartbeat)
+    assert said is not None
+    with case.alive():
+        for age_ms, state in ((50_000, "running"), (61_000, "silent")):
+            beat = said.model_copy(update={"at_ms": now_ms() - age_ms})
+            case.generation.replace(heartbeat_name("history"), beat)
+            found = status(case.loaded)
+            assert (found.sources[0].state, found.healthy) == (state, state == "running")
+    assert status(case.loaded).sources[0].state == "dead"
+
+
+def test_a_stopped_run_is_neither_red_nor_started_again(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    case.ask_for_it()
+    case.launch("a", state="failed", error="disk full")
+    assert look_at(case).restart is not None
+    assert chain.stop(case.loaded) == []
+    found = look_at(case)
+    assert (found.verdict.health, found.restart) == ("stopped", None)
+    assert status(case.loaded).healthy
+    # A restart that was asked for before it was stopped comes too late.
+    with pytest.raises(StateError, match="was stopped"):
+        restart(case.loaded, case.loaded.pipeline.sources[-1])
+    with pytest.raises(StateError, match="was stopped"):
+        require_wanted(case.generation)
+
+
+def test_a_silent_driver_is_stuck_and_started_again(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    case.ask_for_it()
+    case.launch("a", at_ms=now_ms() - 61_000)
+    with case.alive():
+        found = look_at(case)
+    assert (found.verdict.health, found.verdict.down) == ("stuck", "stuck")
+    assert found.restart is not None
+
+
+def test_a_driver_that_says_idle_while_input_waits_is_not_believed_for_long(
+    tmp_path: Path,
+) -> None:
+    case = LiveCase(tmp_path, {"stuck_after": "200 ms", "freshness": "0 s"})
+    case.ask_for_it()
+    case.launch("a", splits_total=4)
+    with case.alive():
+        look_at(case)
+        since = case.watch().behind_since_ms
+        assert since is not None
+        while now_ms() < since + 200:
+            case.launch("a", splits_total=4)
+        found = look_at(case)
+        assert found.verdict.health == "stuck"
+        # A batch is progress, though more waits.
+        case.launch("a", splits_total=4, batch_id=8)
+        look_at(case)
+        moved = case.watch().behind_since_ms
+        assert moved is not None
+        assert moved > since
+
+
+def test_the_webhook_is_told_of_changes_alone(tmp_path: Path, hook: Hook) -> None:
+    case = LiveCase(tmp_path, {"webhook": "${HOOK}"}, {"HOOK": hook.url})
+    case.ask_for_it()
+    case.launch("a")
+    with case.alive():
+        look_at(case)
+    assert hook.told == []
+    case.launch("b", state="failed", error="disk full")
+    for _ in range(3):
+        assert look_at(case).alert_problem is None
+    assert [(one["before"], one["health"]) for one in hook.told] == [("healthy", "dead")]
+    assert hook.told[0]["text"] == "events: the live run is dead: it failed: disk full"
+    assert (hook.told[0]["pipeline"], hook.told[0]["source"]) == ("events", "inbox")
+    # What is told stays told, whoever asks for the run.
+    case.ask_for_it()
+    case.launch("c")
+    with case.alive():
+        look_at(case)
+        look_at(case)
+    assert [(one["before"], one["health"]) for one in hook.told[1:]] == [("dead", "healthy")]
+
+
+@pytest.mark.parametrize("answer", [302, 404, 500])
+def test_an_alert_that_was_not_taken_is_tried_again_and_stops_nothing(
+    tmp_path: Path, hook: Hook, answer: int
+) -> None:
+    case = LiveCase(tmp_path, {"webhook": "${HOOK}"}, {"HOOK": hook.url})
+    case.ask_for_it()
+    case.launch("a", state="failed")
+    hook.answer = answer
+    found = look_at(case)
+    assert found.restart is not None
+    assert found.alert_problem == f"it answers with status {answer}"
+    hook.answer = 200
+    assert look_at(case).alert_problem is None
+    assert [one["health"] for one in hook.told] == ["dead"]
+
+
+def test_the_webhook_is_told_to_nobody(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/{SECRET}"
+        case = LiveCase(tmp_path, {"webhook": "${HOOK}"}, {"HOOK": url})
+        case.ask_for_it()
+        case.launch("a", state="failed")
+        found = look_at(case)
+    assert found.alert_problem == "it can't be reached (ConnectionRefusedError)"
+    told = f"{found} {status(case.loaded).model_dump_json()} {case.loaded}"
+    kept = "".join(path.read_text() for path in (tmp_path / "state").rglob("*.json"))
+    assert SECRET not in told + kept
+
+
+MINUTE = 60_000
+STATES = st.lists(
+    st.tuples(st.integers(1, 20 * MINUTE), st.sampled_from([None, "dead", "stuck"])),
+    min_size=1,
+    max_size=40,
+)
+
+
+@given(STATES, st.integers(0, 4), st.booleans())
+def test_whatever_happens_restarts_keep_their_distance_and_their_limit(
+    states: list[tuple[int, Any]], limit: int, takes_effect: bool
+) -> None:
+    expected = Supervision(restarts=Restarts(limit=limit, loop=2, backoff=timedelta(seconds=90)))
+    watch, at, launches = Watch(wanted_ms=0), 0, 0
+    done: list[Restart] = []
+    for pause, down in states:
+        at += pause
+        since = watch.down_since_ms if down else None
+        seen = [each for each in watch.restarts if each.at_ms > at - 30 * MINUTE]
+        changes = {
+            "launch_id": str(launches),
+            "down_since_ms": (since if since is not None else at) if down else None,
+            "restarts": seen,
+        }
+        verdict = Verdict(health=down or "healthy", reason="r", down=down)
+        watch, due = decide(Look(verdict, watch.model_copy(update=changes), at), expected)
+        if due is None:
+            continue
+        assert down is not None
+        assert due.at_ms - watch.down_since_ms >= 90_000  # type: ignore[operator]
+        if down == "stuck":
+            assert due.at_ms - watch.down_since_ms >= 15 * MINUTE  # type: ignore[operator]
+        done.append(due)
+        launches += takes_effect
+        watch = watch.model_copy(update={"down_since_ms": None if takes_effect else at})
+    for number, one in enumerate(done):
+        window = [each for each in done[: number + 1] if each.at_ms > one.at_ms - 30 * MINUTE]
+        assert len(window) <= limit
+    if watch.gave_up:
+        assert limit == 0 or len(done) >= limit
+
+
+def test_waits_grow_up_to_the_longest() -> None:
+    restarts = Restarts()
+    waits = [restarts.wait(count).total_seconds() for count in range(7)]
+    assert waits == [10, 20, 40, 80, 160, 300, 300]
+
+
+def test_a_wish_is_written_once_by_who_has_it(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    with pytest.raises(StateError, match="was stopped"):
+        require_wanted(case.generation)
+    want(case.generation, "inbox", is_wanted=True)
+    require_wanted(case.generation)

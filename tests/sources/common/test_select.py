@@ -1,0 +1,171 @@
+"""A source's ``select``: columns and types known before anything runs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sources.common.schema import names_and_types, parse_schema
+from sources.common.select import EventColumn, Selection
+from sources.config.file_source import FileSource
+from sources.errors import InputError
+from sources.files.splits import FileListing, list_splits
+from sources.storage.listing import find_files
+from sources.storage.settings import S3Settings
+from sources.storage.stores import Stores
+
+READ = parse_schema(
+    {"ts": "bigint", "name": "string", "at": "timestamp", "place": "struct<lat:double>"}
+)
+
+
+def columns(**expressions: str) -> dict[str, str]:
+    return names_and_types(Selection("s", expressions).columns(READ))
+
+
+def refusal(expression: str) -> str:
+    with pytest.raises(InputError) as caught:
+        columns(x=expression)
+    return str(caught.value)
+
+
+def test_types_are_those_of_columns_casts_and_instants() -> None:
+    found = columns(
+        id="CAST(regexp_extract(name, '[0-9]+') AS BIGINT)",
+        moment="timestamp_millis(ts)",
+        other="at",
+        lat="CAST(place.lat AS decimal(9,2))",
+        short="name::string",
+    )
+    assert found == {
+        "id": "bigint",
+        "moment": "timestamp",
+        "other": "timestamp",
+        "lat": "decimal(9,2)",
+        "short": "string",
+    }
+
+
+def test_without_a_select_all_columns_stay() -> None:
+    assert Selection("s", {}).columns(READ) == READ
+
+
+@pytest.mark.parametrize(
+    ("expression", "reason"),
+    [
+        ("upper(name)", "does not tell its type"),
+        ("ts + 1", "does not tell its type"),
+        ("CAST(nothing AS int)", "names a column `nothing` that is not there"),
+        ("CAST(count(*) AS int)", "is not made row by row"),
+        ("CAST(row_number() OVER (ORDER BY ts) AS int)", "is not made row by row"),
+        ("CAST((SELECT 1) AS int)", "is not made row by row"),
+        ("CAST(name AS", "is no SQL"),
+        ("CAST(name AS interval)", "is not a column type"),
+    ],
+)
+def test_what_can_not_be_planned_is_refused(expression: str, reason: str) -> None:
+    assert reason in refusal(expression)
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("at", EventColumn("at", None)),
+        ("timestamp_seconds(ts)", EventColumn("ts", 1_000_000)),
+        ("TIMESTAMP_MILLIS(ts)", EventColumn("ts", 1000)),
+        ("timestamp_micros(ts)", EventColumn("ts", 1)),
+        ("CAST(name AS timestamp)", None),
+        ("timestamp_millis(ts * 2)", None),
+    ],
+)
+def test_statistics_tell_of_plain_columns_and_instants(
+    expression: str, expected: EventColumn | None
+) -> None:
+    assert Selection("s", {"t": expression}).event_column("t") == expected
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(-62_135_596_800, 253_402_300_799))
+def test_seconds_become_the_instants_that_they_are(seconds: int) -> None:
+    selection = Selection("s", {"t": "timestamp_seconds(n)"})
+    (found,) = selection.evaluate("t", pa.record_batch({"n": [seconds]})).cast(pa.int64())
+    assert found.as_py() == seconds * 1_000_000
+
+
+def test_a_value_that_does_not_fit_is_told() -> None:
+    selection = Selection("s", {"t": "CAST(to_timestamp(name, 'yyyy-MM-dd') AS timestamp)"})
+    with pytest.raises(InputError, match=r"`select\.t` can't be evaluated"):
+        selection.evaluate("t", pa.record_batch({"name": ["yesterday"]}))
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("CAST(raw AS string)", "Zoë\\ 7"),
+        ("CAST(concat(CAST(raw AS string), CAST(n AS string)) AS string)", "Zoë\\ 75"),
+        ("CAST(h[0].value AS string)", "8"),
+        ("CAST(substring(CAST(raw AS string), 6) AS int)", 7),
+        ("CAST(text AS string)", "\\x41"),
+    ],
+)
+def test_bytes_are_text_in_utf_8(expression: str, expected: Any) -> None:
+    row = {"raw": "Zoë\\ 7".encode(), "n": 5, "h": [{"key": "a", "value": b"8"}], "text": "\\x41"}
+    bad = {**row, "raw": b"\xff"}
+    batch = pa.RecordBatch.from_pylist([row, bad])
+    found = Selection("s", {"x": expression}).evaluate("x", batch).to_pylist()
+    assert found == [expected, None if "raw" in expression else expected]
+
+
+# With files.
+
+
+def listed(folder: Path, **changes: Any) -> FileListing:
+    document = {"type": "files", "name": "h", "path": "*", "format": "parquet", **changes}
+    source = FileSource.model_validate(document)
+    stores = Stores(S3Settings())
+    return list_splits(source, "t", find_files("h", source.patterns, folder, stores), stores)
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+@pytest.mark.parametrize("kind", [pa.int64(), pa.int32()])
+def test_integers_are_planned_by_their_statistics(
+    tmp_path: Path, kind: pa.DataType, statistics: bool
+) -> None:
+    noon = datetime(2024, 1, 1, 12, tzinfo=UTC)
+    seconds = pa.array([int(noon.timestamp()) + n for n in (5, 1, 9)], kind)
+    table = pa.table({"sec": seconds, "name": ["a", "b", "c"]})
+    pq.write_table(table, tmp_path / "x", write_statistics=statistics)
+    found = listed(tmp_path, select={"t": "timestamp_seconds(sec)", "n": "name"})
+    (split,) = found.splits.to_pylist()
+    noon_us = int(noon.timestamp()) * 1_000_000
+    expected = (noon_us + 1_000_000, noon_us + 9_000_000)
+    assert (split["event_min_us"], split["event_max_us"]) == expected
+    assert names_and_types(found.columns) == {"t": "timestamp", "n": "string"}
+    assert found.read.names == ["sec", "name"]
+
+
+def test_parquets_event_time_must_be_in_its_statistics(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": ["2024-01-01"]}), tmp_path / "x")
+    with pytest.raises(InputError, match="hides its column") as caught:
+        listed(tmp_path, select={"t": "CAST(text AS timestamp)"})
+    assert "timestamp_millis(<column>)" in str(caught.value)
+
+
+def test_an_instant_of_a_text_column_is_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": ["2024-01-01"]}), tmp_path / "x")
+    with pytest.raises(InputError, match="`text` is of type string"):
+        listed(tmp_path, select={"t": "timestamp_millis(text)"})
+
+
+def test_lines_of_text_become_columns(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("2024-01-01 12:00:00 a\n2024-01-01 13:00:00 b\n")
+    select = {"t": "CAST(substring(value, 1, 19) AS timestamp)", "w": "CAST(value AS string)"}
+    (split,) = listed(tmp_path, format="text", select=select).splits.to_pylist()
+    assert split["event_max_us"] - split["event_min_us"] == 3_600_000_000

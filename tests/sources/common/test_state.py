@@ -1,0 +1,99 @@
+"""The state folder: put-if-absent, versions, generations."""
+
+from __future__ import annotations
+
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from sources.common.positions import EndPosition
+from sources.common.state import Folder, open_generation
+from sources.errors import InputError, StateError
+
+
+def end(rows: int) -> EndPosition:
+    return EndPosition(
+        source="history",
+        event_time_ms=1,
+        complete_through_ms=1,
+        event_times="exact",
+        splits=1,
+        rows=rows,
+    )
+
+
+def test_a_document_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    assert folder.read("a/end.json", EndPosition) is None
+    folder.put_if_absent("a/end.json", end(5))
+    assert folder.read("a/end.json", EndPosition) == end(5)
+
+
+def test_of_two_writers_one_wins_and_both_are_told_so(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(lambda n: folder.put_if_absent("end.json", end(n)), range(64)))
+    assert len({answer.rows for answer in answers}) == 1
+    assert folder.read("end.json", EndPosition) == answers[0]
+    assert os.listdir(tmp_path) == ["end.json"]
+
+
+def test_an_unknown_version_is_refused(tmp_path: Path) -> None:
+    document = json.loads(end(1).model_dump_json())
+    (tmp_path / "end.json").write_text(json.dumps({**document, "version": 99}))
+    with pytest.raises(StateError, match="EndPosition can't be read"):
+        Folder(tmp_path).read("end.json", EndPosition)
+
+
+def test_a_generation_is_made_once_and_found_again(tmp_path: Path) -> None:
+    contract: dict[str, object] = {"transform": "a:b"}
+    assert open_generation(tmp_path / "p", contract, create=False) is None
+    made = open_generation(tmp_path / "p", contract, create=True)
+    found = open_generation(tmp_path / "p", contract, create=True)
+    assert made is not None
+    assert found is not None
+    assert made.info == found.info
+    assert made.checkpoint == tmp_path / "p" / "g1" / "checkpoint"
+
+
+def test_two_pipelines_never_share_a_transaction_id(tmp_path: Path) -> None:
+    ids = set()
+    for number in range(3):
+        made = open_generation(tmp_path / str(number) / "p", {}, create=True)
+        assert made is not None
+        ids.add(made.info.transaction_id)
+    assert len(ids) == 3
+
+
+def test_a_changed_declaration_is_refused_by_the_name_of_its_field(tmp_path: Path) -> None:
+    open_generation(tmp_path / "p", {"transform": "a:b", "key": ["id"]}, create=True)
+    with pytest.raises(StateError, match="`transform` of pipeline `p` changed"):
+        open_generation(tmp_path / "p", {"transform": "a:c", "key": ["id"]}, create=False)
+
+
+def test_a_state_folder_that_is_not_local_is_refused() -> None:
+    with pytest.raises(InputError, match="not on a local file system"):
+        open_generation(Path("s3://bucket/state/p"), {}, create=True)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_is_not_writable_is_named(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(StateError, match="can't be written"):
+        Folder(tmp_path).put_if_absent("end.json", end(1))
+
+
+def test_a_path_that_can_not_be_a_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StateError, match="can't be written"):
+        Folder(tmp_path / "file").put_if_absent("end.json", end(1))
+
+
+def test_what_is_in_the_way_of_writing_is_told_without_writing(tmp_path: Path) -> None:
+    assert Folder(tmp_path).obstacle() is None
+    told = Folder(tmp_path / "absent").obstacle()
+    assert told is not None
+    assert "can't be looked at: No such file or directory" in told

@@ -1,0 +1,75 @@
+"""Every kind of document in the state folder: of this version, or refused by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestration.generations.ranges import TakenOut
+from orchestration.requested_state import Wanted, Watch
+from sources.common.positions import EndPosition, Record, StartPosition
+from sources.common.state import CurrentGeneration, GenerationInfo
+from sources.config.bad_records import BadRecordCount
+from sources.config.loader import KeptDefinition
+from sources.config.rate_limit import CurrentRate
+from sources.config.snapshot import SnapshotManifest
+from sources.databases.replication_slot import SlotGone
+from sources.errors import StateError
+from sources.generations import Serving, Switch
+from sources.ledger import Ledger, SeamCount
+from sources.planning.approval import Approval
+from sources.planning.discovery import Discovery
+from sources.planning.plan import Plan
+from sources.planning.rounds import Round
+from sources.planning.topic_range import TopicRange
+from spark_jobs.checkpoint.transform_history import Transform
+from spark_jobs.launch.runs import Launch
+from spark_jobs.run_state.heartbeat import Heartbeat
+from spark_jobs.run_state.progress_log import ProgressLog
+from spark_jobs.target.added_columns import ColumnsLog
+
+KINDS: list[type[Record]] = [
+    Approval,
+    BadRecordCount,
+    ColumnsLog,
+    CurrentGeneration,
+    CurrentRate,
+    Discovery,
+    EndPosition,
+    GenerationInfo,
+    Heartbeat,
+    KeptDefinition,
+    Launch,
+    Ledger,
+    Plan,
+    ProgressLog,
+    Round,
+    SeamCount,
+    Serving,
+    SlotGone,
+    SnapshotManifest,
+    StartPosition,
+    Switch,
+    TakenOut,
+    TopicRange,
+    Transform,
+    Wanted,
+    Watch,
+]
+
+
+def test_no_kind_of_document_is_left_out_here() -> None:
+    assert set(KINDS) == set(Record.__subclasses__())
+
+
+@pytest.mark.parametrize("step", [1, -1])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_document_of_another_version_is_refused_by_its_kind(
+    kind: type[Record], step: int
+) -> None:
+    version = kind.VERSION + step
+    with pytest.raises(StateError) as caught:
+        kind.parse(b'{"version": %d}' % version)
+    text = str(caught.value)
+    assert f"A state document of kind {kind.__name__} can't be read" in text
+    assert f"it has version {version}, this project reads version {kind.VERSION}" in text
+    assert text.endswith("Use the version that wrote it, or a new state folder.")

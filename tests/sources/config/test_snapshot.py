@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sources.common.positions import DatabaseSnapshot, EndPosition, HeldOffsets, StartPosition
+from sources.config.pipeline import Pipeline
+from sources.config.snapshot import (
+    MANIFEST,
+    Chunk,
+    SnapshotManifest,
+    SnapshotOptions,
+    chunk_name,
+    require_snapshot,
+)
+from sources.errors import StateError
+from sources.kafka.seam import seam_rule, seam_warnings
+
+TURN = 1 << 32
+
+
+def holds(snapshot: DatabaseSnapshot, lsn: int | None, transaction: int | None) -> bool:
+    query = f"SELECT {snapshot.holds('lsn', 'tx')} FROM (SELECT ?::BIGINT AS lsn, ?::BIGINT AS tx)"
+    row = duckdb.execute(query, [lsn, transaction]).fetchone()
+    assert row is not None
+    return bool(row[0])
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[DatabaseSnapshot, int, bool, int]:
+    """A snapshot, a transaction by its full id, whether the snapshot sees it, and its row's LSN."""
+    xmin = draw(st.integers(3, 5 * TURN) | st.integers(TURN - 40, TURN + 40))
+    running = draw(st.sets(st.integers(xmin, xmin + 40), min_size=1, max_size=6))
+    xmin, xmax = min(running), draw(st.integers(max(running) + 1, max(running) + 40))
+    lsn = draw(st.integers(1000, 2**40))
+    snapshot = DatabaseSnapshot(
+        lsn=lsn, xmin=xmin, xmax=xmax, in_progress=sorted(running), taken_ms=0
+    )
+    near = st.integers(xmin - 60, xmax + 60)
+    far = st.integers(xmax - (TURN >> 1) + 1, xmax + (TURN >> 1) - 1)
+    transaction = max(draw(near | far), 3)
+    sees = transaction < xmax and transaction not in running
+    # What the snapshot sees was written before it; the others wrote on either side.
+    written = draw(st.integers(0, lsn) if sees else st.integers(0, 2 * lsn))
+    return snapshot, transaction, sees, written
+
+
+@settings(deadline=None)
+@given(worlds())
+def test_a_snapshot_holds_what_it_sees_whatever_the_turn_of_transaction_ids(
+    world: tuple[DatabaseSnapshot, int, bool, int],
+) -> None:
+    snapshot, transaction, sees, written = world
+    # The log tells 32 bits.
+    assert holds(snapshot, written, transaction % TURN) == sees
+
+
+def test_a_change_of_a_transaction_in_flight_is_not_held_though_its_row_was_written_before() -> (
+    None
+):
+    snapshot = DatabaseSnapshot(lsn=500, xmin=70, xmax=75, in_progress=[70, 72], taken_ms=0)
+    assert [holds(snapshot, 400, number) for number in range(69, 76)] == [
+        True,
+        False,
+        True,
+        False,
+        True,
+        True,
+        False,
+    ]
+
+
+def test_a_change_long_after_the_snapshot_is_not_held_when_transaction_ids_have_wrapped() -> None:
+    snapshot = DatabaseSnapshot(lsn=500, xmin=70, xmax=75, in_progress=[70], taken_ms=0)
+    assert not holds(snapshot, 501, 71)
+
+
+def test_a_row_of_the_connectors_own_snapshot_is_held_if_it_is_older() -> None:
+    snapshot = DatabaseSnapshot(lsn=500, xmin=70, xmax=70, in_progress=[], taken_ms=0)
+    assert [holds(snapshot, lsn, None) for lsn in (499, 501)] == [True, False]
+    assert not holds(snapshot, None, 3)
+
+
+def manifest(chunks: int, done: int) -> SnapshotManifest:
+    return SnapshotManifest(
+        table="public.orders",
+        key=("id", "bigint"),
+        bounds=[str(number) for number in range(1, chunks)],
+        snapshots=[DatabaseSnapshot(lsn=1, xmin=3, xmax=3, in_progress=[], taken_ms=0)],
+        offsets={},
+        done={number: Chunk(rows=1, snapshot=0) for number in range(done)},
+    )
+
+
+class TestWhatAPlanNeeds:
+    def folder(self, where: Path, kept: SnapshotManifest | None) -> Path:
+        (where / "orders").mkdir()
+        if kept is not None:
+            (where / "orders" / MANIFEST).write_text(kept.model_dump_json())
+            for number in kept.done:
+                (where / "orders" / chunk_name(number)).touch()
+        return where
+
+    def test_a_snapshot_that_is_there(self, tmp_path: Path) -> None:
+        folder = self.folder(tmp_path, manifest(3, 3))
+        assert require_snapshot(["orders/*.parquet"], folder, "shop") == manifest(3, 3)
+
+    @pytest.mark.parametrize(
+        ("kept", "said"),
+        [
+            (None, r"There is no snapshot in .*orders\. Run `hybrid snapshot`"),
+            (manifest(3, 2), r"has 2 of 3 chunks\. Run `hybrid snapshot`.*kept"),
+        ],
+    )
+    def test_one_that_is_not(
+        self, tmp_path: Path, kept: SnapshotManifest | None, said: str
+    ) -> None:
+        with pytest.raises(StateError, match=said):
+            require_snapshot(["orders/*.parquet"], self.folder(tmp_path, kept), "shop")
+
+    def test_no_other_file(self, tmp_path: Path) -> None:
+        folder = self.folder(tmp_path, manifest(2, 2))
+        (folder / "orders" / "more.parquet").touch()
+        with pytest.raises(StateError, match=r"more.parquet is not as the snapshot left it"):
+            require_snapshot(["orders/*.parquet"], folder, "shop")
+
+
+@pytest.mark.parametrize(
+    "dsn", ["host=db password=geheim", "postgresql://me:geheim@db/shop", "PASSWORD = geheim"]
+)
+def test_a_password_in_the_file_is_refused_and_not_shown(dsn: str) -> None:
+    with pytest.raises(ValueError, match="PGPASSWORD") as caught:
+        SnapshotOptions(dsn=dsn, slot="shop")
+    assert "geheim" not in str(caught.value)
+
+
+PIPELINE: dict[str, Any] = {
+    "name": "orders",
+    "event_time": "_at",
+    "sources": [
+        {
+            "name": "snapshot",
+            "type": "files",
+            "path": "orders/*.parquet",
+            "format": "parquet",
+            "snapshot": {"dsn": "host=db", "slot": "shop"},
+        },
+        {
+            "name": "changes",
+            "type": "kafka",
+            "topic": "shop.public.orders",
+            "format": "debezium",
+            "table": "public.orders",
+            "schema": {"id": "bigint"},
+            "include": {
+                "_position": "position",
+                "_lsn": "lsn",
+                "_tx": "transaction",
+                "_at": "committed_at",
+                "_gone": "deleted",
+            },
+        },
+    ],
+    "transform": "transforms:identity",
+    "sink": {
+        "path": "out",
+        "mode": "merge",
+        "key": ["id"],
+        "sequence": "_position",
+        "deleted": "_gone",
+    },
+    "state": "state",
+}
+
+
+def changed(*path: Any, to: Any) -> dict[str, Any]:
+    document = deepcopy(PIPELINE)
+    at: Any = document
+    for step in path[:-1]:
+        at = at[step]
+    if to is None:
+        del at[path[-1]]
+    else:
+        at[path[-1]] = to
+    return document
+
+
+def test_a_pipeline_of_snapshot_and_changes() -> None:
+    pipeline = Pipeline.model_validate(PIPELINE)
+    assert pipeline.sink.order == ["_position"]
+    assert pipeline.sink.removes_rows
+
+
+def ends(**told: Any) -> list[EndPosition]:
+    times: dict[str, Any] = {"event_time_ms": 9, "complete_through_ms": 9, "event_times": "exact"}
+    return [EndPosition(source="snapshot", splits=1, rows=1, **times, **told)]
+
+
+class TestHowChangesInBothAreTold:
+    SNAPSHOT = DatabaseSnapshot(lsn=7, xmin=3, xmax=3, in_progress=[], taken_ms=9)
+    HELD = HeldOffsets(next={}, exact=True, holes={})
+
+    def rule(self, document: dict[str, Any], **told: Any) -> str:
+        start = StartPosition(source="changes", evidence="offsets", time_ms=None, partitions={})
+        return seam_rule(Pipeline.model_validate(document), ends(**told), start, {})
+
+    def test_by_what_the_snapshot_can_see_though_the_start_is_exact(self) -> None:
+        told = {"snapshot": self.SNAPSHOT, "offsets": self.HELD}
+        assert self.rule(PIPELINE, **told) == "sequence"
+
+    def test_a_log_position_alone_drops_nothing_where_the_sink_puts_changes_in_order(self) -> None:
+        assert self.rule(PIPELINE, sequence=7) == "replay"
+        start = StartPosition(source="changes", evidence="sequence", time_ms=9, partitions={})
+        pipeline = Pipeline.model_validate(PIPELINE)
+        said = seam_warnings(pipeline, "replay", ends(sequence=7)[0], start, 0)
+        assert any("changes from before it are applied once more" in text for text in said)
+
+    def test_a_log_position_alone_is_refused_where_it_would_lose_changes(self) -> None:
+        document = changed("sink", to={"path": "out", "mode": "append", "key": ["id"]})
+        document["sequence"] = "_lsn"
+        del document["sources"][0]["snapshot"]
+        document["sources"][0]["sequence"] = "0/7"
+        with pytest.raises(ValueError, match="which transactions were in flight"):
+            Pipeline.model_validate(document)
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        (changed("sink", "sequence", to=None), "`deleted` needs `sequence`"),
+        (changed("sink", "deleted", to=None), "it needs `sink.deleted`"),
+        (changed("sink", "mode", to="append"), "`sequence` has a meaning with `mode: merge` only"),
+        (changed("sink", "deletes", to="maybe"), "'hard' or 'soft'"),
+        (changed("sink", "sequence", to=["id"]), "it can't be in the `key`"),
+        (changed("sources", 1, "include", "_tx", to=None), "needs `include: {<column>: transact"),
+        (changed("event_time", to="id"), "after a snapshot it is `_at`"),
+        (changed("sources", 1, "format", to="json"), "has no meaning with `format: json`"),
+        (changed("sources", 0, "select", to={"id": "id"}), "omit `select`"),
+        (changed("sources", 0, "path", to="*/*.parquet"), "one folder of this machine"),
+        (changed("sources", 0, "path", to="orders/a.parquet"), r"`path` is `<folder>/\*.parquet`"),
+    ],
+)
+def test_a_pipeline_that_can_not_be_handed_over_is_refused(
+    document: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        Pipeline.model_validate(document)

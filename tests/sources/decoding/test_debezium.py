@@ -1,0 +1,382 @@
+from __future__ import annotations
+
+import base64
+import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sources.config.kafka_source import KafkaSource
+from sources.decoding.conversion import BadValue
+from sources.decoding.debezium import PLACEHOLDER
+from sources.decoding.decoder import RowDecoder, field_reader
+from sources.errors import InputError
+from tests.sources.decoding.value_case import ORIGIN, changes_source, decoded
+
+COLUMNS = {
+    "id": "bigint",
+    "name": "string",
+    "price": "decimal(12,2)",
+    "at": "timestamp",
+    "day": "date",
+    "raw": "binary",
+}
+ROW = {
+    "id": 7,
+    "name": "tea",
+    "price": "12.50",
+    "at": "2024-01-01T00:00:00.000001Z",
+    "day": 19_723,
+    "raw": base64.b64encode(b"\x00\xff").decode(),
+}
+# As in Debezium's documentation of its MySQL connector.
+MYSQL = {
+    "connector": "mysql",
+    "name": "mysql-server-1",
+    "ts_ms": 1_465_491_411_815,
+    "snapshot": "false",
+    "db": "public",
+    "table": "orders",
+    "server_id": 223_344,
+    "gtid": None,
+    "file": "mysql-bin.000003",
+    "pos": 484,
+    "row": 0,
+    "thread": 7,
+}
+# As Kafka Connect's JsonConverter describes the columns of this table.
+SCHEMA = {
+    "type": "struct",
+    "fields": [
+        {
+            "field": "after",
+            "type": "struct",
+            "fields": [
+                {"field": "id", "type": "int64"},
+                {
+                    "field": "price",
+                    "type": "bytes",
+                    "name": "org.apache.kafka.connect.data.Decimal",
+                    "parameters": {"scale": "2", "connect.decimal.precision": "12"},
+                },
+                {"field": "at", "type": "int64", "name": "io.debezium.time.MicroTimestamp"},
+            ],
+        }
+    ],
+}
+
+
+def source(**more: Any) -> KafkaSource:
+    return changes_source(**{"schema": COLUMNS, **more})
+
+
+def envelope(op: str = "c", origin: dict[str, Any] | None = None, **row: Any) -> dict[str, Any]:
+    side = "before" if op == "d" else "after"
+    return {
+        "before": None,
+        "after": None,
+        side: {**ROW, **row},
+        "source": {**ORIGIN, **(origin or {})},
+        "op": op,
+        "ts_ms": 1_704_067_200_500,
+    }
+
+
+def read(document: Any, declared: KafkaSource | None = None) -> dict[str, Any]:
+    (row,) = decoded(declared or source(), json.dumps(document).encode())
+    return row
+
+
+def with_schema(payload: dict[str, Any]) -> dict[str, Any]:
+    return {"schema": SCHEMA, "payload": payload}
+
+
+def test_a_change_becomes_the_row_that_it_leaves() -> None:
+    assert read(envelope("u")) == {
+        "id": 7,
+        "name": "tea",
+        "price": Decimal("12.50"),
+        "at": datetime(2024, 1, 1, microsecond=1, tzinfo=UTC),
+        "day": date(2024, 1, 1),
+        "raw": b"\x00\xff",
+    }
+
+
+def test_a_delete_becomes_the_row_that_it_removes() -> None:
+    declared = source(include={"gone": "deleted", "what": "op"})
+    row = read(envelope("d", name=None), declared)
+    assert (row["id"], row["name"], row["gone"], row["what"]) == (7, None, True, "d")
+    assert read(envelope("c"), declared)["gone"] is False
+
+
+def test_the_envelope_fills_columns() -> None:
+    parts = {
+        "_op": "op",
+        "_lsn": "lsn",
+        "_tx": "transaction",
+        "_at": "committed_at",
+        "_position": "position",
+    }
+    row = read(envelope("u"), source(include=parts))
+    assert [row[name] for name in parts] == [
+        "u",
+        1040,
+        771,
+        datetime(2024, 1, 1, microsecond=123_000, tzinfo=UTC),
+        f"{1000:016x}{1040:016x}",
+    ]
+
+
+def test_encodings_are_those_that_the_schema_of_the_record_tells() -> None:
+    row = read(with_schema(envelope("u", price="JxA=", at=1_704_067_200_000_001)))
+    assert (row["price"], row["at"]) == (
+        Decimal("100.00"),
+        datetime(2024, 1, 1, microsecond=1, tzinfo=UTC),
+    )
+
+
+def test_records_with_and_without_a_schema_may_follow_each_other() -> None:
+    declared = source()
+    decoder = RowDecoder(field_reader(declared), declared.of_value(COLUMNS))
+
+    def prices(*documents: Any) -> list[Any]:
+        # Written as Kafka Connect does: without blanks.
+        values = [json.dumps(each, separators=(",", ":")).encode() for each in documents]
+        return [decoder.decode(value)[2] for value in values]
+
+    other = json.loads(json.dumps(SCHEMA).replace('"scale": "2"', '"scale": "1"'))
+    coded = envelope("u", price="JxA=")
+    # A text that looks like the end of a schema must not be taken for one.
+    sly = envelope("u", name='x"},"payload":{"op":"d"')
+    found = prices(
+        with_schema(coded),
+        with_schema(coded),
+        {"schema": other, "payload": coded},
+        sly,
+        with_schema({**sly, "after": {**sly["after"], "price": "BOI="}}),
+        with_schema(coded),
+    )
+    assert found == [
+        Decimal("100.00"),
+        Decimal("100.00"),
+        Decimal("1000.00"),
+        Decimal("12.50"),
+        Decimal("12.50"),
+        Decimal("100.00"),
+    ]
+
+
+@settings(deadline=None)
+@given(st.integers(-(10**38) + 1, 10**38 - 1), st.integers(0, 30))
+def test_a_decimal_of_any_size_is_exact(unscaled: int, scale: int) -> None:
+    size = unscaled.bit_length() // 8 + 1
+    text = base64.b64encode(unscaled.to_bytes(size, "big", signed=True)).decode()
+    declared = source(schema={"n": f"decimal(38,{scale})"})
+    schema = json.loads(json.dumps(SCHEMA).replace('"scale": "2"', f'"scale": "{scale}"'))
+    schema["fields"][0]["fields"][1]["field"] = "n"
+    document = envelope()
+    document["after"] = {"n": text}
+    row = read({"schema": schema, "payload": document}, declared)
+    assert row["n"].as_tuple() == pa.scalar(
+        Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale)),
+        pa.decimal128(38, scale),
+    ).as_py().as_tuple()  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"price": "JxA="}, r"`price`: 'JxA=' is no decimal: .*decimal.handling.mode=string"),
+        ({"price": 1.5}, r"`price`: 1.5 is no decimal"),
+        ({"at": 1_704_067_200_000_001}, r"`at`: nothing tells the unit of 17\d+: .*schemas"),
+        ({"at": "noon"}, r"`at`: 'noon' is no timestamp"),
+        ({"day": "noon"}, r"`day`: 'noon' is no date"),
+        ({"day": 10**9}, r"`day`: 1000000000 days are beyond the year 9999"),
+        ({"raw": "???"}, r"`raw`: '\?\?\?' is no base64"),
+        ({"id": 2**63}, r"`id`: \d+ is no bigint"),
+        ({"name": PLACEHOLDER}, r"`name` is a long value .*REPLICA IDENTITY FULL"),
+        (
+            {"raw": base64.b64encode(PLACEHOLDER.encode()).decode()},
+            r"`raw` is a long value .*REPLICA IDENTITY FULL",
+        ),
+    ],
+)
+def test_a_value_that_can_not_be_read_is_named(change: dict[str, Any], reason: str) -> None:
+    with pytest.raises(BadValue, match=reason):
+        read(envelope("u", **change))
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        ([], "no JSON object"),
+        ({"id": 7}, "no change envelope"),
+        (with_schema({"id": 7}), "no change envelope"),
+        (envelope("m"), "op 'm' is none of c, u, r, d"),
+        ({**envelope("u"), "after": None}, "a change of op u has no `after`"),
+        ({**envelope("d"), "before": None}, "has no `before`: ALTER TABLE .* REPLICA IDENTITY"),
+        (envelope("u", {"table": "lines"}), "of table `public.lines`, not of `public.orders`"),
+    ],
+)
+def test_what_is_no_change_of_the_table_is_bad(document: Any, reason: str) -> None:
+    with pytest.raises(BadValue, match=reason):
+        read(document)
+
+
+def test_a_truncate_stops_the_run_and_is_not_passed_over() -> None:
+    document = {**envelope("u"), "op": "t", "after": None}
+    with pytest.raises(InputError, match=r"`public.orders` was truncated"):
+        read(document)
+
+
+class TestColumnsThatChange:
+    def test_an_added_one_stops_the_run_and_is_not_lost_silently(self) -> None:
+        with pytest.raises(InputError, match=r"a column `discount` that nothing declares") as found:
+            read(envelope("u", discount=3))
+        assert "ignored_columns" in str(found.value)
+        assert "added_columns" in str(found.value)
+
+    def test_an_added_one_may_be_left_out(self) -> None:
+        row = read(envelope("u", discount=3), source(ignored_columns=["discount"]))
+        assert "discount" not in row
+
+    @pytest.mark.parametrize(
+        ("kind", "default", "value"),
+        [
+            ("int", None, None),
+            ("bigint", 3, 3),
+            ("boolean", False, False),
+            ("decimal(12,2)", "0.1", Decimal("0.10")),
+            ("decimal(12,2)", 0.1, Decimal("0.10")),
+            ("date", "2024-01-01", date(2024, 1, 1)),
+            ("timestamp", "2024-01-01T00:00:00Z", datetime(2024, 1, 1, tzinfo=UTC)),
+            ("string", "", ""),
+        ],
+    )
+    def test_older_changes_have_the_default_of_one_that_was_added(
+        self, kind: str, default: Any, value: Any
+    ) -> None:
+        declared = source(added_columns={"more": {"type": kind, "default": default}})
+        assert read(envelope("u"), declared)["more"] == value
+        assert read(envelope("u", more=None), declared)["more"] is None
+
+    def test_of_one_without_a_default_they_have_null(self) -> None:
+        declared = source(added_columns={"discount": "int"})
+        assert read(envelope("u"), declared)["discount"] is None
+        assert read(envelope("u", discount=3), declared)["discount"] == 3
+
+    def test_a_default_that_is_not_declared_stops_the_run(self) -> None:
+        told = json.loads(json.dumps(SCHEMA))
+        told["fields"][0]["fields"].append({"field": "discount", "type": "int32", "default": 5})
+        document = {"schema": told, "payload": envelope("u", price="JxA=", at=0, discount=3)}
+        with pytest.raises(
+            InputError, match=r"`discount` of .* has a default \(5 as Deb.*\)"
+        ) as it:
+            read(document, source(added_columns={"discount": "int"}))
+        assert "'public.orders'::regclass AND attname = 'discount'" in it.value.hint
+        for default in (5, None):
+            added = {"discount": {"type": "int", "default": default}}
+            assert read(document, source(added_columns=added))["discount"] == 3
+
+    def test_a_dropped_one_stops_the_run_and_may_be_null_from_there_on(self) -> None:
+        document = envelope("u")
+        del document["after"]["name"]
+        with pytest.raises(InputError, match=r"no longer has the column `name` of the `schema`"):
+            read(document)
+        declared = source(dropped_columns=["name"])
+        assert read(document, declared)["name"] is None
+        assert read(envelope("u"), declared)["name"] == "tea"
+
+    def test_a_renamed_one_is_taken_for_what_it_may_be(self) -> None:
+        document = envelope("u", title="tea")
+        del document["after"]["name"]
+        with pytest.raises(InputError, match=r"has a column `title` .* no longer has `name`") as it:
+            read(document)
+        assert "If `name` was renamed: correct the `schema`" in it.value.hint
+
+    def test_an_added_one_may_be_renamed_or_dropped_as_well(self) -> None:
+        added = {"note": {"type": "string", "default": "-"}}
+        with pytest.raises(InputError, match=r"has a column `remark` .* no longer has `note`"):
+            read(envelope("u", remark="x"), source(added_columns=added))
+        dropped = source(added_columns=added, dropped_columns=["note"])
+        assert read(envelope("u"), dropped)["note"] is None
+
+    def test_a_widened_one_is_noticed_with_the_first_value_that_does_not_fit(self) -> None:
+        declared = source(schema={**COLUMNS, "id": "int"})
+        assert read(envelope("u"), declared)["id"] == 7
+        with pytest.raises(BadValue, match="`id`: 2147483648 is no int"):
+            read(envelope("u", id=2**31), declared)
+
+
+class TestPositions:
+    PARTS = source(include={"p": "position"})
+
+    def of(self, op: str = "u", **origin: Any) -> str:
+        return str(read(envelope(op, origin), self.PARTS)["p"])
+
+    def test_transactions_come_as_they_were_committed_not_as_their_rows_were_written(self) -> None:
+        # The first one's row was written last but committed first.
+        first, second = self.of(sequence='["100","190"]'), self.of(sequence='["200","150"]')
+        assert first < second
+        assert self.of(sequence='["200","151"]') > second
+
+    def test_rows_of_the_first_snapshot_come_before_all_changes(self) -> None:
+        snapshot = self.of("r", snapshot="last", sequence='[null,"5000"]')
+        assert snapshot < self.of(sequence='[null,"40"]')
+
+    def test_rows_of_an_incremental_snapshot_come_where_the_stream_is(self) -> None:
+        row = self.of("r", snapshot="incremental", sequence='["100","190"]')
+        assert self.of(sequence='["100","180"]') < row < self.of(sequence='["200","150"]')
+
+    def mysql(self, op: str = "u", **origin: Any) -> str:
+        document = envelope(op)
+        document["source"] = {**MYSQL, **origin}
+        return str(read(document, self.PARTS)["p"])
+
+    def test_mysql_by_file_position_and_row(self) -> None:
+        places = [("mysql-bin.999999", 4, 0), ("mysql-bin.1000000", 4, 0)]
+        places += [("mysql-bin.1000000", 4, 1), ("mysql-bin.1000000", 31, 0)]
+        found = [self.mysql(file=file, pos=pos, row=row) for file, pos, row in places]
+        assert found == sorted(found)
+        assert len(set(found)) == len(found)
+        assert self.mysql("r", snapshot="true") < found[0]
+
+    def test_of_another_database_they_are_not_known(self) -> None:
+        with pytest.raises(BadValue, match="`position` is not known for connector 'oracle'"):
+            self.of(connector="oracle")
+
+    def test_an_envelope_without_one_is_bad(self) -> None:
+        with pytest.raises(BadValue, match="tells no position"):
+            self.of(sequence=None)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"table": None}, "`format: debezium` needs a `schema` and the `table`"),
+        ({"schema": None}, "`format: debezium` needs a `schema` and the `table`"),
+        ({"added_columns": {"id": "int"}}, "`added_columns`: there is a column `id` already"),
+        ({"added_columns": {"x": "number"}}, "`number` is not a column type"),
+        ({"added_columns": {"x": {"type": "int", "default": "a"}}}, "`default: a` is no int"),
+        ({"added_columns": {"x": "int"}, "select": {"id": "id"}}, "no meaning with `select`"),
+        ({"dropped_columns": ["x"]}, "`dropped_columns`: no column `x` is declared"),
+        ({"ignored_columns": ["id"]}, "`ignored_columns`: the column `id` is declared"),
+        ({"format": "json"}, "`table` has no meaning with `format: json`"),
+        (
+            {"format": "json", "table": None, "include": {"gone": "deleted"}},
+            "`include.gone: deleted` is told by `format: debezium` only",
+        ),
+        (
+            {"include": {"_lsn": "lsn"}, "schema": {**COLUMNS, "_lsn": "string"}},
+            "`include._lsn: lsn` is of type bigint",
+        ),
+    ],
+)
+def test_a_declaration_that_makes_no_sense_is_refused(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        source(**change)

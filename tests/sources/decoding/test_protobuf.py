@@ -1,0 +1,182 @@
+"""Protobuf values become exactly the declared columns, or are bad for a reason."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sources.common.schema import parse_schema
+from sources.decoding.conversion import BadValue
+from sources.decoding.decoder import RowDecoder
+from sources.decoding.protobuf import ProtobufReader
+from sources.decoding.value_format import Values
+from sources.errors import InputError
+from tests.sources.decoding.value_case import MESSAGE, descriptors, framed, order_class
+
+COLUMNS = parse_schema(
+    {
+        "id": "bigint",
+        "at": "timestamp",
+        "v": "double",
+        "state": "string",
+        "note": "string",
+        "tags": "array<string>",
+        "data": "binary",
+        "big": "decimal(20,0)",
+        "counts": "map<string,int>",
+        "parent": "struct<id:bigint,v:double>",
+        "nowhere": "string",
+    }
+)
+READER = ProtobufReader(descriptors(), MESSAGE, framed=False)
+FRAMED = ProtobufReader(descriptors(), MESSAGE, framed=True)
+ORDER = order_class()
+LONG = st.integers(-(2**63), 2**63 - 1)
+ROWS = st.fixed_dictionaries(
+    {},
+    optional={
+        "id": LONG,
+        "at": st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31), timezones=st.just(UTC)),  # noqa: DTZ001
+        "v": st.floats(allow_nan=False),
+        "state": st.sampled_from(["NEW", "PAID"]),
+        "note": st.text(),
+        "tags": st.lists(st.text()),
+        "data": st.binary(),
+        "big": st.integers(0, 2**64 - 1),
+        "counts": st.dictionaries(st.text(), st.integers(-(2**31), 2**31 - 1)),
+        "parent": st.fixed_dictionaries({"id": LONG}, optional={"v": st.floats(allow_nan=False)}),
+    },
+)
+# What a field is that was not set: those that can't tell have their default.
+UNSET = {"id": 0, "state": "NEW", "tags": [], "data": b"", "big": 0, "counts": []}
+
+
+def message(row: dict[str, Any]) -> bytes:
+    made: Any = ORDER()
+    for name, value in row.items():
+        if name == "at":
+            made.at.FromDatetime(value)
+        elif name == "note":
+            made.note.value = value
+            made.note.SetInParent()
+        elif name == "counts":
+            made.counts.update(value)
+        elif name == "tags":
+            made.tags.extend(value)
+        elif name == "state":
+            made.state = {"NEW": 0, "PAID": 3}[value]
+        elif name == "parent":
+            made.parent.SetInParent()
+            for inner, each in value.items():
+                setattr(made.parent, inner, each)
+        else:
+            setattr(made, name, value)
+    data: bytes = made.SerializeToString()
+    return data
+
+
+def decode(value: bytes, columns: pa.Schema = COLUMNS) -> dict[str, Any]:
+    row = RowDecoder(READER, columns).decode(value)
+    arrays = [pa.array([each], kind) for each, kind in zip(row, columns.types, strict=True)]
+    found: dict[str, Any] = pa.Table.from_arrays(arrays, columns.names).to_pylist()[0]
+    return found
+
+
+@settings(deadline=None)
+@given(ROWS)
+def test_rows_come_back_whatever_was_not_set(row: dict[str, Any]) -> None:
+    expected = {**dict.fromkeys(COLUMNS.names), **UNSET, **row}
+    if "counts" in row:
+        expected["counts"] = sorted(row["counts"].items())
+    if "parent" in row:
+        expected["parent"] = {"v": None, **row["parent"]}
+    found = decode(message(row))
+    assert {**found, "counts": sorted(found["counts"])} == expected
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=60))
+def test_any_bytes_are_a_row_or_bad(data: bytes) -> None:
+    try:
+        found = decode(data)
+    except BadValue:
+        return
+    assert list(found) == COLUMNS.names
+
+
+@given(st.binary(max_size=20))
+def test_any_bytes_behind_a_frame_are_a_message_or_bad(data: bytes) -> None:
+    with suppress(BadValue):
+        assert set(FRAMED.fields(data)) >= {"id", "at"}
+
+
+@pytest.mark.parametrize("path", [b"\x02\x02", b"\x82\x00\x02"])
+def test_a_frame_names_the_message_in_its_file(path: bytes) -> None:
+    # One part: the second message of the file; the numbers may be written longer than needed.
+    assert FRAMED.fields(framed(7, message({"id": 4}), path))["id"] == 4
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (message({"id": 4}), "no schema's id is in front of it"),
+        (framed(7, message({"id": 4}), b"\x00"), r"it is message \[0\] of its file, and"),
+        (framed(7, b"", b"\x04\x02\x00"), r"it is message \[1, 0\] of its file"),
+        (framed(7, b"", b"\x02"), "a message's path is cut off"),
+        (framed(7, b"", b"\x03"), "a message's path has -2 parts"),
+        (framed(7, b"", b"\xff" * 10), "a message's path is cut off"),
+        (framed(7, b"\x08", b"\x02\x02"), f"the value is no `{MESSAGE}`"),
+    ],
+)
+def test_another_frame_is_bad(value: bytes, told: str) -> None:
+    with pytest.raises(BadValue, match=told):
+        FRAMED.fields(value)
+
+
+@pytest.mark.parametrize(
+    ("row", "columns", "told"),
+    [
+        ({"big": 2**63}, {"big": "bigint"}, f"`big`: {2**63} is no bigint"),
+        ({"id": 2**31}, {"id": "int"}, f"`id`: {2**31} is no int"),
+        ({"id": 1}, {"id": "string"}, "`id`: 1 is no string"),
+        ({"state": "PAID"}, {"state": "int"}, "`state`: 'PAID' is no int"),
+    ],
+)
+def test_what_does_not_fit_is_bad(row: dict[str, Any], columns: dict[str, str], told: str) -> None:
+    with pytest.raises(BadValue, match=told):
+        decode(message(row), parse_schema(columns))
+
+
+def test_a_number_that_the_enumeration_does_not_have_is_bad() -> None:
+    made: Any = ORDER(state=9)
+    with pytest.raises(BadValue, match="`state`: 9 is no string"):
+        decode(made.SerializeToString())
+
+
+def test_a_file_without_the_message_is_refused_by_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "shop.desc"
+    source = Values(format="protobuf", descriptor=str(path), message="shop.Gone")
+    for data, told in [
+        (descriptors(), r"`message: shop\.Gone` is not in .*shop\.desc"),
+        (b"\xff", r"shop\.desc` can't be read"),
+    ]:
+        path.write_bytes(data)
+        with pytest.raises(InputError, match=told):
+            ProtobufReader.of(source)
+    path.unlink()
+    with pytest.raises(InputError, match=r"shop\.desc` can't be read"):
+        ProtobufReader.of(source)
+
+
+def test_the_message_of_a_file_reads_all_values(tmp_path: Path) -> None:
+    path = tmp_path / "shop.desc"
+    path.write_bytes(descriptors())
+    source = Values(format="protobuf", descriptor=str(path), message=MESSAGE)
+    assert ProtobufReader.of(source).fields(message({"id": 3}))["id"] == 3

@@ -1,0 +1,177 @@
+"""Protobuf read in batches is Protobuf read value by value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from google.protobuf import (
+    descriptor_pb2,
+    message_factory,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sources.common.schema import parse_schema
+from sources.decoding.decoder import RowDecoder
+from sources.decoding.protobuf import ProtobufReader
+from tests.sources.decoding.batch_case import compare, damaged
+from tests.sources.decoding.test_protobuf import COLUMNS, FRAMED, ORDER, READER, ROWS, message
+from tests.sources.decoding.value_case import FIELD, framed
+
+LONG, INT = 2**63, 2**31
+SMALL = st.integers(-3, 300)
+# The Protobuf type, columns that it fits, and values.
+KINDS: dict[str, tuple[int, list[str], st.SearchStrategy[Any]]] = {
+    "int32": (FIELD.TYPE_INT32, ["int", "tinyint", "double"], SMALL | st.integers(-INT, INT - 1)),
+    "int64": (FIELD.TYPE_INT64, ["bigint", "double"], SMALL | st.integers(-LONG, LONG - 1)),
+    "uint32": (FIELD.TYPE_UINT32, ["bigint", "int"], st.integers(0, 2 * INT - 1)),
+    "uint64": (FIELD.TYPE_UINT64, ["bigint"], st.integers(0, 2 * LONG - 1)),
+    "sint32": (FIELD.TYPE_SINT32, ["int", "smallint"], SMALL | st.integers(-INT, INT - 1)),
+    "sint64": (FIELD.TYPE_SINT64, ["bigint"], SMALL | st.integers(-LONG, LONG - 1)),
+    "fixed32": (FIELD.TYPE_FIXED32, ["bigint", "int"], st.integers(0, 2 * INT - 1)),
+    "fixed64": (FIELD.TYPE_FIXED64, ["bigint"], st.integers(0, 2 * LONG - 1)),
+    "sfixed32": (FIELD.TYPE_SFIXED32, ["int", "bigint"], st.integers(-INT, INT - 1)),
+    "sfixed64": (FIELD.TYPE_SFIXED64, ["bigint", "double"], st.integers(-LONG, LONG - 1)),
+    "float": (FIELD.TYPE_FLOAT, ["float", "double"], st.floats(width=32)),
+    "double": (FIELD.TYPE_DOUBLE, ["double"], st.floats()),
+    "bool": (FIELD.TYPE_BOOL, ["boolean"], st.booleans()),
+    "string": (FIELD.TYPE_STRING, ["string"], st.text()),
+    "bytes": (FIELD.TYPE_BYTES, ["binary"], st.binary()),
+    "enum": (FIELD.TYPE_ENUM, ["string"], st.sampled_from([0, 3, 7])),
+}
+OPTIONAL = {f"optional_{name}": kind for name, kind in KINDS.items()}
+ALL = {**KINDS, **OPTIONAL}
+
+
+def described() -> bytes:
+    """A message with a field of each kind, each once with and once without presence, and others."""
+    file = descriptor_pb2.FileDescriptorProto(name="all.proto", package="all", syntax="proto3")
+    state = file.enum_type.add(name="State")
+    for name, number in (("NEW", 0), ("PAID", 3)):
+        state.value.add(name=name, number=number)
+    whole = file.message_type.add(name="All")
+    for number, (name, (kind, _, _)) in enumerate(ALL.items(), 1):
+        more: dict[str, Any] = {}
+        if name in OPTIONAL:
+            whole.oneof_decl.add(name=f"_{name}")
+            more = {"oneof_index": len(whole.oneof_decl) - 1, "proto3_optional": True}
+        if kind == FIELD.TYPE_ENUM:
+            more["type_name"] = ".all.State"
+        whole.field.add(name=name, number=number, type=kind, label=FIELD.LABEL_OPTIONAL, **more)
+    found = descriptor_pb2.FileDescriptorSet(file=[file])
+    return found.SerializeToString()
+
+
+DESCRIBED = described()
+EVERY = ProtobufReader(DESCRIBED, "all.All", framed=False)
+
+
+FILES = descriptor_pb2.FileDescriptorSet.FromString(DESCRIBED).file
+CLASS: Any = message_factory.GetMessages(FILES)["all.All"]
+
+
+@st.composite
+def topics(draw: st.DrawFn) -> tuple[list[bytes], pa.Schema]:
+    """Messages, and columns of some of their fields."""
+    names = draw(st.lists(st.sampled_from(list(ALL)), unique=True, max_size=6))
+    rows_of = st.fixed_dictionaries({}, optional={name: ALL[name][2] for name in names})
+    values = [CLASS(**row).SerializeToString() for row in draw(st.lists(rows_of, max_size=8))]
+    columns = {name: draw(st.sampled_from(ALL[name][1])) for name in names if draw(st.booleans())}
+    return values, parse_schema({**columns, "absent": "string"})
+
+
+@settings(deadline=None, max_examples=300)
+@given(topics())
+def test_fields_of_every_type_set_and_not_set(topic: tuple[list[bytes], pa.Schema]) -> None:
+    compare(EVERY, [*topic[0]], topic[1])
+
+
+@settings(deadline=None, max_examples=300)
+@given(topics(), st.data())
+def test_damaged_values(topic: tuple[list[bytes], pa.Schema], data: st.DataObject) -> None:
+    values, columns = topic
+    compare(EVERY, [None, b"", *(damaged(data, value) for value in values)], columns)
+
+
+PLAIN = [name for name in COLUMNS.names if name not in ("tags", "big", "counts", "parent")]
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(ROWS, max_size=6), st.data())
+def test_times_wrappers_and_what_is_not_plain(
+    rows: list[dict[str, Any]], data: st.DataObject
+) -> None:
+    wanted = data.draw(st.lists(st.sampled_from(PLAIN), unique=True))
+    columns = pa.schema([COLUMNS.field(name) for name in wanted] or [COLUMNS.field("id")])
+    values = [message(row) for row in rows]
+    broken = [damaged(data, value) for value in values]
+    compare(READER, [*values, *broken], columns)
+
+
+def test_plain_values_are_all_read_in_a_batch() -> None:
+    columns = pa.schema([COLUMNS.field(name) for name in PLAIN])
+    row = {"id": 7, "v": -0.5, "state": "PAID", "note": "grün", "data": b"\xff", "big": 9}
+    values = [message(row)] * 999
+    assert compare(READER, [b"", *values], columns) == 1_000
+
+
+def test_a_field_that_comes_twice_or_in_another_form_is_left() -> None:
+    columns = parse_schema({"id": "bigint"})
+    good = message({"id": 7})
+    # Twice; as a fixed number; a group; field 0; cut off; a tag too large; too many unknown ones.
+    odd = [good + good, b"\x09" + bytes(8), b"\x0b\x0c", b"\x00\x01", b"\x08"]
+    odd += [b"\xf8\xff\xff\xff\xff\xff\x01\x01", b"\xa0\x06\x01" * 1_000]
+    unknown = [b"\xa0\x06\x01", b"\xa1\x06" + bytes(8), b"\xa2\x06\x03abc", b"\xa5\x06" + bytes(4)]
+    assert compare(READER, [*odd], columns) == 0
+    assert compare(READER, [good + each for each in unknown], columns) == len(unknown)
+    assert compare(READER, [*odd, *unknown, good], columns) == len(unknown) + 1
+    # A tag of six bytes, of which Protobuf allows five.
+    assert compare(READER, [b"\x88\x80\x80\x80\x80\x00\x07"], columns) == 0
+
+
+def test_of_very_many_kinds_of_fields_the_rare_ones_are_left() -> None:
+    values = [bytes([0x80 | n & 0x78, 1 + (n >> 7), 1]) for n in range(0, 4_000, 8)]
+    columns = parse_schema({"id": "bigint"})
+    assert 0 < compare(READER, [*values], columns) < len(values)
+
+
+def test_a_boolean_that_is_neither_0_nor_1_and_a_time_beyond_all_years_are_left() -> None:
+    tag = bytes([CLASS.DESCRIPTOR.fields_by_name["bool"].number << 3])
+    assert compare(EVERY, [tag + b"\2", tag + b"\1"], parse_schema({"bool": "boolean"})) == 1
+    # The years -1 and 10000 in seconds, the second by its nanoseconds only.
+    times = [(-62_167_219_201, 0), (253_402_300_800, 0), (253_402_300_799, 2**31 - 1), (7, 8)]
+    values = []
+    for seconds, nanos in times:
+        made: Any = ORDER()
+        made.at.seconds, made.at.nanos = seconds, nanos
+        values.append(made.SerializeToString())
+    assert compare(READER, [*values], parse_schema({"at": "timestamp"})) == 1
+
+
+def test_spark_may_use_large_types_of_arrow() -> None:
+    values = pa.array([b"", message({"id": 7})], pa.large_binary())
+    rows = RowDecoder(READER, parse_schema({"id": "bigint"})).rows(values)
+    assert rows.to_pylist() == [{"id": 0}, {"id": 7}]
+
+
+@pytest.mark.parametrize("name", ["tags", "counts", "parent", "big"])
+def test_columns_that_are_not_plain_are_read_value_by_value(name: str) -> None:
+    values = pa.array([message({"id": 7})], pa.binary())
+    assert READER.rows(values, pa.schema([COLUMNS.field(name)])) is None
+
+
+def test_behind_a_frame() -> None:
+    columns = parse_schema({"id": "bigint"})
+    good = message({"id": 7})
+    values: list[bytes | None] = [
+        *[framed(3, good, b"\x02\x02"), framed(4, good, b"\x02\x02"), framed(3, b"", b"\x02\x02")],
+        *[framed(3, good, b"\0"), framed(3, good, b"\x02\x04"), good, b"", None, b"\0\0\0\0\3\2"],
+    ]
+    assert compare(FRAMED, values, columns) == 3
+    # The first message of its file is told by a single byte, or in full.
+    first = ProtobufReader(DESCRIBED, "all.All", framed=True)
+    data = CLASS(int64=7).SerializeToString()
+    columns = parse_schema({"int64": "bigint"})
+    assert compare(first, [framed(3, data, b"\0"), framed(3, data, b"\x02\0")], columns) == 1

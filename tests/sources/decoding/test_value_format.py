@@ -1,0 +1,197 @@
+"""What a topic's records hold: what is accepted in a declaration, and what is told otherwise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sources.common.positions import TopicPartition
+from sources.common.schema import parse_schema
+from sources.common.topic_log import LogRecord
+from sources.config.kafka_source import KafkaSource
+from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.decoding.decoder import JsonReader, RawReader
+from sources.errors import InputError, StateError
+from sources.planning.schema_check import compare_sample
+
+SCHEMA = {"id": "bigint", "at": "timestamp"}
+SECRET = "hunter2"
+AT = TopicPartition("t", 2)
+
+
+def load(folder: Path, **live: Any) -> LoadedPipeline:
+    document = {
+        "name": "orders",
+        "event_time": "at",
+        "sources": [{"name": "live", "type": "kafka", "topic": "t", "start": "earliest", **live}],
+        "transform": "transforms:identity",
+        "sink": {"path": "out", "mode": "append", "key": ["id"]},
+        "state": "state",
+    }
+    path = folder / "pipeline.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return load_pipeline(path, {"REGISTRY_PASSWORD": SECRET})
+
+
+def live(folder: Path, **changes: Any) -> KafkaSource:
+    source = load(folder, **changes).pipeline.sources[0]
+    assert isinstance(source, KafkaSource)
+    return source
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"format": "xml"}, "format"),
+        ({"avro_schema": "a.avsc"}, "`avro_schema` has no meaning with `format: json`"),
+        ({"format": "avro", "message": "m"}, "`message` has no meaning with `format: avro`"),
+        ({"format": "avro"}, "needs either `avro_schema` or `registry`"),
+        (
+            {"format": "avro", "avro_schema": "a", "registry": {"url": "http://r"}},
+            "needs either `avro_schema` or `registry`",
+        ),
+        ({"format": "protobuf", "message": "m"}, "needs `descriptor` and `message`"),
+        ({"registry": {"url": "http://r"}}, "`registry` has no meaning with `format: json`"),
+        ({"include": {"k": "keys"}}, "include.k"),
+        ({"include": {"at": "topic"}}, "`include.at: topic` is of type string, but there is a col"),
+        ({"include": {"at": "offset"}}, "of type timestamp. Give one of them another name"),
+        ({"format": "raw", "schema": SCHEMA}, "`format: raw` gives one column, `value: binary`"),
+        (
+            {"format": "raw", "schema": None, "include": {"value": "key"}},
+            "`include.value`: `format: raw` has a column of this name",
+        ),
+        ({"on_bad_record": "skip"}, "on_bad_record"),
+        ({"quarantine": "bad"}, "write `on_bad_record: quarantine` to fill it"),
+        (
+            {"on_bad_record": "drop", "quarantine": "bad"},
+            "write `on_bad_record: quarantine` to fill it",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_name(
+    tmp_path: Path, changes: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, **{"schema": SCHEMA, **changes})
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("registry", "told"),
+    [
+        ({"url": "r:8081"}, "`url: r:8081` is no address"),
+        ({"url": f"http://me:{SECRET}@r"}, "`url` holds a login"),
+        ({"url": "http://r", "username": "me"}, "`username` and `password` go together"),
+        ({"url": "http://r", "key": "k.pem"}, "`key` has no meaning without `certificate`"),
+        (
+            {"url": "http://r", "username": "me", "password": SECRET},
+            "`sources[0].registry.password` is written in the file",
+        ),
+    ],
+)
+def test_a_registry_is_refused_without_showing_a_password(
+    tmp_path: Path, registry: dict[str, str], told: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, schema=SCHEMA, format="avro", registry=registry)
+    assert told in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
+def test_the_password_of_a_registry_comes_from_the_environment_and_stays_out_of_the_state(
+    tmp_path: Path,
+) -> None:
+    registry = {"url": "http://r", "username": "me", "password": "${REGISTRY_PASSWORD}"}
+    loaded = load(tmp_path, schema=SCHEMA, format="avro", registry={**registry, "ca": "ca.pem"})
+    source = loaded.pipeline.sources[0]
+    assert isinstance(source, KafkaSource)
+    assert source.registry is not None
+    assert source.registry.password is not None
+    assert source.registry.password.get_secret_value() == SECRET
+    assert source.registry.ca == str(tmp_path / "ca.pem")
+    assert SECRET not in repr(source)
+    assert loaded.open_generation(create=True) is not None
+    kept = [path.read_text() for path in (tmp_path / "state").rglob("*") if path.is_file()]
+    assert kept
+    assert not any(SECRET in text for text in kept)
+
+
+def test_paths_start_at_the_pipelines_own_folder(tmp_path: Path) -> None:
+    source = live(
+        tmp_path,
+        schema=SCHEMA,
+        format="protobuf",
+        descriptor="x/shop.desc",
+        message="shop.Order",
+        on_bad_record="quarantine",
+        quarantine="bad",
+    )
+    assert source.descriptor == str(tmp_path / "x/shop.desc")
+    assert source.quarantine == str(tmp_path / "bad")
+    source = live(tmp_path, schema=SCHEMA, format="avro", avro_schema="../order.avsc")
+    assert source.avro_schema == str(tmp_path.parent / "order.avsc")
+
+
+def test_included_columns_stand_beside_those_of_the_value(tmp_path: Path) -> None:
+    source = live(
+        tmp_path,
+        schema={**SCHEMA, "k": "string"},
+        include={"k": "key", "at": "timestamp", "p": "partition"},
+    )
+    columns = source.columns_after({})
+    assert columns == {**SCHEMA, "k": "string", "p": "int"}
+    assert source.of_value(columns).names == ["id"]
+
+
+def test_raw_values_are_one_column(tmp_path: Path) -> None:
+    source = live(tmp_path, format="raw", include={"at": "timestamp", "k": "key"})
+    assert source.columns_after({}) == {"at": "timestamp", "k": "binary", "value": "binary"}
+    assert source.of_value(source.columns_after({})) == parse_schema({"value": "binary"})
+
+
+def test_included_columns_must_be_in_the_source_before_where_it_tells_the_columns() -> None:
+    source = KafkaSource(type="kafka", name="live", topic="t", include={"k": "key"})
+    before = {"id": "bigint", "k": "binary"}
+    assert source.columns_after(before) == before
+    with pytest.raises(InputError, match=r"`include\.k`: the source before has no column `k`"):
+        source.columns_after({"id": "bigint"})
+    with pytest.raises(InputError, match="is of type binary or string, but there is a column"):
+        source.columns_after({"id": "bigint", "k": "int"})
+
+
+def test_the_meaning_of_values_may_not_change_under_a_checkpoint(tmp_path: Path) -> None:
+    declared = {"schema": {**SCHEMA, "k": "binary"}, "include": {"k": "key"}}
+    load(tmp_path, **declared).open_generation(create=True)
+    for change in ({"on_bad_record": "drop"}, {"on_bad_record": "quarantine"}):
+        assert load(tmp_path, **declared, **change).open_generation(create=False) is not None
+    with pytest.raises(StateError, match=r"`sources\.live\.value` of pipeline `orders` changed"):
+        load(tmp_path, **{**declared, "include": {}}).open_generation(create=False)
+
+
+def record(value: bytes | None, offset: int = 0) -> LogRecord:
+    return LogRecord(AT, offset, 0, value)
+
+
+def test_expected_bad_records_of_a_sample_are_told_and_pass() -> None:
+    columns = parse_schema({"id": "bigint"})
+    values = [b'{"id": 1}', b"no", b'{"id": "x"}', None]
+    records = [record(value, at) for at, value in enumerate(values)]
+    said = compare_sample("history", columns, records, JsonReader(), tolerant=True)
+    assert len(said) == 1
+    assert said[0].startswith("3 of 4 records looked at are bad. Topic `t`, partition 2, offset 1:")
+
+
+def test_a_sample_of_which_nothing_fits_is_refused_side_by_side() -> None:
+    columns = parse_schema({"id": "bigint"})
+    for values in ([b'{"id": "x"}', b"no"], [b'{"other": 1}']):
+        records = [record(value, at) for at, value in enumerate(values)]
+        with pytest.raises(InputError, match="The columns of the sources don't agree"):
+            compare_sample("history", columns, records, JsonReader(), tolerant=True)
+
+
+def test_a_record_without_a_value_has_its_own_reason() -> None:
+    with pytest.raises(InputError, match="partition 2, offset 5: the record has no value"):
+        compare_sample("history", parse_schema(SCHEMA), [record(None, 5)], RawReader())

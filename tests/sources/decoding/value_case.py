@@ -1,0 +1,190 @@
+"""Descriptors, frames and a schema registry for tests of what records hold."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from google.protobuf import (
+    descriptor_pb2,
+    message_factory,
+    timestamp_pb2,
+    wrappers_pb2,
+)
+from google.protobuf.message import Message
+
+from sources.config.kafka_source import KafkaSource
+from sources.decoding.decoder import RowDecoder, field_reader
+
+FIELD = descriptor_pb2.FieldDescriptorProto
+MESSAGE = "shop.Order"
+# What Debezium says of where a change comes from.
+ORIGIN = {
+    "connector": "postgresql",
+    "ts_ms": 1_704_067_200_123,
+    "snapshot": "false",
+    "db": "shop",
+    "sequence": '["1000","1040"]',
+    "schema": "public",
+    "table": "orders",
+    "txId": 771,
+    "lsn": 1040,
+    "xmin": None,
+}
+
+
+class RegistryServer(ThreadingHTTPServer):
+    """What of Confluent's schema registry its clients ask for, over HTTP.
+
+    Attributes:
+        asked: The paths of all requests.
+        login: ``user:password`` that it wants, if any.
+        broken: Whether it answers with an error of its own.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.schemas: list[dict[str, Any]] = []
+        self.subjects: dict[str, list[int]] = {}
+        self.asked: list[str] = []
+        self.login: str | None = None
+        self.broken = False
+
+    @property
+    def url(self) -> str:
+        """Where it answers."""
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def register(self, schema: dict[str, Any], subject: str = "s", **more: Any) -> int:
+        """Keep a schema; returns its id."""
+        self.schemas.append({"schema": json.dumps(schema), **more})
+        self.subjects.setdefault(subject, []).append(len(self.schemas))
+        return len(self.schemas)
+
+    def answer(self, path: str, authorization: str | None) -> tuple[int, dict[str, Any]]:
+        """Status and document."""
+        self.asked.append(path)
+        if self.broken:
+            return 500, {"error_code": 50001, "message": "the store is down"}
+        if self.login is not None:
+            wanted = "Basic " + base64.b64encode(self.login.encode()).decode()
+            if authorization != wanted:
+                return 401, {"error_code": 401, "message": "Unauthorized"}
+        match path.partition("?")[0].strip("/").split("/"):
+            case ["schemas", "ids", number] if 0 < int(number) <= len(self.schemas):
+                return 200, self.schemas[int(number) - 1]
+            case ["subjects", subject, "versions", number] if subject in self.subjects:
+                schema_id = self.subjects[subject][int(number) - 1]
+                found = {"subject": subject, "version": int(number), "id": schema_id}
+                return 200, {**found, **self.schemas[schema_id - 1]}
+        return 404, {"error_code": 40403, "message": "not found"}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: RegistryServer
+
+    def do_GET(self) -> None:
+        status, document = self.server.answer(self.path, self.headers.get("Authorization"))
+        body = json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing."""
+
+
+@contextmanager
+def registry() -> Iterator[RegistryServer]:
+    """A registry that runs."""
+    with RegistryServer() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def changes_source(schema: dict[str, str], **more: Any) -> KafkaSource:
+    """A source of the changes of ``public.orders``."""
+    declared = {
+        "type": "kafka",
+        "name": "changes",
+        "topic": "shop.public.orders",
+        "format": "debezium",
+        "table": "public.orders",
+        "schema": schema,
+        **more,
+    }
+    return KafkaSource.model_validate(declared)
+
+
+def decoded(declared: KafkaSource, *values: bytes) -> list[dict[str, Any]]:
+    """The rows of values, by one decoder."""
+    columns = declared.of_value({**(declared.declared_columns or {}), **declared.added_types})
+    decoder = RowDecoder(field_reader(declared), columns)
+    return [dict(zip(columns.names, decoder.decode(value), strict=True)) for value in values]
+
+
+def framed(schema_id: int, data: bytes, path: bytes = b"") -> bytes:
+    """A value behind Confluent's frame."""
+    return b"\0" + schema_id.to_bytes(4) + path + data
+
+
+def descriptors() -> bytes:
+    """A ``FileDescriptorSet``; of its messages the second is ``shop.Order``."""
+    file = descriptor_pb2.FileDescriptorProto(
+        name="shop.proto",
+        package="shop",
+        syntax="proto3",
+        dependency=["google/protobuf/timestamp.proto", "google/protobuf/wrappers.proto"],
+    )
+    file.message_type.add(name="Other").field.add(
+        name="text", number=1, type=FIELD.TYPE_STRING, label=FIELD.LABEL_OPTIONAL
+    )
+    state = file.enum_type.add(name="State")
+    state.value.add(name="NEW", number=0)
+    state.value.add(name="PAID", number=3)
+    order = file.message_type.add(name="Order")
+
+    def field(name: str, number: int, kind: int, type_name: str | None = None, **more: Any) -> Any:
+        label = more.pop("label", FIELD.LABEL_OPTIONAL)
+        return order.field.add(
+            name=name, number=number, type=kind, type_name=type_name, label=label, **more
+        )
+
+    field("id", 1, FIELD.TYPE_INT64)
+    field("at", 2, FIELD.TYPE_MESSAGE, ".google.protobuf.Timestamp")
+    order.oneof_decl.add(name="_v")
+    field("v", 3, FIELD.TYPE_DOUBLE, oneof_index=0, proto3_optional=True)
+    field("state", 4, FIELD.TYPE_ENUM, ".shop.State")
+    field("note", 5, FIELD.TYPE_MESSAGE, ".google.protobuf.StringValue")
+    field("tags", 6, FIELD.TYPE_STRING, label=FIELD.LABEL_REPEATED)
+    field("data", 7, FIELD.TYPE_BYTES)
+    field("big", 8, FIELD.TYPE_UINT64)
+    entry = order.nested_type.add(name="CountsEntry")
+    entry.options.map_entry = True
+    for name, number, kind in (("key", 1, FIELD.TYPE_STRING), ("value", 2, FIELD.TYPE_INT32)):
+        entry.field.add(name=name, number=number, type=kind, label=FIELD.LABEL_OPTIONAL)
+    field("counts", 9, FIELD.TYPE_MESSAGE, ".shop.Order.CountsEntry", label=FIELD.LABEL_REPEATED)
+    field("parent", 10, FIELD.TYPE_MESSAGE, ".shop.Order")
+    found = descriptor_pb2.FileDescriptorSet(file=[file])
+    # Imports last: `protoc` writes them first, but nothing says so.
+    for needed in (timestamp_pb2, wrappers_pb2):
+        needed.DESCRIPTOR.CopyToProto(found.file.add())
+    return found.SerializeToString()
+
+
+def order_class() -> type[Message]:
+    """The message's class, made apart from the code under test."""
+    found = descriptor_pb2.FileDescriptorSet.FromString(descriptors())
+    return message_factory.GetMessages(found.file)[MESSAGE]

@@ -1,0 +1,158 @@
+"""A Delta table as history: its log tells the plan, as footers would."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sources.common.schema import names_and_types
+from sources.config.file_source import FileSource
+from sources.config.loader import LoadedPipeline
+from sources.config.pipeline import Pipeline
+from sources.errors import InputError
+from sources.files.splits import FileListing, changed_splits, list_source
+from sources.storage.partitions import values_of
+from sources.storage.settings import S3Settings
+from sources.storage.stores import Stores
+
+BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
+BEGIN_US = int(BEGIN.timestamp()) * 1_000_000
+
+
+def rows(micros: list[int | None], day: str | None = "a") -> pa.Table:
+    times = [None if us is None else BEGIN + timedelta(microseconds=us) for us in micros]
+    return pa.table(
+        {
+            "id": pa.array(range(len(micros)), pa.int64()),
+            "day": pa.array([day] * len(micros), pa.string()),
+            "at": pa.array(times, pa.timestamp("us", "UTC")),
+        }
+    )
+
+
+def listed(folder: Path, event_time: str = "at", **changes: Any) -> FileListing:
+    source = {"type": "files", "name": "history", "path": "t", "format": "delta", **changes}
+    pipeline = Pipeline.model_validate(
+        {
+            "name": "p",
+            "event_time": event_time,
+            "sources": [source],
+            "transform": "none:none",
+            "sink": {"path": "out", "mode": "append", "key": ["id"]},
+            "state": "state",
+        }
+    )
+    (declared,) = pipeline.sources
+    assert isinstance(declared, FileSource)
+    return list_source(LoadedPipeline(folder / "p.yaml", pipeline), declared)
+
+
+def refusal(folder: Path, **changes: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        listed(folder, **changes)
+    return str(caught.value)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    parts=st.lists(
+        st.lists(st.one_of(st.none(), st.integers(-(10**12), 10**12)), min_size=1, max_size=5),
+        min_size=1,
+        max_size=4,
+    ),
+    statistics=st.booleans(),
+)
+def test_the_log_of_a_table_tells_what_footers_would(
+    tmp_path_factory: pytest.TempPathFactory, parts: list[list[int | None]], statistics: bool
+) -> None:
+    folder = tmp_path_factory.mktemp("table")
+    # Without statistics in the log, footers are asked.
+    config = {} if statistics else {"delta.dataSkippingNumIndexedCols": "0"}
+    for part in parts:
+        write_deltalake(folder / "t", rows(part), mode="append", configuration=config)
+    found = listed(folder).splits.to_pylist()
+    assert sum(split["rows"] for split in found) == sum(map(len, parts))
+    assert sum(split["nulls"] for split in found) == sum(part.count(None) for part in parts)
+    known = [us for part in parts for us in part if us is not None]
+    lows = [split["event_min_us"] for split in found if split["event_min_us"] is not None]
+    highs = [split["event_max_us"] for split in found if split["event_max_us"] is not None]
+    assert bool(lows) == bool(known)
+    if known:
+        # The log keeps milliseconds: the range may be wider by less than one.
+        assert 0 <= BEGIN_US + min(known) - min(lows) < 1000
+        assert 0 <= max(highs) - BEGIN_US - max(known) < 1000
+        assert max(highs) // 1000 == (BEGIN_US + max(known)) // 1000
+
+
+def test_partition_columns_keep_their_values_whatever_they_hold(tmp_path: Path) -> None:
+    values = ["a b/c=%", "ö", None]
+    for value in values:
+        write_deltalake(tmp_path / "t", rows([1], value), mode="append", partition_by=["day"])
+    found = listed(tmp_path)
+    partitions = found.splits["partition"].to_pylist()
+    assert {values_of(text)["day"] for text in partitions} == set(values)
+    assert found.partitions == ["day"]
+    assert names_and_types(found.read) == {"id": "bigint", "day": "string", "at": "timestamp"}
+    assert all(Path(path).is_file() for path in found.splits["path"].to_pylist())
+
+
+def test_a_version_is_what_it_was(tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "t", rows([1, 2]))
+    write_deltalake(tmp_path / "t", rows([3]), mode="append")
+    write_deltalake(tmp_path / "t", rows([4]), mode="overwrite")
+    assert sum(listed(tmp_path, version=1).splits["rows"].to_pylist()) == 3
+    assert sum(listed(tmp_path).splits["rows"].to_pylist()) == 1
+
+
+def test_files_that_a_vacuum_took_are_told(tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "t", rows([1]))
+    found = listed(tmp_path)
+    stores = Stores(S3Settings())
+    assert changed_splits(found.splits, stores) == []
+    Path(found.splits["path"][0].as_py()).unlink()
+    (changed,) = changed_splits(found.splits, stores)
+    assert changed.endswith("is gone")
+
+
+def test_integers_of_a_table_may_be_times(tmp_path: Path) -> None:
+    seconds = pa.array([1_704_067_200, 1_704_067_260], pa.int64())
+    write_deltalake(tmp_path / "t", pa.table({"sec": seconds, "id": [1, 2]}))
+    found = listed(tmp_path, select={"at": "timestamp_seconds(sec)", "id": "id"})
+    assert found.splits["event_max_us"].to_pylist() == [1_704_067_260_000_000]
+
+
+def test_what_is_no_table_is_named(tmp_path: Path) -> None:
+    assert "t can't be read as a Delta table" in refusal(tmp_path)
+
+
+def test_a_version_that_never_was_is_named(tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "t", rows([1]))
+    assert "can't be read as a Delta table" in refusal(tmp_path, version=7)
+
+
+@pytest.mark.parametrize("feature", ["deletionVectors", "columnMapping"])
+def test_files_that_are_not_to_be_read_as_they_are_are_refused(
+    tmp_path: Path, feature: str
+) -> None:
+    write_deltalake(tmp_path / "t", rows([1]))
+    log = tmp_path / "t" / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        if "protocol" in action:
+            action["protocol"] = {
+                "minReaderVersion": 3,
+                "minWriterVersion": 7,
+                "readerFeatures": [feature],
+                "writerFeatures": [feature],
+            }
+    log.write_text("\n".join(map(json.dumps, actions)))
+    assert DeltaTable(tmp_path / "t").protocol().reader_features == [feature]
+    assert f"not to be read as they are: {feature}" in refusal(tmp_path)

@@ -1,0 +1,293 @@
+"""Formats of files: every row is read once, wherever a file is cut into regions."""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import io
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import orc
+
+from sources.common.schema import parse_schema
+from sources.errors import InputError
+from sources.formats.avro import Avro, arrow_type
+from sources.formats.base import Format
+from sources.formats.compression import open_unpacked
+from sources.formats.csv import Csv, CsvOptions
+from sources.formats.json_lines import JsonLines
+from sources.formats.open import read_region
+from sources.formats.orc import Orc
+from sources.formats.regions import Region, border, cut
+from sources.formats.text import TEXT_COLUMNS, Text
+from sources.storage.base import LocalStorage
+from sources.storage.settings import S3Settings
+from sources.storage.stores import Stores
+
+STORES = Stores(S3Settings())
+NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
+COLUMNS = parse_schema({"id": "bigint", "name": "string", "at": "timestamp"})
+AVRO = {
+    "type": "record",
+    "name": "row",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "name", "type": ["null", "string"]},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+    ],
+}
+Row = dict[str, Any]
+# Long names make records that are larger than a region.
+names = st.one_of(
+    st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=9),
+    st.integers(50, 300).map(lambda n: "n" * n),
+)
+tables = st.lists(
+    st.builds(
+        lambda name, seconds: {"name": name, "at": NOON + timedelta(seconds=seconds)},
+        names,
+        st.integers(-1000, 1000),
+    ),
+    max_size=30,
+).map(lambda rows: [{"id": n, **row} for n, row in enumerate(rows)])
+
+
+def as_json(rows: list[Row]) -> bytes:
+    lines = [json.dumps({**row, "at": row["at"].isoformat(), "more": 1}) for row in rows]
+    return "\n".join(lines).encode()
+
+
+def as_csv(rows: list[Row]) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(["name", "more", "at", "id"])
+    writer.writerows([row["name"], 1, row["at"].isoformat(), row["id"]] for row in rows)
+    return text.getvalue().encode()
+
+
+def as_avro(rows: list[Row]) -> bytes:
+    out = io.BytesIO()
+    fastavro.writer(out, AVRO, rows, sync_interval=200)
+    return out.getvalue()
+
+
+def all_regions(path: Path, form: Format, edges: list[int], columns: pa.Schema) -> list[Row]:
+    size = path.stat().st_size
+    places = sorted({0, size, *(edge % (size + 1) for edge in edges)})
+    found: list[Row] = []
+    for low, high in pairwise(places):
+        region = Region(str(path), low, high - low, size)
+        for batch in read_region(form, region, columns, STORES):
+            assert batch.schema.equals(columns)
+            found += batch.to_pylist()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("form", "write"),
+    [
+        pytest.param(JsonLines(), as_json, id="json"),
+        pytest.param(Csv(CsvOptions()), as_csv, id="csv"),
+        pytest.param(Avro(), as_avro, id="avro"),
+    ],
+)
+@settings(max_examples=60, deadline=None)
+@given(rows=tables, edges=st.lists(st.integers(0, 10_000), max_size=8))
+def test_regions_together_hold_each_row_once_wherever_they_are_cut(
+    tmp_path_factory: pytest.TempPathFactory,
+    form: Format,
+    write: Callable[[list[Row]], bytes],
+    rows: list[Row],
+    edges: list[int],
+) -> None:
+    path = tmp_path_factory.mktemp("cut") / "file"
+    path.write_bytes(write(rows))
+    found = all_regions(path, form, edges, COLUMNS)
+    if isinstance(form, Csv):
+        rows = [{**row, "name": row["name"] or None} if not row["name"] else row for row in rows]
+        found = [{**row, "name": row["name"] or None} for row in found]
+    assert sorted(found, key=lambda row: row["id"]) == rows
+
+
+@settings(max_examples=60, deadline=None)
+@given(lines=st.lists(names), edges=st.lists(st.integers(0, 5_000), max_size=8))
+def test_lines_of_text_are_read_once(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], edges: list[int]
+) -> None:
+    path = tmp_path_factory.mktemp("text") / "file"
+    path.write_bytes("".join(f"{line}\r\n" for line in lines).encode())
+    found = all_regions(path, Text(), edges, TEXT_COLUMNS)
+    assert [row["value"] for row in found] == lines
+
+
+@settings(max_examples=200)
+@given(
+    content=st.binary(max_size=200),
+    mark=st.binary(min_size=1, max_size=4),
+    at=st.integers(0, 220),
+)
+def test_a_border_is_the_first_place_behind_a_mark(content: bytes, mark: bytes, at: int) -> None:
+    behind = [
+        place + len(mark)
+        for place in range(len(content))
+        if content[place:].startswith(mark) and place + len(mark) >= at
+    ]
+    file = pa.BufferReader(content)
+    assert border(file, at, mark, len(content)) == min(behind, default=len(content))
+
+
+def test_a_border_across_blocks_is_found() -> None:
+    content = b"x" * ((1 << 16) - 2) + b"MARK" + b"rest"
+    assert border(pa.BufferReader(content), 10, b"MARK", len(content)) == len(content) - 4
+
+
+@given(size=st.integers(0, 10**12), limit=st.integers(10**8, 10**9))
+def test_regions_cover_a_file_and_none_is_larger_than_the_limit(size: int, limit: int) -> None:
+    regions = cut(size, limit)
+    assert regions[0][0] == 0
+    assert sum(length for _, length in regions) == size
+    assert all(length <= limit for _, length in regions)
+    ends = [offset + length for offset, length in regions]
+    assert [offset for offset, _ in regions[1:]] == ends[:-1]
+
+
+@pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress)])
+def test_packed_files_are_read_whole(
+    tmp_path: Path, suffix: str, pack: Callable[[bytes], bytes]
+) -> None:
+    rows = [{"id": n, "name": "x", "at": NOON} for n in range(5_000)]
+    for form, write in ((JsonLines(), as_json), (Csv(CsvOptions()), as_csv), (Avro(), as_avro)):
+        path = tmp_path / f"{form.title}{suffix}"
+        path.write_bytes(pack(write(rows)))
+        assert all_regions(path, form, [], COLUMNS) == rows
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_a_packed_file_may_be_longer_or_shorter_than_it_is_unpacked(
+    tmp_path: Path, end: str
+) -> None:
+    one = parse_schema({"id": "int"})
+    # A header that packs to less than its own length, and a file that packs to more.
+    wide = tmp_path / "wide.csv.gz"
+    wide.write_bytes(gzip.compress(f"id,{'x' * 5000}\n1,2{end}".encode()))
+    short = tmp_path / "short.csv.gz"
+    short.write_bytes(gzip.compress(f"id{end}".encode()))
+    assert wide.stat().st_size < 5000
+    assert all_regions(wide, Csv(CsvOptions()), [], one) == [{"id": 1}]
+    assert all_regions(short, Csv(CsvOptions()), [], one) == []
+
+
+@given(st.lists(st.sampled_from(["", " ", "\r", '{"id": 1}']), max_size=12), st.integers(0, 60))
+@settings(max_examples=60, deadline=None)
+def test_blank_lines_are_no_rows(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], edge: int
+) -> None:
+    path = tmp_path_factory.mktemp("blank") / "file"
+    path.write_bytes("\n".join(lines).encode())
+    found = all_regions(path, JsonLines(), [edge], parse_schema({"id": "int"}))
+    assert len(found) == sum(1 for line in lines if "id" in line)
+
+
+def test_going_back_in_a_packed_file_begins_again(tmp_path: Path) -> None:
+    path = tmp_path / "x.gz"
+    path.write_bytes(gzip.compress(b"0123456789"))
+    with open_unpacked(LocalStorage(), str(path)) as file:
+        assert file.read(3) == b"012"
+        file.seek(1)
+        assert file.read(3) == b"123"
+        assert file.get_stream(8, 2).read() == b"89"
+
+
+def test_instants_of_csv_mean_utc_unless_they_say_otherwise(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    times = ["2024-01-01T12:00:00Z", "2024-01-01 12:00:00", "2024-01-01T14:00:00+02:00", ""]
+    path.write_text("\n".join(["at", *times]) + "\n")
+    options = Csv(CsvOptions(null=[""]))
+    found = all_regions(path, options, [], parse_schema({"at": "timestamp"}))
+    assert [row["at"] for row in found][:3] == [NOON] * 3
+
+
+def test_csv_without_a_header_has_the_columns_of_its_schema(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("1;a\n2;'b;c'\n")
+    form = Csv(CsvOptions(header=False, delimiter=";", quote="'"))
+    found = all_regions(path, form, [], parse_schema({"id": "int", "name": "string"}))
+    assert found == [{"id": 1, "name": "a"}, {"id": 2, "name": "b;c"}]
+
+
+def test_values_that_stand_for_null_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text('id,name\nNA,NA\n2,"NA"\n')
+    form = Csv(CsvOptions(null=["NA"]))
+    found = all_regions(path, form, [], parse_schema({"id": "int", "name": "string"}))
+    assert found == [{"id": None, "name": None}, {"id": 2, "name": "NA"}]
+
+
+def test_a_column_that_csv_does_not_have_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(InputError, match="has no column id") as caught:
+        all_regions(path, Csv(CsvOptions()), [], COLUMNS)
+    assert "Its first line names a, b" in str(caught.value)
+
+
+@pytest.mark.parametrize("form", [JsonLines(), Csv(CsvOptions()), Avro(), Orc()])
+def test_a_damaged_file_is_named(tmp_path: Path, form: Format) -> None:
+    path = tmp_path / "bad"
+    path.write_bytes(b'{"id": 1,\n"x\xff\xfe\n' * 5)
+    with pytest.raises(
+        InputError, match=r"bad(, byte 0: it is no|.*can't be read as|.*has no column)"
+    ):
+        all_regions(path, form, [], COLUMNS)
+
+
+def test_an_avro_file_that_was_cut_off_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "cut.avro"
+    whole = as_avro([{"id": n, "name": "x", "at": NOON} for n in range(1000)])
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError, match=r"cut\.avro can't be read as Avro"):
+        all_regions(path, Avro(), [], COLUMNS)
+
+
+def test_orc_tells_its_columns_and_rows(tmp_path: Path) -> None:
+    path = tmp_path / "x.orc"
+    rows = [{"id": n, "name": "x", "at": NOON} for n in range(10_000)]
+    orc.write_table(pa.Table.from_pylist(rows, COLUMNS), path, stripe_size=1 << 16)
+    with LocalStorage().open(str(path)) as file:
+        assert (Orc().columns(file), Orc().rows(file)) == (COLUMNS, 10_000)
+    assert all_regions(path, Orc(), [], COLUMNS) == rows
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        (["null", "int"], pa.int32()),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}, "9,2"),
+        ({"type": "array", "items": "string"}, pa.list_(pa.string())),
+        ({"type": "map", "values": "double"}, pa.map_(pa.string(), pa.float64())),
+        (
+            {"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}]},
+            pa.struct([("a", pa.int32())]),
+        ),
+        ({"type": "int", "logicalType": "date"}, pa.date32()),
+    ],
+)
+def test_types_of_avro_are_those_of_spark(schema: object, expected: object) -> None:
+    kind = pa.decimal128(9, 2) if expected == "9,2" else expected
+    assert arrow_type(schema) == kind
+
+
+def test_a_union_of_several_types_is_refused() -> None:
+    with pytest.raises(InputError, match="Spark has no type for Avro's"):
+        arrow_type(["null", "int", "string"])

@@ -1,0 +1,204 @@
+"""Which files globs match, and how little is looked at to tell."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sources.config.file_source import FileSource
+from sources.errors import InputError
+from sources.files.splits import list_splits
+from sources.storage.base import Children, LocalStorage
+from sources.storage.listing import find_files, parse_glob
+from sources.storage.partitions import FolderTime, partition_of, typed, values_of
+from sources.storage.settings import S3Settings
+from sources.storage.stores import Stores
+
+STORES = Stores(S3Settings())
+names = st.sampled_from(["a", "b", "ab", "_c", ".d", "x=1"])
+trees = st.lists(st.lists(names, min_size=1, max_size=4), max_size=12)
+parts = st.sampled_from(["a", "b", "*", "**", "a*", "?", "[ab]", "x=1"])
+
+
+@settings(max_examples=150, deadline=None)
+@given(trees, st.lists(parts, min_size=1, max_size=4))
+def test_globs_match_what_pythons_own_do(
+    tmp_path_factory: pytest.TempPathFactory, tree: list[list[str]], glob: list[str]
+) -> None:
+    folder = tmp_path_factory.mktemp("tree")
+    for path in tree:
+        file = folder.joinpath(*path)
+        if all(not up.is_file() for up in file.parents) and not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.touch()
+    pattern = "/".join(glob)
+    expected = set()
+    for match in folder.glob(pattern):
+        for file in [match] if match.is_file() else match.rglob("*"):
+            hidden = any(part.startswith(("_", ".")) for part in file.relative_to(folder).parts)
+            if file.is_file() and not hidden:
+                expected.add(str(file))
+    try:
+        found = find_files("s", [pattern], folder, STORES)["path"].to_pylist()
+    except InputError:
+        found = []
+    assert sorted(expected) == found
+
+
+def test_folders_that_no_glob_can_match_are_not_looked_into(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("in/day=1/a.parquet", "in/other/deep/b.parquet", "aside/c.parquet"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    listed: list[str] = []
+    children = LocalStorage.children
+
+    def spied(self: LocalStorage, folder: str) -> Children:
+        listed.append(os.path.relpath(folder, tmp_path))
+        return children(self, folder)
+
+    monkeypatch.setattr(LocalStorage, "children", spied)
+    find_files("s", ["in/day=*/*.parquet"], tmp_path, STORES)
+    assert sorted(listed) == ["in", "in/day=1"]
+
+
+def test_a_file_that_several_globs_match_is_found_once(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("{}")
+    found = find_files("s", ["*.json", "a.*", "a.json"], tmp_path, STORES)
+    assert found["path"].to_pylist() == [str(tmp_path / "a.json")]
+    assert found["size"].to_pylist() == [2]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "base", "rest"),
+    [
+        ("in/*.json", "/w/in", ("*.json",)),
+        ("../other/x.json", "/other/x.json", ()),
+        ("/abs/**", "/abs", ("**",)),
+        ("file:///abs/*", "/abs", ("*",)),
+        ("s3://bucket/a/b*/c", "s3://bucket/a", ("b*", "c")),
+        ("s3a://bucket/*", "s3://bucket", ("*",)),
+        ("s3://bucket", "s3://bucket", ()),
+    ],
+)
+def test_a_glob_is_a_base_and_parts_with_magic(
+    pattern: str, base: str, rest: tuple[str, ...]
+) -> None:
+    glob = parse_glob(pattern, Path("/w"))
+    assert (glob.base, glob.parts) == (base, rest)
+
+
+# What the names of folders say.
+
+
+def moment(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "folder", "low", "after"),
+    [
+        ("dt=%Y-%m-%d", "/in/dt=2024-02-29", "2024-02-29", "2024-03-01"),
+        ("dt=%Y-%m-%d/hour=%H", "/in/dt=2024-01-31/hour=23", "2024-01-31T23", "2024-02-01"),
+        ("%Y/%m", "/in/2023/12/parts", "2023-12-01", "2024-01-01"),
+        ("%Y", "/in/2024", "2024-01-01", "2025-01-01"),
+        ("%Y%m%dT%H%M", "/20240101T0005", "2024-01-01T00:05", "2024-01-01T00:06"),
+    ],
+)
+def test_a_folder_stands_for_a_range_of_time(
+    pattern: str, folder: str, low: str, after: str
+) -> None:
+    assert FolderTime(pattern).range_of(folder) == (moment(low), moment(after))
+
+
+@pytest.mark.parametrize("pattern", ["%d", "%Y/%d", "day", "%Y/%q"])
+def test_a_pattern_without_a_whole_time_is_refused(pattern: str) -> None:
+    with pytest.raises(ValueError, match="must hold %Y"):
+        FolderTime(pattern)
+
+
+def test_partition_values_are_those_of_the_folder_names() -> None:
+    folder = "/in/x=1/day=2024-01-01/c=a%2Fb/n=__HIVE_DEFAULT_PARTITION__"
+    partition = partition_of(folder, ["day", "c", "n"])
+    assert values_of(partition) == {"day": "2024-01-01", "c": "a/b", "n": None}
+
+
+def hive(folder: Path, **days: list[int]) -> None:
+    for name, minutes in days.items():
+        path = folder / "in" / name.replace("_", "-").replace("day", "day=2024-01")
+        path.mkdir(parents=True)
+        at = pa.array([m * 60_000_000 for m in minutes], pa.int64())
+        micros = at.cast(pa.timestamp("us", "UTC"))
+        pq.write_table(pa.table({"id": minutes, "at": micros}), path / "x.parquet")
+
+
+def source(**changes: Any) -> FileSource:
+    document = {"type": "files", "name": "h", "path": "in/**/*.parquet", "format": "parquet"}
+    return FileSource.model_validate({**document, **changes})
+
+
+def splits(declared: FileSource, folder: Path) -> pa.Table:
+    files = find_files("h", declared.patterns, folder, STORES)
+    return list_splits(declared, "at", files, STORES).splits
+
+
+DAY = 24 * 60
+JAN_1 = 19723 * DAY
+
+
+def test_folders_outside_of_the_time_range_are_not_opened(tmp_path: Path) -> None:
+    hive(tmp_path, day_01=[JAN_1], day_02=[JAN_1 + DAY], day_03=[JAN_1 + 2 * DAY])
+    (tmp_path / "in/day=2024-01-01/broken.parquet").write_text("opened")
+    wanted = {"since": "2024-01-02T00:00:00Z", "until": "2024-01-03T00:00:00Z"}
+    found = splits(source(folder_time="day=%Y-%m-%d", time_range=wanted), tmp_path)
+    assert [Path(path).parent.name for path in found["path"].to_pylist()] == ["day=2024-01-02"]
+
+
+def test_statistics_leave_out_files_where_folders_say_nothing(tmp_path: Path) -> None:
+    hive(tmp_path, day_01=[JAN_1], day_02=[JAN_1 + DAY], day_03=[JAN_1 + 2 * DAY, JAN_1])
+    found = splits(source(time_range={"since": "2024-01-02T00:01:00Z"}), tmp_path)
+    assert [Path(path).parent.name for path in found["path"].to_pylist()] == ["day=2024-01-03"]
+
+
+def test_a_time_range_without_a_file_is_refused(tmp_path: Path) -> None:
+    hive(tmp_path, day_01=[JAN_1])
+    with pytest.raises(InputError, match="no file holds rows from 2030"):
+        splits(source(time_range={"since": "2030-01-01T00:00:00Z"}), tmp_path)
+
+
+def test_a_folder_that_is_named_otherwise_is_refused(tmp_path: Path) -> None:
+    hive(tmp_path, day_01=[JAN_1])
+    wanted = {"since": "2024-01-02T00:00:00Z"}
+    with pytest.raises(InputError, match="is not named as `folder_time` says"):
+        splits(source(folder_time="dt=%Y", time_range=wanted), tmp_path)
+
+
+def test_partition_columns_are_typed_by_their_declaration(tmp_path: Path) -> None:
+    hive(tmp_path, day_01=[JAN_1])
+    declared = source(partitions={"day": "date"})
+    files = find_files("h", declared.patterns, tmp_path, STORES)
+    found = list_splits(declared, "at", files, STORES)
+    assert found.columns.field("day").type == pa.date32()
+    (text,) = found.splits["partition"].to_pylist()
+    assert str(typed(values_of(text)["day"], pa.date32()).as_py()) == "2024-01-01"
+
+
+def test_a_partition_value_that_does_not_fit_is_named(tmp_path: Path) -> None:
+    hive(tmp_path, day_01=[JAN_1])
+    with pytest.raises(InputError, match=r"`2024-01-01` is no int"):
+        splits(source(partitions={"day": "int"}), tmp_path)
+
+
+def test_a_partition_column_that_no_folder_tells_is_refused(tmp_path: Path) -> None:
+    hive(tmp_path, day_01=[JAN_1])
+    with pytest.raises(InputError, match="tells no `hour`"):
+        splits(source(partitions={"hour": "int"}), tmp_path)

@@ -1,0 +1,81 @@
+"""Reading Spark's checkpoint, as Spark 4.2 with Delta 4.4 writes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sources.common.positions import TopicPartition
+from spark_jobs.checkpoint import offset_log
+
+_OFFSET = '{"sourceVersion":1,"reservoirId":"x","reservoirVersion":%d,"index":%d}'
+READING = _OFFSET % (0, 3)
+DRAINED = _OFFSET % (1, -1)
+
+
+def batch(folder: Path, number: int, *lines: str, committed: bool) -> None:
+    for name in ("offsets", "commits"):
+        (folder / name).mkdir(exist_ok=True)
+    text = "\n".join(["v1", '{"batchWatermarkMs":0}', *lines])
+    (folder / "offsets" / str(number)).write_text(text)
+    if committed:
+        (folder / "commits" / str(number)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+
+
+def test_a_checkpoint_that_is_not_there_has_committed_nothing(tmp_path: Path) -> None:
+    assert offset_log.last_committed(tmp_path / "none") is None
+    assert offset_log.committed_offset(tmp_path / "none", 0) is None
+
+
+def test_only_a_committed_batch_counts(tmp_path: Path) -> None:
+    batch(tmp_path, 0, READING, "-", committed=True)
+    batch(tmp_path, 1, DRAINED, "-", committed=False)
+    assert offset_log.last_committed(tmp_path) == 0
+    assert not offset_log.is_drained(offset_log.committed_offset(tmp_path, 0), 1)
+
+
+def test_batches_are_counted_as_numbers_not_as_names(tmp_path: Path) -> None:
+    for number in range(11):
+        batch(tmp_path, number, READING, committed=True)
+    assert offset_log.last_committed(tmp_path) == 10
+
+
+def test_a_planned_source_is_drained_beyond_its_last_version(tmp_path: Path) -> None:
+    batch(tmp_path, 0, DRAINED, '{"t":{"0":17,"1":4}}', committed=True)
+    assert offset_log.is_drained(offset_log.committed_offset(tmp_path, 0), 1)
+    found = offset_log.kafka_offsets(offset_log.committed_offset(tmp_path, 1))
+    assert found == {TopicPartition("t", 0): 17, TopicPartition("t", 1): 4}
+
+
+def test_a_source_that_never_had_its_turn_has_no_offset(tmp_path: Path) -> None:
+    batch(tmp_path, 0, READING, "-", committed=True)
+    assert offset_log.committed_offset(tmp_path, 1) is None
+    assert offset_log.committed_offset(tmp_path, 2) is None
+    assert not offset_log.is_drained(None, 1)
+
+
+@pytest.mark.parametrize(("offset", "done"), [(None, 0), (READING, 4), (DRAINED, 6)])
+def test_progress_is_the_position_in_the_plan(
+    tmp_path: Path, offset: str | None, done: int
+) -> None:
+    batch(tmp_path, 0, offset or "-", committed=True)
+    found = offset_log.committed_offset(tmp_path, 0)
+    assert offset_log.position_in_plan(found, [6]) == done
+
+
+def test_progress_goes_on_over_the_rounds_after_the_plan() -> None:
+    rounds = [6, 2, 3]
+    assert not offset_log.is_drained({"reservoirVersion": 2, "index": -100}, 3)
+    assert offset_log.position_in_plan({"reservoirVersion": 2, "index": -100}, rounds) == 8
+    assert offset_log.position_in_plan({"reservoirVersion": 2, "index": 1}, rounds) == 10
+    assert offset_log.position_in_plan({"reservoirVersion": 3, "index": -100}, rounds) == 11
+    assert offset_log.is_drained({"reservoirVersion": 3, "index": -100}, 3)
+
+
+def test_the_start_that_spark_fixed_is_read_back(tmp_path: Path) -> None:
+    assert offset_log.initial_kafka_offsets(tmp_path, 1) is None
+    (tmp_path / "sources" / "1").mkdir(parents=True)
+    (tmp_path / "sources" / "1" / "0").write_text('v1\n{"t":{"0":500,"1":7}}')
+    found = offset_log.initial_kafka_offsets(tmp_path, 1)
+    assert found == {TopicPartition("t", 0): 500, TopicPartition("t", 1): 7}

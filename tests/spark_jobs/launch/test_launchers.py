@@ -1,0 +1,660 @@
+"""Launchers of clusters: what they ask, word for word, and what they make of recorded answers."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestration.requested_state import read_wanted, want
+from orchestration.supervision.status import look_at_live
+from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.errors import InputError, RunError, StateError
+from spark_jobs.jvm.jars import excludes, packages
+from spark_jobs.launch import kubernetes, submit, yarn
+from spark_jobs.launch import runs as launches
+from spark_jobs.launch.base import Place, Status
+from spark_jobs.launch.choice import place_of
+from spark_jobs.launch.cluster_cli import Answer
+from spark_jobs.launch.process import find_running, run_to_end, stop
+from spark_jobs.launch.runs import Launch, find_or_launch, find_run, last_launch, why_ended
+from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name, read_heartbeat
+from spark_jobs.run_state.lock import QueryLock
+from tests.e2e.case import TRANSFORMS
+from tests.services.processes import wait_for
+from tests.spark_jobs.launch import recorded_answers as recorded
+
+ID = "0f" * 16
+NAME = f"hybrid-{ID}"
+TOOL = """#!{python}
+import json, sys
+from pathlib import Path
+here = Path(__file__).resolve().parent
+tool = Path(__file__).name
+with (here / "asked").open("a") as asked:
+    asked.write(json.dumps([tool, *sys.argv[1:]]) + "\\n")
+answers = json.loads((here / "answers.json").read_text())
+for words, answer in answers:
+    if all(word in [tool, *sys.argv[1:]] for word in words):
+        sys.stdout.write(answer["output"])
+        sys.stderr.write(answer["errors"])
+        sys.exit(answer["status"])
+sys.exit(f"nobody taught {{tool}} to answer {{sys.argv[1:]}}")
+"""
+
+
+class Tools:
+    """``yarn``, ``kubectl`` and ``spark-submit`` that repeat what was recorded."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        (folder / "bin").mkdir()
+        for name in ("yarn", "kubectl", "spark-submit"):
+            script = folder / name
+            script.write_text(TOOL.format(python=os.sys.executable))  # type: ignore[attr-defined]
+            script.chmod(0o755)
+        (folder / "bin" / "spark-submit").symlink_to(folder / "spark-submit")
+        self.says()
+
+    def says(self, *answers: tuple[list[str], int, str, str]) -> None:
+        """The first answer counts of which all words are in the question."""
+        told = [
+            (words, {"status": status, "output": output, "errors": errors})
+            for words, status, output, errors in answers
+        ]
+        (self.folder / "answers.json").write_text(json.dumps(told))
+
+    @property
+    def asked(self) -> list[list[str]]:
+        path = self.folder / "asked"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.fixture
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tools:
+    made = Tools(tmp_path / "tools")
+    monkeypatch.setenv("PATH", f"{made.folder}:{os.environ['PATH']}")
+    monkeypatch.setenv("SPARK_HOME", str(made.folder))
+    # Each question counts.
+    monkeypatch.setattr(launches, "_ASK_S", 0.0)
+    return made
+
+
+def pipeline(folder: Path, spark: dict[str, Any], **changes: Any) -> LoadedPipeline:
+    (folder / "transforms.py").write_text(TRANSFORMS)
+    columns = {"id": "bigint", "at": "timestamp"}
+    files = {"type": "files", "format": "json", "schema": columns}
+    document = {
+        "name": "events",
+        "event_time": "at",
+        "key": ["id"],
+        "sources": [
+            {**files, "name": "history", "path": "in/*.json"},
+            {**files, "name": "inbox", "path": "inbox", "discovery_interval": "1 s"},
+        ],
+        "transform": "transforms:identity",
+        "sink": {"path": "out", "mode": "append", "key": ["id"]},
+        "state": "state",
+        "spark": spark,
+        **changes,
+    }
+    path = folder / "events.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return load_pipeline(path)
+
+
+K8S = {
+    "master": "k8s://https://10.0.0.1:6443",
+    "conf": {
+        "spark.kubernetes.container.image": "registry/hybrid:1",
+        "spark.kubernetes.namespace": "spark",
+        "spark.kubernetes.context": "prod",
+    },
+}
+YARN = {"master": "yarn"}
+KUBECTL = ["kubectl", "--context", "prod", "--server", "https://10.0.0.1:6443"]
+KUBECTL += ["--namespace", "spark"]
+LIST = ["yarn", "application", "-list", "-appTags", NAME, "-appStates", "ALL"]
+STATUS = ["yarn", "application", "-status", recorded.APPLICATION]
+
+
+def launched(loaded: LoadedPipeline, source: str = "inbox", **changes: Any) -> Launch:
+    """A launch that somebody made who is gone since."""
+    generation = loaded.open_generation(create=True)
+    assert generation is not None
+    place = place_of(loaded.pipeline.spark)
+    log = f"run/{source}.log"
+    made = Launch(launch_id=ID, source=source, log=log, group=None, at_ms=1, place=place, **changes)
+    generation.replace("run/launch.json", made)
+    return made
+
+
+def beat(loaded: LoadedPipeline, state: str) -> None:
+    """The last word of that launch's driver."""
+    said = {
+        "launch_id": ID,
+        "pid": 4_000_000,
+        "host": "worker-7",
+        "source": "inbox",
+        "phase": "unbounded",
+        "state": state,
+        "at_ms": 1,
+    }
+    name = heartbeat_name("inbox")
+    loaded.require_generation().replace(name, Heartbeat.model_validate(said))
+
+
+def conf_of(command: list[str]) -> dict[str, str]:
+    pairs = itertools.pairwise(command)
+    return dict(value.split("=", 1) for flag, value in pairs if flag == "--conf")
+
+
+class TestSettings:
+    @pytest.mark.parametrize(
+        ("spark", "complaint"),
+        [
+            (
+                {"master": "spark://a:7077", "deploy_mode": "cluster"},
+                "`deploy_mode: cluster` does not exist with `master: spark://a:7077`",
+            ),
+            (
+                {"deploy_mode": "cluster"},
+                r"`deploy_mode: cluster` does not exist with `master: local\[\*\]`",
+            ),
+            ({"master": "mesos://a"}, "`master: mesos://a` is none of local"),
+            (
+                {"master": "yarn", "conf": {"spark.yarn.tags": "x"}},
+                "`conf` can't have `spark.yarn.tags`: runs are started and found again by it",
+            ),
+            ({"master": "k8s://a"}, "set `spark.kubernetes.container.image` in `conf`"),
+            ({"job_file": "/job.py"}, "`job_file` has a meaning on Kubernetes"),
+        ],
+    )
+    def test_what_spark_does_not_have_is_refused_by_name(
+        self, tmp_path: Path, spark: dict[str, Any], complaint: str
+    ) -> None:
+        with pytest.raises(InputError, match=complaint):
+            pipeline(tmp_path, spark)
+
+    @pytest.mark.parametrize(
+        ("spark", "place"),
+        [
+            ({}, Place()),
+            ({"master": "spark://a:7077"}, Place()),
+            ({"master": "yarn", "deploy_mode": "client"}, Place()),
+            (YARN, Place(kind="yarn")),
+            (
+                K8S,
+                Place(
+                    kind="kubernetes",
+                    server="https://10.0.0.1:6443",
+                    context="prod",
+                    namespace="spark",
+                ),
+            ),
+            (
+                {"master": "k8s://a:6443", "conf": {"spark.kubernetes.container.image": "x"}},
+                Place(kind="kubernetes", server="https://a:6443", namespace="default"),
+            ),
+        ],
+    )
+    def test_the_driver_runs_on_the_cluster_where_that_exists(
+        self, tmp_path: Path, spark: dict[str, Any], place: Place
+    ) -> None:
+        assert place_of(pipeline(tmp_path, spark).pipeline.spark) == place
+
+
+class TestCommands:
+    def test_yarn(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(submit, "resolve", lambda name: [Path(f"/jars/{name}.jar")])
+        loaded = pipeline(tmp_path, YARN)
+        generation = loaded.open_generation(create=True)
+        assert generation is not None
+        command = submit.command(loaded, generation, ["history"], ID)
+        conf = conf_of(command)
+        assert conf["spark.master"] == "yarn"
+        assert conf["spark.submit.deployMode"] == "cluster"
+        assert conf["spark.yarn.tags"] == NAME
+        assert conf["spark.yarn.submit.waitAppCompletion"] == "false"
+        assert conf["spark.yarn.maxAppAttempts"] == "1"
+        assert conf["spark.executorEnv.PYTHONPATH"].startswith(str(tmp_path))
+        # Nothing that lies on the machine that launches alone.
+        assert not [name for name in conf if "extraJavaOptions" in name or "dir" in name]
+        job = str(Path(submit.__file__).parents[1] / "job.py")
+        told = ["--pipeline", str(loaded.path), "--source", "history", "--launch-id", ID]
+        assert command[-9:] == ["--jars", "/jars/spark.jar", job, *told]
+
+    def test_kubernetes(self, tmp_path: Path) -> None:
+        loaded = pipeline(tmp_path, {**K8S, "job_file": "/opt/hybrid/spark_jobs/job.py"})
+        generation = loaded.open_generation(create=True)
+        assert generation is not None
+        command = submit.command(loaded, generation, ["history"], ID)
+        conf = conf_of(command)
+        assert conf["spark.submit.deployMode"] == "cluster"
+        assert conf["spark.kubernetes.driver.pod.name"] == NAME
+        assert conf["spark.kubernetes.submission.waitAppCompletion"] == "false"
+        assert conf["spark.kubernetes.driverEnv.PYTHONPATH"] == str(tmp_path)
+        assert conf["spark.executorEnv.PYTHONPATH"] == str(tmp_path)
+        assert conf["spark.jars.packages"] == packages("spark")
+        assert conf["spark.jars.excludes"] == excludes("spark")
+        assert "--jars" not in command
+        assert "spark.pyspark.python" not in conf
+        assert command[-7] == "local:///opt/hybrid/spark_jobs/job.py"
+
+    def test_a_standalone_cluster_is_told_of_python_and_modules(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("PYTHONPATH", "/more")
+        conf = submit.spark_conf(pipeline(tmp_path, {"master": "spark://a:7077"}), tmp_path)
+        assert conf["spark.executorEnv.PYTHONPATH"] == f"{tmp_path}:/more"
+        assert conf["spark.pyspark.python"] == sys.executable
+        assert "spark.driver.host" not in conf
+
+    @pytest.mark.parametrize(
+        ("spark", "way"),
+        [(YARN, "spark.yarn.appMasterEnv."), (K8S, "spark.kubernetes.driver.secretKeyRef.")],
+    )
+    def test_a_variable_that_the_driver_would_not_have_is_refused(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: dict[str, Any], way: str
+    ) -> None:
+        monkeypatch.setenv("LATENESS", "1 h")
+        monkeypatch.setenv("HOOK", "https://hook")
+        changes: dict[str, Any] = {
+            "allowed_lateness": "${LATENESS:-2 h}",
+            "supervision": {"webhook": "${HOOK:-}"},
+        }
+        loaded = pipeline(tmp_path, spark, **changes)
+        generation = loaded.open_generation(create=True)
+        assert generation is not None
+        with pytest.raises(InputError, match=f"variable LATENESS, .* Set `{way}LATENESS` in"):
+            submit.command(loaded, generation, ["history"], ID)
+        conf = {**spark.get("conf", {}), f"{way}LATENESS": "x"}
+        loaded = pipeline(tmp_path, {**spark, "conf": conf}, **changes)
+        monkeypatch.setattr(submit, "resolve", lambda name: [Path(f"/jars/{name}.jar")])
+        assert submit.command(loaded, generation, ["history"], ID)
+
+
+class TestYarnAnswers:
+    @pytest.mark.parametrize(
+        ("state", "final", "expected"),
+        [
+            ("ACCEPTED", "UNDEFINED", Status("waiting")),
+            ("RUNNING", "UNDEFINED", Status("running")),
+            (
+                "FINISHED",
+                "SUCCEEDED",
+                Status("ended", True, f"as SUCCEEDED on YARN ({recorded.APPLICATION})"),
+            ),
+        ],
+    )
+    def test_states(self, state: str, final: str, expected: Status) -> None:
+        answer = Answer(0, recorded.report(state, final), "")
+        assert yarn.read_status(recorded.APPLICATION, answer) == expected
+
+    @pytest.mark.parametrize(
+        ("state", "diagnostics", "told"),
+        [
+            ("FINISHED", "User application exited with status 2", "exited with status 2$"),
+            ("KILLED", recorded.KILLED_BY_USER, "was killed by user root at 127.0.0.1$"),
+            (
+                "FAILED",
+                recorded.KILLED_FOR_MEMORY,
+                "killed for its memory; give `spark.driver.memoryOverhead` more: .*"
+                "beyond the 'PHYSICAL' memory limit. Current usage: 1.3 GB of 1 GB",
+            ),
+        ],
+    )
+    def test_why_an_application_failed_is_told(
+        self, state: str, diagnostics: str, told: str
+    ) -> None:
+        final = "KILLED" if state == "KILLED" else "FAILED"
+        answer = Answer(0, recorded.report(state, final, diagnostics), "")
+        status = yarn.read_status(recorded.APPLICATION, answer)
+        assert (status.state, status.is_good) == ("ended", False)
+        assert re.match(rf"as {final} on YARN \({recorded.APPLICATION}\): .*{told}", status.reason)
+        # Command lines may hold anything.
+        assert "s3cr3t" not in status.reason
+
+    @given(
+        st.sampled_from(["RUNNING", "FAILED"]),
+        st.lists(st.sampled_from(["\n", "\t", "State : KILLED", "Final-State : SUCCEEDED", "x"])),
+    )
+    def test_diagnostics_are_anybodys_text(self, state: str, parts: list[str]) -> None:
+        report = recorded.report(state, "FAILED", "".join(parts))
+        status = yarn.read_status(recorded.APPLICATION, Answer(0, report, ""))
+        expected = ("running", None) if state == "RUNNING" else ("ended", False)
+        assert (status.state, status.is_good) == expected
+
+    def test_no_answer_is_not_an_end(self) -> None:
+        refused = yarn.read_status(
+            recorded.APPLICATION, Answer(255, "", recorded.CONNECTION_REFUSED)
+        )
+        assert refused.state == "unknown"
+        assert "Connection refused" in refused.reason
+        forgotten = Answer(255, recorded.UNKNOWN_APPLICATION, "")
+        status = yarn.read_status(recorded.APPLICATION, forgotten)
+        assert (status.state, status.is_good) == ("ended", None)
+        assert "YARN does not know application_" in status.reason
+
+
+class TestKubernetesAnswers:
+    @pytest.mark.parametrize(
+        ("pod", "expected"),
+        [
+            (recorded.pod("Running"), Status("running")),
+            (recorded.pod("Succeeded"), Status("ended", True, f"as Succeeded {recorded.POD}")),
+            (
+                recorded.pod(
+                    "Pending",
+                    containerStatuses=recorded.container(
+                        "waiting",
+                        reason="ImagePullBackOff",
+                        message='Back-off pulling image "registry/hybrid:1"',
+                    ),
+                ),
+                Status(
+                    "waiting",
+                    reason='ImagePullBackOff: Back-off pulling image "registry/hybrid:1"',
+                ),
+            ),
+            (
+                recorded.pod("Pending", conditions=recorded.UNSCHEDULED),
+                Status("waiting", reason=f"Unschedulable: {recorded.INSUFFICIENT}"),
+            ),
+            (
+                recorded.pod(
+                    "Failed",
+                    containerStatuses=recorded.container(
+                        "terminated", exitCode=137, reason="OOMKilled"
+                    ),
+                ),
+                Status(
+                    "ended",
+                    False,
+                    f"as Failed {recorded.POD}: OOMKilled: killed for its memory; give "
+                    "`spark.driver.memoryOverhead` more",
+                ),
+            ),
+            (
+                recorded.pod(
+                    "Failed",
+                    containerStatuses=recorded.container("terminated", exitCode=2, reason="Error"),
+                ),
+                Status("ended", False, f"as Failed {recorded.POD}: Error: exit status 2"),
+            ),
+            (
+                recorded.pod("Failed", reason="Evicted", message=recorded.EVICTED),
+                Status("ended", False, f"as Failed {recorded.POD}: Evicted: {recorded.EVICTED}"),
+            ),
+            ("", Status("ended", None, "and Kubernetes has no pod hybrid-a")),
+        ],
+    )
+    def test_phases(self, pod: str, expected: Status) -> None:
+        assert kubernetes.read_status("hybrid-a", Answer(0, pod, "")) == expected
+
+    @pytest.mark.parametrize(
+        ("answer", "told"),
+        [
+            (Answer(1, "", recorded.REFUSED), "The connection to the server 10.0.0.1:6443 was"),
+            (Answer(1, "", recorded.FORBIDDEN), "User .x. cannot get resource"),
+            (Answer(1, "", recorded.NOT_LOGGED_IN), "You must be logged in"),
+            (Answer(0, recorded.pod("Unknown"), ""), "its node does not answer"),
+            (Answer(0, "<html>", ""), "does not tell how pod"),
+        ],
+    )
+    def test_no_answer_is_not_an_end(self, answer: Answer, told: str) -> None:
+        status = kubernetes.read_status("hybrid-a", answer)
+        assert status.state == "unknown"
+        assert re.search(told, status.reason)
+
+
+class TestFoundAgain:
+    def test_by_its_tag_if_nobody_wrote_down_its_id(self, tmp_path: Path, tools: Tools) -> None:
+        loaded = pipeline(tmp_path, YARN)
+        launched(loaded)
+        tools.says(
+            (["-list"], 0, recorded.listing(NAME, recorded.APPLICATION), ""),
+            (["-status"], 0, recorded.report("ACCEPTED", "UNDEFINED"), ""),
+        )
+        assert find_run(loaded.require_generation(), "inbox") is not None
+        assert tools.asked == [LIST, STATUS]
+        assert find_run(loaded.require_generation(), "history") is None
+
+    def test_by_its_id_once_spark_submit_has_told_it(self, tmp_path: Path, tools: Tools) -> None:
+        loaded = pipeline(tmp_path, YARN)
+        launched(loaded)
+        log = loaded.require_generation().path("run/inbox.log")
+        log.write_text(recorded.SUBMITTING)
+        tools.says(
+            (["-list"], 0, recorded.listing(NAME), ""),
+            (["-status"], 0, recorded.report("RUNNING", "UNDEFINED"), ""),
+        )
+        # An id that YARN was about to get is none.
+        assert find_run(loaded.require_generation(), "inbox") is None
+        log.write_text(recorded.SUBMITTED)
+        assert find_run(loaded.require_generation(), "inbox") is not None
+        assert tools.asked[-1] == STATUS
+
+    def test_by_the_name_of_its_pod(self, tmp_path: Path, tools: Tools) -> None:
+        loaded = pipeline(tmp_path, K8S)
+        launched(loaded)
+        tools.says((["get"], 0, recorded.pod("Pending"), ""))
+        assert find_run(loaded.require_generation(), "inbox") is not None
+        times = ["--request-timeout", "10s"]
+        shown = ["--ignore-not-found", "--output", "json"]
+        assert tools.asked == [[*KUBECTL, *times, "get", "pod", NAME, *shown]]
+
+    def test_without_a_question_while_its_driver_is_heard(
+        self, tmp_path: Path, tools: Tools
+    ) -> None:
+        loaded = pipeline(tmp_path, K8S)
+        launched(loaded)
+        beat(loaded, "running")
+        with QueryLock(loaded.require_generation()):
+            assert find_run(loaded.require_generation(), "inbox") is not None
+            assert find_running(loaded.require_generation(), "inbox") is not None
+        assert tools.asked == []
+
+    def test_not_once_its_driver_has_said_its_last_word(self, tmp_path: Path, tools: Tools) -> None:
+        loaded = pipeline(tmp_path, K8S)
+        launched(loaded)
+        beat(loaded, "stopped")
+        assert find_run(loaded.require_generation(), "inbox") is None
+        assert tools.asked == []
+
+
+@pytest.mark.parametrize(
+    ("spark", "answer"),
+    [
+        (YARN, (["-list"], 255, "", recorded.CONNECTION_REFUSED)),
+        (K8S, (["get"], 1, "", recorded.REFUSED)),
+    ],
+)
+def test_nothing_is_launched_while_nobody_can_tell_whether_a_run_is_there(
+    tmp_path: Path, tools: Tools, spark: dict[str, Any], answer: Any
+) -> None:
+    loaded = pipeline(tmp_path, spark)
+    made = launched(loaded)
+    tools.says(answer)
+    generation = loaded.require_generation()
+    with pytest.raises(StateError, match=r"can't be told: .* Nothing was started"):
+        find_or_launch(loaded, generation, ["inbox"], {})
+    with pytest.raises(StateError, match="A run of `inbox` is active"):
+        find_or_launch(loaded, generation, ["history"], {})
+    assert last_launch(generation) == made
+    assert not [asked for asked in tools.asked if asked[0] == "spark-submit"]
+    assert find_run(generation, "inbox") is not None
+    with pytest.raises(RunError, match=r"Try again once|Look whether"):
+        stop(generation, "inbox")
+
+
+@pytest.mark.parametrize(
+    ("spark", "answers", "told"),
+    [
+        (
+            YARN,
+            [
+                (["-list"], 0, recorded.listing(NAME, recorded.APPLICATION), ""),
+                (["-status"], 0, recorded.report("FAILED", "FAILED", "disk full"), ""),
+            ],
+            rf"as FAILED on YARN \({recorded.APPLICATION}\): disk full",
+        ),
+        (K8S, [(["get"], 0, "", "")], f"and Kubernetes has no pod {NAME}"),
+    ],
+)
+def test_how_a_driver_ended_is_told_to_the_supervisor(
+    tmp_path: Path, tools: Tools, spark: dict[str, Any], answers: Any, told: str
+) -> None:
+    loaded = pipeline(tmp_path, spark)
+    launched(loaded)
+    beat(loaded, "running")
+    want(loaded.require_generation(), "inbox", is_wanted=True)
+    tools.says(*answers)
+    # A wish that is older than the launch.
+    moved = read_wanted(loaded.require_generation())
+    assert moved is not None
+    loaded.require_generation().replace("run/wanted.json", moved.model_copy(update={"at_ms": 0}))
+    look = look_at_live(loaded, loaded.require_generation())
+    assert look is not None
+    assert look.verdict.health == "dead"
+    assert re.match(f"it ended {told}", look.verdict.reason)
+
+
+@pytest.mark.parametrize(
+    ("spark", "answers", "asked"),
+    [
+        (
+            YARN,
+            [
+                (["-list"], 0, recorded.listing(NAME, recorded.APPLICATION), ""),
+                (["-status"], 0, recorded.report("RUNNING", "UNDEFINED"), ""),
+                (["-kill"], 0, recorded.KILLING, ""),
+            ],
+            ["yarn", "application", "-kill", recorded.APPLICATION],
+        ),
+        (
+            K8S,
+            [(["get"], 0, recorded.pod("Running"), ""), (["delete"], 0, 'pod "x" deleted\n', "")],
+            [
+                *KUBECTL,
+                *["delete", "pod", NAME, "--ignore-not-found", "--wait"],
+                *["--grace-period", "20", "--timeout", "90s"],
+            ],
+        ),
+    ],
+)
+def test_a_run_is_stopped_by_the_cluster(
+    tmp_path: Path, tools: Tools, spark: dict[str, Any], answers: Any, asked: list[str]
+) -> None:
+    loaded = pipeline(tmp_path, spark)
+    launched(loaded)
+    beat(loaded, "running")
+    tools.says(*answers)
+    assert stop(loaded.require_generation(), "inbox")
+    assert tools.asked[-1] == asked
+    # A driver that was killed is not taken for one that died.
+    said = read_heartbeat(loaded.require_generation(), "inbox")
+    assert said is not None
+    assert said.state == "stopped"
+
+
+@pytest.mark.parametrize(
+    ("spark", "answers", "told"),
+    [
+        (
+            YARN,
+            [
+                (["-status"], 0, recorded.report("FINISHED", "FAILED", "status 2"), ""),
+                (["logs"], 0, recorded.DRIVER_LOG, ""),
+            ],
+            r"as FAILED on YARN .*: status 2\. The last lines:\n(.|\n)*No module named 'features'",
+        ),
+        (
+            K8S,
+            [
+                (["get"], 0, recorded.FAILED_POD, ""),
+                (["logs"], 0, "No module named 'features'\n", ""),
+            ],
+            r"as Failed .*: exit status 2\. The last lines:\nNo module named 'features'",
+        ),
+    ],
+)
+def test_a_run_is_launched_followed_and_its_failure_told(
+    tmp_path: Path, tools: Tools, monkeypatch: pytest.MonkeyPatch,
+    spark: dict[str, Any], answers: Any, told: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(submit, "resolve", lambda name: [Path(f"/jars/{name}.jar")])
+    loaded = pipeline(tmp_path, spark)
+    generation = loaded.open_generation(create=True)
+    assert generation is not None
+    tools.says((["--launch-id"], 0, "", recorded.SUBMITTED), *answers)
+    printed: list[str] = []
+    with pytest.raises(RunError, match=told):
+        run_to_end(loaded, generation, ["history"], on_output=printed.append)
+    assert tools.asked[0][-6:-2] == ["--pipeline", str(loaded.path), "--source", "history"]
+    assert [line for line in printed if "Submitted application" in line]
+    # What the cluster may forget is kept beside the state.
+    assert "No module named 'features'" in generation.path("run/history.log").read_text()
+    found = last_launch(generation)
+    assert found is not None
+    assert found.place == place_of(loaded.pipeline.spark)
+    assert why_ended(generation, "history")
+    # It is not there any more: the next one is a launch of its own.
+    assert find_run(generation, "history") is None
+
+
+def test_what_is_left_of_a_run_makes_way_for_the_next_one(
+    tmp_path: Path, tools: Tools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submit, "resolve", lambda name: [Path(f"/jars/{name}.jar")])
+    loaded = pipeline(tmp_path, K8S)
+    launched(loaded)
+    beat(loaded, "failed")
+    tools.says(
+        (["get", NAME], 0, recorded.pod("Running"), ""),
+        (["delete"], 0, 'pod "x" deleted\n', ""),
+        (["--launch-id"], 0, "", ""),
+        (["get"], 0, recorded.pod("Pending"), ""),
+    )
+    run = find_or_launch(loaded, loaded.require_generation(), ["inbox"], {})
+    wait_for(lambda: tools.asked[-1][0] == "spark-submit", "the next launch")
+    assert tools.asked[-2][len(KUBECTL) :][:3] == ["delete", "pod", NAME]
+    found = last_launch(loaded.require_generation())
+    assert found is not None
+    assert found.launch_id != ID
+    run.end()
+
+
+def test_without_the_clusters_tool_nothing_is_launched(
+    tmp_path: Path, tools: Tools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submit, "resolve", lambda name: [Path(f"/jars/{name}.jar")])
+    loaded = pipeline(tmp_path, YARN)
+    generation = loaded.open_generation(create=True)
+    assert generation is not None
+    (tools.folder / "yarn").unlink()
+    with pytest.raises(InputError, match="There is no command `yarn` on the PATH"):
+        find_or_launch(loaded, generation, ["history"], {})
+    assert last_launch(generation) is None
+    assert tools.asked == []
+
+
+def test_a_driver_of_another_machine_is_not_signalled(tmp_path: Path) -> None:
+    loaded = pipeline(tmp_path, {})
+    launched(loaded, host="elsewhere")
+    beat(loaded, "running")
+    with (
+        QueryLock(loaded.require_generation()),
+        pytest.raises(RunError, match=r"started by hand on worker-7\. End process 4000000 there"),
+    ):
+        stop(loaded.require_generation(), "inbox")

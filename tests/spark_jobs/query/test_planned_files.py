@@ -1,0 +1,75 @@
+"""What is known of a planned source's micro-batches before Spark is started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from deltalake import write_deltalake
+from pyarrow import orc
+
+from sources.config.file_source import FileSource
+from sources.config.loader import load_pipeline
+from sources.config.rate_limit import Batch, RateLimit, interval_ms
+from sources.planning.plan import make_plan
+from spark_jobs.query.planned_files import PlannedSource
+from tests.e2e.case import moment
+
+ROWS = [10, 70, 30, 40, 5]
+
+
+def largest(folder: Path, **changes: Any) -> Batch:
+    history = {"type": "files", "name": "h", "path": "in/*", "batch": {"files": 2}, **changes}
+    document = {
+        "name": "p",
+        "event_time": "at",
+        "sources": [history],
+        "transform": "transforms:identity",
+        "sink": {"path": "out", "mode": "append", "key": ["id"]},
+        "state": "state",
+    }
+    (folder / "p.yaml").write_text(yaml.safe_dump(document))
+    loaded = load_pipeline(folder / "p.yaml")
+    (source,) = loaded.pipeline.sources
+    assert isinstance(source, FileSource)
+    parts, generation = make_plan(loaded).files, loaded.require_generation()
+    return PlannedSource(source, parts, generation, "at", loaded.pipeline.stores).largest
+
+
+def tables() -> list[pa.Table]:
+    made, first = [], 0
+    for count in ROWS:
+        times = pa.array([moment(n) for n in range(first, first + count)])
+        made.append(pa.table({"id": range(count), "at": times.cast(pa.timestamp("us", "UTC"))}))
+        first += count
+    return made
+
+
+@pytest.mark.parametrize("form", ["parquet", "orc", "delta"])
+def test_rows_of_the_largest_batch_are_known_where_files_tell_them(
+    tmp_path: Path, form: str
+) -> None:
+    (tmp_path / "in").mkdir()
+    for at, table in enumerate(tables()):
+        if form == "delta":
+            write_deltalake(tmp_path / "in", table, mode="append")
+        else:
+            write = pq.write_table if form == "parquet" else orc.write_table
+            write(table, tmp_path / "in" / f"{at}")
+    path = {"path": "in"} if form == "delta" else {}
+    found = largest(tmp_path, format=form, **path)
+    # In order of time, two by two: 10 + 70, 30 + 40, 5.
+    assert (found.files, found.rows, found.offsets) == (2, 80, None)
+    assert interval_ms(RateLimit(rows=32), found) == 2500
+
+
+def test_rows_are_not_known_of_lines_of_text(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for at in range(3):
+        (tmp_path / "in" / f"{at}").write_text(f'{{"id": {at}, "at": "{moment(at)}"}}\n')
+    found = largest(tmp_path, format="json", schema={"id": "bigint", "at": "timestamp"})
+    assert (found.files, found.rows) == (2, None)

@@ -1,0 +1,54 @@
+"""What a driver prints stays small, and its end is always there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.run_state import run_log
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(run_log, "MOST_BYTES", 1000)
+    return tmp_path / "live.log"
+
+
+def numbers(log: Path, count: int) -> list[int]:
+    return [int(line) for line in run_log.last_lines(log, count).splitlines()]
+
+
+def test_a_process_goes_on_in_a_log_that_was_shortened(log: Path) -> None:
+    code = "import sys\nfor line in sys.stdin: print(line, end='', flush=True)"
+    run_log.forget(log)
+    with (
+        log.open("ab") as output,
+        subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=output, text=True
+        ) as printing,
+    ):
+        assert printing.stdin is not None
+        for number in range(2000):
+            printing.stdin.write(f"{number}\n")
+            printing.stdin.flush()
+            if number % 10 == 9:
+                while numbers(log, 1) != [number]:
+                    pass
+                run_log.trim(log)
+                assert sum(path.stat().st_size for path in log.parent.iterdir()) < 3000
+    assert numbers(log, 150) == list(range(1850, 2000))
+
+
+def test_a_log_that_is_not_there_yet_has_no_lines(log: Path) -> None:
+    run_log.trim(log)
+    assert run_log.last_lines(log, 5) == ""
+
+
+def test_another_launch_begins_anew(log: Path) -> None:
+    log.write_text("1\n" * 600)
+    run_log.trim(log)
+    run_log.forget(log)
+    assert run_log.last_lines(log, 5) == ""

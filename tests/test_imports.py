@@ -1,0 +1,32 @@
+"""What importing a module loads; `make lint` holds the direction of imports."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize(
+    ("module", "forbidden"),
+    [
+        ("orchestration.cli.main", "dagster"),
+        ("orchestration.chain", "pyspark"),
+        ("spark_jobs.launch.process", "pyspark"),
+    ],
+)
+def test_starting_a_command_does_not_load_what_it_does_not_need(
+    module: str, forbidden: str
+) -> None:
+    code = f"import sys, {module}; sys.exit({forbidden!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+def test_nothing_beside_the_script_of_the_job_hides_a_module_of_python() -> None:
+    # A script's own folder comes first where Python looks for modules.
+    beside = {file.stem for file in (ROOT / "spark_jobs").glob("*.py")} - {"__init__"}
+    assert beside & sys.stdlib_module_names == set()

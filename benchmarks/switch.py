@@ -30,7 +30,7 @@ from services.broker import LocalBroker, create_topic
 from sources.common.positions import iso, now_ms
 from sources.common.state import Generation
 from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.hybrid import HybridSplitEnumerator
+from sources.hybrid import SwitchState
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.jvm.jars import resolve
 from spark_jobs.launch.runs import last_launch
@@ -151,7 +151,7 @@ def _look_for_steps(loaded: LoadedPipeline, seen: dict[str, int], over: threadin
 
 
 def _cold_steps(loaded: LoadedPipeline, generation: Generation) -> dict[str, Callable[[], bool]]:
-    enumerator = HybridSplitEnumerator(loaded.pipeline.hybrid_source(), generation)
+    enumerator = SwitchState(loaded.pipeline.hybrid_source(), generation)
 
     def is_launched() -> bool:
         launch = last_launch(generation)

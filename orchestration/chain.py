@@ -23,7 +23,7 @@ from sources.databases.replication_slot import look_at_slot
 from sources.errors import InputError, RunError
 from sources.generations import keep_definition, require_in_service
 from sources.hand_over import hand_over, require_sound
-from sources.hybrid import Boundedness, HybridSplitEnumerator
+from sources.hybrid import Boundedness, SwitchState
 from sources.kafka.client import KafkaLog
 from sources.planning.approval import require_approved
 from sources.planning.discovery import Folder
@@ -319,6 +319,6 @@ def unread_files(beat: Heartbeat | None, loaded: LoadedPipeline) -> int:
     return folder.splits - done + len(folder.undiscovered())
 
 
-def _state(loaded: LoadedPipeline) -> tuple[Generation, HybridSplitEnumerator]:
+def _state(loaded: LoadedPipeline) -> tuple[Generation, SwitchState]:
     generation = loaded.require_generation()
-    return generation, HybridSplitEnumerator(loaded.pipeline.hybrid_source(), generation)
+    return generation, SwitchState(loaded.pipeline.hybrid_source(), generation)

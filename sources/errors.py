@@ -1,40 +1,159 @@
-"""The errors that people see: what is wrong, which value, and the way out."""
+"""Error types: what is wrong, which value, what to do now, and whether waiting helps.
+
+Every error that this project raises on purpose is a :class:`HybridError`. Whoever decides what
+happens next, be it Dagster's retries, the supervision of the live run or a program that reads
+``--json``, looks at ``transient`` and at the fields, never at the text.
+"""
 
 from __future__ import annotations
+
+from typing import ClassVar, TypedDict, Unpack, cast
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class ErrorFields(TypedDict, total=False):
+    """What an error is about; a key is left out where it does not apply.
+
+    Never holds a secret: the fields are printed, and land in metadata and state.
+
+    Attributes:
+        pipeline: Name of the pipeline.
+        generation: Name of the generation, such as ``g2``.
+        source: Name of the source.
+        topic: Kafka topic.
+        partition: Partition of the topic.
+        offset: Offset in the partition.
+        file: Path or URL of a file or folder.
+        line: Line in the file, from 1.
+        table: Database table or Delta table.
+        column: Column of a row.
+        field: Field of the pipeline's declaration, dotted.
+        value: The value that is refused, as text.
+        server: Address of a broker, store, database, registry or cluster.
+        extra: Optional part of this package that has to be installed.
+    """
+
+    pipeline: str
+    generation: str
+    source: str
+    topic: str
+    partition: int
+    offset: int
+    file: str
+    line: int
+    table: str
+    column: str
+    field: str
+    value: str
+    server: str
+    extra: str
+
+
+class ErrorReport(BaseModel):
+    """An error as a document: what ``--json`` prints and a driver's heartbeat carries.
+
+    Attributes:
+        kind: Which type of error, by a name that stays (:attr:`HybridError.kind`).
+        message: What is wrong, and which value.
+        hint: What to do now; empty where the message already says so.
+        transient: Whether the same attempt may succeed later without anybody's doing.
+        fields: What it is about.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: str
+    message: str
+    hint: str = ""
+    transient: bool = False
+    fields: dict[str, str | int] = Field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}".strip()
 
 
 class HybridError(Exception):
     """Base of every error that this project raises on purpose.
 
     Args:
-        message: What is wrong; names the thing and its value.
-        hint: What to do about it, one sentence; empty where the message already says so.
+        message: What is wrong, and which value: a sentence.
+        hint: What to do now: a sentence; empty where the message already says so.
+        transient: Whether the same attempt may succeed later without anybody's doing; that of the
+            type, if left out.
+        fields: What it is about.
+
+    Attributes:
+        kind: Name of the type for programs; it stays when a class is renamed.
 
     """
 
-    def __init__(self, message: str, hint: str = "") -> None:
+    kind: ClassVar[str] = "error"
+    transient: bool = False
+
+    def __init__(
+        self,
+        message: str,
+        hint: str = "",
+        *,
+        transient: bool | None = None,
+        **fields: Unpack[ErrorFields],
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.fields = fields
+        if transient is not None:
+            self.transient = transient
 
     def __str__(self) -> str:
         return f"{self.message} {self.hint}".strip()
 
+    def report(self) -> ErrorReport:
+        """Return the error as a document."""
+        return ErrorReport(
+            kind=self.kind,
+            message=self.message,
+            hint=self.hint,
+            transient=self.transient,
+            fields=cast("dict[str, str | int]", dict(self.fields)),
+        )
+
 
 class InputError(HybridError, ValueError):
-    """What the user handed in can't be run: nothing was read or written yet.
+    """The declaration or the data can't be used as they are: nothing was read or written yet.
 
     Also a ``ValueError``, so that Pydantic's validators may raise it.
     """
 
+    kind = "input"
+
+
+class UnavailableError(HybridError):
+    """A broker, store, database, registry or cluster does not answer; waiting may help."""
+
+    kind = "unavailable"
+    transient = True
+
 
 class SeamError(HybridError):
-    """The hand-over between two sources can't be made without losing or doubling rows."""
+    """The hand-over between two sources can't be made without losing or duplicating rows."""
+
+    kind = "seam"
 
 
 class StateError(HybridError):
-    """The state folder does not allow this step: out of turn, in use, or of another generation."""
+    """The state does not allow this step: out of turn, in use, or of another generation."""
+
+    kind = "state"
 
 
 class RunError(HybridError):
-    """A process that was launched failed, or ended without having done its work."""
+    """A process that was launched failed, or ended without having done its work.
+
+    Transient unless the process reported a failure that waiting can't mend: a driver that is
+    killed, or a cluster that loses it, is worth another attempt.
+    """
+
+    kind = "run"
+    transient = True

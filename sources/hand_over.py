@@ -10,7 +10,7 @@ from sources.common.state import digests
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, SeamError, StateError
-from sources.hybrid import Boundedness, HybridSplitEnumerator, SourceSwitchContext
+from sources.hybrid import Boundedness, SourceSwitchContext, SwitchState
 from sources.kafka.client import KafkaLog
 from sources.kafka.retention import RetentionWatch
 from sources.kafka.seam import seam_rule
@@ -74,7 +74,7 @@ def hand_over(loaded: LoadedPipeline, source: KafkaSource, log: KafkaLog | None 
 
 def _hand_over(loaded: LoadedPipeline, source: KafkaSource, log: KafkaLog | None) -> Ledger:
     generation = loaded.require_generation()
-    enumerator = HybridSplitEnumerator(loaded.pipeline.hybrid_source(), generation)
+    enumerator = SwitchState(loaded.pipeline.hybrid_source(), generation)
     enumerator.require_turn(source.name)
     declared = digests({"start": source.model_dump(mode="json", include={"start"})})["start"]
     if (known := generation.read(ledger_name(source.name), Ledger)) is not None:
@@ -122,7 +122,7 @@ def check_hand_over(
         StateError: It was not made.
     """
     generation = loaded.require_generation()
-    enumerator = HybridSplitEnumerator(loaded.pipeline.hybrid_source(), generation)
+    enumerator = SwitchState(loaded.pipeline.hybrid_source(), generation)
     start = enumerator.require_start(source.name)
     log = log or KafkaLog(source)
     ledger = hand_over(loaded, source, log)

@@ -127,7 +127,7 @@ plan: it must do nothing but look.
 """
 
 
-class HybridSplitEnumerator:
+class SwitchState:
     """Decides which source of a generation is due, and makes each hand-over exactly once.
 
     Its state is the positions in the generation's folder, so it is restored by being built.

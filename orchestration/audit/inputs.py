@@ -32,7 +32,7 @@ from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.decoding.added_columns import AddedColumn, types_of
 from sources.errors import InputError
-from sources.hybrid import Boundedness, HybridSplitEnumerator
+from sources.hybrid import Boundedness, SwitchState
 from sources.planning.topic_range import find_range
 
 
@@ -144,7 +144,7 @@ def _limits(loaded: LoadedPipeline, source: KafkaSource) -> tuple[Offsets | None
     chain = loaded.pipeline.hybrid_source()
     found = find_range(generation, source.name)
     if chain.index(source.name) == 0:
-        start = HybridSplitEnumerator(chain, generation).start_of(source.name)
+        start = SwitchState(chain, generation).start_of(source.name)
         first = None if start is None else start.offsets()
     else:
         # A topic that goes on from the end of a bounded source adds what comes after that.

@@ -32,7 +32,7 @@ from sources.generations import (
     require_waiting,
     write_serving,
 )
-from sources.hybrid import Boundedness, HybridSplitEnumerator
+from sources.hybrid import Boundedness, SwitchState
 from sources.kafka.client import KafkaLog
 from sources.kafka.start_offsets import check_not_deleted
 from spark_jobs.checkpoint import offset_log
@@ -139,7 +139,7 @@ def _switch(loaded: LoadedPipeline) -> LoadedPipeline | None:
 
 
 def _require_ready(loaded: LoadedPipeline, generation: Generation) -> None:
-    enumerator = HybridSplitEnumerator(loaded.pipeline.hybrid_source(), generation)
+    enumerator = SwitchState(loaded.pipeline.hybrid_source(), generation)
     for source in loaded.pipeline.sources:
         is_bounded = source.boundedness is Boundedness.BOUNDED
         if is_bounded and enumerator.end_of(source.name) is None:

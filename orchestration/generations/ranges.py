@@ -25,7 +25,7 @@ from sources.errors import InputError, StateError
 from sources.files.splits import FileListing, list_source
 from sources.files.time_range import EmptyRangeError
 from sources.generations import in_service, kept_file, require_in_service, target_of
-from sources.hybrid import Boundedness, HybridSplitEnumerator
+from sources.hybrid import Boundedness, SwitchState
 from spark_jobs.checkpoint.transform_history import read_transforms
 from spark_jobs.target.adopt_table import paths_of
 from spark_jobs.target.history_files import read_history_files
@@ -173,7 +173,7 @@ def complete_through(loaded: LoadedPipeline) -> datetime | None:
         StateError: Nothing was planned yet.
     """
     serving = in_service(loaded)[-1]
-    chain_ = HybridSplitEnumerator(serving.pipeline.hybrid_source(), serving.require_generation())
+    chain_ = SwitchState(serving.pipeline.hybrid_source(), serving.require_generation())
     end = chain_.end_of(_last_files(serving).name)
     return None if end is None else datetime.fromtimestamp(end.complete_through_ms / 1000, UTC)
 
@@ -198,7 +198,7 @@ def _require_fit(
             "without the rows before it."
         )
         raise StateError(message, "Make the table anew as another generation: `hybrid rerun`.")
-    enumerator = HybridSplitEnumerator(pipeline.hybrid_source(), generation)
+    enumerator = SwitchState(pipeline.hybrid_source(), generation)
     for source in pipeline.sources:
         if source.boundedness is not Boundedness.BOUNDED:
             continue

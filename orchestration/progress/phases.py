@@ -12,7 +12,7 @@ from orchestration.progress.forecast import eta_s, rate
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 from sources.generations import target_of
-from sources.hybrid import HybridSplitEnumerator
+from sources.hybrid import SwitchState
 from spark_jobs.run_state.progress_log import ProgressLog, read_progress_log
 
 MOST_ROWS = 100_000_000
@@ -70,7 +70,7 @@ def paces(logs: dict[str, ProgressLog]) -> list[Pace]:
 def seam_ms(loaded: LoadedPipeline) -> int | None:
     """Up to which event time the last bounded source that has ended is complete."""
     generation = loaded.require_generation()
-    enumerator = HybridSplitEnumerator(loaded.pipeline.hybrid_source(), generation)
+    enumerator = SwitchState(loaded.pipeline.hybrid_source(), generation)
     ends = enumerator.ends_before(loaded.pipeline.sources[-1].name)
     return ends[-1].complete_through_ms if ends else None
 

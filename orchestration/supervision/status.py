@@ -18,7 +18,7 @@ from sources.config.loader import LoadedPipeline
 from sources.databases.replication_slot import SlotGone, ask_slot, slot_gone, watched_slot
 from sources.errors import InputError
 from sources.generations import in_service, read_serving
-from sources.hybrid import Boundedness, HybridSplitEnumerator
+from sources.hybrid import Boundedness, SwitchState
 from sources.kafka.client import KafkaLog
 from sources.planning.approval import find_approval
 from sources.planning.plan import Plan
@@ -235,7 +235,7 @@ def _source_status(
 def _state(
     loaded: LoadedPipeline, generation: Generation, name: str, beat: Heartbeat | None
 ) -> SourceState:
-    enumerator = HybridSplitEnumerator(loaded.pipeline.hybrid_source(), generation)
+    enumerator = SwitchState(loaded.pipeline.hybrid_source(), generation)
     if enumerator.end_of(name) is not None:
         return "finished"
     run = find_run(generation, name)

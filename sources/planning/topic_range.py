@@ -17,7 +17,7 @@ from sources.common.state import Generation
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
-from sources.hybrid import HybridSplitEnumerator
+from sources.hybrid import SwitchState
 from sources.kafka.batching import cut_range
 from sources.kafka.client import KafkaLog
 from sources.kafka.end_offsets import end_position, newest_read, resolve_ends
@@ -107,7 +107,7 @@ def decide_range(loaded: LoadedPipeline, plan: Plan, source: KafkaSource) -> Top
     if (known := find_range(generation, source.name)) is not None:
         return known
     chain = loaded.pipeline.hybrid_source()
-    enumerator = HybridSplitEnumerator(chain, generation)
+    enumerator = SwitchState(chain, generation)
     start = enumerator.require_start(source.name).offsets()
     ends_before = enumerator.ends_before(source.name)
     log = KafkaLog(source)

@@ -27,7 +27,7 @@ from sources.config.user_functions import load_transform
 from sources.decoding.added_columns import types_of
 from sources.errors import InputError, StateError
 from sources.generations import target_of
-from sources.hybrid import Boundedness, HybridSplitEnumerator
+from sources.hybrid import Boundedness, SwitchState
 from sources.kafka.client import KafkaLog
 from sources.kafka.start_offsets import check_in_log, check_not_deleted
 from sources.ledger import SeamCount
@@ -109,7 +109,7 @@ class Query:
         chain = self._pipeline.hybrid_source()
         self.place = chain.index(source)
         self.source = chain.sources[self.place]
-        self.enumerator = HybridSplitEnumerator(chain, generation)
+        self.enumerator = SwitchState(chain, generation)
         self.plan = require_plan(generation)
         self.histories = {
             part.source: history_of(generation, self.plan, part.source) for part in self.plan.files

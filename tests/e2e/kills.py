@@ -21,7 +21,7 @@ from orchestration.audit.run import audit
 from services.broker import LocalBroker
 from services.process import free_ports
 from sources.config.loader import LoadedPipeline
-from sources.hybrid import HybridSplitEnumerator
+from sources.hybrid import SwitchState
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.launch.runs import last_launch
 from tests.e2e.case import Case, live_of, windows
@@ -60,7 +60,7 @@ def where(loaded: LoadedPipeline) -> str:
     generation = loaded.open_generation(create=False)
     if generation is None or not generation.path("plan.json").exists():
         return PLACES[0]
-    enumerator = HybridSplitEnumerator(loaded.pipeline.hybrid_source(), generation)
+    enumerator = SwitchState(loaded.pipeline.hybrid_source(), generation)
     planned = offset_log.last_planned(generation.checkpoint)
     committed = offset_log.last_committed(generation.checkpoint)
     is_in_batch = planned != committed

@@ -14,7 +14,7 @@ from sources import hand_over as module
 from sources.common.positions import StartPosition
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.hand_over import hand_over
-from sources.hybrid import HybridSplitEnumerator
+from sources.hybrid import SwitchState
 from sources.ledger import Ledger
 from sources.planning.plan import make_plan
 from sources.planning.rounds import history_of
@@ -36,7 +36,7 @@ def live(**fields: Any) -> Callable[[dict[str, Any]], None]:
 def finish(loaded: LoadedPipeline, *names: str) -> None:
     """What bounded runs leave: the end of each source, or of `history`."""
     generation = loaded.require_generation()
-    enumerator = HybridSplitEnumerator(loaded.pipeline.hybrid_source(), generation)
+    enumerator = SwitchState(loaded.pipeline.hybrid_source(), generation)
     for name in names or ("history",):
         enumerator.finish(history_of(generation, make_plan(loaded), name).end)
 
@@ -68,7 +68,7 @@ def hand_over_anew(case: Case) -> Ledger:
 
 def decided(loaded: LoadedPipeline) -> StartPosition | None:
     generation = loaded.require_generation()
-    return HybridSplitEnumerator(loaded.pipeline.hybrid_source(), generation).start_of("live")
+    return SwitchState(loaded.pipeline.hybrid_source(), generation).start_of("live")
 
 
 def documents(folder: Path) -> dict[Path, bytes]:

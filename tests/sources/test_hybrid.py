@@ -15,8 +15,8 @@ from sources.hybrid import (
     Boundedness,
     HybridSource,
     HybridSourceBuilder,
-    HybridSplitEnumerator,
     SourceSwitchContext,
+    SwitchState,
 )
 from tests.sources.kafka.model_log import ModelLog
 
@@ -103,7 +103,7 @@ def test_two_sources_of_one_name_are_refused() -> None:
 
 def test_sources_take_their_turns_strictly_in_order(tmp_path: Path) -> None:
     chain = chain_of(bounded("a"), bounded("b"), LIVE)
-    enumerator = HybridSplitEnumerator(chain, generation(tmp_path))
+    enumerator = SwitchState(chain, generation(tmp_path))
     with pytest.raises(StateError, match="`b` can't start: `a` before it has not finished"):
         enumerator.finish(end("b"))
     enumerator.finish(end("a"))
@@ -115,7 +115,7 @@ def test_sources_take_their_turns_strictly_in_order(tmp_path: Path) -> None:
 
 def test_the_factory_does_not_run_before_all_sources_before_have_finished(tmp_path: Path) -> None:
     chain = chain_of(bounded("a"), bounded("b"), LIVE)
-    enumerator = HybridSplitEnumerator(chain, generation(tmp_path))
+    enumerator = SwitchState(chain, generation(tmp_path))
     enumerator.finish(end("a"))
     with pytest.raises(StateError, match="`b` before it has not finished"):
         enumerator.switch("live", never, LOG)
@@ -124,7 +124,7 @@ def test_the_factory_does_not_run_before_all_sources_before_have_finished(tmp_pa
 
 def test_the_factory_is_given_the_end_of_the_source_before(tmp_path: Path) -> None:
     chain = chain_of(bounded("a"), bounded("b"), LIVE)
-    enumerator = HybridSplitEnumerator(chain, generation(tmp_path))
+    enumerator = SwitchState(chain, generation(tmp_path))
     enumerator.finish(end("a", 1))
     enumerator.finish(end("b", 2))
     seen: list[SourceSwitchContext] = []
@@ -139,16 +139,16 @@ def test_the_factory_is_given_the_end_of_the_source_before(tmp_path: Path) -> No
 
 def test_the_factory_runs_once_even_after_a_restart(tmp_path: Path) -> None:
     chain = chain_of(bounded("a"), LIVE)
-    first = HybridSplitEnumerator(chain, generation(tmp_path))
+    first = SwitchState(chain, generation(tmp_path))
     first.finish(end("a"))
     first.switch("live", lambda _: start(1), LOG)
-    restored = HybridSplitEnumerator(chain, generation(tmp_path))
+    restored = SwitchState(chain, generation(tmp_path))
     assert restored.switch("live", never, LOG) == start(1)
 
 
 def test_an_end_position_is_written_once(tmp_path: Path) -> None:
     chain = chain_of(bounded("a"))
-    enumerator = HybridSplitEnumerator(chain, generation(tmp_path))
+    enumerator = SwitchState(chain, generation(tmp_path))
     enumerator.finish(end("a", 1))
     assert enumerator.finish(end("a", 2)) == end("a", 1)
     assert enumerator.end_of("a") == end("a", 1)
@@ -156,7 +156,7 @@ def test_an_end_position_is_written_once(tmp_path: Path) -> None:
 
 def test_a_factory_that_returns_nonsense_is_refused_and_nothing_is_kept(tmp_path: Path) -> None:
     chain = chain_of(bounded("a"), LIVE)
-    enumerator = HybridSplitEnumerator(chain, generation(tmp_path))
+    enumerator = SwitchState(chain, generation(tmp_path))
     enumerator.finish(end("a"))
     with pytest.raises(SeamError, match="The factory of `live` returned 17"):
         enumerator.switch("live", lambda _: 17, LOG)  # type: ignore[arg-type,return-value]
@@ -167,13 +167,13 @@ def test_a_factory_that_returns_nonsense_is_refused_and_nothing_is_kept(tmp_path
 
 def test_a_source_without_a_hand_over_can_not_start(tmp_path: Path) -> None:
     chain = chain_of(bounded("a"), LIVE)
-    enumerator = HybridSplitEnumerator(chain, generation(tmp_path))
+    enumerator = SwitchState(chain, generation(tmp_path))
     with pytest.raises(StateError, match="Nobody decided where `live` starts"):
         enumerator.require_start("live")
 
 
 def test_a_factory_that_fails_leaves_nothing_and_may_run_again(tmp_path: Path) -> None:
-    enumerator = HybridSplitEnumerator(chain_of(bounded("a"), LIVE), generation(tmp_path))
+    enumerator = SwitchState(chain_of(bounded("a"), LIVE), generation(tmp_path))
     enumerator.finish(end("a"))
 
     def fails(_: SourceSwitchContext) -> StartPosition:
@@ -187,8 +187,8 @@ def test_a_factory_that_fails_leaves_nothing_and_may_run_again(tmp_path: Path) -
 
 def test_of_two_hand_overs_at_once_one_wins_and_both_are_told_so(tmp_path: Path) -> None:
     chain = chain_of(bounded("a"), LIVE)
-    slow = HybridSplitEnumerator(chain, generation(tmp_path))
-    fast = HybridSplitEnumerator(chain, generation(tmp_path))
+    slow = SwitchState(chain, generation(tmp_path))
+    fast = SwitchState(chain, generation(tmp_path))
     slow.finish(end("a"))
 
     def overtaken(_: SourceSwitchContext) -> StartPosition:
@@ -198,7 +198,7 @@ def test_of_two_hand_overs_at_once_one_wins_and_both_are_told_so(tmp_path: Path)
     assert slow.switch("live", overtaken, LOG) == start(2)
 
 
-STEPS: list[Callable[[HybridSplitEnumerator], object]] = [
+STEPS: list[Callable[[SwitchState], object]] = [
     lambda enumerator: enumerator.finish(end("a", 1)),
     lambda enumerator: enumerator.finish(end("b", 2)),
     lambda enumerator: enumerator.switch("live", lambda _: start(7), LOG),
@@ -208,10 +208,10 @@ STEPS: list[Callable[[HybridSplitEnumerator], object]] = [
 @pytest.mark.parametrize("done", range(len(STEPS) + 1))
 def test_whenever_it_is_restored_the_chain_goes_on_where_it_was(tmp_path: Path, done: int) -> None:
     chain = chain_of(bounded("a"), bounded("b"), LIVE)
-    before = HybridSplitEnumerator(chain, generation(tmp_path))
+    before = SwitchState(chain, generation(tmp_path))
     for step in STEPS[:done]:
         step(before)
-    restored = HybridSplitEnumerator(chain, generation(tmp_path))
+    restored = SwitchState(chain, generation(tmp_path))
     finished = [name for name in ("a", "b", "live") if restored.end_of(name) is not None]
     assert finished == ["a", "b"][:done]
     assert (restored.start_of("live") is None) == (done < len(STEPS))
@@ -224,11 +224,11 @@ def test_whenever_it_is_restored_the_chain_goes_on_where_it_was(tmp_path: Path, 
 @pytest.mark.parametrize("done", range(len(STEPS) + 1))
 def test_a_restart_that_does_nothing_changes_nothing(tmp_path: Path, done: int) -> None:
     chain = chain_of(bounded("a"), bounded("b"), LIVE)
-    before = HybridSplitEnumerator(chain, generation(tmp_path))
+    before = SwitchState(chain, generation(tmp_path))
     for step in STEPS[:done]:
         step(before)
     written = documents(tmp_path)
-    restored = HybridSplitEnumerator(chain, generation(tmp_path))
+    restored = SwitchState(chain, generation(tmp_path))
     for name in ("a", "b", "live"):
         assert restored.end_of(name) == before.end_of(name)
         assert restored.start_of(name) == before.start_of(name)
@@ -238,9 +238,9 @@ def test_a_restart_that_does_nothing_changes_nothing(tmp_path: Path, done: int) 
 def test_a_position_is_not_read_before_its_source_is_asked_for(tmp_path: Path) -> None:
     chain = chain_of(bounded("a"), LIVE)
     kept = generation(tmp_path)
-    HybridSplitEnumerator(chain, kept).finish(end("a"))
+    SwitchState(chain, kept).finish(end("a"))
     kept.path("positions/live-start.json").write_text('{"version": 99}')
-    restored = HybridSplitEnumerator(chain, kept)
+    restored = SwitchState(chain, kept)
     assert restored.end_of("a") == end("a")
     with pytest.raises(StateError, match="StartPosition can't be read"):
         restored.switch("live", never, LOG)

@@ -21,7 +21,7 @@ from sources.common.positions import TopicPartition
 from sources.config.loader import LoadedPipeline
 from sources.errors import SeamError
 from sources.hand_over import hand_over
-from sources.hybrid import HybridSplitEnumerator
+from sources.hybrid import SwitchState
 from sources.ledger import read_ledger
 from sources.planning.plan import make_plan
 from sources.planning.topic_range import require_range
@@ -202,7 +202,7 @@ def test_a_run_that_stopped_or_died_goes_on_with_the_batch_that_was_due(
     done = offset_log.last_committed(generation.checkpoint)
     assert done is not None
     assert done < 9
-    enumerator = HybridSplitEnumerator(loaded.pipeline.hybrid_source(), generation)
+    enumerator = SwitchState(loaded.pipeline.hybrid_source(), generation)
     assert enumerator.end_of("archive") is None
     # What a crash between the write and the commit leaves: the batch is made again.
     (generation.checkpoint / "commits" / str(done)).unlink()

@@ -12,7 +12,7 @@ from orchestration import chain
 from orchestration.audit.run import audit
 from sources.errors import SeamError
 from sources.hand_over import hand_over
-from sources.hybrid import HybridSplitEnumerator
+from sources.hybrid import SwitchState
 from sources.planning.plan import make_plan
 from spark_jobs.query import seam_filter
 from tests.e2e.case import TOPIC, Case, history_of, live_of, windows, wrong
@@ -37,7 +37,7 @@ def test_an_overlap_of_files_and_topic_arrives_once(
     report = run_and_audit(spark, loaded)
     assert report.expected == 2000
     assert wrong(report) == {}
-    enumerator = HybridSplitEnumerator(loaded.pipeline.hybrid_source(), loaded.require_generation())
+    enumerator = SwitchState(loaded.pipeline.hybrid_source(), loaded.require_generation())
     # The start really lies before the end of history, so the filter had work to do.
     started = sum(enumerator.require_start("live").offsets().values())
     assert started < 1000 - 500

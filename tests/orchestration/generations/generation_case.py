@@ -15,7 +15,7 @@ from sources.common.positions import EndPosition, to_ms
 from sources.common.state import Generation
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.generations import OWNER, keep_definition, target_of
-from sources.hybrid import HybridSplitEnumerator
+from sources.hybrid import SwitchState
 
 END = datetime(2024, 1, 1, tzinfo=UTC)
 ONE = "from pipeline_words import WORD\n\n\ndef features(rows):\n    return rows\n"
@@ -81,7 +81,7 @@ class GenerationCase:
             splits=1,
             rows=len(rows),
         )
-        HybridSplitEnumerator(loaded.pipeline.hybrid_source(), generation).finish(position)
+        SwitchState(loaded.pipeline.hybrid_source(), generation).finish(position)
         return generation
 
     def query(self, generation: Generation) -> str:

@@ -15,7 +15,7 @@ from sources.config.kafka_source import EndAtOffsets, EndAtTimestamp, KafkaSourc
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, SeamError, StateError
 from sources.hand_over import hand_over
-from sources.hybrid import Boundedness, HybridSplitEnumerator
+from sources.hybrid import Boundedness, SwitchState
 from sources.kafka.batching import cut_range
 from sources.kafka.client import consumer_settings
 from sources.kafka.end_offsets import end_position, newest_read, resolve_ends
@@ -350,7 +350,7 @@ def ranged(loaded: LoadedPipeline) -> TopicRange:
     make_plan(loaded)
     hand_over(loaded, loaded.pipeline.topics[0])
     generation = loaded.require_generation()
-    enumerator = HybridSplitEnumerator(loaded.pipeline.hybrid_source(), generation)
+    enumerator = SwitchState(loaded.pipeline.hybrid_source(), generation)
     found = find_range(generation, "archive")
     assert found is not None
     assert enumerator.require_start("archive").offsets() == found.starts

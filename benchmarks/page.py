@@ -1,7 +1,7 @@
-"""The page of the benchmarks: tables and plots of what is in ``build/bench``.
+"""The benchmarks page: tables and plots of the results in ``build/bench``.
 
-``python -m benchmarks.page`` copies each result to ``docs/bench`` and writes
-``docs/benchmarks.md`` of all that is there, so a benchmark that is run alone renews its part.
+``python -m benchmarks.page`` copies each result to ``docs/bench`` and writes ``docs/benchmarks.md``
+from all results there, so a benchmark that is run alone updates its own part of the page.
 """
 
 from __future__ import annotations
@@ -25,28 +25,32 @@ _KEPT = _DOCS / "bench"
 _PICTURES = _DOCS / "pictures"
 _HEAD = """# Benchmarks
 
-Written by `python -m benchmarks.page` from the figures in `docs/bench`; `make bench` runs all of
-them. An absolute figure says little beyond its machine: what counts are the ratios, each of
-contenders that did the same work in turns in one run, and the curves. A ratio above 1 means that
-the project was faster. The first round warms up and is not counted.
+This page compares the speed of the project with plain Spark, and shows how its costs grow with
+size. You need it to judge whether the project is fast enough for you; [capacity.md](capacity.md)
+turns the figures into sizing rules.
+
+`make bench` runs all benchmarks, and `python -m benchmarks.page` writes this page from the figures
+in `docs/bench`. Absolute figures say little about other machines. Look at the curves and at the
+ratios: in one run, contenders take turns at the same work. A ratio above 1 means that the project
+was faster. The first round is a warm-up and is not counted.
 """
 _RATIOS = {
     "history-parquet": "History in Parquet to Delta",
-    "history-parquet-windows": "History in Parquet, counted by hour, to Delta",
+    "history-parquet-windows": "History in Parquet to Delta, counts per hour",
     "history-parquet-cluster": "History in Parquet, on a standalone cluster",
     "history-json": "History in JSON lines to Delta",
     "history-json-cluster": "History in JSON lines, on a standalone cluster",
     "history-csv": "History in CSV to Delta",
-    "topic_range": "A bounded topic, JSON, to Delta",
-    "catch-up-json": "Catching up with a topic of JSON, to Delta",
+    "topic_range": "A bounded topic of JSON to Delta",
+    "catch-up-json": "Catching up with a topic of JSON to Delta",
     "catch-up-json-cluster": "Catching up with a topic of JSON, on a standalone cluster",
-    "catch-up-avro": "Catching up with a topic of Avro, to Delta",
-    "catch-up-protobuf": "Catching up with a topic of Protobuf, to Delta",
-    "changes": "Catching up with a change log in JSON, merged into Delta",
-    "changes-schemas": "The same, with the schemas that Kafka Connect writes by default",
-    "changes-trickle": "Small micro-batches of changes, one by one",
-    "seam-inside": "Live, while the seam filter compares keys",
-    "seam-after": "Live, after the seam",
+    "catch-up-avro": "Catching up with a topic of Avro to Delta",
+    "catch-up-protobuf": "Catching up with a topic of Protobuf to Delta",
+    "changes": "Catching up with Debezium changes in JSON, merged into Delta",
+    "changes-schemas": "The same, with schemas in each record (the default of Kafka Connect)",
+    "changes-trickle": "Small micro-batches of Debezium changes, one after the other",
+    "seam-inside": "Live run inside the seam, with the seam filter by key",
+    "seam-after": "Live run after the seam",
 }
 _PROFILES = {
     "profile-catch-up-json": "Catching up with a topic of JSON",
@@ -54,18 +58,18 @@ _PROFILES = {
 }
 _CURVES = {
     "planning": ("Planning Parquet files", "files", "plan_s"),
-    "partitions": ("Start offsets of partitions", "partitions", "decide_s"),
-    "overlap": ("Passing a seam", "overlap_rows", "seam_s"),
-    "keys": ("History with as many keys in state", "keys", "history_s"),
-    "keys-in-memory": ("The same, with Spark's store in memory", "keys", "history_s"),
-    "pipelines": ("Dagster's definitions", "pipelines", "load_s"),
+    "partitions": ("Finding start offsets", "partitions", "decide_s"),
+    "overlap": ("Passing the seam", "overlap_rows", "seam_s"),
+    "keys": ("Keys in state", "keys", "history_s"),
+    "keys-in-memory": ("Keys in state, with Spark's in-memory store", "keys", "history_s"),
+    "pipelines": ("Loading Dagster definitions", "pipelines", "load_s"),
 }
 _GAPS = ("median_ms", "worst_ms")
 Document = Mapping[str, Any]
 
 
 def main() -> None:
-    """Write the page."""
+    """Copy new results into the docs, then write the page and its plots."""
     _KEPT.mkdir(parents=True, exist_ok=True)
     for path in sorted(FOLDER.glob("*.json")):
         shutil.copy(path, _KEPT / path.name)
@@ -76,12 +80,12 @@ def main() -> None:
 
 
 def kept() -> dict[str, Document]:
-    """The results in the docs, by name."""
+    """Return the results in ``docs/bench``, by name."""
     return {path.stem: json.loads(path.read_text()) for path in sorted(_KEPT.glob("*.json"))}
 
 
 def page_of(found: Mapping[str, Document]) -> str:
-    """The text of the page."""
+    """Return the text of the page for some results."""
     parts = [_HEAD, *_ratios(found), *_profiles(found), *_curves(found), *_switch(found)]
     parts += [*_fixed(found), *_soak(found), *_kills(found), *_cdc(found), *_machines(found)]
     return "\n".join(parts)
@@ -95,8 +99,8 @@ def _ratios(found: Mapping[str, Document]) -> Iterator[str]:
     known = _known(found, _RATIOS)
     if not known:
         return
-    yield "## Side by side\n"
-    yield "![Ratios, a dot for each round](pictures/bench-ratios.svg)\n"
+    yield "## Comparison with plain Spark\n"
+    yield "![Ratios, one dot per round](pictures/bench-ratios.svg)\n"
     rows = []
     for name, result in known.items():
         for other, ratio in result["ratio"].items():
@@ -112,7 +116,9 @@ def _ratios(found: Mapping[str, Document]) -> Iterator[str]:
                     f"{statistics.median(result['rows_per_s'][result['first']]):,.0f}",
                 ]
             )
-    yield _table(["What", "rows", "compared", "ratio", "by round", "rounds", "rows/s"], rows)
+    yield _table(
+        ["work", "rows", "compared", "ratio", "range over rounds", "rounds", "rows/s"], rows
+    )
 
 
 def _plot_ratios(known: Mapping[str, Any]) -> None:
@@ -130,24 +136,26 @@ def _plot_ratios(known: Mapping[str, Any]) -> None:
     axis.set_xlim(left=0)
     axis.invert_yaxis()
     axis.grid(axis="x", alpha=0.3)
-    axis.set_xlabel("rows/s ÷ rows/s of the other (dots: rounds; bar: ratio of the medians)")
+    axis.set_xlabel(
+        "rows/s ÷ rows/s of the other contender (dots: rounds; bar: ratio of the medians)"
+    )
 
 
 def _profiles(found: Mapping[str, Document]) -> Iterator[str]:
     known = _known(found, _PROFILES)
     if not known:
         return
-    yield "## Where the time goes\n"
+    yield "## CPU profile\n"
     yield (
-        "Samples of the tasks' threads by the JVM's Flight Recorder, warmed up. A sample counts "
-        "for the innermost frame that tells what it is for.\n"
+        "Samples of the task threads by the JVM's Flight Recorder, after warm-up. Each sample is "
+        "assigned to a stage by the innermost stack frame that identifies one.\n"
     )
     for name, contenders in known.items():
         yield f"### {_PROFILES[name]}\n"
         yield _shares("stage", {key: of["stages"] for key, of in contenders.items()})
         first = next(iter(contenders))
         methods = {f"`{name}`": share for name, share in contenders[first]["methods"].items()}
-        yield _shares("method on top", {first: methods})
+        yield _shares("method at the top of the stack", {first: methods})
 
 
 def _shares(what: str, by_contender: Mapping[str, Mapping[str, float]]) -> str:
@@ -163,7 +171,7 @@ def _curves(found: Mapping[str, Document]) -> Iterator[str]:
     known = _known(found, _CURVES)
     if not known:
         return
-    yield "## How costs grow\n"
+    yield "## How costs grow with size\n"
     yield "![Cost by size](pictures/bench-curves.svg)\n"
     for name, results in known.items():
         yield f"### {_CURVES[name][0]}\n"
@@ -193,49 +201,50 @@ def _switch(found: Mapping[str, Document]) -> Iterator[str]:
         return
     yield "## The switch\n"
     yield (
-        "Seconds from history's last commit to the first live micro-batch, real processes. `plain` "
-        "is a Spark script that follows the topic, from its launch on: Spark's own start.\n"
+        "Seconds from the last commit of history to the first live micro-batch, measured on real "
+        "processes. `plain` is a Spark script that only follows the topic, measured from its "
+        "launch: Spark's own start.\n"
     )
     rows = [
         [kind, what, *(f"{of[key] / 1000:.1f}" for key in _GAPS), str(len(of["all_ms"]))]
         for kind, numbers in found["switch"]["result"]["gaps"].items()
         for what, of in numbers.items()
     ]
-    yield _table(["Driver", "the batch is", "median", "worst", "rounds"], rows)
-    yield "Where a cold switch's time goes, in seconds; medians.\n"
+    yield _table(["driver", "the micro-batch is", "median", "worst", "rounds"], rows)
+    yield "The steps of a cold switch, in seconds (medians):\n"
     before, rows = 0.0, []
     for step, ms in sorted(found["switch"]["result"]["cold_steps_ms"].items(), key=itemgetter(1)):
         rows.append([step, f"{(ms - before) / 1000:.1f}", f"{ms / 1000:.1f}"])
         before = ms
-    yield _table(["until", "it takes", "since history's last commit"], rows)
+    yield _table(["step ends when", "duration", "since the last commit of history"], rows)
 
 
 def _fixed(found: Mapping[str, Document]) -> Iterator[str]:
     if "fixed" not in found:
         return
-    yield "## Small things\n"
-    yield "Seconds of whole processes, from the shell.\n"
+    yield "## Duration of commands\n"
+    yield "Seconds per process, measured from the shell.\n"
     rows = [
         [what, f"{of['median_s']:.2f}", f"{of['worst_s']:.2f}", str(of["rounds"])]
         for what, of in found["fixed"]["result"].items()
     ]
-    yield _table(["What", "median", "worst", "rounds"], rows)
+    yield _table(["command", "median", "worst", "rounds"], rows)
 
 
 def _soak(found: Mapping[str, Document]) -> Iterator[str]:
     if "soak" not in found:
         return
     result = found["soak"]["result"]
-    yield "## Half an hour of steady input\n"
+    yield "## Soak test: steady input\n"
     yield (
-        f"{result['rate']:,} records/s for {result['minutes']:.0f} minutes, windows merged into a "
-        f"table, with the supervision beside it; the table was "
-        f"{'exact' if result['exact'] else 'NOT exact'} afterwards.\n"
+        f"{result['rate']:,} records/s for {result['minutes']:.0f} minutes, with windows merged "
+        f"into a table and the supervision running. Afterwards, the table was "
+        f"{'exact' if result['exact'] else 'NOT exact'}.\n"
     )
     yield "![Memory, lag and state over time](pictures/soak.svg)\n"
     growth = result["last third by middle third"].items()
     yield _table(
-        ["What", "last third ÷ middle third"], [[name, f"{of:.3f}"] for name, of in growth]
+        ["quantity", "last third ÷ middle third"], [[name, f"{of:.3f}"] for name, of in growth]
     )
 
 
@@ -243,27 +252,28 @@ def _kills(found: Mapping[str, Document]) -> Iterator[str]:
     if "kills" not in found:
         return
     result = found["kills"]["result"]
-    yield "## Killed at random instants\n"
+    yield "## Crash test: kills at random instants\n"
     yield (
-        f"{result['kills']} kills in {result['chains']} chains; each was run on to its end, and "
-        f"its table compared with what DuckDB makes of all the input: {result['rows lost']} rows "
-        f"lost, {result['rows doubled']} doubled, {result['rows different']} different.\n"
+        f"{result['kills']} kills in {result['chains']} chains. Each chain was then run to its "
+        f"end, and its table was compared with what DuckDB computes from all input: "
+        f"{result['rows lost']} rows lost, {result['rows doubled']} duplicated, "
+        f"{result['rows different']} different.\n"
     )
     rows = [[hit["victim"], hit["where"], str(hit["kills"])] for hit in result["hits"]]
-    yield _table(["Killed with -9", "where the chain was", "kills"], rows)
+    yield _table(["killed with SIGKILL", "position of the chain", "kills"], rows)
 
 
 def _cdc(found: Mapping[str, Document]) -> Iterator[str]:
     known = [each["result"] for name, each in found.items() if name.startswith("cdc-")]
     if not known:
         return
-    yield "## Tables taken over while they change\n"
+    yield "## Change data capture of tables in use\n"
     yield (
-        "PostgreSQL, Debezium, three tables, each a pipeline: changes go on during snapshot, "
-        "hand-over and catch-up; afterwards each target is compared with its table, row for row. "
-        "Freshness is from the commit in PostgreSQL to the commit of the Delta table, of all "
-        "three streams on this one machine; a rate at which they can't keep up makes it the age "
-        "of what waits.\n"
+        "PostgreSQL, Debezium, and up to three tables with one pipeline each. The tables change "
+        "during snapshot, hand-over and catch-up. Afterwards, each target is compared with its "
+        "table, row for row. Latency is the time from the commit in PostgreSQL to the commit of "
+        "the Delta table; all streams share this one machine. At a rate that they cannot sustain, "
+        "latency includes the time that changes wait.\n"
     )
     rows = []
     for each in sorted(known, key=lambda one: (-one["changes"], one["seed"])):
@@ -281,7 +291,7 @@ def _cdc(found: Mapping[str, Document]) -> Iterator[str]:
             ]
         )
     head = ["seed", "rows changed", "drivers killed", "rows compared", "different", "records/s"]
-    yield _table([*head, "freshness, median s, by table", "p99 s"], rows)
+    yield _table([*head, "latency by table, median s", "p99 s"], rows)
 
 
 def _machines(found: Mapping[str, Document]) -> Iterator[str]:
@@ -290,7 +300,7 @@ def _machines(found: Mapping[str, Document]) -> Iterator[str]:
         [name, f"`{each['command']}`", each["machine"]["day"], str(each["machine"]["load before"])]
         for name, each in found.items()
     ]
-    yield _table(["Result", "command", "day", "load before"], rows)
+    yield _table(["result", "command", "day", "load before"], rows)
     seen: dict[str, None] = {}
     for each in found.values():
         machine = each["machine"].items()

@@ -45,6 +45,11 @@ test-ui: install
 pictures: install
 	$(BIN)/python -m tests.browser.pictures
 
+# The documentation as a site, in build/site; any warning is an error.
+.PHONY: docs
+docs: install
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 # Kills at random instants; the tests do a few of them.
 crash: install
 	HYBRID_KILLS=100 $(BIN)/python -m pytest tests/e2e/supervision/test_kills.py -s
@@ -56,6 +61,7 @@ soak: install
 lint: install
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(MAKE) docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

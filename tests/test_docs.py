@@ -14,7 +14,7 @@ from benchmarks import page
 from orchestration.cli.main import app
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 # In backticks, or a line of a code block.
 _CODE = re.compile(r"`([^`\n]+)`|^ {4}(\S.*)$", re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")

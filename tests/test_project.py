@@ -1,0 +1,120 @@
+"""Versions, targets, packages and pages agree wherever the project names them."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PACKAGES = ["orchestration", "services", "sources", "spark_jobs"]
+COMPATIBILITY = (ROOT / "docs" / "versions.md").read_text().partition("## Compatibility")[2]
+
+
+def workflow() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
+    return loaded
+
+
+def steps() -> Iterator[dict[str, Any]]:
+    for job in workflow()["jobs"].values():
+        yield from job["steps"]
+
+
+class TestVersions:
+    def test_the_changelog_begins_with_the_version_of_the_project(self) -> None:
+        headings = re.findall(
+            r"^## (\S+) - \S+$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE
+        )
+        assert headings[0] == PROJECT["project"]["version"]
+
+    def test_the_compatibility_table_has_the_pinned_spark(self) -> None:
+        dependencies = PROJECT["project"]["dependencies"]
+        (version,) = [each[9:] for each in dependencies if each.startswith("pyspark==")]
+        assert f"| Spark (PySpark) | {version} |" in COMPATIBILITY
+
+    @pytest.mark.parametrize(
+        "artifact",
+        [
+            "spark-sql-kafka-0-10_2.13",
+            "spark-token-provider-kafka-0-10_2.13",
+            "delta-spark_4.2_2.13",
+            "hadoop-aws",
+            "kafka_2.13",
+            "connect-runtime",
+            "debezium-connector-postgres",
+        ],
+    )
+    def test_the_compatibility_table_has_the_versions_of_the_jvm_parts(self, artifact: str) -> None:
+        (jars,) = (ROOT / "spark_jobs").rglob("jars.py")
+        (version,) = set(re.findall(rf'"[\w.]+:{re.escape(artifact)}:([\w.]+)"', jars.read_text()))
+        assert re.search(rf"\b{re.escape(version)}\b", COMPATIBILITY), version
+
+
+class TestWorkflow:
+    def test_it_runs_targets_of_the_makefile(self) -> None:
+        targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+        found = [
+            step["run"].split()[1] for step in steps() if step.get("run", "").startswith("make ")
+        ]
+        assert {"lint", "fast", "test"} <= set(found) <= targets
+
+    def test_every_action_is_pinned_to_a_commit(self) -> None:
+        found = [step["uses"] for step in steps() if "uses" in step]
+        assert found
+        assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", each) for each in found), found
+
+    def test_the_compatibility_table_names_each_python_of_the_matrix(self) -> None:
+        pythons = workflow()["jobs"]["fast"]["strategy"]["matrix"]["python"]
+        minimum = PROJECT["project"]["requires-python"].removeprefix(">=")
+        assert pythons[0] == minimum
+        (row,) = re.findall(r"^\| Python \|.*$", COMPATIBILITY, re.MULTILINE)
+        assert [python for python in pythons if python not in row] == []
+
+    def test_lint_builds_the_documentation(self) -> None:
+        recipe = (ROOT / "Makefile").read_text().partition("\nlint: install\n")[2]
+        assert "\t$(MAKE) docs\n" in recipe.partition("\n\n")[0] + "\n"
+
+
+class TestPackages:
+    def test_each_is_marked_as_typed(self) -> None:
+        assert [name for name in PACKAGES if not (ROOT / name / "py.typed").exists()] == []
+
+    def test_a_wheel_contains_every_file_that_is_no_python(self) -> None:
+        patterns = PROJECT["tool"]["setuptools"]["package-data"]
+        for name in PACKAGES:
+            of_package = [*patterns.get("*", []), *patterns.get(name, [])]
+            for file in (ROOT / name).rglob("*"):
+                if file.is_dir() or file.suffix in {".py", ".pyc"}:
+                    continue
+                relative = str(file.relative_to(ROOT / name))
+                assert any(fnmatch.fnmatch(relative, each) for each in of_package), file
+
+
+class TestHooks:
+    def test_pre_commit_runs_programs_of_the_virtual_environment(self) -> None:
+        config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
+        hooks = [hook for repo in config["repos"] for hook in repo["hooks"]]
+        assert {repo["repo"] for repo in config["repos"]} == {"local"}
+        assert {hook["entry"].split()[0] for hook in hooks} == {".venv/bin/ruff", ".venv/bin/mypy"}
+
+
+class TestPages:
+    def test_the_index_of_the_docs_names_each_page(self) -> None:
+        index = (ROOT / "docs" / "README.md").read_text()
+        pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
+        assert sorted(page for page in pages if f"]({page})" not in index) == []
+
+    def test_each_word_of_the_glossary_is_in_its_list(self) -> None:
+        text = (ROOT / "docs" / "glossary.md").read_text()
+        words = re.findall(r"^## (.+)$", text, re.MULTILINE)
+        listed = re.findall(r"\[([\w -]+)\]\(#", text.partition("\n## ")[0])
+        assert sorted(listed) == sorted(word.lower() for word in words)
+        assert words == sorted(words)

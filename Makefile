@@ -6,14 +6,23 @@ BIN := $(VENV)/bin
 PARALLEL ?= -n 2 --dist worksteal --durations=40
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: install demo demo-cdc ui test test-all fast test-ui pictures crash soak lint bench clean
+.PHONY: install lock demo demo-cdc ui test test-all fast test-ui pictures crash soak lint bench clean
 
 install: $(VENV)/installed
 
-$(VENV)/installed: pyproject.toml
+# In the versions that were tested: `constraints.txt` has one for each package.
+$(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[all,dev]'
 	touch $@
+
+# Updates constraints.txt after a change of the dependencies in pyproject.toml and leaves all other
+# versions alone; `make lock LOCK=--upgrade` takes the newest ones. Run `make test-all` afterwards.
+lock:
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --all-extras --no-annotate \
+	  --custom-compile-command 'make lock' $(LOCK) --output-file constraints.txt pyproject.toml
 
 demo: install
 	$(BIN)/python -m examples.demo

@@ -45,7 +45,8 @@ from sources.common.schema import parse_schema
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.kafka.client import KafkaLog
-from spark_jobs.jvm.jars import JarSet, excludes, obtain
+from spark_jobs.jvm.jar_sets import JarSet, excludes
+from spark_jobs.jvm.jars import obtain
 from spark_jobs.query.kafka_stream import stream_topics, with_new_partitions
 from spark_jobs.query.parse_records import parse_values
 

@@ -36,7 +36,7 @@ from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import HybridError, RunError
 from sources.kafka.address import LOCAL
-from spark_jobs.jvm.jars import SETS, resolve
+from spark_jobs.jvm.jars import resolve_sets
 
 ROOT = Path(__file__).parent.parent
 PIPELINES = ("flight_events", "flight_delays")
@@ -102,13 +102,13 @@ def _prepare(
     folder: Path, stages: Stages, cleanup: ExitStack
 ) -> tuple[list[LoadedPipeline], list[flight_data.FeedRecord]]:
     """Broker, history and the first part of the feed; whatever starts is ended by ``cleanup``."""
+    servers = os.environ.get("KAFKA_BOOTSTRAP_SERVERS") or LOCAL
     with stages("JVM parts (downloaded once, then from the cache)"):
-        for name in SETS:
-            resolve(name, on_progress=lambda text: console.print(f"          {text}"))
+        sets = ("spark", "broker") if servers == LOCAL else ("spark",)
+        resolve_sets(sets, lambda text: console.print(f"          {text}"))
     shutil.rmtree(folder, ignore_errors=True)
     _set_environment(folder)
     with stages("Kafka broker"):
-        servers = os.environ.get("KAFKA_BOOTSTRAP_SERVERS") or LOCAL
         if servers == LOCAL:
             address = Path(os.environ["HYBRID_BROKER_FILE"])
             cleanup.enter_context(LocalBroker(folder / "broker", address_file=address))

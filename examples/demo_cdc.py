@@ -42,7 +42,7 @@ from sources.common.positions import now_ms
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import HybridError, RunError
-from spark_jobs.jvm.jars import resolve
+from spark_jobs.jvm.jars import resolve_sets
 from spark_jobs.launch.local import kill_group
 from spark_jobs.launch.runs import last_launch
 from spark_jobs.run_state.lock import is_held
@@ -256,8 +256,8 @@ def _open(options: argparse.Namespace, stages: Stages, cleanup: ExitStack) -> _S
     """Start everything that the pipelines need, and declare them."""
     folder = options.folder.absolute()
     with stages("JVM parts (downloaded once, then from the cache)"):
-        for name in ("spark", "broker", "connect"):
-            resolve(name, on_progress=lambda text: console.print(f"          {text}"))
+        sets = ("spark", "broker", "connect")
+        resolve_sets(sets, lambda text: console.print(f"          {text}"))
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     with stages("PostgreSQL, Kafka, Kafka Connect"):

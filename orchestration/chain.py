@@ -18,6 +18,7 @@ from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource, StartByFactory
 from sources.config.loader import LoadedPipeline
 from sources.config.rate_limit import RateLimit, put_in_force
+from sources.config.requirements import require_extras
 from sources.config.user_functions import load_function, load_transform
 from sources.databases.replication_slot import look_at_slot
 from sources.errors import InputError, RunError
@@ -73,9 +74,11 @@ def validate(loaded: LoadedPipeline) -> None:
     """Check what can be checked without looking at data or starting a process.
 
     Raises:
-        InputError: Java is missing or too old, or a function of the user can't be imported.
+        InputError: Java is missing or too old, a package that the declaration needs is not
+            installed, or a function of the user can't be imported.
     """
     require_java()
+    require_extras(loaded.pipeline)
     load_transform(loaded)
     for source in loaded.pipeline.sources:
         if isinstance(source, KafkaSource) and isinstance(source.start, StartByFactory):

@@ -13,19 +13,22 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
-import psycopg
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
-from psycopg import sql
 
 from orchestration.audit.report import EXAMPLES
 from orchestration.audit.run import MEMORY_LIMIT
 from orchestration.audit.sql import count_rows, duckdb_types, listed, literal, open_database, quoted
+from sources.common.optional import needs_extra
 from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
 from sources.config.snapshot import SnapshotOptions
 from sources.errors import InputError
 from sources.generations import target_of
+
+with needs_extra("postgres", "Comparing with PostgreSQL"):
+    import psycopg
+    from psycopg import sql
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import duckdb
-import fastavro
 import pyarrow as pa
 from deltalake import DeltaTable
 from pyarrow import orc
@@ -30,6 +29,7 @@ from orchestration.audit.sql import (
     quoted,
 )
 from orchestration.audit.topic import bad_table
+from sources.common.optional import needs_extra
 from sources.common.positions import to_us
 from sources.common.schema import names_and_types, normalize_schema
 from sources.config.file_source import FileSource
@@ -266,6 +266,8 @@ def _batches(source: FileSource, path: str) -> Iterator[pa.Table]:
     if source.format == "orc":
         yield orc.read_table(path)
         return
+    with needs_extra("avro", "An audit of Avro files"):
+        import fastavro  # noqa: PLC0415 - few need it
     with Path(path).open("rb") as file:
         rows = iter(fastavro.reader(file))
         while batch := list(islice(rows, _BATCH_ROWS)):

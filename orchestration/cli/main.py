@@ -384,18 +384,30 @@ def reference(as_json: AsJson = False) -> None:
 
 
 @app.command()
-def jars(as_json: AsJson = False) -> None:
-    """Fetch the JVM parts into the cache, and archive their classes: drivers start faster then."""
+def jars(
+    sets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="spark, s3 (`s3://` paths), broker (the local Kafka), connect (Debezium, for the "
+            "demo and the tests). All of them if left out."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Download the JVM parts into the cache before a run needs them.
+
+    With `spark` among them, also archive the classes that a driver loads: drivers start faster.
+    """
     with answer(as_json) as show:
         from spark_jobs.jvm.class_archive import make_archive
-        from spark_jobs.jvm.jars import SETS, resolve
+        from spark_jobs.jvm.jar_sets import SETS
+        from spark_jobs.jvm.jars import resolve_sets
         from spark_jobs.launch.submit import spark_home
 
-        found = {
-            name: str(resolve(name, on_progress=lambda text: typer.echo(text, err=True))[0].parent)
-            for name in SETS
-        }
-        typer.echo("a small run, whose classes are archived", err=True)
-        found["classes"] = str(make_archive(spark_home(), resolve("spark")))
+        fetched = resolve_sets(sets or SETS, lambda text: typer.echo(text, err=True))
+        found = {name: str(paths[0].parent) for name, paths in fetched.items()}
+        if "spark" in fetched:
+            typer.echo("A small run archives the classes of a driver.", err=True)
+            found["classes"] = str(make_archive(spark_home(), fetched["spark"]))
         lines = "\n".join(f"{name}: {folder}" for name, folder in found.items())
         show({"ok": True, **found}, lines)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import dagster as dg
 
 from orchestration.defs import metadata
 from orchestration.defs.assets import failures, live_key
 from orchestration.progress import phases as progress
 from orchestration.progress.forecast import duration
+from sources.common.optional import require_extra
 from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.errors import InputError
+from spark_jobs.run_state.progress_log import ProgressLog
 
 
 def progress_asset(loaded: LoadedPipeline) -> dg.AssetsDefinition:
@@ -32,10 +37,27 @@ def progress_asset(loaded: LoadedPipeline) -> dg.AssetsDefinition:
 
 
 def _metadata(loaded: LoadedPipeline) -> metadata.Metadata:
+    logs = progress.progress_logs(loaded)
+    try:
+        require_extra("plots", "Drawing the progress")
+    except InputError as error:
+        # Not a failure: the chain's job would end red for the lack of pictures.
+        shown: metadata.Metadata = {"progress": str(error)}
+    else:
+        shown = _pictures(loaded, logs)
+    for pace in progress.paces(logs):
+        if pace.per_s is not None:
+            shown[f"{pace.source} ({pace.unit}/s)"] = round(pace.per_s, 1)
+        left = "can't be told" if pace.eta_s is None else duration(pace.eta_s)
+        shown[f"{pace.source}: time left"] = "none" if pace.eta_s == 0 else left
+    return shown
+
+
+def _pictures(loaded: LoadedPipeline, logs: Mapping[str, ProgressLog]) -> metadata.Metadata:
     # Half a second to import: only where something is drawn.
     from orchestration.progress import plots  # noqa: PLC0415
 
-    logs, seam_ms = progress.progress_logs(loaded), progress.seam_ms(loaded)
+    seam_ms = progress.seam_ms(loaded)
     shown: metadata.Metadata = {}
     if logs:
         shown["progress"] = metadata.picture("progress", plots.phases(logs, seam_ms))
@@ -47,9 +69,4 @@ def _metadata(loaded: LoadedPipeline) -> metadata.Metadata:
     else:
         drawn = plots.rows_by_day(days.counts, days.column, seam_ms)
         shown["rows by day"] = metadata.picture("rows by day", drawn)
-    for pace in progress.paces(logs):
-        if pace.per_s is not None:
-            shown[f"{pace.source} ({pace.unit}/s)"] = round(pace.per_s, 1)
-        left = "can't be told" if pace.eta_s is None else duration(pace.eta_s)
-        shown[f"{pace.source}: time left"] = "none" if pace.eta_s == 0 else left
     return shown

@@ -8,13 +8,15 @@ from datetime import UTC, date, datetime
 from itertools import groupby, pairwise
 from typing import Any
 
-from matplotlib.axes import Axes
-from matplotlib.axis import Axis
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-from matplotlib.figure import Figure
-
+from sources.common.optional import needs_extra
 from sources.common.positions import iso, to_ms
 from spark_jobs.run_state.progress_log import ProgressLog, Sample
+
+with needs_extra("plots", "The asset `progress`"):
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+    from matplotlib.figure import Figure
 
 _DPI = 80
 _COLOURS = ("tab:blue", "tab:green", "tab:orange", "tab:purple", "tab:brown")

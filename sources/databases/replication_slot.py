@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from sources.common.optional import needs_extra
 from sources.common.positions import Record, iso, now_ms
 from sources.common.state import Folder
 from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
 from sources.config.snapshot import SnapshotOptions
+from sources.errors import InputError
 
 if TYPE_CHECKING:
     import psycopg
@@ -67,7 +69,11 @@ def watched_slot(loaded: LoadedPipeline) -> SnapshotOptions | None:
 
 def ask_slot(options: SnapshotOptions) -> Slot | str:
     """A slot as its server tells it; or why it does not, in words."""
-    import psycopg  # noqa: PLC0415 - few need it
+    try:
+        with needs_extra("postgres", "A replication slot of PostgreSQL"):
+            import psycopg  # noqa: PLC0415 - few need it
+    except InputError as error:
+        return str(error)
 
     try:
         with psycopg.connect(

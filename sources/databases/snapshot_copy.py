@@ -15,12 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
-import psycopg
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
-from psycopg import sql
 
+from sources.common.optional import needs_extra
 from sources.common.positions import DatabaseSnapshot
 from sources.common.schema import parse_schema
 from sources.config.file_source import FileSource
@@ -38,6 +37,10 @@ from sources.databases.replication_slot import find_slot
 from sources.decoding.value_format import Included
 from sources.errors import InputError, RunError
 from sources.kafka.client import KafkaLog
+
+with needs_extra("postgres", "A `snapshot` of PostgreSQL"):
+    import psycopg
+    from psycopg import sql
 
 # What PostgreSQL writes into CSV, as Arrow's reader is told to take it.
 _CONVERT = {

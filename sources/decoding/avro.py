@@ -9,10 +9,10 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import numpy as np
 import pyarrow as pa
 
+from sources.common.optional import needs_extra
 from sources.decoding.avro_batches import Record, batch_reader
 from sources.decoding.base import Typed
 from sources.decoding.batch_cursor import Batch
@@ -20,6 +20,9 @@ from sources.decoding.conversion import BadValue
 from sources.decoding.schema_registry import Registry, read_ids, schema_texts, unframe
 from sources.decoding.value_format import Values
 from sources.errors import InputError
+
+with needs_extra("avro", "Avro"):
+    import fastavro
 
 _NO_SCHEMA = -1
 

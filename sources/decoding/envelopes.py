@@ -7,13 +7,15 @@ Avro, with a schema registry.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import orjson
 
-from sources.decoding.avro import AvroReader, parse_schemas
 from sources.decoding.conversion import BadValue
 from sources.decoding.schema_registry import Registry, schema_texts, unframe
+
+if TYPE_CHECKING:
+    from sources.decoding.avro import AvroReader
 
 _PAYLOAD = b',"payload":'
 _SIDES = ("before", "after")
@@ -79,8 +81,11 @@ class AvroEnvelopes:
     """
 
     def __init__(self, registry: Registry) -> None:
+        # Its library is optional.
+        from sources.decoding.avro import AvroReader  # noqa: PLC0415
+
         self._registry = registry
-        self._reader = AvroReader(None, registry)
+        self._reader: AvroReader = AvroReader(None, registry)
         self._known: dict[int, dict[str, Encoding]] = {}
 
     def open(self, value: bytes) -> tuple[Mapping[str, Any], Mapping[str, Encoding]]:
@@ -131,6 +136,8 @@ def _avro_encodings(texts: Sequence[str]) -> dict[str, Encoding]:
     Args:
         texts: The schemas that it refers to, and itself.
     """
+    from sources.decoding.avro import parse_schemas  # noqa: PLC0415
+
     envelope = parse_schemas(texts, expand=True)
     rows = [
         row

@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import SecretStr, model_validator
 
 from sources.common.fields import Declared
+from sources.common.optional import needs_extra
 from sources.common.security import locate_files
 from sources.decoding.batch_cursor import Batch, Places
 from sources.decoding.conversion import BadValue
@@ -131,7 +132,9 @@ def _zigzag(data: bytes, at: int) -> tuple[int, int]:
 
 @cache
 def _client(registry: Registry) -> SchemaRegistryClient:
-    from confluent_kafka.schema_registry import SchemaRegistryClient  # noqa: PLC0415 - half a second
+    with needs_extra("registry", "A schema registry"):
+        # Half a second.
+        from confluent_kafka.schema_registry import SchemaRegistryClient  # noqa: PLC0415
 
     settings: dict[str, Any] = {
         "url": registry.url,

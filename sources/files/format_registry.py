@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sources.config.file_source import FileSource
-from sources.formats.avro import Avro
 from sources.formats.base import Format
 from sources.formats.csv import Csv
 from sources.formats.json_lines import JsonLines
@@ -13,8 +12,12 @@ from sources.formats.text import Text
 
 def format_of(source: FileSource) -> Format:
     """The format of a source's files; Parquet's is Spark's own business."""
+    if source.format == "avro":
+        # Its library is optional.
+        from sources.formats.avro import Avro  # noqa: PLC0415
+
+        return Avro()
     known: dict[str, Format] = {
-        "avro": Avro(),
         "csv": Csv(source.csv),
         "json": JsonLines(),
         "orc": Orc(),

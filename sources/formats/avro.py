@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-import fastavro
 import pyarrow as pa
 
+from sources.common.optional import needs_extra
 from sources.common.schema import TIMESTAMP
 from sources.errors import InputError
 from sources.formats.lines import OnBad, refuse
 from sources.formats.regions import Region, records
+
+with needs_extra("avro", "Avro"):
+    import fastavro
 
 _BATCH_ROWS = 20_000
 _HEADER_BYTES = 1 << 16

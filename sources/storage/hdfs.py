@@ -15,11 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote
 
 import pyarrow as pa
-from hdfs_native import Client, FileReader, FileStatus
 
+from sources.common.optional import needs_extra
 from sources.errors import InputError
 from sources.storage.base import Children, File, table_of
 from sources.storage.settings import HdfsSettings
+
+with needs_extra("hdfs", "An `hdfs://` path"):
+    from hdfs_native import Client, FileReader, FileStatus
 
 _WORKERS = 32
 _PORT = 8020

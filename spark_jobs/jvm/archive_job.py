@@ -1,4 +1,4 @@
-"""The job whose classes are archived: a little of all that runs do, into a scratch folder."""
+"""The small Spark job whose classes are archived: it uses what drivers use, in a scratch folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 
 def main(folder: str) -> None:
-    """Stream a table through Python and a window into another one, appended and merged."""
+    """Stream a Delta table through Python and a window into others, by append and by MERGE."""
     spark = SparkSession.builder.getOrCreate()
     moments = F.timestamp_seconds(F.lit(1_700_000_000) + F.col("id"))
     rows = spark.range(100).select("id", moments.alias("at"), F.to_json(F.struct("id")).alias("v"))

@@ -1,8 +1,8 @@
-"""An archive of the classes that a driver loads: with it one starts in three quarters of the time.
+"""Archives the classes that a driver loads, which shortens its start by a quarter.
 
-The JVM writes it when a small job ends, and maps it into each later driver, instead of loading and
-verifying some 20,000 classes anew (application class-data sharing, JEP 310 and JEP 350). One that
-does not fit is passed over by the JVM without a word.
+The JVM writes the archive when a small job ends and maps it into each later driver, instead of
+loading and verifying some 20,000 classes again (application class-data sharing, JEP 310 and
+JEP 350). The JVM silently ignores an archive that does not fit.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _TIMEOUT_S = 1200.0
 
 
 def use_archive(home: Path, jars: Sequence[Path], conf: dict[str, str]) -> dict[str, str]:
-    """Properties by which a driver of this machine uses the archive, if there is one.
+    """Return the Spark properties, extended so that a local driver uses an existing archive.
 
     Args:
         home: Spark's folder.
         jars: The project's own jars, which come first on the class path.
-        conf: All other properties.
+        conf: All other Spark properties.
     """
     archive = archive_file(home, jars)
     if not archive.exists() or "spark.driver.extraClassPath" in conf:
@@ -37,7 +37,8 @@ def use_archive(home: Path, jars: Sequence[Path], conf: dict[str, str]) -> dict[
     options = conf.get("spark.driver.extraJavaOptions", "")
     return {
         **conf,
-        # As when it was made: what is behind the first difference of class paths is of no use.
+        # Must equal the class path at archiving: the JVM ignores the archive from the first
+        # difference on.
         "spark.driver.extraClassPath": _class_path(jars),
         "spark.driver.extraJavaOptions": (
             f"{options} -XX:SharedArchiveFile={archive} -Xlog:cds=off".strip()
@@ -46,7 +47,7 @@ def use_archive(home: Path, jars: Sequence[Path], conf: dict[str, str]) -> dict[
 
 
 def make_archive(home: Path, jars: Sequence[Path]) -> Path:
-    """Make the archive, unless it is there; takes the time of a small run.
+    """Create the archive unless it exists, by running a small Spark job.
 
     Args:
         home: Spark's folder.
@@ -59,7 +60,7 @@ def make_archive(home: Path, jars: Sequence[Path]) -> Path:
     archive.parent.mkdir(parents=True, exist_ok=True)
     with archive.with_suffix(".lock").open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        # Another process may have made it while this one waited.
+        # Another process may have created it while this one waited.
         if not archive.exists():
             _make(home, jars, archive)
     return archive
@@ -105,14 +106,14 @@ def _make(home: Path, jars: Sequence[Path], archive: Path) -> None:
         )
     if done.returncode != 0 or not part.exists():
         tail = "\n".join(done.stderr.splitlines()[-20:])
-        message = f"The archive of classes can't be made (status {done.returncode}):\n{tail}"
-        raise RunError(message, "Drivers start without it, only later.")
+        message = f"The class archive can't be created (exit status {done.returncode}):\n{tail}"
+        raise RunError(message, "Drivers start without it, but more slowly.")
     part.replace(archive)
 
 
 def archive_file(home: Path, jars: Sequence[Path]) -> Path:
-    """Where the archive lies; another Java, Spark or set of jars has another one."""
-    # Each launch asks for this: no process is started for it.
+    """Return the path of the archive, which depends on the Java, the Spark and the jars."""
+    # Called at each launch, so it starts no process.
     java = find_java().resolve()
     release = java.parent.parent / "release"
     version = release.read_text() if release.exists() else str(java.stat().st_mtime_ns)

@@ -1,4 +1,4 @@
-"""Which Java runs Spark and the local servers; nothing here starts Spark or imports it."""
+"""Finds the Java that runs Spark and the local servers; neither starts nor imports Spark."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 def require_java(minimum: int = MINIMUM) -> Path:
-    """The Java to start: ``JAVA_HOME/bin/java`` if JAVA_HOME is set, else the one on the PATH.
+    """Return the Java to start: ``JAVA_HOME/bin/java`` if JAVA_HOME is set, else that on the PATH.
 
     Args:
-        minimum: Oldest feature release that will do.
+        minimum: Lowest feature release that is accepted, such as 17.
 
     Raises:
         InputError: There is no Java, it does not run, or it is too old.
@@ -38,10 +38,10 @@ def require_java(minimum: int = MINIMUM) -> Path:
 
 
 def java_version(path: Path) -> int:
-    """Feature release of a ``java`` binary, such as 17.
+    """Return the feature release of a ``java`` binary, such as 17.
 
     Raises:
-        InputError: It can't be started, or does not say which version it is.
+        InputError: It can't be started, or does not report its version.
     """
     try:
         run = subprocess.run(
@@ -59,21 +59,21 @@ def java_version(path: Path) -> int:
     output = f"{run.stderr}\n{run.stdout}"
     found = _VERSION.search(output)
     if run.returncode != 0 or found is None:
-        # macOS has a /usr/bin/java that only says that there is none.
-        said = output.strip() or f"nothing, status {run.returncode}"
-        message = f"The Java at {path} does not tell its version; it said: {said}."
+        # macOS has a /usr/bin/java that only reports that Java is not installed.
+        said = output.strip() or f"(nothing; exit status {run.returncode})"
+        message = f"The Java at {path} does not report its version. Its output: {said}."
         raise InputError(message, _WAY_OUT.format(minimum=MINIMUM))
     return int(found.group(1))
 
 
 def spark_environment(home: Path) -> dict[str, str]:
-    """What ``spark-submit`` goes by, over this process's variables: Java, Spark, this Python.
+    """Return the environment for ``spark-submit``: that of this process, plus Java, Spark, Python.
 
     Args:
         home: Spark's folder.
 
     Raises:
-        InputError: There is no Java, or too old a one.
+        InputError: Java is missing or too old.
     """
     java = require_java()
     return {
@@ -86,10 +86,10 @@ def spark_environment(home: Path) -> dict[str, str]:
 
 
 def find_java(minimum: int = MINIMUM) -> Path:
-    """Where :func:`require_java` finds it; its version is not asked for.
+    """Return the path of the Java that :func:`require_java` checks, without starting it.
 
     Raises:
-        InputError: There is none.
+        InputError: There is no Java.
     """
     way_out = _WAY_OUT.format(minimum=minimum)
     home = os.environ.get("JAVA_HOME")

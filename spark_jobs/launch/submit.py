@@ -14,7 +14,8 @@ from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline, variables_used
 from sources.errors import InputError
 from spark_jobs.jvm.class_archive import use_archive
-from spark_jobs.jvm.jars import excludes, packages, resolve
+from spark_jobs.jvm.jar_sets import excludes, packages
+from spark_jobs.jvm.jars import resolve
 from spark_jobs.jvm.java import spark_environment
 from spark_jobs.launch import kubernetes, yarn
 from spark_jobs.launch.base import Place, application_name
@@ -147,7 +148,7 @@ def _packages(sets: list[str]) -> dict[str, str]:
     """The JVM parts as a driver fetches them that runs in an image."""
     return {
         "spark.jars.packages": ",".join(packages(name) for name in sets),
-        "spark.jars.excludes": excludes("spark"),
+        "spark.jars.excludes": excludes(*sets),
         # The user of a pod may have no home.
         "spark.jars.ivy": "/tmp/.ivy2",
     }

@@ -10,7 +10,8 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 from services.process import HOST, end, free_ports, last_lines, spawn
-from spark_jobs.jvm.jars import JarSet, excludes, obtain
+from spark_jobs.jvm.jar_sets import JarSet, excludes
+from spark_jobs.jvm.jars import obtain
 from spark_jobs.jvm.java import require_java
 from spark_jobs.launch.submit import spark_home
 from tests.services.processes import wait_for

@@ -16,7 +16,8 @@ from pathlib import Path
 from services.process import HOST, end, free_ports, last_lines, spawn
 from sources.kafka.address import cache_folder
 from spark_jobs.jvm.ivy import repository
-from spark_jobs.jvm.jars import JarSet, obtain
+from spark_jobs.jvm.jar_sets import JarSet
+from spark_jobs.jvm.jars import obtain
 from spark_jobs.jvm.java import require_java
 from tests.services.processes import wait_for
 

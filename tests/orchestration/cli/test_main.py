@@ -50,6 +50,18 @@ def test_a_valid_pipeline_passes(tmp_path: Path, declared: dict[str, Any]) -> No
     assert (status, answer["ok"], answer["sources"]) == (0, True, ["history"])
 
 
+def test_jars_are_fetched_for_the_sets_that_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broker").mkdir()
+    (tmp_path / "broker" / "a.jar").touch()
+    monkeypatch.setenv("HYBRID_JARS", str(tmp_path))
+    result = CliRunner().invoke(app, ["jars", "broker", "--json"])
+    assert json.loads(result.stdout) == {"ok": True, "broker": str(tmp_path / "broker")}
+    result = CliRunner().invoke(app, ["jars", "brocker", "--json"])
+    assert "`brocker`" in json.loads(result.stdout)["error"]
+
+
 def test_bad_input_ends_with_status_2_and_says_what_is_wrong(
     tmp_path: Path, declared: dict[str, Any]
 ) -> None:

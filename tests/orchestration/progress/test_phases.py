@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import sys
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,17 @@ def test_the_page_has_a_picture_of_both_phases_and_of_the_rows_by_day(tmp_path: 
         assert base64.b64decode(data).startswith(PNG)
     assert found["history (rows/s)"] == 3.0
     assert found["history: time left"] == "none"
+
+
+def test_without_matplotlib_it_names_the_extra_and_shows_the_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    case = LiveCase(tmp_path)
+    read(case)
+    found = shown(case)
+    assert "pip install 'hybrid-backfill[plots]'" in found["progress"]
+    assert found["history (rows/s)"] == 3.0
 
 
 def test_before_anything_ran_it_says_so(tmp_path: Path) -> None:

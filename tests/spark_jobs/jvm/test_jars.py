@@ -11,8 +11,8 @@ from queue import Queue
 import pytest
 
 from sources.errors import InputError
-from spark_jobs.jvm import jars
-from spark_jobs.jvm.jars import JarSet, excludes, packages, resolve
+from spark_jobs.jvm.jar_sets import SETS, JarSet, excludes, packages
+from spark_jobs.jvm.jars import resolve, resolve_sets
 from tests.spark_jobs.jvm.tiny_repository import (
     Server,
     add,
@@ -63,7 +63,7 @@ def test_another_declaration_is_another_folder(
 ) -> None:
     before = resolve("tiny")
     add(mirror, "five")
-    monkeypatch.setitem(jars.SETS, "tiny", JarSet(packages=("org.example:five:1.0",)))
+    monkeypatch.setitem(SETS, "tiny", JarSet(packages=("org.example:five:1.0",)))
     assert names(resolve("tiny")) == ["five-1.0.jar"]
     assert before[0].exists()
 
@@ -167,6 +167,47 @@ def test_a_cluster_gets_the_packages_without_the_pin_that_it_can_not_express() -
     assert all(coordinate.count(":") == 2 for coordinate in wanted)
     assert "token-provider" not in packages("spark")
     assert "org.slf4j:*" in excludes("spark").split(",")
+
+
+def test_a_cluster_leaves_out_what_any_of_the_sets_does() -> None:
+    both = excludes("spark", "s3").split(",")
+    assert len(both) == len(set(both))
+    assert set(both) == {*excludes("spark").split(","), *excludes("s3").split(",")}
+
+
+def test_s3_comes_without_the_bundle_of_the_whole_sdk() -> None:
+    assert "software.amazon.awssdk:bundle" in excludes("s3").split(",")
+    assert "software.amazon.awssdk:sts:2.35.4" in packages("s3").split(",")
+
+
+def test_several_sets_come_in_the_order_that_they_were_asked_for(
+    mirror: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(mirror, "five")
+    monkeypatch.setitem(SETS, "other", JarSet(packages=("org.example:five:1.0",)))
+    told: list[str] = []
+    found = resolve_sets(["tiny", "other"], told.append)
+    assert {name: names(paths) for name, paths in found.items()} == {
+        "tiny": ["one-1.0.jar", "three-1.0.jar", "two-1.0.jar"],
+        "other": ["five-1.0.jar"],
+    }
+    assert list(found) == ["tiny", "other"]
+    assert sorted(told) == ["five-1.0.jar", *names(found["tiny"])]
+
+
+def test_nothing_is_downloaded_if_one_of_several_sets_is_unknown(mirror: Path, cache: Path) -> None:
+    with pytest.raises(InputError, match="`nothing`"):
+        resolve_sets(["tiny", "nothing"])
+    assert not cache.exists()
+
+
+def test_one_of_several_sets_that_can_not_be_had_is_named(
+    mirror: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SETS, "other", JarSet(packages=("org.example:six:1.0",)))
+    with pytest.raises(InputError, match="The other jars can't be downloaded"):
+        resolve_sets(["other", "tiny"])
+    assert names(resolve("tiny")) == ["one-1.0.jar", "three-1.0.jar", "two-1.0.jar"]
 
 
 IN_SPARK = """

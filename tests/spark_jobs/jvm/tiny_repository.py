@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from spark_jobs.jvm import jars
-from spark_jobs.jvm.jars import JarSet
+from spark_jobs.jvm.jar_sets import SETS, JarSet
 
 ROOT = Path(jars.__file__).parents[2]
 # Its dependency on `two` brings `three`; `two` wants a newer `three` than the one there is.
@@ -60,7 +60,7 @@ def tiny_repository(root: Path) -> Path:
 
 
 def use_tiny_set(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Path:
-    monkeypatch.setitem(jars.SETS, "tiny", TINY)
+    monkeypatch.setitem(SETS, "tiny", TINY)
     monkeypatch.setenv("HYBRID_CACHE", str(cache))
     monkeypatch.delenv("HYBRID_JARS", raising=False)
     monkeypatch.delenv("HYBRID_MAVEN_REPOSITORY", raising=False)
@@ -73,8 +73,8 @@ def take_java_away(monkeypatch: pytest.MonkeyPatch, empty: Path) -> None:
 
 
 IN_A_PROCESS = (
-    "from spark_jobs.jvm import jars\n"
-    "jars.SETS['tiny'] = jars.{declared!r}\n"
+    "from spark_jobs.jvm import jar_sets, jars\n"
+    "jar_sets.SETS['tiny'] = jar_sets.{declared!r}\n"
     "print(*jars.resolve('tiny', lambda text: print(text, flush=True)), sep='\\n')\n"
 )
 

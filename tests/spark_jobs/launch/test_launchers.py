@@ -19,7 +19,7 @@ from orchestration.requested_state import read_wanted, want
 from orchestration.supervision.status import look_at_live
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError, RunError, StateError
-from spark_jobs.jvm.jars import excludes, packages
+from spark_jobs.jvm.jar_sets import excludes, packages
 from spark_jobs.launch import kubernetes, submit, yarn
 from spark_jobs.launch import runs as launches
 from spark_jobs.launch.base import Place, Status
@@ -250,6 +250,16 @@ class TestCommands:
         assert "--jars" not in command
         assert "spark.pyspark.python" not in conf
         assert command[-7] == "local:///opt/hybrid/spark_jobs/job.py"
+
+    def test_a_pod_fetches_the_object_store_without_the_bundle(self, tmp_path: Path) -> None:
+        files = {"name": "history", "type": "files", "path": "s3://a/*.parquet"}
+        source = {**files, "format": "parquet"}
+        loaded = pipeline(tmp_path, K8S, sources=[source], s3={"region": "eu-central-1"})
+        generation = loaded.open_generation(create=True)
+        assert generation is not None
+        conf = conf_of(submit.command(loaded, generation, ["history"], ID))
+        assert conf["spark.jars.packages"] == f"{packages('spark')},{packages('s3')}"
+        assert conf["spark.jars.excludes"] == excludes("spark", "s3")
 
     def test_a_standalone_cluster_is_told_of_python_and_modules(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -1,0 +1,142 @@
+"""Declares the JVM parts: which Maven packages Spark, S3A, the local broker and Debezium need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sources.errors import InputError
+
+
+@dataclass(frozen=True)
+class JarSet:
+    """The JVM dependencies of one purpose, as Maven coordinates ``group:artifact:version``.
+
+    Args:
+        packages: Direct dependencies; their own dependencies are resolved too.
+        pins: Exact versions of transitive dependencies, whatever the packages ask for.
+        excludes: ``group:artifact`` or ``group:*`` that is never fetched.
+    """
+
+    packages: tuple[str, ...]
+    pins: tuple[str, ...] = ()
+    excludes: tuple[str, ...] = ()
+
+
+# PySpark's own `jars` folder has all of these, often newer: a second copy would be downloaded for
+# nothing, and might come first on the class path.
+_IN_PYSPARK = (
+    "at.yawk.lz4:*",
+    "com.fasterxml.jackson.core:*",
+    "com.github.luben:zstd-jni",
+    "com.google.code.findbugs:jsr305",
+    "io.airlift:aircompressor",
+    "org.apache.hadoop:hadoop-client-api",
+    "org.apache.hadoop:hadoop-client-runtime",
+    "org.apache.logging.log4j:*",
+    "org.apache.parquet:*",
+    "org.apache.spark:spark-tags_2.13",
+    "org.lz4:*",
+    "org.locationtech.jts:*",
+    "org.roaringbitmap:*",
+    "org.scala-lang:*",
+    "org.scala-lang.modules:*",
+    "org.slf4j:*",
+    "org.xerial.snappy:*",
+)
+
+# PySpark has these too, but the broker, which runs without PySpark, needs commons-logging. And the
+# AWS SDK in one file of 690 MB, in place of which the modules below are fetched.
+_OF_THE_AWS_SDK = (
+    "commons-codec:commons-codec",
+    "commons-logging:commons-logging",
+    "io.netty:*",
+    "org.apache.httpcomponents:*",
+    "software.amazon.awssdk:bundle",
+)
+
+SETS: dict[str, JarSet] = {
+    "spark": JarSet(
+        packages=(
+            "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+            "io.delta:delta-spark_4.2_2.13:4.4.0",
+        ),
+        # Some mirrors lack version 4.2.0. This one was tried with the connector 4.2.0, in plain
+        # text and with SASL/PLAIN.
+        pins=("org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",),
+        excludes=_IN_PYSPARK,
+    ),
+    # PySpark contains Hadoop 3.5.0. Its S3A depends on the whole AWS SDK in one file; it loads only
+    # these modules, here at the version that it was built with.
+    "s3": JarSet(
+        packages=(
+            "org.apache.hadoop:hadoop-aws:3.5.0",
+            *(
+                f"software.amazon.awssdk:{module}:2.35.4"
+                for module in (
+                    "apache-client",
+                    "netty-nio-client",
+                    "s3",
+                    "s3-transfer-manager",
+                    # Logins: single sign-on profiles (sso), roles and web identities (sts).
+                    "sso",
+                    "sts",
+                )
+            ),
+            # Some mirrors lack its version 2.35.4. The other modules stay at 2.35.4.
+            "software.amazon.awssdk:ssooidc:2.35.1",
+        ),
+        excludes=(*_IN_PYSPARK, *_OF_THE_AWS_SDK),
+    ),
+    "broker": JarSet(
+        packages=(
+            "org.apache.kafka:kafka_2.13:4.3.1",
+            # Kafka logs through slf4j 1.7; without a binding it dies without saying why.
+            "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
+        ),
+    ),
+    # Some mirrors lack a file of Debezium 3.7.0.Final.
+    "connect": JarSet(
+        packages=(
+            "org.apache.kafka:connect-runtime:4.3.1",
+            "org.apache.kafka:connect-json:4.3.1",
+            "io.debezium:debezium-connector-postgres:3.6.3.Final",
+            "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
+        ),
+    ),
+}
+
+
+def find_set(name: str) -> JarSet:
+    """Return a declared set.
+
+    Raises:
+        InputError: There is no set of this name.
+    """
+    if name not in SETS:
+        message = f"There is no set of JVM parts named `{name}`."
+        raise InputError(message, f"The sets are {', '.join(sorted(SETS))}.", value=name)
+    return SETS[name]
+
+
+def packages(set_name: str) -> str:
+    """Return a set as a value of ``spark.jars.packages``, for clusters that fetch their own jars.
+
+    The pins are left out: Spark would take the newer of the two versions, and an entry in
+    ``spark.jars.excludes`` removes both. A cluster's repository must have the newer one.
+
+    Raises:
+        InputError: There is no set of this name.
+    """
+    return ",".join(find_set(set_name).packages)
+
+
+def excludes(*set_names: str) -> str:
+    """Return the value of ``spark.jars.excludes`` that goes with the ``packages`` of these sets.
+
+    Spark has one list for all packages, so the excludes of all sets are combined.
+
+    Raises:
+        InputError: There is no set of one of these names.
+    """
+    names = (exclude for name in set_names for exclude in find_set(name).excludes)
+    return ",".join(dict.fromkeys(names))

@@ -38,7 +38,7 @@ _PARSED = fastavro.parse_schema(SCHEMA)
 
 def produce(servers: str, rows: int, form: Form = "json") -> None:
     """Make the topic, with some 80 bytes of JSON a record, each partition as long as the others."""
-    encode = _encoder(form)
+    encode = encoder(form)
     create_topic(servers, TOPIC, PARTITIONS, {"retention.ms": "-1"})
     producer = Producer({"bootstrap.servers": servers, "queue.buffering.max.messages": 1_000_000})
     for n in range(rows):
@@ -81,7 +81,8 @@ def event_class() -> Any:
     return message_factory.GetMessages(files)[MESSAGE]
 
 
-def _encoder(form: Form) -> Callable[[dict[str, Any]], bytes]:
+def encoder(form: Form) -> Callable[[dict[str, Any]], bytes]:
+    """Return what turns an event into a record's value."""
     if form == "protobuf":
         event = event_class()
         return lambda row: event(**row).SerializeToString()

@@ -53,7 +53,7 @@ class TestVersions:
         ],
     )
     def test_the_compatibility_table_has_the_versions_of_the_jvm_parts(self, artifact: str) -> None:
-        (jars,) = (ROOT / "spark_jobs").rglob("jars.py")
+        (jars,) = (ROOT / "spark_jobs").rglob("jar_sets.py")
         (version,) = set(re.findall(rf'"[\w.]+:{re.escape(artifact)}:([\w.]+)"', jars.read_text()))
         assert re.search(rf"\b{re.escape(version)}\b", COMPATIBILITY), version
 

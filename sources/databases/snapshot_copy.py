@@ -16,7 +16,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from sources.common.optional import needs_extra
@@ -33,6 +32,7 @@ from sources.config.snapshot import (
     chunk_name,
     folder_of,
 )
+from sources.databases.postgres_rows import Database, Misfit, QueryError, selected
 from sources.databases.replication_slot import find_slot
 from sources.decoding.value_format import Included
 from sources.errors import InputError, RunError
@@ -41,16 +41,12 @@ from sources.kafka.client import KafkaLog
 with needs_extra("postgres", "A `snapshot` of PostgreSQL"):
     import psycopg
     from psycopg import sql
+    from psycopg.conninfo import make_conninfo
 
-# What PostgreSQL writes into CSV, as Arrow's reader is told to take it.
-_CONVERT = {
-    "null_values": [""],
-    "strings_can_be_null": True,
-    "quoted_strings_can_be_null": False,
-    "true_values": ["t"],
-    "false_values": ["f"],
-}
-_BLOCK_BYTES = 16 << 20
+_SETTINGS = (
+    "-c timezone=UTC -c datestyle=ISO "
+    "-c idle_in_transaction_session_timeout=0 -c statement_timeout=0"
+)
 
 
 class TableSnapshot:
@@ -78,6 +74,7 @@ class TableSnapshot:
         self._table = sql.Identifier(schema, table)
         self._name = {"schema": schema, "table": table}
         self._columns = topic.value_columns
+        self._types: dict[str, str] = {}
         self.warnings: list[str] = []
 
     def take(self) -> SnapshotManifest:
@@ -112,7 +109,7 @@ class TableSnapshot:
                 manifest = manifest.model_copy(update={"snapshots": taken})
                 self._keep(manifest)
                 return self._copy_all(manifest, name)
-        except psycopg.Error as error:
+        except (psycopg.Error, QueryError) as error:
             kept = self._read()
             message = f"The snapshot of `{self._topic.table}` failed: {_text(error)}."
             if kept is None:
@@ -126,22 +123,21 @@ class TableSnapshot:
 
     def _connect(self) -> psycopg.Connection[Any]:
         try:
-            return psycopg.connect(
-                self._options.dsn,
-                autocommit=True,
-                application_name="hybrid snapshot",
-                options="-c timezone=UTC -c datestyle=ISO -c bytea_output=hex "
-                "-c idle_in_transaction_session_timeout=0 -c statement_timeout=0",
-            )
+            return psycopg.connect(self._conninfo(), autocommit=True)
         except psycopg.Error as error:
             message = f"The database can't be reached: {_text(error)}."
             raise InputError(message, "Correct `snapshot.dsn`, or set PGPASSWORD.") from None
+
+    def _conninfo(self) -> str:
+        return make_conninfo(
+            self._options.dsn, application_name="hybrid snapshot", options=_SETTINGS
+        )
 
     def _check_table(self, connection: psycopg.Connection[Any]) -> None:
         rows = connection.execute(
             "SELECT a.attname, c.relreplident, a.attlen = -1 AND a.attstorage <> 'p' "
             "AND NOT (a.atttypid = 'numeric'::regtype AND a.atttypmod >= 0), "
-            "a.atthasdef AND NOT a.attnotnull AND a.attgenerated = '' "
+            "a.atthasdef AND NOT a.attnotnull AND a.attgenerated = '', a.atttypid::regtype::text "
             "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
             "JOIN pg_attribute a ON a.attrelid = c.oid "
             "WHERE n.nspname = %(schema)s AND c.relname = %(table)s "
@@ -164,12 +160,13 @@ class TableSnapshot:
                 "another folder."
             )
             raise InputError(message, hint)
+        self._types = {row[0]: row[4] for row in rows}
         if rows[0][1] == "n":
             message = (
                 f"Table `{table}` has REPLICA IDENTITY NOTHING: deletes do not tell their key."
             )
             raise InputError(message, f"ALTER TABLE {table} REPLICA IDENTITY DEFAULT, or FULL.")
-        long = [name for name, _, is_long, _ in rows if is_long and name in self._columns]
+        long = [name for name, _, is_long, *_ in rows if is_long and name in self._columns]
         if rows[0][1] != "f" and long:
             self.warnings.append(
                 f"Table `{table}` has no REPLICA IDENTITY FULL: an update that leaves a long value "
@@ -177,7 +174,7 @@ class TableSnapshot:
                 "the run."
             )
 
-        defaults = [name for name, _, _, has_one in rows if has_one and name in self._columns]
+        defaults = [name for name, _, _, has_one, _ in rows if has_one and name in self._columns]
         if defaults:
             self.warnings.append(
                 f"Table `{table}` has defaults for columns that may be null "
@@ -239,7 +236,7 @@ class TableSnapshot:
 
         def copy(number: int) -> None:
             nonlocal current
-            rows = self._copy(manifest, number, exported)
+            rows = self._copy(manifest, number, database, exported)
             with self._lock:
                 chunk = Chunk(rows=rows, snapshot=len(manifest.snapshots) - 1)
                 current = current.model_copy(update={"done": {**current.done, number: chunk}})
@@ -247,7 +244,10 @@ class TableSnapshot:
                 done, total = len(current.done), len(current.bounds) + 1
                 self._report(f"{manifest.table}: chunk {done} of {total}, {rows:,} rows")
 
-        with ThreadPoolExecutor(self._options.workers) as pool:
+        with (
+            Database(self._conninfo()) as database,
+            ThreadPoolExecutor(self._options.workers) as pool,
+        ):
             futures = [pool.submit(copy, number) for number in manifest.missing]
             try:
                 for future in futures:
@@ -257,59 +257,39 @@ class TableSnapshot:
                 raise
         return current
 
-    def _copy(self, manifest: SnapshotManifest, number: int, exported: str) -> int:
+    def _copy(
+        self, manifest: SnapshotManifest, number: int, database: Database, exported: str
+    ) -> int:
         """Read one chunk and write its file; returns the number of rows."""
-        query = sql.SQL("COPY (SELECT {} FROM {} WHERE {}) TO STDOUT (FORMAT csv)").format(
-            sql.SQL(", ").join(_selected(name, kind) for name, kind in self._columns.items()),
-            self._table,
-            _range(manifest, number),
-        )
-        with self._connect() as connection:
-            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-            connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(exported)))
-            with connection.cursor().copy(query) as copy:
-                data = b"".join(bytes(part) for part in copy)
-        table = self._rows(data, manifest.snapshots[-1])
+        columns = parse_schema(self._columns)
+        all_columns = parse_schema(self._topic.declared_columns or {})
         path = self._folder / chunk_name(number)
         draft = path.with_name(f"_{path.name}")
-        pq.write_table(table, draft)
+        rows = 0
+        try:
+            query = sql.SQL("SELECT {} FROM {} WHERE {}").format(
+                selected(columns, self._types), self._table, _range(manifest, number)
+            )
+            with pq.ParquetWriter(draft, all_columns) as file:
+                for batch in database.rows(exported, query, columns):
+                    file.write_batch(self._with_told(batch, all_columns, manifest.snapshots[-1]))
+                    rows += batch.num_rows
+        except Misfit as error:
+            message = f"Rows of `{self._topic.table}` do not fit the `schema`: {error}."
+            raise InputError(message, "Correct the `schema`.") from None
         draft.replace(path)
-        return int(table.num_rows)
+        return rows
 
-    def _rows(self, data: bytes, snapshot: DatabaseSnapshot) -> pa.Table:
-        """The columns of the topic, of rows as COPY writes them."""
-        columns = parse_schema(self._columns)
-        # Arrow has no reader for bytes: they come as digits.
-        texts = [
-            pa.field(each.name, pa.string() if pa.types.is_binary(each.type) else each.type)
-            for each in columns
-        ]
-        read = pa.schema(texts).empty_table()
-        if data:
-            try:
-                read = pa_csv.read_csv(
-                    pa.BufferReader(data),
-                    pa_csv.ReadOptions(column_names=columns.names, block_size=_BLOCK_BYTES),
-                    pa_csv.ParseOptions(newlines_in_values=True),
-                    pa_csv.ConvertOptions(
-                        column_types={each.name: each.type for each in texts}, **_CONVERT
-                    ),
-                )
-            except pa.ArrowInvalid as error:
-                message = f"Rows of `{self._topic.table}` do not fit the `schema`: {error}."
-                raise InputError(message, "Correct the `schema`.") from None
-        found = {name: read[name] for name in columns.names}
-        for each in columns:
-            if pa.types.is_binary(each.type):
-                digits = read[each.name].to_pylist()
-                values = [None if one is None else bytes.fromhex(one) for one in digits]
-                found[each.name] = pa.array(values, pa.binary())
-        all_columns = parse_schema(self._topic.declared_columns or {})
+    def _with_told(
+        self, rows: pa.RecordBatch, columns: pa.Schema, snapshot: DatabaseSnapshot
+    ) -> pa.RecordBatch:
+        """Rows with the columns of ``include`` too, in the order of all columns."""
         told = _told(snapshot)
+        found = {name: rows[name] for name in rows.schema.names}
         for name, part in self._topic.include.items():
-            kind = all_columns.field(name).type
-            found[name] = pa.repeat(pa.scalar(told.get(part), kind), read.num_rows)
-        return pa.table({name: found[name] for name in all_columns.names}, all_columns)
+            kind = columns.field(name).type
+            found[name] = pa.repeat(pa.scalar(told.get(part), kind), rows.num_rows)
+        return pa.record_batch([found[name] for name in columns.names], schema=columns)
 
     def _read(self) -> SnapshotManifest | None:
         try:
@@ -356,16 +336,6 @@ def _told(snapshot: DatabaseSnapshot) -> dict[Included, Any]:
     }
 
 
-def _selected(name: str, kind: str) -> sql.Composable:
-    """A column as :data:`_CONVERT` reads it."""
-    column = sql.Identifier(name)
-    if kind == "timestamp":
-        return sql.SQL("{}::timestamptz").format(column)
-    if kind == "binary":
-        return sql.SQL("encode({}, 'hex')").format(column)
-    return column
-
-
 def _range(manifest: SnapshotManifest, number: int) -> sql.Composable:
     if manifest.key is None:
         return sql.SQL("true")
@@ -381,5 +351,5 @@ def _range(manifest: SnapshotManifest, number: int) -> sql.Composable:
     return sql.SQL(" AND ").join(parts) if parts else sql.SQL("true")
 
 
-def _text(error: psycopg.Error) -> str:
+def _text(error: Exception) -> str:
     return " ".join(str(error).split()).rstrip(".")

@@ -4,6 +4,10 @@ Of plain messages: single fields of scalar types, times and wrappers. A value th
 else, a field twice, or a negative number in ten bytes, is odd.
 
 The encoding: https://protobuf.dev/programming-guides/encoding/
+
+Not the library `ptars`, though it decodes two to four times as fast: a record of 1 MB that opens
+one group within another ends its process, it returns rows for records that Protobuf refuses, and
+of a time that comes in two parts it keeps one (docs/libraries.md).
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -14,10 +15,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sources.common.schema import parse_schema
+from sources.decoding.conversion import BadValue
 from sources.decoding.decoder import RowDecoder
 from sources.decoding.protobuf import ProtobufReader
 from tests.sources.decoding.batch_case import compare, damaged
-from tests.sources.decoding.test_protobuf import COLUMNS, FRAMED, ORDER, READER, ROWS, message
+from tests.sources.decoding.test_protobuf import (
+    COLUMNS,
+    FRAMED,
+    ORDER,
+    READER,
+    ROWS,
+    decode,
+    message,
+)
 from tests.sources.decoding.value_case import FIELD, framed
 
 LONG, INT = 2**63, 2**31
@@ -129,6 +139,18 @@ def test_a_field_that_comes_twice_or_in_another_form_is_left() -> None:
     assert compare(READER, [*odd, *unknown, good], columns) == len(unknown) + 1
     # A tag of six bytes, of which Protobuf allows five.
     assert compare(READER, [b"\x88\x80\x80\x80\x80\x00\x07"], columns) == 0
+
+
+def test_what_other_readers_of_the_wire_format_get_wrong() -> None:
+    # Seconds and nanoseconds of one time in two parts; negative nanoseconds; groups without an end,
+    # as many as the largest record has by default.
+    parts, below = b"\x12\x02\x08\x05" + b"\x12\x03\x10\xe8\x07", b"\x12\x0b\x10" + b"\xff" * 9
+    columns = parse_schema({"at": "timestamp"})
+    assert compare(READER, [parts, below + b"\x01", b"\x7b" * 1_000_000], columns) == 0
+    assert decode(parts, columns)["at"] == datetime(1970, 1, 1, 0, 0, 5, 1, tzinfo=UTC)
+    assert decode(below + b"\x01", columns)["at"] == datetime(1969, 12, 31, 23, 59, 59, 999999, UTC)
+    with pytest.raises(BadValue):
+        decode(b"\x7b" * 1_000_000, columns)
 
 
 def test_of_very_many_kinds_of_fields_the_rare_ones_are_left() -> None:

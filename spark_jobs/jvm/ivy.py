@@ -1,4 +1,4 @@
-"""One run of Apache Ivy: what it is asked for, where it looks, and what its failure means."""
+"""Runs Apache Ivy: writes its module and settings files, and explains its failures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _REASON = re.compile(
 
 @dataclass(frozen=True)
 class Repository:
-    """A repository in Maven's layout; the user's name and password are kept out of ``root``."""
+    """A repository in Maven's layout; ``root`` never contains the user's name and password."""
 
     root: str
     user: str = ""
@@ -40,7 +40,7 @@ class Repository:
 
 @dataclass(frozen=True)
 class Request:
-    """What to fetch; coordinates as in ``spark_jobs.jvm.jars.JarSet``."""
+    """What to fetch; coordinates as in :class:`spark_jobs.jvm.jar_sets.JarSet`."""
 
     name: str
     packages: tuple[str, ...]
@@ -49,11 +49,11 @@ class Request:
 
 
 def repository() -> Repository:
-    """The user's own mirror in ``HYBRID_MAVEN_REPOSITORY``, or Maven Central.
+    """Return the mirror named in ``HYBRID_MAVEN_REPOSITORY``, or Maven Central.
 
     Raises:
-        InputError: The variable holds no URL that can be used. The value is not shown: it may
-            hold a password.
+        InputError: The variable is not a usable URL. The value is not shown, since it may
+            contain a password.
     """
     named = os.environ.get(REPOSITORY_VARIABLE)
     if not named:
@@ -65,8 +65,8 @@ def repository() -> Repository:
         url, port = urlsplit(""), ""
     usable = url.scheme == "file" or (url.scheme in ("http", "https") and url.hostname)
     if not usable or url.query or url.fragment:
-        message = f"{REPOSITORY_VARIABLE} is not a URL that can be used."
-        hint = "It has to look like https://host/path, https://user:password@host/path or file:///."
+        message = f"{REPOSITORY_VARIABLE} is not a usable URL."
+        hint = "Write it as https://host/path, https://user:password@host/path or file:///path."
         raise InputError(message, hint)
     host = f"[{url.hostname}]" if ":" in (url.hostname or "") else (url.hostname or "")
     return Repository(
@@ -84,29 +84,29 @@ def fetch(
     lock: int,
     on_progress: Callable[[str], None],
 ) -> None:
-    """Download what is asked for, and all that it needs, into ``folder``/``RETRIEVED``.
+    """Download the requested packages and their dependencies into ``folder``/``RETRIEVED``.
 
     Args:
         launcher: The command that starts Ivy: Java, its flags, and ``-jar``.
         request: What to fetch.
         place: Where from.
-        folder: Ivy works in here; files checked by an earlier run are used again.
-        lock: A file descriptor that Ivy holds open, so that a lock on it lives as long as Ivy does,
-            even if this process is killed.
+        folder: Ivy's working folder; files that an earlier run verified are used again.
+        lock: A locked file descriptor that Ivy inherits, so that the lock lasts as long as Ivy
+            runs, even if this process is killed.
         on_progress: Called with the file name of each jar whose download begins.
 
     Raises:
-        InputError: Something can't be had from there.
+        InputError: A package can't be downloaded from there.
     """
     (folder / "ivy.xml").write_text(_module(request), encoding="utf-8")
     (folder / "settings.xml").write_text(_settings(request, place), encoding="utf-8")
-    # Relative to `folder`: in a pattern of Ivy's, brackets of the path would mean something.
+    # Relative to `folder`: brackets in an absolute path would be part of Ivy's pattern.
     command = [
         *launcher,
         *("-cache", str(folder.absolute() / "ivy")),
         *("-settings", "settings.xml", "-ivy", "ivy.xml", "-confs", "jars"),
         *("-retrieve", f"{RETRIEVED}/[artifact]-[revision](-[classifier]).[ext]"),
-        # Without this a refused password is told as "not found".
+        # Without this, Ivy reports a refused password as "not found".
         "-verbose",
     ]
     lines: list[str] = []
@@ -119,7 +119,7 @@ def fetch(
         text=True,
         encoding="utf-8",
         errors="replace",
-        # The password goes by the environment: neither on disk nor on the command line.
+        # The password is passed in the environment, never on disk or on the command line.
         env={**os.environ, "IVY_REPO_USER": place.user, "IVY_REPO_PASSWORD": place.password},
         pass_fds=[lock],
     ) as process:
@@ -176,8 +176,8 @@ def _settings(request: Request, place: Repository) -> str:
             '<properties environment="env"/>',
             '<settings defaultResolver="repository"/>',
             credentials,
-            # A jar whose description can't be had would come without what it depends on, and
-            # the run would end green.
+            # Without its POM, a jar would be fetched without its dependencies, and Ivy would
+            # report success.
             '<resolvers><ibiblio name="repository" m2compatible="true" descriptor="required"',
             f' useMavenMetadata="false" root={quoteattr(place.root)}/></resolvers>',
             "</ivysettings>",
@@ -186,7 +186,7 @@ def _settings(request: Request, place: Repository) -> str:
 
 
 def _realm(root: str, coordinate: str) -> str:
-    """The realm that the repository asks a password for: Ivy sends none without knowing it."""
+    """Return the realm of the repository's login, which Ivy has to know before it sends one."""
     group, artifact, version = coordinate.split(":")
     url = f"{root}{group.replace('.', '/')}/{artifact}/{version}/{artifact}-{version}.pom"
     try:
@@ -196,7 +196,7 @@ def _realm(root: str, coordinate: str) -> str:
         with refused:
             asked = ", ".join(refused.headers.get_all("WWW-Authenticate", []))
     except OSError:
-        # Ivy will run into the same, and its words are the ones that are shown.
+        # Ivy will fail in the same way, and its message is the one that is shown.
         return ""
     found = re.search(r'\bBasic\s+realm="([^"]*)"', asked, re.IGNORECASE)
     return found.group(1) if found else ""
@@ -206,7 +206,7 @@ def _failure(request: Request, place: Repository, lines: list[str]) -> InputErro
     found = [match.groups() for line in lines if (match := _MISSING.match(line)) is not None]
     missing = ", ".join(":".join(parts) for parts in dict.fromkeys(found))
     what = f"no {missing}" if missing else f"asked for {', '.join(request.packages)}"
-    # Only what Ivy said of the missing ones; for parents of modules it tries files that never are.
+    # Only lines about the missing packages: for parent POMs Ivy tries files that never exist.
     marks = [mark for _, name, rev in found for mark in (f"/{name}/{rev}/", f"#{name};{rev}")]
     said = [re.sub(r"^(WARN|ERROR):\s*|\s*\(\d+ms\)$", "", line) for line in lines if line]
     about = [line for line in said if any(mark in line for mark in marks)]

@@ -1,7 +1,8 @@
-"""Protobuf values read in whole batches (:mod:`sources.decoding.batch_cursor`).
+"""Batch decoding of Protobuf messages into Arrow columns (:mod:`sources.decoding.batch_cursor`).
 
-Of plain messages: single fields of scalar types, times and wrappers. A value that holds anything
-else, a field twice, or a negative number in ten bytes, is odd.
+Decodes singular fields of scalar types, enums, ``Timestamp`` and wrappers. A value that contains
+anything else that is read, a field twice, or a negative number in a ten-byte varint, is left to
+the per-record decoder.
 
 The encoding: https://protobuf.dev/programming-guides/encoding/
 """
@@ -29,11 +30,12 @@ WRAPPERS = {
 
 _VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5
 _MOST_TAG, _TAG_BYTES = 2**32, 5
-# Beyond that many fields of a value, or kinds of a field among all values, it is quicker alone.
+# A value with more unknown fields, and the rarer ones of more different tags at one place, are
+# left to the per-record decoder, which is faster for them.
 _MOST_UNKNOWN, _MOST_AT_ONCE = 16, 64
 _INT32, _INT64 = (-(2**31), 2**31 - 1), (-(2**63), 2**63 - 1)
 _UINT32, _UINT64 = (0, 2**32 - 1), (0, 2**63 - 1)
-# By type: how it is written, the least and the highest number; of signed and of unsigned ones.
+# By field type: its wire type, and the lowest and highest number of a column that it fits.
 _INTEGERS = {
     FieldDescriptor.TYPE_INT32: (_VARINT, _INT32),
     FieldDescriptor.TYPE_INT64: (_VARINT, _INT64),
@@ -53,10 +55,10 @@ _BYTES = {_FOUR_BYTES: 4, _EIGHT_BYTES: 8}
 
 @dataclass(frozen=True)
 class Type(ABC):
-    """What becomes of the values of a field.
+    """How the values of a field are decoded, and to which column type.
 
     Attributes:
-        kind: Of the column; None if there is none.
+        kind: Type of the column; None if the field is only skipped.
     """
 
     kind: pa.DataType | None
@@ -64,20 +66,25 @@ class Type(ABC):
     @property
     @abstractmethod
     def wire(self) -> int:
-        """How it is written."""
+        """Wire type of the field: varint, eight bytes, length-delimited or four bytes."""
 
     @property
     def default(self) -> Any:
-        """The value of a field that was not set, and can't tell."""
+        """Value of a field without presence that was not set; None if there is none."""
         return None
 
     @abstractmethod
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """The next value of each; anything elsewhere. None if nobody wants it."""
+        """Decode the next value of each selected message; None if the field is only skipped.
+
+        What is returned for the other messages means nothing.
+        """
 
 
 @dataclass(frozen=True)
 class _Integer(Type):
+    """Integer field: varint, zigzag or of fixed width; ``type`` is the field type's number."""
+
     type: int
     default = 0
 
@@ -96,6 +103,8 @@ class _Integer(Type):
 
 @dataclass(frozen=True)
 class _Float(Type):
+    """Field of type float or double; ``type`` is the field type's number."""
+
     type: int
     default = 0.0
 
@@ -111,6 +120,8 @@ class _Float(Type):
 
 @dataclass(frozen=True)
 class _Boolean(Type):
+    """Field of type bool; a number other than 0 and 1 makes the message undecided."""
+
     wire = _VARINT
     default = False
 
@@ -122,6 +133,8 @@ class _Boolean(Type):
 
 @dataclass(frozen=True)
 class _Bytes(Type):
+    """Field of type string, checked to be UTF-8 (``is_text``), or bytes."""
+
     is_text: bool
     wire = _LENGTH
 
@@ -138,7 +151,7 @@ class _Bytes(Type):
 
 @dataclass(frozen=True)
 class _Enumeration(Type):
-    """The names of numbers; others are odd, unless nobody wants it."""
+    """Enum field that becomes the names of its numbers; an unknown number is undecided."""
 
     names: Mapping[int, str]
     wire = _VARINT
@@ -159,13 +172,13 @@ class _Enumeration(Type):
 
 @dataclass(frozen=True)
 class _Inner(Type):
-    """A message that stands for a single value."""
+    """Field whose message becomes a single value: a timestamp or a wrapper."""
 
     message: PlainMessage
     wire = _LENGTH
 
     def fields(self, batch: Batch, where: Mask) -> dict[str, pa.Array]:
-        """Those of each value; without the message, those of an empty one."""
+        """Decode the fields of the inner messages; of an empty one where none is selected."""
         inside = batch.part(*batch.skip(batch.number(where).view(np.int64), where))
         found = self.message.fields(inside)
         batch.require(inside.is_sure, where)
@@ -174,36 +187,42 @@ class _Inner(Type):
 
 @dataclass(frozen=True)
 class _Time(_Inner):
+    """Field of type ``google.protobuf.Timestamp``."""
+
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
         found = self.fields(batch, where)
         seconds, nanos = (found[name].to_numpy() for name in ("seconds", "nanos"))
-        # Where its nanoseconds lead beyond the last second, it is odd.
+        # Nanoseconds may exceed a second: checked again, as they can lead beyond the year 9999.
         micros = batch.micros(seconds, 1_000_000, where) + nanos // 1_000
         return batch.integers(micros, MICROS, self.kind, where)
 
 
 @dataclass(frozen=True)
 class _Wrapper(_Inner):
+    """Field of a wrapper type such as ``google.protobuf.StringValue``."""
+
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
         return self.fields(batch, where).get("value")
 
 
 @dataclass(frozen=True)
 class _Field:
+    """Field of a message type that is decoded; with presence, it is null where it was not set."""
+
     name: str
     type: Type
     has_presence: bool
 
 
 class PlainMessage:
-    """A message whose wanted fields are all plain.
+    """Batch decoder of a message type.
 
     Args:
-        descriptor: The message's.
-        wanted: Types of the columns that fields of the same name become.
+        descriptor: The message type.
+        wanted: Column types by field name; all other fields are skipped.
 
     Raises:
-        NotInBatches: A wanted field is not plain, or a field is required.
+        NotInBatches: A field with a column can't be decoded in batches, or a field is ``required``.
     """
 
     def __init__(self, descriptor: Descriptor, wanted: Mapping[str, pa.DataType]) -> None:
@@ -219,7 +238,7 @@ class PlainMessage:
                 self._fields[field.number] = _Field(field.name, made, field.has_presence)
 
     def fields(self, batch: Batch) -> dict[str, pa.Array]:
-        """The wanted fields of each value, by name."""
+        """Decode all messages of a batch into one array for each field with a column, by name."""
         found: dict[int, pa.Array] = {}
         seen = {number: np.zeros(len(batch), np.bool_) for number in self._fields}
         for _ in range(len(self._fields) + _MOST_UNKNOWN):
@@ -254,16 +273,22 @@ class PlainMessage:
         }
 
     def rows(self, batch: Batch, columns: pa.Schema) -> pa.StructArray:
-        """The columns of each value; null where anything is odd."""
+        """Decode all messages of a batch into structs of the columns, null where undecided."""
         return batch.rows(self.fields(batch), columns)
 
 
 class NotInBatches(Exception):  # noqa: N818 - no error: the other way is taken
-    """A message is to be read value by value."""
+    """Signal that a message type has to be decoded record by record."""
 
 
 def _pass_unknown(batch: Batch, tag: int, where: Mask) -> None:
-    """Pass over a field that the message does not have; a tag that is none is odd."""
+    """Skip a field that the message type does not have; an invalid tag makes the message undecided.
+
+    Args:
+        batch: The messages.
+        tag: Field number and wire type; 0 to make the messages undecided.
+        where: Messages that have the field next.
+    """
     number, wire = tag >> 3, tag & 7
     if wire in _BYTES:
         batch.fixed(_BYTES[wire], where)
@@ -277,6 +302,7 @@ def _pass_unknown(batch: Batch, tag: int, where: Mask) -> None:
 
 
 def _with_default(values: pa.Array | None, is_set: Mask, field: _Field) -> pa.Array:
+    """Fill in a field's default, or null if it has presence, where it was not set."""
     kind = field.type.kind
     default = pa.scalar(None if field.has_presence else field.type.default, kind)
     if values is None:
@@ -285,9 +311,14 @@ def _with_default(values: pa.Array | None, is_set: Mask, field: _Field) -> pa.Ar
 
 
 def _type(field: FieldDescriptor, kind: pa.DataType | None) -> Type | None:
-    """How a field is read whose values become those of a column, or of none; None if not plain."""
+    """Return how a field is decoded to a column type; None if it needs the per-record decoder.
+
+    Args:
+        field: The field.
+        kind: Type of the column; None if the field is only skipped.
+    """
     oneof = field.containing_oneof
-    # An `optional` is alone in one that is made up for it.
+    # A proto3 `optional` field is alone in a oneof that the compiler adds for it.
     if field.is_repeated or (oneof is not None and len(oneof.fields) > 1):
         return None
     if field.type in _INTEGERS and (kind in (None, pa.float64()) or pa.types.is_integer(kind)):
@@ -311,7 +342,12 @@ def _type(field: FieldDescriptor, kind: pa.DataType | None) -> Type | None:
 
 
 def _inner(message: Descriptor, kind: pa.DataType | None) -> Type | None:
-    """The same of a message that stands for a single value."""
+    """Return how a field with a message is decoded; None if it is neither timestamp nor wrapper.
+
+    Args:
+        message: Type of the field.
+        kind: Type of the column; None if the field is only skipped.
+    """
     if message.full_name == TIME and kind in (None, TIMESTAMP):
         return _Time(kind, PlainMessage(message, {"seconds": pa.int64(), "nanos": pa.int32()}))
     if message.full_name in WRAPPERS:

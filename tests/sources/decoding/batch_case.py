@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from sources.decoding.base import FieldReader
-from sources.decoding.conversion import BadValue, fitted_array
+from sources.decoding.conversion import BadValue, to_arrow_array
 from sources.decoding.decoder import RowDecoder
 
 
@@ -35,6 +35,6 @@ def _alone(decoder: RowDecoder, value: bytes | None, columns: pa.Schema) -> list
         row = decoder.decode(value)
     except BadValue:
         return None
-    arrays = [fitted_array([each], kind) for each, kind in zip(row, columns.types, strict=True)]
+    arrays = [to_arrow_array([each], kind) for each, kind in zip(row, columns.types, strict=True)]
     found: list[object] = pa.StructArray.from_arrays(arrays, fields=list(columns)).to_pylist()
     return found

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.common.schema import parse_schema
-from sources.decoding.json_batches import read_objects, reads
+from sources.decoding.json_batches import read_objects, supports_schema
 from tests.sources.decoding.json_case import COLUMNS, ODD_VALUES, PLAIN, documents
 
 SCHEMA = parse_schema(COLUMNS)
@@ -79,8 +79,8 @@ def test_values_are_not_joined_to_objects(pieces: list[bytes]) -> None:
 
 @pytest.mark.parametrize("kind", ["float", "binary", "array<bigint>", "struct<a:bigint>"])
 def test_types_that_spark_reads_in_another_way_are_left_to_it(kind: str) -> None:
-    assert not reads(parse_schema({"id": "bigint", "v": kind}))
-    assert reads(SCHEMA)
+    assert not supports_schema(parse_schema({"id": "bigint", "v": kind}))
+    assert supports_schema(SCHEMA)
 
 
 def test_slices_and_nothing_at_all() -> None:

@@ -65,7 +65,7 @@ def _parsed(raw: Any, kind: pa.DataType) -> Any:
 
 
 def _spelled_out(value: Any) -> Any:
-    """Expand the short form, a type alone, to the full one."""
+    """Expand an added column's short form, a type alone, to ``{type: …}``."""
     return {"type": value} if isinstance(value, str) else value
 
 

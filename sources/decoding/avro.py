@@ -42,7 +42,7 @@ class AvroReader(BaseReader):
 
     @classmethod
     def of(cls, source: ValueFormat) -> AvroReader:
-        """Return the reader that a source declares.
+        """Return the Avro decoder that a source declares.
 
         Raises:
             InputError: The schema's file can't be read, or does not hold a record's schema.

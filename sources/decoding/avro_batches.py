@@ -28,7 +28,7 @@ _MICROS = {
 
 
 class Type(ABC):
-    """Decoder of one type of a writer's schema.
+    """Batch decoder of one type of an Avro writer's schema.
 
     Subclasses have ``kind``, the type of the column; None if the values are only skipped.
     """
@@ -43,7 +43,7 @@ class Type(ABC):
 
 @dataclass(frozen=True)
 class _Null(Type):
-    """Decoder of type null."""
+    """Batch decoder of Avro's null."""
 
     kind: pa.DataType | None
 
@@ -53,7 +53,7 @@ class _Null(Type):
 
 @dataclass(frozen=True)
 class _Integer(Type):
-    """Decoder of int, long and date; numbers outside ``bounds`` make the record undecided."""
+    """Batch decoder of Avro's int, long and date; only numbers within ``bounds`` are decoded."""
 
     kind: pa.DataType | None
     bounds: tuple[int, int] = (-(2**63), 2**63 - 1)
@@ -64,7 +64,7 @@ class _Integer(Type):
 
 @dataclass(frozen=True)
 class _Instant(Type):
-    """Decoder of timestamps: numbers since 1970, in a unit of ``unit`` microseconds."""
+    """Batch decoder of Avro's timestamps: numbers since 1970, of ``unit`` microseconds each."""
 
     kind: pa.DataType | None
     unit: int
@@ -76,7 +76,7 @@ class _Instant(Type):
 
 @dataclass(frozen=True)
 class _Float(Type):
-    """Decoder of float and double, of ``width`` bytes (4 or 8)."""
+    """Batch decoder of Avro's float and double, of ``width`` bytes (4 or 8)."""
 
     kind: pa.DataType | None
     width: int
@@ -90,7 +90,7 @@ class _Float(Type):
 
 @dataclass(frozen=True)
 class _Boolean(Type):
-    """Decoder of boolean; a byte other than 0 and 1 makes the record undecided."""
+    """Batch decoder of Avro's boolean; only the bytes 0 and 1 are decoded."""
 
     kind: pa.DataType | None
 
@@ -102,7 +102,7 @@ class _Boolean(Type):
 
 @dataclass(frozen=True)
 class _Bytes(Type):
-    """Decoder of string (``is_text``, checked to be UTF-8), bytes, and fixed of ``size`` bytes."""
+    """Batch decoder of Avro's string (``is_text``), bytes, and fixed of ``size`` bytes."""
 
     kind: pa.DataType | None
     is_text: bool
@@ -118,7 +118,7 @@ class _Bytes(Type):
 
 @dataclass(frozen=True)
 class _Enumeration(Type):
-    """Decoder of an enum into its symbols, which are in the order of the writer's schema."""
+    """Batch decoder of an Avro enum into its symbols, which are in the schema's order."""
 
     kind: pa.DataType | None
     symbols: Sequence[str]
@@ -135,7 +135,7 @@ class _Enumeration(Type):
 
 @dataclass(frozen=True)
 class _Union(Type):
-    """Decoder of a union, whose branches are in the order of the writer's schema."""
+    """Batch decoder of an Avro union, whose branches are in the schema's order."""
 
     kind: pa.DataType | None
     branches: Sequence[Type]
@@ -156,7 +156,7 @@ class _Union(Type):
 
 @dataclass(frozen=True)
 class Record(Type):
-    """Decoder of a record whose fields are decoded one by one; the record itself is not a column.
+    """Batch decoder of an Avro record's fields, one by one; the record itself is not a column.
 
     Attributes:
         fields: Names and decoders of the fields, in the order of the writer's schema.
@@ -165,19 +165,19 @@ class Record(Type):
     fields: Sequence[tuple[str, Type]]
 
     def read(self, batch: Batch, where: Mask) -> None:
-        """Decode all fields of the next record to move past it; nothing is returned."""
+        """Decode all fields of the next Avro record to move past it; nothing is returned."""
         for _, each in self.fields:
             each.read(batch, where)
 
     def rows(self, batch: Batch, columns: pa.Schema) -> pa.StructArray:
-        """Decode all records of a batch into structs of the columns, null where undecided."""
+        """Decode all Avro records of a batch to structs, null if left to the per-record decoder."""
         found = {name: each.read(batch, batch.every()) for name, each in self.fields}
         batch.finish()
         return batch.rows(found, columns)
 
 
 def batch_reader(schema: Any, columns: pa.Schema) -> Record | None:
-    """Build the batch decoder of a writer's schema; None if a field needs the per-record decoder.
+    """Build the batch decoder of an Avro schema; None if it needs the per-record decoder.
 
     Args:
         schema: The writer's schema, a record's, as :mod:`fastavro` parses it.
@@ -191,11 +191,11 @@ def batch_reader(schema: Any, columns: pa.Schema) -> Record | None:
 
 
 class _NotInBatches(Exception):  # noqa: N818 - no error: the other way is taken
-    """Signal that a schema has to be decoded record by record."""
+    """Signal that values of an Avro schema have to be decoded record by record."""
 
 
 def _record(schema: Any, wanted: Mapping[str, pa.DataType], named: Mapping[str, Any]) -> Record:
-    """Build the decoder of a record type.
+    """Build the batch decoder of an Avro record type.
 
     A record that contains itself raises :class:`_NotInBatches`: its own name is unknown inside it.
 
@@ -214,7 +214,7 @@ def _record(schema: Any, wanted: Mapping[str, pa.DataType], named: Mapping[str, 
 
 
 def _type(schema: Any, kind: pa.DataType | None, named: Mapping[str, Any]) -> Type:
-    """Build the decoder of a type.
+    """Build the batch decoder of an Avro type.
 
     Args:
         schema: The type, or the full name of one.
@@ -240,7 +240,7 @@ def _type(schema: Any, kind: pa.DataType | None, named: Mapping[str, Any]) -> Ty
 
 
 def _time(name: Any, logical: str, kind: pa.DataType | None) -> Type | None:
-    """Return the decoder of a date or timestamp; None if the logical type is not supported."""
+    """Return the batch decoder of an Avro date or timestamp; None for other logical types."""
     if (name, logical) == ("int", "date") and kind in (None, pa.date32()):
         return _Integer(kind, DAYS)
     if name == "long" and logical in _MICROS and kind in (None, TIMESTAMP):
@@ -249,7 +249,7 @@ def _time(name: Any, logical: str, kind: pa.DataType | None) -> Type | None:
 
 
 def _plain(name: Any, schema: Any, kind: pa.DataType | None) -> Type | None:
-    """Return the decoder of a type without a logical type; None if it is not supported."""
+    """Return the batch decoder of an Avro type that is not logical; None if there is none."""
     text, binary = kind in (None, pa.string()), kind in (None, pa.binary())
     wide = kind in (None, pa.float64())
     match name:

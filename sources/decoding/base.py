@@ -18,8 +18,8 @@ class FieldReader(Protocol):
 
         Raises:
             BadValue: The value can't be decoded.
-            InputError: The table or the schema registry is not in a state to go by, such as a
-                login that is refused.
+            InputError: The schema registry refuses the login or the request, or the columns of a
+                Debezium table are not those that are declared.
             UnavailableError: The schema registry does not answer.
         """
 
@@ -37,7 +37,7 @@ class FieldReader(Protocol):
             UnavailableError: As for :meth:`fields`.
         """
 
-    def misfit(self, found: Any, kind: pa.DataType) -> str | None:
+    def misfit(self, value: Any, kind: pa.DataType) -> str | None:
         """Describe a field's value that does not fit a column type; None if it fits.
 
         Used on a sample of a topic, to show declared and actual types side by side.
@@ -50,10 +50,10 @@ class BaseReader:
     def rows(self, values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray | None:
         """Return None: batch decoding is not supported."""
 
-    def misfit(self, found: Any, kind: pa.DataType) -> str | None:
+    def misfit(self, value: Any, kind: pa.DataType) -> str | None:
         """Describe a value by its Python type if it can't be converted; None if it can."""
         try:
-            converter(kind)(found)
+            converter(kind)(value)
         except BadValue:
-            return f"{type(found).__name__}, as in {short_repr(found)}"
+            return f"{type(value).__name__}, as in {short_repr(value)}"
         return None

@@ -81,11 +81,11 @@ class Batch:
         return len(self._cursors)
 
     def every(self) -> Mask:
-        """Return a mask that selects all values."""
+        """Return a mask that selects all values of the batch."""
         return np.ones(len(self), np.bool_)
 
     def take(self, indexes: Int64Array) -> Batch:
-        """Return a cursor over some of the values, at the positions that they have now.
+        """Return a cursor over some of the values, at their current positions.
 
         Args:
             indexes: Indexes of the values.
@@ -96,7 +96,7 @@ class Batch:
         return taken
 
     def part(self, starts: Int64Array, ends: Int64Array) -> Batch:
-        """Return a cursor over a range of bytes within each value; all its values are decided.
+        """Return a cursor over a range of bytes within each value, such as an inner message.
 
         Args:
             starts: Offset of each range's first byte, as :meth:`skip` returns it.
@@ -108,7 +108,7 @@ class Batch:
         return part
 
     def is_left(self) -> Mask:
-        """Return a mask of the decided values that have bytes left to read."""
+        """Return a mask of the values that have bytes left and are still decoded in this batch."""
         return self.is_sure & (self._cursors < self._ends)
 
     def fixed(self, count: int, where: Mask) -> UInt64Array:
@@ -118,7 +118,7 @@ class Batch:
         return words & np.uint64((1 << 8 * count) - 1)
 
     def number(self, where: Mask, most_bytes: int = _WORD_BYTES) -> UInt64Array:
-        """Decode the next varint of each selected value, without the sign.
+        """Decode the next varint of each selected value as an unsigned number.
 
         Values whose varint is longer than 8 bytes (56 bits) become undecided.
         https://protobuf.dev/programming-guides/encoding/#varints
@@ -156,7 +156,7 @@ class Batch:
         return pieces.take(pa.array(np.arange(0, len(offsets), 2)))
 
     def utf8(self, values: pa.BinaryArray, where: Mask) -> pa.StringArray:
-        """Cast bytes to strings; if any of them is not UTF-8, all selected values become undecided.
+        """Cast bytes to strings; if one is not UTF-8, leave all to the per-record decoder.
 
         Args:
             values: One binary value for each value of the batch.
@@ -171,7 +171,7 @@ class Batch:
     def micros(self, times: Int64Array, factor: int, where: Mask) -> Int64Array:
         """Convert times since 1970 to microseconds.
 
-        Values outside the years 1 to 9999 become undecided.
+        Those outside the years 1 to 9999 are left to the per-record decoder.
 
         Args:
             times: One number for each value of the batch.
@@ -186,7 +186,7 @@ class Batch:
     def integers(
         self, numbers: Int64Array, bounds: tuple[int, int], kind: pa.DataType | None, where: Mask
     ) -> pa.Array | None:
-        """Build a column of integers; values outside its range become undecided.
+        """Build a column of integers; those outside its range are left to the per-record decoder.
 
         Args:
             numbers: One number for each value of the batch.
@@ -211,7 +211,7 @@ class Batch:
         return inside.cast(widths.get(kind, kind)).view(kind)
 
     def require(self, holds: Mask, where: Mask) -> None:
-        """Make the selected values undecided for which a condition does not hold.
+        """Leave values to the per-record decoder for which a condition does not hold.
 
         Args:
             holds: The condition, by value.
@@ -220,15 +220,15 @@ class Batch:
         self.is_sure &= holds | ~where
 
     def leave(self, where: Mask) -> None:
-        """Make the selected values undecided."""
+        """Leave the selected values to the per-record decoder."""
         self.is_sure &= ~where
 
     def finish(self) -> None:
-        """Make the values undecided that were not read to their last byte."""
+        """Leave values to the per-record decoder that were not read to their last byte."""
         self.is_sure &= self._cursors == self._ends
 
     def rows(self, decoded: Mapping[str, pa.Array | None], columns: pa.Schema) -> pa.StructArray:
-        """Assemble structs from decoded columns; undecided values become null.
+        """Assemble structs from decoded columns, null for values left to the per-record decoder.
 
         Args:
             decoded: Arrays as long as the batch, by column; a column without one is null.

@@ -69,13 +69,13 @@ class DebeziumReader(BaseReader):
         self._checked: Mapping[str, Encoding] = {}
 
     def fields(self, value: bytes) -> Mapping[str, Any]:
-        """Decode a change into the row that it leaves or deletes, with the columns of ``include``.
+        """Decode a change event into the row that it leaves or deletes, plus declared metadata.
 
         Raises:
             BadValue: The value is not a change event of this table, or a column can't be converted.
-            InputError: The table was truncated, or its columns are not those that are declared:
-            rows that
-                follow would be wrong. Or the schema registry refuses the login or the request.
+            InputError: The table was truncated, or its columns are not those that are declared, so
+            that
+                later rows would be wrong. Or the schema registry refuses the login or the request.
             UnavailableError: The schema registry does not answer.
         """
         envelope, encodings = self._envelopes.open(value)
@@ -110,7 +110,7 @@ class DebeziumReader(BaseReader):
         return fields
 
     def _check_table(self, origin: Mapping[str, Any]) -> None:
-        """Refuse a change of another table.
+        """Refuse a Debezium change of another table than the declared one.
 
         Raises:
             BadValue: Contains both tables.
@@ -122,7 +122,7 @@ class DebeziumReader(BaseReader):
             raise BadValue(reason)
 
     def _check_columns(self, row: Mapping[str, Any]) -> None:
-        """Refuse a row with a column that is not declared, or without one that is required.
+        """Refuse a change whose row has an undeclared column, or lacks a declared one.
 
         Raises:
             InputError: Contains the column, and what to declare.
@@ -186,7 +186,7 @@ class DebeziumReader(BaseReader):
         encodings: Mapping[str, Encoding],
         read: Callable[[Any, Encoding], Any],
     ) -> Any:
-        """Convert one column of a row; a column that the change does not contain gets its default.
+        """Convert one column of a change's row; if the row lacks it, return its declared default.
 
         Raises:
             BadValue: The log does not contain the value, or it can't be converted.

@@ -59,7 +59,7 @@ def value_converter(kind: pa.DataType) -> Callable[[Any, Encoding], Any]:
 
 
 def _as_list(raw: Any) -> list[Any]:
-    """Return the value of an array column.
+    """Return the value of an array column if it is a list.
 
     Raises:
         BadValue: It is not a list.

@@ -21,7 +21,7 @@ class RawReader(BaseReader):
     """Reader of format ``raw``: the value as it is, in one column."""
 
     def fields(self, value: bytes) -> Mapping[str, Any]:
-        """Return the value as the field ``value``."""
+        """Return the bytes as a single field ``value``."""
         return {RAW_COLUMN: value}
 
 
@@ -44,15 +44,15 @@ class JsonReader(BaseReader):
             raise BadValue(reason)
         return members
 
-    def misfit(self, found: Any, kind: pa.DataType) -> str | None:
+    def misfit(self, value: Any, kind: pa.DataType) -> str | None:
         """Describe a member by its JSON type if it does not fit a column type; None if it fits."""
-        if found is None or _fits_json(found, kind):
+        if value is None or _fits_json(value, kind):
             return None
-        return f"{_JSON_TYPES.get(type(found), 'object')}, as in {json.dumps(found)[:40]}"
+        return f"{_JSON_TYPES.get(type(value), 'object')}, as in {json.dumps(value)[:40]}"
 
 
 def field_reader(source: ValueFormat) -> FieldReader:
-    """Build the reader that a source's ``format`` declares.
+    """Build the decoder of the values of a topic, by the declared ``format``.
 
     Raises:
         InputError: The file of an Avro schema or of a Protobuf descriptor can't be read.

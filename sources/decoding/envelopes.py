@@ -98,7 +98,7 @@ class AvroEnvelopes:
 
 
 def _object(document: Any) -> dict[str, Any]:
-    """Return a parsed JSON document that has to be an object.
+    """Return a parsed JSON document if it is an object.
 
     Raises:
         BadValue: It is of another type.
@@ -161,6 +161,6 @@ def _avro_encodings(texts: Sequence[str]) -> dict[str, Encoding]:
 
 
 def _described(kind: Any) -> list[dict[str, Any]]:
-    """Return the branches of a union, or a type alone, that are more than a name."""
+    """Return the branches of an Avro union, or a single type, that are more than a name."""
     kinds = kind if isinstance(kind, list) else [kind]
     return [each for each in kinds if isinstance(each, dict)]

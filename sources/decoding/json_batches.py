@@ -77,7 +77,7 @@ def read_objects(values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray:
 
 
 def _read(values: pa.BinaryArray, columns: pa.Schema) -> Iterator[pa.StructArray]:
-    """Parse values into rows, in parts; a part that fails to parse is divided again."""
+    """Parse JSON values into rows, in parts; a part that fails to parse is divided again."""
     if not len(values):
         return
     try:
@@ -92,7 +92,7 @@ def _read(values: pa.BinaryArray, columns: pa.Schema) -> Iterator[pa.StructArray
 
 
 def _plausible(values: pa.BinaryArray) -> Mask:
-    """Return a mask of the values that begin and end as an object does and are not too large."""
+    """Return a mask of the values that begin and end as JSON objects do and are not too large."""
     data, starts, ends = spans(values)
     lengths = ends - starts
     candidates = (lengths >= len("{}")) & (lengths <= _MOST_BYTES)
@@ -109,7 +109,7 @@ def _plausible(values: pa.BinaryArray) -> Mask:
 
 
 def _are_within_limits(values: pa.BinaryArray) -> Mask:
-    """Return a mask of the values within the parser's limits of nesting and number length."""
+    """Return a mask of the values within Spark's limits of JSON nesting and number length."""
     data, starts, ends = spans(values)
     # Square and curly brackets differ in this bit only.
     opens = ((data[starts[0] : ends[-1]] | 0x20) == ord("{")).view(np.uint8)
@@ -119,7 +119,7 @@ def _are_within_limits(values: pa.BinaryArray) -> Mask:
 
 
 def _parsed(values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray:
-    """Parse values at once into rows; a row that Spark may read differently becomes null.
+    """Parse JSON values at once into rows; one that Spark may read differently becomes null.
 
     Raises:
         ArrowInvalid: At least one of the values can't be parsed.
@@ -153,7 +153,7 @@ def _parsed(values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray:
 
 
 def _fitted(parsed: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Mask]:
-    """Cast a parsed column to its type; return it with a mask of the values that are sure."""
+    """Cast a parsed JSON column; return it with a mask of the values that Spark reads alike."""
     if kind == TIMESTAMP:
         return _instants(parsed)
     if kind == pa.date32():
@@ -168,9 +168,9 @@ def _fitted(parsed: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Mask]:
 
 
 def _instants(texts: pa.StringArray) -> tuple[pa.TimestampArray, Mask]:
-    """Parse timestamps; return them with a mask of the values that are sure.
+    """Parse timestamps in JSON; return them with a mask of those that Spark reads alike.
 
-    Sure are texts with seconds and no zone, ``Z``, or an offset of hours and minutes. What is
+    Those are texts with seconds and no zone, ``Z``, or an offset of hours and minutes. What is
     returned for the others means nothing.
     """
     data, starts, ends = spans(texts)

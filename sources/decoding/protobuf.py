@@ -45,7 +45,7 @@ class ProtobufReader(BaseReader):
 
     @classmethod
     def of(cls, source: ValueFormat) -> ProtobufReader:
-        """Return the reader that a source declares.
+        """Return the Protobuf decoder that a source declares.
 
         Raises:
             InputError: The descriptor's file can't be read, or does not have the message.
@@ -133,15 +133,15 @@ def _message(descriptors: bytes, name: str) -> tuple[type[Message], list[int], _
 def _plain(descriptors: bytes, name: str, columns: pa.Schema) -> PlainMessage | None:
     """Return the batch decoder of a message type; None if a column needs the per-record decoder."""
     kind, _, _ = _message(descriptors, name)
-    wanted = dict(zip(columns.names, columns.types, strict=True))
+    kinds = dict(zip(columns.names, columns.types, strict=True))
     try:
-        return PlainMessage(cast("Descriptor", kind.DESCRIPTOR), wanted)
+        return PlainMessage(cast("Descriptor", kind.DESCRIPTOR), kinds)
     except NotInBatches:
         return None
 
 
 def _path(kind: Descriptor) -> list[int]:
-    """Return the message indexes of a type: its path in its file, outermost type first."""
+    """Return a Protobuf type's message indexes: its path in its file, outermost type first."""
     outer = kind.containing_type
     if outer is None:
         return [list(kind.file.message_types_by_name).index(kind.name)]
@@ -158,7 +158,9 @@ def _reader(kind: Descriptor, known: dict[str, _Read]) -> _Read:
         known: Functions built so far, by full name: a message type may contain itself.
     """
     if kind.full_name == TIME:
-        return lambda at: _EPOCH + timedelta(seconds=at.seconds, microseconds=at.nanos // 1000)
+        return lambda time: (
+            _EPOCH + timedelta(seconds=time.seconds, microseconds=time.nanos // 1000)
+        )
     if kind.full_name in WRAPPERS:
         return lambda wrapper: wrapper.value
     # A message may hold itself.

@@ -55,7 +55,7 @@ _BYTES = {_FOUR_BYTES: 4, _EIGHT_BYTES: 8}
 
 @dataclass(frozen=True)
 class Type(ABC):
-    """How the values of a field are decoded, and to which column type.
+    """Batch decoder of the values of a Protobuf field into a column.
 
     Attributes:
         kind: Type of the column; None if the field is only skipped.
@@ -83,7 +83,7 @@ class Type(ABC):
 
 @dataclass(frozen=True)
 class _Integer(Type):
-    """Integer field: varint, zigzag or of fixed width; ``type`` is the field type's number."""
+    """Batch decoder of a Protobuf integer field: varint, zigzag or of fixed width."""
 
     type: int
     default = 0
@@ -103,7 +103,7 @@ class _Integer(Type):
 
 @dataclass(frozen=True)
 class _Float(Type):
-    """Field of type float or double; ``type`` is the field type's number."""
+    """Batch decoder of a Protobuf float or double field."""
 
     type: int
     default = 0.0
@@ -120,7 +120,7 @@ class _Float(Type):
 
 @dataclass(frozen=True)
 class _Boolean(Type):
-    """Field of type bool; a number other than 0 and 1 makes the message undecided."""
+    """Batch decoder of a Protobuf bool field; only the numbers 0 and 1 are decoded."""
 
     wire = _VARINT
     default = False
@@ -133,7 +133,7 @@ class _Boolean(Type):
 
 @dataclass(frozen=True)
 class _Bytes(Type):
-    """Field of type string, checked to be UTF-8 (``is_text``), or bytes."""
+    """Batch decoder of a Protobuf string (``is_text``) or bytes field."""
 
     is_text: bool
     wire = _LENGTH
@@ -151,7 +151,7 @@ class _Bytes(Type):
 
 @dataclass(frozen=True)
 class _Enumeration(Type):
-    """Enum field that becomes the names of its numbers; an unknown number is undecided."""
+    """Batch decoder of a Protobuf enum field into names; only known numbers are decoded."""
 
     names: Mapping[int, str]
     wire = _VARINT
@@ -172,7 +172,7 @@ class _Enumeration(Type):
 
 @dataclass(frozen=True)
 class _Inner(Type):
-    """Field whose message becomes a single value: a timestamp or a wrapper."""
+    """Batch decoder of a Protobuf field whose message stands for a single value."""
 
     message: PlainMessage
     wire = _LENGTH
@@ -187,7 +187,7 @@ class _Inner(Type):
 
 @dataclass(frozen=True)
 class _Time(_Inner):
-    """Field of type ``google.protobuf.Timestamp``."""
+    """Batch decoder of a ``google.protobuf.Timestamp`` field."""
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
         found = self.fields(batch, where)
@@ -199,7 +199,7 @@ class _Time(_Inner):
 
 @dataclass(frozen=True)
 class _Wrapper(_Inner):
-    """Field of a wrapper type such as ``google.protobuf.StringValue``."""
+    """Batch decoder of a wrapper field, such as ``google.protobuf.StringValue``."""
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
         return self.fields(batch, where).get("value")
@@ -207,7 +207,7 @@ class _Wrapper(_Inner):
 
 @dataclass(frozen=True)
 class _Field:
-    """Field of a message type that is decoded; with presence, it is null where it was not set."""
+    """A Protobuf field and its decoder; with presence, it is null where it was not set."""
 
     name: str
     type: Type
@@ -215,7 +215,7 @@ class _Field:
 
 
 class PlainMessage:
-    """Batch decoder of a message type.
+    """Batch decoder of a Protobuf message type.
 
     Args:
         descriptor: The message type.
@@ -273,16 +273,18 @@ class PlainMessage:
         }
 
     def rows(self, batch: Batch, columns: pa.Schema) -> pa.StructArray:
-        """Decode all messages of a batch into structs of the columns, null where undecided."""
+        """Decode all messages of a batch into structs, null if left to the per-record decoder."""
         return batch.rows(self.fields(batch), columns)
 
 
 class NotInBatches(Exception):  # noqa: N818 - no error: the other way is taken
-    """Signal that a message type has to be decoded record by record."""
+    """Signal that messages of a Protobuf type have to be decoded record by record."""
 
 
 def _pass_unknown(batch: Batch, tag: int, where: Mask) -> None:
-    """Skip a field that the message type does not have; an invalid tag makes the message undecided.
+    """Skip a Protobuf field that the message type does not have.
+
+    Messages with an invalid tag are left to the per-record decoder.
 
     Args:
         batch: The messages.
@@ -311,7 +313,7 @@ def _with_default(values: pa.Array | None, is_set: Mask, field: _Field) -> pa.Ar
 
 
 def _type(field: FieldDescriptor, kind: pa.DataType | None) -> Type | None:
-    """Return how a field is decoded to a column type; None if it needs the per-record decoder.
+    """Return the batch decoder of a Protobuf field; None if it needs the per-record decoder.
 
     Args:
         field: The field.
@@ -342,7 +344,7 @@ def _type(field: FieldDescriptor, kind: pa.DataType | None) -> Type | None:
 
 
 def _inner(message: Descriptor, kind: pa.DataType | None) -> Type | None:
-    """Return how a field with a message is decoded; None if it is neither timestamp nor wrapper.
+    """Return the batch decoder of a timestamp or wrapper field; None for other messages.
 
     Args:
         message: Type of the field.

@@ -30,7 +30,7 @@ _NOT_FOUND, _TOO_MANY_REQUESTS, _SERVER_ERRORS = 404, 429, 500
 
 
 class Registry(Declared):
-    """A schema registry.
+    """Address and login of a Confluent schema registry.
 
     Attributes:
         url: Its address, ``http://…`` or ``https://…``, without a login.
@@ -80,9 +80,9 @@ class Registry(Declared):
 
 
 def read_ids(batch: Batch) -> Int64Array:
-    """Read the schema id in front of each value and move all cursors behind it.
+    """Read the schema id in front of each value of a batch, and move on to what follows it.
 
-    Values without one become undecided; their ids mean nothing.
+    Values without one are left to the per-record decoder; their ids mean nothing.
     """
     every = batch.every()
     batch.require(batch.fixed(1, every) == 0, every)
@@ -150,7 +150,7 @@ def _read_zigzag(data: bytes, start: int) -> tuple[int, int]:
 
 @cache
 def _client(registry: Registry) -> SchemaRegistryClient:
-    """Return this process's client of a registry."""
+    """Return this process's client of a schema registry."""
     from confluent_kafka.schema_registry import SchemaRegistryClient  # noqa: PLC0415 - half a second
 
     settings: dict[str, Any] = {
@@ -197,7 +197,7 @@ def schema_texts(registry: Registry, schema_id: int) -> list[str]:
 
 
 def _request(registry: Registry, schema_id: int, send: Callable[[], Any]) -> Any:
-    """Send a request of the registry's client and translate its errors.
+    """Send a request to a schema registry and translate its client's errors.
 
     Raises:
         BadValue: The registry does not have what is asked for (404).

@@ -184,19 +184,19 @@ class ValueFormat(Declared):
 
     @property
     def record_columns(self) -> dict[str, RecordPart]:
-        """Columns that are filled from a record's key or metadata, with the part for each."""
+        """Columns filled from a record's key or metadata: the part (``offset`` …) by column."""
         parts: dict[str, RecordPart] = {part: part for part in get_args(RecordPart)}
         return {name: parts[what] for name, what in self.include.items() if what in parts}
 
     @property
     def envelope_columns(self) -> dict[str, EnvelopePart]:
-        """Columns that are filled from a Debezium envelope, with the part for each."""
+        """Columns filled from a Debezium envelope: the part, such as ``op``, by column."""
         parts: dict[str, EnvelopePart] = {part: part for part in get_args(EnvelopePart)}
         return {name: parts[what] for name, what in self.include.items() if what in parts}
 
     @property
     def added_types(self) -> dict[str, str]:
-        """Spark SQL types of the columns that the table got later, by name."""
+        """Spark SQL types of the columns in ``added_columns``, by name."""
         return types_of(self.added_columns or {})
 
     def envelope_column(self, part: EnvelopePart) -> str | None:
@@ -210,7 +210,7 @@ class ValueFormat(Declared):
         return {name: kind for name, kind in columns.items() if name not in self.include}
 
     def value_schema(self, columns: Mapping[str, str]) -> pa.Schema:
-        """Return the schema of the columns that are decoded from a record's value or envelope.
+        """Return the Arrow schema of the columns that are decoded from a record's value.
 
         Args:
             columns: All columns of a row, as :meth:`columns_after` returns them.

@@ -39,13 +39,13 @@ _LOGICAL = {
 
 
 class Avro:
-    """Format of Avro object container files."""
+    """Reader of Avro object container files, by region (:class:`sources.formats.base.Format`)."""
 
     title = "Avro"
     splits = True
 
     def columns(self, file: pa.NativeFile) -> pa.Schema:
-        """Return the columns of the file's own schema, in the types that Spark has.
+        """Return the columns of an Avro file's own schema, in the types that Spark has.
 
         Raises:
             InputError: Spark has no type for a column.
@@ -55,12 +55,14 @@ class Avro:
         return pa.schema([(field["name"], arrow_type(field["type"])) for field in fields])
 
     def rows(self, _: pa.NativeFile) -> None:
-        """Return None: only the blocks of the file contain their numbers of rows."""
+        """Return None: only the blocks of an Avro file contain their numbers of rows."""
 
     def read(
         self, file: pa.NativeFile, region: Region, columns: pa.Schema, _: OnBad = refuse
     ) -> Iterator[pa.RecordBatch]:
-        """Read the blocks that begin in a region; blocks end with the file's 16-byte sync marker.
+        """Read the blocks of an Avro file that begin in a region.
+
+        Blocks end with a 16-byte sync marker, which each file has of its own.
 
         Raises:
             pyarrow.ArrowInvalid: The file is damaged, or its schema is not of type record.
@@ -69,7 +71,7 @@ class Avro:
         low, high = record_bounds(file, region, header[-_SYNC_BYTES:], len(header))
         if low >= high:
             return
-        stream = _Joined(header, file.get_stream(low, high - low))
+        stream = _HeaderAndBlocks(header, file.get_stream(low, high - low))
         try:
             reader = fastavro.reader(stream)
             _record_fields(reader)
@@ -82,8 +84,8 @@ class Avro:
             raise pa.ArrowInvalid(str(error) or type(error).__name__) from None
 
 
-class _Joined(io.RawIOBase):
-    """Stream of the file's header and then of the blocks of a region, as fastavro reads them."""
+class _HeaderAndBlocks(io.RawIOBase):
+    """Stream of an Avro file's header and then of a region's blocks, for fastavro to read."""
 
     def __init__(self, header: bytes, stream: pa.NativeFile) -> None:
         self._header = io.BytesIO(header)
@@ -98,7 +100,7 @@ class _Joined(io.RawIOBase):
 
 
 def _header(file: pa.NativeFile) -> bytes:
-    """Read everything before the first block: magic bytes, metadata and sync marker.
+    """Read an Avro file up to its first block: magic bytes, metadata and sync marker.
 
     Raises:
         ArrowInvalid: It is not the header of an Avro file.
@@ -122,7 +124,7 @@ def _header(file: pa.NativeFile) -> bytes:
 
 
 def _record_fields(reader: Any) -> list[dict[str, Any]]:
-    """Return the fields of the writer's schema of an open file.
+    """Return the fields of an Avro file's schema, which has to be of type record.
 
     Raises:
         ArrowInvalid: The schema is not of type record, so that its values are not rows.
@@ -140,7 +142,7 @@ def arrow_type(schema: Any) -> pa.DataType:
 
     Raises:
         InputError: Spark has no such type: a union of several types, ``null`` alone, or a
-        reference.
+            reference.
     """
     if isinstance(schema, list):
         others = [part for part in schema if part != "null"]

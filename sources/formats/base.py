@@ -39,7 +39,7 @@ class Format(Protocol):
     def read(
         self, file: pa.NativeFile, region: Region, columns: pa.Schema, bad: OnBad = refuse
     ) -> Iterator[pa.RecordBatch]:
-        """Read the rows that begin in a region.
+        """Read the rows that begin in a region of a file.
 
         Args:
             file: The file, decompressed; its position does not matter.

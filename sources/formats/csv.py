@@ -41,7 +41,7 @@ class CsvOptions(Declared):
 
 
 class Csv:
-    """Format of CSV files.
+    """Reader of CSV files, by region (:class:`sources.formats.base.Format`).
 
     Args:
         options: Their dialect.
@@ -54,7 +54,7 @@ class Csv:
         self.splits = not options.multiline
 
     def columns(self, _: pa.NativeFile) -> None:
-        """Return None: CSV does not declare types."""
+        """Return None: CSV files declare no types, so the source has to."""
 
     def rows(self, _: pa.NativeFile) -> None:
         """Return None: the file does not contain its number of lines."""
@@ -62,7 +62,7 @@ class Csv:
     def read(
         self, file: pa.NativeFile, region: Region, columns: pa.Schema, bad: OnBad = refuse
     ) -> Iterator[pa.RecordBatch]:
-        """Read the lines that begin in a region; with ``multiline``, the whole file.
+        """Read the CSV rows that begin in a region of a file; with ``multiline``, the whole file.
 
         Columns of the file that are not read are ignored.
 
@@ -84,7 +84,7 @@ class Csv:
             yield from _typed(pa.Table.from_batches([batch]), columns).to_batches()
 
     def _parse(self, block: bytes, names: list[str], columns: pa.Schema) -> pa.Table:
-        """Parse a block of whole lines; see :data:`sources.formats.lines.Parse`."""
+        """Parse a block of lines into one row per line (:data:`sources.formats.lines.Parse`)."""
         check_utf8(block)
         lines = int(np.count_nonzero(np.frombuffer(block, np.uint8)[:-1] == _LINE_END)) + 1
         # Arrow would end a row at a carriage return without a line feed, too.
@@ -109,7 +109,7 @@ class Csv:
         return _typed(table, columns)
 
     def _is_closed(self, line: bytes) -> bool:
-        """Return whether a row ends with this line, so that no quoted value is left open."""
+        """Return whether a row of CSV ends with this line, so that no quoted value is left open."""
         if self._options.quote.encode() not in line:
             return True
         read = pa_csv.ReadOptions(autogenerate_column_names=True)
@@ -141,7 +141,7 @@ class Csv:
     def _header(
         self, file: pa.NativeFile, region: Region, columns: pa.Schema
     ) -> tuple[list[str], int]:
-        """Return the names of the file's columns, and the offset of its first row.
+        """Return the column names in a CSV file's header, and the offset of its first row.
 
         Raises:
             InputError: The header lacks a column.

@@ -18,13 +18,13 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class JsonLines:
-    """Format of JSON lines files."""
+    """Reader of JSON lines files, by region (:class:`sources.formats.base.Format`)."""
 
     title = "JSON lines"
     splits = True
 
     def columns(self, _: pa.NativeFile) -> None:
-        """Return None: JSON does not declare types."""
+        """Return None: JSON lines files declare no types, so the source has to."""
 
     def rows(self, _: pa.NativeFile) -> None:
         """Return None: the file does not contain its number of lines."""
@@ -32,7 +32,7 @@ class JsonLines:
     def read(
         self, file: pa.NativeFile, region: Region, columns: pa.Schema, bad: OnBad = refuse
     ) -> Iterator[pa.RecordBatch]:
-        """Read the objects of the lines that begin in a region.
+        """Read the JSON objects of the lines that begin in a region of a file.
 
         Members that are not columns are ignored; a missing one is null.
         """
@@ -41,7 +41,7 @@ class JsonLines:
 
 
 def _parse(block: bytes, columns: pa.Schema) -> pa.Table:
-    """Parse a block of whole lines; see :data:`sources.formats.lines.Parse`."""
+    """Parse a block of lines into one row per line (:data:`sources.formats.lines.Parse`)."""
     lines = _count_objects(block.removeprefix(_BYTE_ORDER_MARK))
     if not lines:
         return columns.empty_table()
@@ -63,7 +63,7 @@ def _parse(block: bytes, columns: pa.Schema) -> pa.Table:
 
 
 def _count_objects(block: bytes) -> int:
-    """Count the lines that are not blank; each has to begin and end as an object does.
+    """Count the lines that are not blank; each has to begin and end as a JSON object does.
 
     Arrow's reader itself would join lines to objects, and crashes if the first one is ``null``.
 

@@ -1,4 +1,4 @@
-"""Reading of formats with one row per line: Arrow parses blocks of lines, bad lines are searched.
+"""Reading of formats with one row per line: Arrow parses blocks, and bad lines are searched.
 
 A block that Arrow can't parse is halved until it can parse the halves or a single line is left,
 which is the bad one. So clean files pay nothing, and the parser of the good lines decides what is
@@ -136,7 +136,7 @@ def check_precision(table: pa.Table) -> None:
 
 
 def _parse_or_none(parse: Parse, block: bytes) -> pa.Table | None:
-    """Parse a block; return None if Arrow can't."""
+    """Parse a block of lines; return None if Arrow can't parse it."""
     try:
         return parse(block)
     except pa.ArrowInvalid:

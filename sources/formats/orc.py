@@ -13,24 +13,24 @@ from sources.formats.regions import Region
 
 
 class Orc:
-    """Format of ORC files; they are not split."""
+    """Reader of ORC files, each as a whole (:class:`sources.formats.base.Format`)."""
 
     title = "ORC"
     splits = False
 
     def columns(self, file: pa.NativeFile) -> pa.Schema:
-        """Return the columns of the file's footer, in the types that Spark has."""
+        """Return the columns of an ORC file's footer, in the types that Spark has."""
         return normalize_schema(orc.ORCFile(file).schema)
 
     def rows(self, file: pa.NativeFile) -> int:
-        """Return the number of rows in the file's footer."""
+        """Return the number of rows in an ORC file's footer."""
         rows: int = orc.ORCFile(file).nrows
         return rows
 
     def read(
         self, file: pa.NativeFile, _: Region, columns: pa.Schema, __: OnBad = refuse
     ) -> Iterator[pa.RecordBatch]:
-        """Read the whole file, a batch for each stripe; timestamps become microseconds."""
+        """Read a whole ORC file, a batch for each stripe; timestamps become microseconds."""
         orc_file = orc.ORCFile(file)
         for stripe in range(orc_file.nstripes):
             batch = orc_file.read_stripe(stripe, columns=columns.names)

@@ -47,7 +47,7 @@ class EventTimeRange(NamedTuple):
 
 
 class Footers(NamedTuple):
-    """Ranges and schemas of many files, from their footers.
+    """Event-time ranges and schemas of many Parquet files, from their footers.
 
     Attributes:
         ranges: One row per file, in their order; columns are the fields of :class:`EventTimeRange`.
@@ -59,7 +59,7 @@ class Footers(NamedTuple):
 
 
 def table_of_ranges(ranges: Sequence[EventTimeRange]) -> pa.Table:
-    """Return ranges as a table with a row for each, and a column for each field."""
+    """Return event-time ranges as a table with a row for each, and a column for each field."""
     columns = zip(*ranges, strict=True)
     return pa.table(
         [pa.array(values, pa.int64()) for values in columns], names=EventTimeRange._fields
@@ -69,7 +69,7 @@ def table_of_ranges(ranges: Sequence[EventTimeRange]) -> pa.Table:
 def read_footers(
     paths: Sequence[str], event: EventColumn, declared: Sequence[str] | None, stores: Stores
 ) -> Iterator[Footers]:
-    """Read the footers of files, in order, in chunks of 500 files.
+    """Read the footers of Parquet files, in order, in chunks of 500 files.
 
     Args:
         paths: The files.
@@ -80,7 +80,7 @@ def read_footers(
     Raises:
         InputError: A file can't be read, or has no usable event-time column; contains the file.
     """
-    chunks = [paths[at : at + _CHUNK_FILES] for at in range(0, len(paths), _CHUNK_FILES)]
+    chunks = [paths[first : first + _CHUNK_FILES] for first in range(0, len(paths), _CHUNK_FILES)]
     read = partial(_read_chunk, event=event, declared=declared, stores=stores)
     if len(paths) < _PROCESS_FILES or any("://" in path for path in paths):
         with ThreadPoolExecutor(_THREADS) as pool:
@@ -92,7 +92,7 @@ def read_footers(
 def _read_in_processes(
     read: Callable[..., Footers], chunks: Sequence[Sequence[str]]
 ) -> Iterator[Footers]:
-    """Read chunks of footers in worker processes; retry with a slower, safer parser if one crashes.
+    """Read Parquet footers in worker processes; if one crashes, use a slower, safer parser.
 
     Args:
         read: Reads a chunk with a parser.
@@ -125,7 +125,7 @@ def _read_chunk(
     stores: Stores,
     parse: Callable[[str, Stores], pq.FileMetaData],
 ) -> Footers:
-    """Read the footers of some files, one after the other.
+    """Read the footers of some Parquet files, one after the other.
 
     Args:
         paths: The files.
@@ -165,13 +165,15 @@ def _read_chunk(
 
 
 def _open_metadata(path: str, stores: Stores) -> pq.FileMetaData:
-    """Read the footer of a file in any storage."""
+    """Read the footer of a Parquet file in any storage."""
     with stores.of(path).open(path) as stream, pq.ParquetFile(stream) as file:
         return file.metadata
 
 
 def _parse_metadata(path: str, stores: Stores) -> pq.FileMetaData:
-    """Read the footer of a local file, three times as fast; a damaged one may crash the process.
+    """Read the footer of a local Parquet file, three times as fast as Arrow opens the file.
+
+    A damaged footer may crash the process.
 
     The last 8 bytes of a file are the footer's length and a magic number
     (https://parquet.apache.org/docs/file-format/).
@@ -192,7 +194,7 @@ def _parse_metadata(path: str, stores: Stores) -> pq.FileMetaData:
 def _columns(
     schema: pa.Schema, path: str, event: EventColumn, declared: Sequence[str] | None
 ) -> pa.Schema:
-    """Return the columns of a file that are looked at, in the types that Spark has.
+    """Return the declared columns of a Parquet file, or all of them, in the types that Spark has.
 
     Raises:
         InputError: Spark has no such type, or the event-time column is not usable.
@@ -205,7 +207,7 @@ def _columns(
 
 
 def _range(metadata: pq.FileMetaData, column: int, factor: int | None) -> EventTimeRange | None:
-    """Return the range of event times from the statistics of a file's row groups.
+    """Return the range of event times from the statistics of a Parquet file's row groups.
 
     Args:
         metadata: The footer.
@@ -237,13 +239,13 @@ def _range(metadata: pq.FileMetaData, column: int, factor: int | None) -> EventT
 
 
 def _read_range(path: str, stores: Stores, event: EventColumn) -> EventTimeRange:
-    """Return the range of event times by reading the column."""
+    """Return the range of event times of a Parquet file by reading the column."""
     with stores.of(path).open(path) as stream, pq.ParquetFile(stream) as file:
         return column_range(file.read(columns=[event.name]).column(0), event.unit_us)
 
 
 def _factor(column: pq.ColumnSchema, event: EventColumn) -> int | None:
-    """Return the microseconds in the unit of a column's statistics; None if they can't be used."""
+    """Return the microseconds in the unit of a Parquet column's statistics; None if unusable."""
     if event.unit_us is not None:
         return event.unit_us
     kind = column.logical_type

@@ -14,7 +14,7 @@ _BLOCK_BYTES = 4 << 20
 
 
 class Text:
-    """Format of plain text files: one column ``value``, as Spark's text source has it."""
+    """Reader of plain text files: one column ``value``, as Spark's text source has it."""
 
     title = "text"
     splits = True

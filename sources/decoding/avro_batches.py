@@ -190,7 +190,7 @@ def batch_reader(schema: Any, columns: pa.Schema) -> Record | None:
         return None
 
 
-class _NotInBatches(Exception):  # noqa: N818 - no error: the other way is taken
+class _NotInBatches(Exception):  # noqa: N818 - a signal, not an error
     """Signal that values of an Avro schema have to be decoded record by record."""
 
 

@@ -161,7 +161,7 @@ def _fitted(parsed: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Mask]:
         sure = (ends - starts == len("2024-01-01")) | as_mask(parsed.is_null())
         return _only(parsed, sure).cast(kind), sure
     if kind == pa.float64():
-        # Of an integer `-0` Spark makes 0, and too large ones it may refuse.
+        # Spark reads an integer `-0` as 0, and may refuse numbers that are too large.
         numbers = parsed.fill_null(0).to_numpy(zero_copy_only=False)
         return parsed, np.isfinite(numbers) & ~((numbers == 0) & np.signbit(numbers))
     return parsed, np.ones(len(parsed), np.bool_)

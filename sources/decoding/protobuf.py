@@ -163,7 +163,7 @@ def _reader(kind: Descriptor, known: dict[str, _Read]) -> _Read:
         )
     if kind.full_name in WRAPPERS:
         return lambda wrapper: wrapper.value
-    # A message may hold itself.
+    # A message type may contain itself.
     if kind.full_name in known:
         return known[kind.full_name]
     getters: dict[str, _Read] = {}

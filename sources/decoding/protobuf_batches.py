@@ -277,7 +277,7 @@ class PlainMessage:
         return batch.rows(self.fields(batch), columns)
 
 
-class NotInBatches(Exception):  # noqa: N818 - no error: the other way is taken
+class NotInBatches(Exception):  # noqa: N818 - a signal, not an error
     """Signal that messages of a Protobuf type have to be decoded record by record."""
 
 

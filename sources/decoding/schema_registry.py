@@ -215,9 +215,11 @@ def _request(registry: Registry, schema_id: int, send: Callable[[], Any]) -> Any
             reason = f"the registry has no schema {schema_id}"
             raise BadValue(reason) from None
         if status >= _SERVER_ERRORS or status == _TOO_MANY_REQUESTS:
-            message = f"The schema registry {url} fails: {error.error_message}."
-            raise UnavailableError(message, "Wait, or repair it.", server=url) from None
-        message = f"The schema registry {url} refuses: {error.error_message}."
+            message = f"The schema registry {url} reports a failure: {error.error_message}."
+            raise UnavailableError(
+                message, "Wait until it works again, or repair it.", server=url
+            ) from None
+        message = f"The schema registry {url} refuses the request: {error.error_message}."
         hint = "Correct `registry`, or grant the permission to read schemas."
         raise InputError(message, hint, server=url, field="registry") from None
     # The client passes on whatever its HTTP library raises.

@@ -178,7 +178,7 @@ def _last_line(block: bytes) -> bytes:
 
 
 def _typed(table: pa.Table, columns: pa.Schema) -> pa.Table:
-    """Return the table with the columns in their declared types and order."""
+    """Return a table that was parsed from CSV with its columns in declared types and order."""
     arrays = [_timestamps(table[field.name], field) for field in columns]
     return pa.table(arrays, schema=columns)
 

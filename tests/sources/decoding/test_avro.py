@@ -89,7 +89,7 @@ def written(row: dict[str, Any], schema: Any) -> bytes:
 
 
 def decode(value: bytes, schema: Any, columns: pa.Schema = COLUMNS) -> dict[str, Any]:
-    """One row, through Arrow as Spark's worker does it."""
+    """Decode one value to a row, through Arrow as in Spark's Python worker."""
     reader = AvroReader(fastavro.parse_schema(schema), None)
     row = RowDecoder(reader, columns).decode(value)
     arrays = [pa.array([each], kind) for each, kind in zip(row, columns.types, strict=True)]
@@ -213,7 +213,7 @@ def test_each_value_is_read_with_the_schema_that_it_names(server: RegistryServer
         assert decoder.decode(framed(first, written({"id": 1}, old))) == [1, None]
         row = {"id": 2, "text": "x"}
         assert decoder.decode(framed(second, written(row, new))) == [2, "x"]
-    # Asked for once each.
+    # Each schema was requested once.
     assert len(server.asked) == 2
 
 
@@ -256,7 +256,9 @@ def test_what_the_registry_can_not_explain_is_bad(
 def test_a_registry_that_fails_makes_no_record_bad(server: RegistryServer) -> None:
     server.login = "me:s3cret"
     reader = AvroReader(None, Registry(url=server.url, username="me", password="wrong"))  # type: ignore[arg-type]
-    with pytest.raises(InputError, match=f"{server.url} refuses: Unauthorized") as caught:
+    with pytest.raises(
+        InputError, match=f"{server.url} refuses the request: Unauthorized"
+    ) as caught:
         reader.fields(framed(1, b""))
     assert "wrong" not in str(caught.value)
     assert not caught.value.transient
@@ -269,7 +271,7 @@ def test_a_registry_that_does_not_answer_may_do_so_later(server: RegistryServer)
     for url in ("http://127.0.0.1:1", server.url):
         reader = AvroReader(None, Registry(url=url))
         with pytest.raises(
-            UnavailableError, match=f"{url} (can't be reached|fails: the store is)"
+            UnavailableError, match=f"{url} (can't be reached|reports a failure: the store is)"
         ) as it:
             reader.fields(framed(1, b""))
         assert it.value.transient

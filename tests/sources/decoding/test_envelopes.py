@@ -1,4 +1,4 @@
-"""Debezium's envelopes in Avro: the same rows as from JSON."""
+"""Debezium's envelopes in Avro give the same rows as those in JSON."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def optional(name: str, kind: Any) -> dict[str, Any]:
 
 
 def schema(**more: Any) -> dict[str, Any]:
-    """As an Avro converter describes the changes of a table; the second row is named only."""
+    """Return a schema as an Avro converter writes it; `after` refers to the row's type by name."""
     row = {
         "type": "record",
         "name": "Value",

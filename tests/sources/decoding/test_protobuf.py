@@ -54,7 +54,7 @@ ROWS = st.fixed_dictionaries(
         "parent": st.fixed_dictionaries({"id": LONG}, optional={"v": st.floats(allow_nan=False)}),
     },
 )
-# What a field is that was not set: those that can't tell have their default.
+# Values of fields that were not set: those without presence have their default.
 UNSET = {"id": 0, "state": "NEW", "tags": [], "data": b"", "big": 0, "counts": []}
 
 
@@ -119,7 +119,7 @@ def test_any_bytes_behind_a_frame_are_a_message_or_bad(data: bytes) -> None:
 
 @pytest.mark.parametrize("path", [b"\x02\x02", b"\x82\x00\x02"])
 def test_a_frame_names_the_message_in_its_file(path: bytes) -> None:
-    # One part: the second message of the file; the numbers may be written longer than needed.
+    # One index: the second message of the file. A varint may be longer than needed.
     assert FRAMED.fields(framed(7, message({"id": 4}), path))["id"] == 4
 
 

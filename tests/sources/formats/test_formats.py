@@ -1,4 +1,4 @@
-"""Formats of files: every row is read once, wherever a file is cut into regions."""
+"""Every row of a file is read once, wherever the file is cut into regions; in every format."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_a_packed_file_may_be_longer_or_shorter_than_it_is_unpacked(
     tmp_path: Path, end: str
 ) -> None:
     one = parse_schema({"id": "int"})
-    # A header that packs to less than its own length, and a file that packs to more.
+    # A header that compresses to less than its own length, and a file that compresses to more.
     wide = tmp_path / "wide.csv.gz"
     wide.write_bytes(gzip.compress(f"id,{'x' * 5000}\n1,2{end}".encode()))
     short = tmp_path / "short.csv.gz"

@@ -1,4 +1,4 @@
-"""Bad rows of files: found by their place wherever they are, and all others are read."""
+"""Bad rows of files are reported with their offsets, wherever they are, and all others are read."""
 
 from __future__ import annotations
 
@@ -57,17 +57,17 @@ def good_csv(n: int) -> bytes:
     return f'{n},"n, ""{n}""",{NOON},2024-01-01'.encode()
 
 
-# How it is read, good lines, bad ones, and those that are no rows.
+# Format, function for good lines, bad lines, and lines that make no row.
 JSON: tuple[Any, ...] = (JsonLines(), good_json, BAD_JSON, [b"", b" \t"])
 CSV: tuple[Any, ...] = (Csv(CsvOptions(header=False)), good_csv, BAD_CSV, [b""])
-# Numbers are good lines.
+# 0 stands for a good line, a positive number for a bad one, a negative one for a blank one.
 contents = st.lists(st.one_of(st.just(0), st.just(0), st.integers(-30, 30)), max_size=40)
 
 
 def read(
     path: Path, form: Format, edges: list[int], columns: pa.Schema = COLUMNS
 ) -> tuple[list[dict[str, Any]], list[BadRow]]:
-    """Good rows and bad ones of all regions between some edges."""
+    """Return the good rows and the bad ones of all regions between some edges."""
     size = path.stat().st_size
     places = sorted({0, size, *(edge % (size + 1) for edge in edges)})
     good: list[dict[str, Any]] = []
@@ -154,7 +154,7 @@ def test_of_a_packed_file_the_place_is_that_in_its_content(
     assert [row["id"] for row in good] == [1, 2]
     assert [(row.offset, row.content) for row in bad] == [(len(before), bad_lines[0])]
     assert bad[0].place == f"{path}, byte {len(before)} of the decompressed content"
-    # Damage is nobody's row.
+    # Damage of the compressed file belongs to no row.
     path.write_bytes(path.read_bytes()[:-12])
     with pytest.raises(InputError, match=r"file\.gz can't be read as"):
         read(path, form, [])

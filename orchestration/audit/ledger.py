@@ -96,7 +96,7 @@ def _mark_delivered(
         by_rule = f"l.{quoted(pipeline.event_time)} < TIMESTAMPTZ '{end}'"
     elif ledger.rule == "sequence" and ledger.previous is not None and ledger.previous.snapshot:
         changes = pipeline.topic_source(source)
-        columns = {part: f"l.{quoted(name)}" for name, part in changes.of_envelope.items()}
+        columns = {part: f"l.{quoted(name)}" for name, part in changes.envelope_columns.items()}
         by_rule = ledger.previous.snapshot.holds(columns["lsn"], columns["transaction"])
     elif ledger.rule == "sequence" and ledger.previous is not None and pipeline.sequence:
         by_rule = f"l.{quoted(pipeline.sequence)} <= {ledger.previous.sequence}"

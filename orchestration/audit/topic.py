@@ -25,7 +25,7 @@ from orchestration.audit.sql import (
 from sources.common.positions import Offsets, TopicPartition
 from sources.common.schema import TIMESTAMP
 from sources.config.kafka_source import KafkaSource
-from sources.decoding.conversion import BadValue, fitted_array
+from sources.decoding.conversion import BadValue, to_arrow_array
 from sources.decoding.decoder import NO_VALUE, RowDecoder, field_reader
 from sources.decoding.value_format import RecordPart
 from sources.errors import InputError
@@ -111,10 +111,10 @@ class _Records:
     """
 
     def __init__(self, source: KafkaSource, columns: Mapping[str, pa.DataType]) -> None:
-        self._include = source.of_record
-        included = [pa.field(name, columns[name]) for name in source.of_record]
+        self._include = source.record_columns
+        included = [pa.field(name, columns[name]) for name in source.record_columns]
         self._of_value = pa.schema(
-            [pa.field(n, kind) for n, kind in columns.items() if n not in source.of_record]
+            [pa.field(n, kind) for n, kind in columns.items() if n not in source.record_columns]
         )
         self._decoder = None
         values = [_VALUE]
@@ -128,7 +128,8 @@ class _Records:
         rows = [self._row(message) for message in messages]
         columns = zip(*rows, strict=True)
         arrays = [
-            fitted_array(each, field.type) for each, field in zip(columns, self.schema, strict=True)
+            to_arrow_array(each, field.type)
+            for each, field in zip(columns, self.schema, strict=True)
         ]
         return pa.Table.from_arrays(arrays, schema=self.schema)
 

@@ -15,7 +15,7 @@ from sources.common.security import Security
 from sources.common.select import Selection
 from sources.config.bad_records import BadRecords
 from sources.config.rate_limit import RateLimit, require_meaning
-from sources.decoding.value_format import Values
+from sources.decoding.value_format import ValueFormat
 from sources.hybrid import Boundedness
 
 
@@ -89,7 +89,7 @@ class Align(Declared):
     drift: Duration = Field(ge=timedelta(milliseconds=1))
 
 
-class KafkaSource(Values, BadRecords):
+class KafkaSource(ValueFormat, BadRecords):
     """A source of Kafka topics: unbounded, or bounded where ``until`` is declared.
 
     Attributes:

@@ -109,7 +109,7 @@ class LoadedPipeline:
                     mode="json", include={"until", "align"}
                 )
             contract[f"sources.{source.name}"] = [source.type, source.format, where, source.columns]
-            if isinstance(source, KafkaSource) and (meaning := source.meaning()):
+            if isinstance(source, KafkaSource) and (meaning := source.checkpoint_contract()):
                 contract[f"sources.{source.name}.value"] = meaning
             if isinstance(source, FileSource) and source.snapshot is not None:
                 contract[f"sources.{source.name}.snapshot"] = True

@@ -1,4 +1,4 @@
-"""Columns that a table got after its snapshot was taken, and what rows from before hold in them."""
+"""Declaration of columns that a table got after its snapshot was taken, with their defaults."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from pydantic import BeforeValidator, model_validator
 
 from sources.common.fields import Declared
 from sources.common.schema import parse_type
-from sources.decoding.conversion import BadValue, fitter
+from sources.decoding.conversion import BadValue, converter
 
 
 class AddedColumn(Declared):
-    """A column that was added.
+    """A column that was added to a table after its snapshot was taken.
 
     Attributes:
         type: Its Spark SQL type.
-        default: What rows from before hold: the column's constant default. Null, if left out.
-            PostgreSQL tells of no change when it adds a column, whatever rows hold then.
-
+        default: Constant default of the column, which rows from before hold; null if left out.
+            PostgreSQL publishes no change when it adds a column, so it has to be declared.
     """
 
     type: str
@@ -30,32 +29,32 @@ class AddedColumn(Declared):
 
     @model_validator(mode="after")
     def _default_fits(self) -> AddedColumn:
-        # Asked for both that it is a type, and that the default is of it.
+        # The property raises if the type is unknown or the default does not fit it.
         _ = self.value
         return self
 
     @property
     def value(self) -> Any:
-        """The default, as a decoded record would have it.
+        """The default, converted to the column's type as a decoded record's field would be.
 
         Raises:
             ValueError: It does not fit the type.
         """
         kind = parse_type(self.type)
         try:
-            return fitter(kind)(_parsed(self.default, kind))
+            return converter(kind)(_parsed(self.default, kind))
         except (BadValue, ValueError, InvalidOperation):
-            message = f"`default: {self.default}` is no {self.type}"
+            message = f"`default: {self.default}` is not a valid {self.type}."
             raise ValueError(message) from None
 
 
 def types_of(added: Mapping[str, AddedColumn]) -> dict[str, str]:
-    """Names and Spark SQL types."""
+    """Return the Spark SQL types of added columns, by name."""
     return {name: column.type for name, column in added.items()}
 
 
 def _parsed(raw: Any, kind: pa.DataType) -> Any:
-    """What YAML has no literal for, from text."""
+    """Parse the default of a decimal, timestamp or date column, for which YAML has no literal."""
     if pa.types.is_decimal(kind) and isinstance(raw, str | float):
         return Decimal(str(raw))
     if pa.types.is_timestamp(kind) and isinstance(raw, str):
@@ -66,8 +65,9 @@ def _parsed(raw: Any, kind: pa.DataType) -> Any:
 
 
 def _spelled_out(value: Any) -> Any:
+    """Expand an added column's short form, a type alone, to ``{type: …}``."""
     return {"type": value} if isinstance(value, str) else value
 
 
-Added = Annotated[AddedColumn, BeforeValidator(_spelled_out)]
-"""As people write it: the type alone, or with a default."""
+AddedColumnOrType = Annotated[AddedColumn, BeforeValidator(_spelled_out)]
+"""An added column as the YAML has it: its type alone, or type and default."""

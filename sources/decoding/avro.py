@@ -1,4 +1,4 @@
-"""Values in Avro: with one schema for all, or each with the id of its own."""
+"""Decoding of Avro values, with one schema for all or the schema whose id each value carries."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from sources.common.optional import needs_extra
 from sources.decoding.avro_batches import Record, batch_reader
-from sources.decoding.base import Typed
+from sources.decoding.base import BaseReader
 from sources.decoding.batch_cursor import Batch
 from sources.decoding.conversion import BadValue
 from sources.decoding.schema_registry import Registry, read_ids, schema_texts, unframe
-from sources.decoding.value_format import Values
-from sources.errors import InputError
+from sources.decoding.value_format import ValueFormat
+from sources.errors import InputError, UnavailableError
 
 with needs_extra("avro", "Avro"):
     import fastavro
@@ -27,14 +27,15 @@ with needs_extra("avro", "Avro"):
 _NO_SCHEMA = -1
 
 
-class AvroReader(Typed):
-    """Reads each value with the schema that it was written with.
+class AvroReader(BaseReader):
+    """Decoder that reads each Avro value with the schema that it was written with.
 
-    Columns take the place of a reader's schema: matched by name, widened where nothing is lost.
+    There is no reader's schema: fields are matched with columns by name, and widened where nothing
+    is lost.
 
     Args:
-        schema: The schema of all values, parsed; or
-        registry: where that of each is found.
+        schema: The writer's schema of all values, as fastavro parses it; None with a registry.
+        registry: Schema registry of the ids in front of the values; None with one schema for all.
     """
 
     def __init__(self, schema: Any, registry: Registry | None) -> None:
@@ -43,11 +44,11 @@ class AvroReader(Typed):
         self._batch_readers: dict[tuple[int, pa.Schema], Record | None] = {}
 
     @classmethod
-    def of(cls, source: Values) -> AvroReader:
-        """The reader that a source declares.
+    def of(cls, source: ValueFormat) -> AvroReader:
+        """Return the Avro decoder that a source declares.
 
         Raises:
-            InputError: The schema's file can't be read, or holds no record's schema.
+            InputError: The schema's file can't be read, or does not hold a record's schema.
         """
         if source.avro_schema is None:
             return cls(None, source.registry)
@@ -56,15 +57,16 @@ class AvroReader(Typed):
             return cls(parse_schemas([text]), None)
         except (OSError, ValueError) as error:
             message = f"`avro_schema: {source.avro_schema}` can't be read: {error}."
-            hint = "Name a file with an Avro schema of type record, without references to others."
-            raise InputError(message, hint) from None
+            hint = "Name a file with an Avro schema of type record that refers to no other file."
+            raise InputError(message, hint, field="avro_schema", file=source.avro_schema) from None
 
     def fields(self, value: bytes) -> Mapping[str, Any]:
-        """The fields of the record, logical types as Python has them.
+        """Decode one value into the fields of its record, logical types as Python's types.
 
         Raises:
-            BadValue: The bytes are not what the schema says, or the registry does not know it.
-            InputError: The registry can't be reached.
+            BadValue: The bytes do not match the schema, or the registry does not have it.
+            InputError: The registry refuses the login or the request.
+            UnavailableError: The registry does not answer.
         """
         schema, data = self._schema, value
         if self._registry is not None:
@@ -72,39 +74,42 @@ class AvroReader(Typed):
             schema = _registered(self._registry, schema_id)
         stream = BytesIO(data)
         try:
-            record = fastavro.schemaless_reader(stream, schema)
-        # What fastavro meets in bytes that are no Avro takes many forms.
+            record: Mapping[str, Any] = fastavro.schemaless_reader(stream, schema)
+        # On bytes that are not Avro, fastavro raises errors of many types.
         except Exception as error:
-            reason = f"the value is not of its Avro schema: {type(error).__name__}: {error}"
+            reason = f"the value does not match its Avro schema: {type(error).__name__}: {error}"
             raise BadValue(reason) from None
-        if left := len(data) - stream.tell():
-            reason = f"the value is not of its Avro schema: {left} bytes are left over"
+        if unread := len(data) - stream.tell():
+            reason = f"the value does not match its Avro schema: {unread} bytes are left over"
             raise BadValue(reason)
-        assert isinstance(record, dict)  # the schema is a record's
         return record
 
     def rows(self, values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray:
-        """Columns of many values at once, of those that are plain; null are the others."""
+        """Decode many values at once; a value that needs the per-record decoder becomes null.
+
+        Values are decoded schema by schema; rows keep the order of the values.
+        """
         batch = Batch(values)
         ids = np.zeros(len(batch), np.int64) if self._registry is None else read_ids(batch)
         ids = np.where(batch.is_sure, ids, _NO_SCHEMA)
-        places, parts = [], []
+        indexes, parts = [], []
         for schema_id in np.unique(ids).tolist():
-            (chosen,) = np.nonzero(ids == schema_id)
+            (chosen_indexes,) = np.nonzero(ids == schema_id)
             reader = self._batch_reader(schema_id, columns)
             if reader is None:
-                part = pa.nulls(len(chosen), pa.struct(columns))
+                part = pa.nulls(len(chosen_indexes), pa.struct(columns))
             else:
-                part = reader.rows(batch.take(chosen), columns)
-            places.append(chosen)
+                part = reader.rows(batch.take(chosen_indexes), columns)
+            indexes.append(chosen_indexes)
             parts.append(part)
         if len(parts) == 1:
             return parts[0]
         if not parts:
             return pa.nulls(0, pa.struct(columns))
-        return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(places))))
+        return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(indexes))))
 
     def _batch_reader(self, schema_id: int, columns: pa.Schema) -> Record | None:
+        """Return the batch decoder of a schema; None if its values must be decoded one by one."""
         if schema_id == _NO_SCHEMA:
             return None
         key = (schema_id, columns)
@@ -113,8 +118,8 @@ class AvroReader(Typed):
             if self._registry is not None:
                 try:
                     schema = _registered(self._registry, schema_id)
-                except (BadValue, InputError):
-                    # Told of the value that is read alone.
+                except (BadValue, InputError, UnavailableError):
+                    # Raised again, with its place, when the value is decoded on its own.
                     return None
             self._batch_readers[key] = batch_reader(schema, columns)
         return self._batch_readers[key]
@@ -122,6 +127,13 @@ class AvroReader(Typed):
 
 @cache
 def _registered(registry: Registry, schema_id: int) -> Any:
+    """Return the parsed schema of an id in a registry; cached for the life of the process.
+
+    Raises:
+        BadValue: The registry does not have it, or it is not a valid Avro schema of a record.
+        InputError: The registry refuses the login or the request.
+        UnavailableError: The registry does not answer.
+    """
     texts = schema_texts(registry, schema_id)
     try:
         return parse_schemas(texts)
@@ -131,14 +143,15 @@ def _registered(registry: Registry, schema_id: int) -> Any:
 
 
 def parse_schemas(texts: Sequence[str], *, expand: bool = False) -> Any:
-    """The last of several schemas, which may refer to those before it.
+    """Parse Avro schemas that refer to each other, and return the last one, which is a record's.
 
     Args:
-        texts: The schemas, as JSON.
-        expand: Whether a type stands wherever it is named: to look into it.
+        texts: The schemas as JSON, each after those that it refers to.
+        expand: Whether a named type is replaced by its definition, for code that inspects the
+            schema.
 
     Raises:
-        ValueError: It is none, or no record's.
+        ValueError: One is not a valid Avro schema, or the last one is not of type record.
     """
     named: dict[str, Any] = {}
     schema: Any = None
@@ -146,9 +159,9 @@ def parse_schemas(texts: Sequence[str], *, expand: bool = False) -> Any:
         try:
             schema = fastavro.parse_schema(json.loads(text), named_schemas=named, expand=expand)
         except (fastavro.schema.SchemaParseException, KeyError) as error:
-            message = f"it is no Avro schema ({type(error).__name__}: {error})"
+            message = f"it is not a valid Avro schema ({type(error).__name__}: {error})"
             raise ValueError(message) from None
     if not isinstance(schema, dict) or schema.get("type") != "record":
-        message = "it is no record's schema"
+        message = "it is not a schema of type record"
         raise ValueError(message)
     return schema

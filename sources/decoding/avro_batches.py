@@ -1,6 +1,7 @@
-"""Avro values read in whole batches (:mod:`sources.decoding.batch_cursor`).
+"""Batch decoding of Avro records into Arrow columns (:mod:`sources.decoding.batch_cursor`).
 
-For plain schemas only: no arrays, no maps, no logical types but dates and timestamps.
+Decodes all types but arrays and maps; of the logical types dates and timestamps. Values of other
+schemas are left to the per-record decoder.
 
 The encoding: https://avro.apache.org/docs/1.12.0/specification/#binary-encoding
 
@@ -31,15 +32,23 @@ _MICROS = {
 
 
 class Type(ABC):
-    """A type of a writer's schema, and what becomes of its values."""
+    """Batch decoder of one type of an Avro writer's schema.
+
+    Subclasses have ``kind``, the type of the column; None if the values are only skipped.
+    """
 
     @abstractmethod
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """The next value of each; null, or anything, elsewhere. None if nobody wants it."""
+        """Decode the next value of each selected record; None if there is no column.
+
+        What is returned for the other records is null or means nothing.
+        """
 
 
 @dataclass(frozen=True)
 class _Null(Type):
+    """Batch decoder of Avro's null."""
+
     kind: pa.DataType | None
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
@@ -48,6 +57,8 @@ class _Null(Type):
 
 @dataclass(frozen=True)
 class _Integer(Type):
+    """Batch decoder of Avro's int, long and date; only numbers within ``bounds`` are decoded."""
+
     kind: pa.DataType | None
     bounds: tuple[int, int] = (-(2**63), 2**63 - 1)
 
@@ -57,7 +68,7 @@ class _Integer(Type):
 
 @dataclass(frozen=True)
 class _Instant(Type):
-    """Times since 1970, in a unit of so many microseconds."""
+    """Batch decoder of Avro's timestamps: numbers since 1970, of ``unit`` microseconds each."""
 
     kind: pa.DataType | None
     unit: int
@@ -69,6 +80,8 @@ class _Instant(Type):
 
 @dataclass(frozen=True)
 class _Float(Type):
+    """Batch decoder of Avro's float and double, of ``width`` bytes (4 or 8)."""
+
     kind: pa.DataType | None
     width: int
 
@@ -81,6 +94,8 @@ class _Float(Type):
 
 @dataclass(frozen=True)
 class _Boolean(Type):
+    """Batch decoder of Avro's boolean; only the bytes 0 and 1 are decoded."""
+
     kind: pa.DataType | None
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
@@ -91,7 +106,7 @@ class _Boolean(Type):
 
 @dataclass(frozen=True)
 class _Bytes(Type):
-    """Text if it is UTF-8, bytes, or as many bytes as each value has."""
+    """Batch decoder of Avro's string (``is_text``), bytes, and fixed of ``size`` bytes."""
 
     kind: pa.DataType | None
     is_text: bool
@@ -107,6 +122,8 @@ class _Bytes(Type):
 
 @dataclass(frozen=True)
 class _Enumeration(Type):
+    """Batch decoder of an Avro enum into its symbols, which are in the schema's order."""
+
     kind: pa.DataType | None
     symbols: Sequence[str]
 
@@ -122,6 +139,8 @@ class _Enumeration(Type):
 
 @dataclass(frozen=True)
 class _Union(Type):
+    """Batch decoder of an Avro union, whose branches are in the schema's order."""
+
     kind: pa.DataType | None
     branches: Sequence[Type]
 
@@ -141,32 +160,32 @@ class _Union(Type):
 
 @dataclass(frozen=True)
 class Record(Type):
-    """A record, of which nobody wants the whole.
+    """Batch decoder of an Avro record's fields, one by one; the record itself is not a column.
 
     Attributes:
-        fields: Names and types, in order.
+        fields: Names and decoders of the fields, in the order of the writer's schema.
     """
 
     fields: Sequence[tuple[str, Type]]
 
     def read(self, batch: Batch, where: Mask) -> None:
-        """Read all fields."""
+        """Decode all fields of the next Avro record to move past it; nothing is returned."""
         for _, each in self.fields:
             each.read(batch, where)
 
     def rows(self, batch: Batch, columns: pa.Schema) -> pa.StructArray:
-        """The columns of each value; null where anything is odd."""
+        """Decode all Avro records of a batch to structs, null if left to the per-record decoder."""
         found = {name: each.read(batch, batch.every()) for name, each in self.fields}
         batch.finish()
         return batch.rows(found, columns)
 
 
 def batch_reader(schema: Any, columns: pa.Schema) -> Record | None:
-    """What reads values of a schema in batches; None if some of it only fits value by value.
+    """Build the batch decoder of an Avro schema; None if it needs the per-record decoder.
 
     Args:
-        schema: The writer's, a record's, as :mod:`fastavro` has parsed it.
-        columns: Taken from fields of the same name.
+        schema: The writer's schema, a record's, as :mod:`fastavro` parses it.
+        columns: Columns, filled from the fields of the same name.
     """
     wanted = dict(zip(columns.names, columns.types, strict=True))
     try:
@@ -175,12 +194,20 @@ def batch_reader(schema: Any, columns: pa.Schema) -> Record | None:
         return None
 
 
-class _NotInBatches(Exception):  # noqa: N818 - no error: the other way is taken
-    """A type that is read value by value."""
+class _NotInBatches(Exception):  # noqa: N818 - a signal, not an error
+    """Signal that values of an Avro schema have to be decoded record by record."""
 
 
 def _record(schema: Any, wanted: Mapping[str, pa.DataType], named: Mapping[str, Any]) -> Record:
-    """The reader of a record's fields; a record inside itself is not known there."""
+    """Build the batch decoder of an Avro record type.
+
+    A record that contains itself raises :class:`_NotInBatches`: its own name is unknown inside it.
+
+    Args:
+        schema: The record type.
+        wanted: Column types by field name; all other fields are skipped.
+        named: Types by full name.
+    """
     inside = {name: each for name, each in named.items() if name != schema["name"]}
     return Record(
         [
@@ -191,12 +218,15 @@ def _record(schema: Any, wanted: Mapping[str, pa.DataType], named: Mapping[str, 
 
 
 def _type(schema: Any, kind: pa.DataType | None, named: Mapping[str, Any]) -> Type:
-    """The reader of a type whose values become those of a column, or of none.
+    """Build the batch decoder of an Avro type.
 
     Args:
-        schema: The type, or the name of one.
-        kind: Of the column.
-        named: Types by their full names.
+        schema: The type, or the full name of one.
+        kind: Type of the column; None if the values are only skipped.
+        named: Types by full name.
+
+    Raises:
+        _NotInBatches: The type, or its conversion to the column's type, is not supported.
     """
     if isinstance(schema, list):
         return _Union(kind, [_type(each, kind, named) for each in schema])
@@ -214,6 +244,7 @@ def _type(schema: Any, kind: pa.DataType | None, named: Mapping[str, Any]) -> Ty
 
 
 def _time(name: Any, logical: str, kind: pa.DataType | None) -> Type | None:
+    """Return the batch decoder of an Avro date or timestamp; None for other logical types."""
     if (name, logical) == ("int", "date") and kind in (None, pa.date32()):
         return _Integer(kind, DAYS)
     if name == "long" and logical in _MICROS and kind in (None, TIMESTAMP):
@@ -222,6 +253,7 @@ def _time(name: Any, logical: str, kind: pa.DataType | None) -> Type | None:
 
 
 def _plain(name: Any, schema: Any, kind: pa.DataType | None) -> Type | None:
+    """Return the batch decoder of an Avro type that is not logical; None if there is none."""
     text, binary = kind in (None, pa.string()), kind in (None, pa.binary())
     wide = kind in (None, pa.float64())
     match name:

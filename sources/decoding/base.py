@@ -1,4 +1,4 @@
-"""What takes the values of a topic's records apart."""
+"""Interface of the decoders of record values, one implementation per format."""
 
 from __future__ import annotations
 
@@ -7,43 +7,53 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from sources.decoding.conversion import BadValue, fitter, shown
+from sources.decoding.conversion import BadValue, converter, short_repr
 
 
 class FieldReader(Protocol):
-    """Takes values apart; made once, then sent to Spark's workers."""
+    """Decoder of record values; built on the driver and pickled to Spark's Python workers."""
 
     def fields(self, value: bytes) -> Mapping[str, Any]:
-        """All fields of a value, before they are fitted to columns.
+        """Decode one value into its fields, before they are converted to column types.
 
         Raises:
-            BadValue: It can't be read.
-            InputError: What is needed to read it can't be had.
+            BadValue: The value can't be decoded.
+            InputError: The schema registry refuses the login or the request, or the columns of a
+                Debezium table are not those that are declared.
+            UnavailableError: The schema registry does not answer.
         """
 
     def rows(self, values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray | None:
-        """Columns of many values at once; None, or null, is to be read value by value.
+        """Decode many values at once into structs with one field per column.
 
-        Where there is a row, it is what :meth:`fields` would give, fitted to the columns.
+        A row that is not null equals what :meth:`fields` gives, converted to the columns' types.
+        A null row is undecided: the caller has to decode that value with :meth:`fields`.
+
+        Returns:
+            An array as long as the values; None if these columns can't be decoded in batches.
 
         Raises:
-            InputError: What is needed to read them can't be had.
+            InputError: As for :meth:`fields`.
+            UnavailableError: As for :meth:`fields`.
         """
 
-    def misfit(self, found: Any, kind: pa.DataType) -> str | None:
-        """What a field holds instead, in words, if it does not fit a column's type."""
+    def misfit(self, value: Any, kind: pa.DataType) -> str | None:
+        """Describe a field's value that does not fit a column type; None if it fits.
+
+        Used on a sample of a topic, to show declared and actual types side by side.
+        """
 
 
-class Typed:
-    """A reader whose fields have Python's types, value by value."""
+class BaseReader:
+    """Base of the readers: no batch decoding, and values that are compared by their Python type."""
 
     def rows(self, values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray | None:
-        """None at all."""
+        """Return None: batch decoding is not supported."""
 
-    def misfit(self, found: Any, kind: pa.DataType) -> str | None:
-        """What a field holds instead, in words, if it does not fit a column's type."""
+    def misfit(self, value: Any, kind: pa.DataType) -> str | None:
+        """Describe a value by its Python type if it can't be converted; None if it can."""
         try:
-            fitter(kind)(found)
+            converter(kind)(value)
         except BadValue:
-            return f"{type(found).__name__}, as in {shown(found)}"
+            return f"{type(value).__name__}, as in {short_repr(value)}"
         return None

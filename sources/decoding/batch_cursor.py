@@ -1,7 +1,7 @@
-"""Values of many records side by side: each field of all values is read at once, by NumPy.
+"""Column-wise decoding of binary values: NumPy reads the same field of all values at once.
 
-That is some ten times as fast as value by value. Whatever is odd about a value is only noted: who
-reads it alone tells whether it is bad, and why.
+About ten times as fast as decoding value by value. A value that holds anything unusual becomes
+undecided: it is left to the per-record decoder, which alone decides whether it is bad, and why.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import pyarrow as pa
 
 from sources.common.schema import TIMESTAMP
 
-Bytes = npt.NDArray[np.uint8]
+ByteArray = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]
-Places = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
+Int64Array = npt.NDArray[np.int64]
+UInt64Array = npt.NDArray[np.uint64]
 
 _WORD_BYTES = 8
-# Of eight bytes: where the last one of a number has its top bit off, and groups of 7, 14, 28 bits.
+# The top bit of a varint's byte is off in its last byte. The groups gather its 7-bit parts from
+# eight bytes in three steps: into 14, 28 and 56 bits.
 _LAST = np.uint64(0x8080808080808080)
 _GROUPS = [
     (np.uint64(0x007F007F007F007F), np.uint64(0x7F007F007F007F00), np.uint64(1)),
@@ -29,178 +30,244 @@ _GROUPS = [
     (np.uint64(0x000000000FFFFFFF), np.uint64(0x0FFFFFFF00000000), np.uint64(4)),
 ]
 _ONE, _BYTE_BITS = np.uint64(1), np.uint64(3)
-# What Python's times hold, which is how such a value is read alone: the years 1 to 9999.
+# The years 1 to 9999: what `datetime` holds, in which the per-record decoder returns times.
 MICROS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 DAYS = (-719_162, 2_932_896)
 
 
-def spans(values: pa.Array) -> tuple[Bytes, Places, Places]:
-    """The bytes of all values, binary or strings; where each begins, and the byte behind it."""
+def spans(values: pa.Array) -> tuple[ByteArray, Int64Array, Int64Array]:
+    """Return the bytes of a binary or string array, and the bounds of each value in them.
+
+    Returns:
+        The bytes of all values; the offset of each value's first byte; the offset after its last
+        byte. Nothing is copied but the offsets.
+    """
     _, offsets, data = values.buffers()
-    at = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
-    held = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
-    return held, at[:-1].astype(np.int64), at[1:].astype(np.int64)
+    bounds = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
+    content = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    return content, bounds[:-1].astype(np.int64), bounds[1:].astype(np.int64)
 
 
 def as_mask(array: pa.BooleanArray) -> Mask:
-    """Booleans without nulls."""
+    """Return a Boolean array without nulls as a NumPy mask."""
     mask: Mask = array.to_numpy(zero_copy_only=False)
     return mask
 
 
 class Batch:
-    """Values that are read side by side, and how far each was read.
+    """Cursor over many binary values that are decoded side by side, with a position in each value.
+
+    Every reading method takes a mask ``where``: only the values that it selects move on, and only
+    they can become undecided. What is returned for the other values means nothing.
 
     Args:
-        values: The values; a null is odd.
+        values: The values; a null is undecided from the start.
 
     Attributes:
-        is_sure: Whether nothing about a value was odd so far.
+        is_sure: For each value, whether it is decided so far: nothing unusual was met in it.
     """
 
     def __init__(self, values: pa.BinaryArray) -> None:
-        data, self._at, self._ends = spans(values)
+        data, self._cursors, self._ends = spans(values)
         padded = np.concatenate([data, np.zeros(_WORD_BYTES, np.uint8)])
         self._data = pa.py_buffer(padded)
-        shape = len(padded) - _WORD_BYTES + 1
-        # The eight bytes from each byte on.
-        self._words: Words = np.ndarray(shape, "<u8", padded, strides=(1,))
+        length = len(padded) - _WORD_BYTES + 1
+        # Overlapping view: the eight bytes that begin at each byte, as one number.
+        self._words: UInt64Array = np.ndarray(length, "<u8", padded, strides=(1,))
         self.is_sure = as_mask(values.is_valid())
 
     def __len__(self) -> int:
-        """Number of values."""
-        return len(self._at)
+        """Return the number of values."""
+        return len(self._cursors)
 
     def every(self) -> Mask:
-        """All values."""
+        """Return a mask that selects all values of the batch."""
         return np.ones(len(self), np.bool_)
 
-    def take(self, places: Places) -> Batch:
-        """Some of the values, as far as they were read."""
-        made = copy(self)
-        made._at, made._ends = self._at[places], self._ends[places]
-        made.is_sure = self.is_sure[places]
-        return made
+    def take(self, indexes: Int64Array) -> Batch:
+        """Return a cursor over some of the values, at their current positions.
 
-    def part(self, starts: Places, ends: Places) -> Batch:
-        """A part of each value; of none of them is anything known to be odd."""
-        made = copy(self)
-        made._at, made._ends = starts, ends
-        made.is_sure = made.every()
-        return made
+        Args:
+            indexes: Indexes of the values.
+        """
+        taken = copy(self)
+        taken._cursors, taken._ends = self._cursors[indexes], self._ends[indexes]
+        taken.is_sure = self.is_sure[indexes]
+        return taken
+
+    def part(self, starts: Int64Array, ends: Int64Array) -> Batch:
+        """Return a cursor over a range of bytes within each value, such as an inner message.
+
+        Args:
+            starts: Offset of each range's first byte, as :meth:`skip` returns it.
+            ends: Offset after its last byte.
+        """
+        part = copy(self)
+        part._cursors, part._ends = starts, ends
+        part.is_sure = part.every()
+        return part
 
     def is_left(self) -> Mask:
-        """Which values go on, of those that are not odd."""
-        return self.is_sure & (self._at < self._ends)
+        """Return a mask of the values that have bytes left and are still decoded in this batch."""
+        return self.is_sure & (self._cursors < self._ends)
 
-    def fixed(self, count: int, where: Mask) -> Words:
-        """The next one to eight bytes of each value, as a little-endian number."""
-        found = self._words[self._at]
+    def fixed(self, count: int, where: Mask) -> UInt64Array:
+        """Read 1 to 8 bytes of each selected value as an unsigned little-endian number."""
+        words = self._words[self._cursors]
         self.skip(np.int64(count), where)
-        return found & np.uint64((1 << 8 * count) - 1)
+        return words & np.uint64((1 << 8 * count) - 1)
 
-    def number(self, where: Mask, most_bytes: int = _WORD_BYTES) -> Words:
-        """The next number of each value, in seven bits of up to eight bytes; longer ones are odd.
+    def number(self, where: Mask, most_bytes: int = _WORD_BYTES) -> UInt64Array:
+        """Decode the next varint of each selected value as an unsigned number.
 
+        Values whose varint is longer than 8 bytes (56 bits) become undecided.
         https://protobuf.dev/programming-guides/encoding/#varints
+
+        Args:
+            where: Values to read.
+            most_bytes: Length up to which a varint is decoded.
         """
-        words = self._words[self._at]
+        words = self._words[self._cursors]
         last = ~words & _LAST
         within = last ^ (last - _ONE)
-        found = words & within & ~_LAST
+        numbers = words & within & ~_LAST
         for low, high, shift in _GROUPS:
-            found = (found & low) | ((found & high) >> shift)
+            numbers = (numbers & low) | ((numbers & high) >> shift)
         length = (np.bitwise_count(within) >> _BYTE_BITS).astype(np.int64)
         self.require((last != 0) & (length <= most_bytes), where)
         self.skip(length, where)
-        return found
+        return numbers
 
-    def texts(self, lengths: Places | np.int64, where: Mask) -> pa.BinaryArray:
-        """The next bytes of each value, so many; empty elsewhere."""
+    def texts(self, lengths: Int64Array | np.int64, where: Mask) -> pa.BinaryArray:
+        """Read `lengths[i]` bytes of value i; values that are not selected get an empty one.
+
+        Args:
+            lengths: Number of bytes, by value or the same for all; one that is negative or larger
+                than what is left makes the value undecided.
+            where: Values to read.
+        """
         starts, ends = self.skip(lengths, where)
-        # Between the texts lies the rest of each value: all of it are texts, in order.
+        # Arrow's offsets are gapless: the bytes between two texts are pieces too, left out below.
         offsets = np.empty(2 * len(self), np.int32)
         offsets[0::2], offsets[1::2] = starts, ends
-        everything = pa.Array.from_buffers(
+        pieces = pa.Array.from_buffers(
             pa.binary(), max(len(offsets) - 1, 0), [None, pa.py_buffer(offsets), self._data]
         )
-        return everything.take(pa.array(np.arange(0, len(offsets), 2)))
+        return pieces.take(pa.array(np.arange(0, len(offsets), 2)))
 
-    def utf8(self, found: pa.BinaryArray, where: Mask) -> pa.StringArray:
-        """Bytes as text; if any are none, all values are odd."""
+    def utf8(self, values: pa.BinaryArray, where: Mask) -> pa.StringArray:
+        """Cast bytes to strings; if one is not UTF-8, leave all to the per-record decoder.
+
+        Args:
+            values: One binary value for each value of the batch.
+            where: Values that they were read from.
+        """
         try:
-            return found.cast(pa.string())
+            return values.cast(pa.string())
         except pa.ArrowInvalid:
             self.leave(where)
             return pa.nulls(len(self), pa.string())
 
-    def micros(self, found: Places, factor: int, where: Mask) -> Places:
-        """Times of a unit of so many microseconds in microseconds; too far ones are odd."""
-        low, high = (bound // factor for bound in MICROS)
-        is_within = (found >= low) & (found <= high)
-        self.require(is_within, where)
-        return np.where(is_within, found, 0) * factor
+    def micros(self, times: Int64Array, factor: int, where: Mask) -> Int64Array:
+        """Convert times since 1970 to microseconds.
 
-    def integers(
-        self, found: Places, bounds: tuple[int, int], kind: pa.DataType | None, where: Mask
-    ) -> pa.Array | None:
-        """Whole numbers as a column; numbers beyond the bounds, or the column's, are odd.
+        Those outside the years 1 to 9999 are left to the per-record decoder.
 
         Args:
-            found: The numbers.
-            bounds: The lowest and the highest one.
-            kind: Of the column: integers, double, dates or instants; None if there is none.
-            where: Which of them count.
+            times: One number for each value of the batch.
+            factor: Microseconds in the unit of the numbers.
+            where: Values that they were read from.
+        """
+        low, high = (bound // factor for bound in MICROS)
+        is_within = (times >= low) & (times <= high)
+        self.require(is_within, where)
+        return np.where(is_within, times, 0) * factor
+
+    def integers(
+        self, numbers: Int64Array, bounds: tuple[int, int], kind: pa.DataType | None, where: Mask
+    ) -> pa.Array | None:
+        """Build a column of integers; those outside its range are left to the per-record decoder.
+
+        Args:
+            numbers: One number for each value of the batch.
+            bounds: Lowest and highest number that the encoded type allows.
+            kind: Type of the column: integer, double, date or timestamp; None if no column is made.
+            where: Values that they were read from.
+
+        Returns:
+            An array as long as the batch; None without a column.
         """
         low, high = bounds
         if kind is not None and pa.types.is_integer(kind):
             bits = kind.bit_width - 1
             low, high = max(low, -(2**bits)), min(high, 2**bits - 1)
-        self.require((found >= low) & (found <= high), where)
+        self.require((numbers >= low) & (numbers <= high), where)
         if kind is None:
             return None
         if kind == pa.float64():
-            return pa.array(found.astype(np.float64))
-        inside = pa.array(np.where(where & self.is_sure, found, 0), pa.int64())
+            return pa.array(numbers.astype(np.float64))
+        inside = pa.array(np.where(where & self.is_sure, numbers, 0), pa.int64())
         widths = {pa.date32(): pa.int32(), TIMESTAMP: pa.int64()}
         return inside.cast(widths.get(kind, kind)).view(kind)
 
     def require(self, holds: Mask, where: Mask) -> None:
-        """A value is odd where this does not hold."""
+        """Leave values to the per-record decoder for which a condition does not hold.
+
+        Args:
+            holds: The condition, by value.
+            where: Values that it is about.
+        """
         self.is_sure &= holds | ~where
 
     def leave(self, where: Mask) -> None:
-        """These values are odd."""
+        """Leave the selected values to the per-record decoder."""
         self.is_sure &= ~where
 
     def finish(self) -> None:
-        """A value is odd that was not read to its end."""
-        self.is_sure &= self._at == self._ends
+        """Leave values to the per-record decoder that were not read to their last byte."""
+        self.is_sure &= self._cursors == self._ends
 
-    def rows(self, found: Mapping[str, pa.Array | None], columns: pa.Schema) -> pa.StructArray:
-        """The columns that were found, by name; null where anything is odd."""
+    def rows(self, decoded: Mapping[str, pa.Array | None], columns: pa.Schema) -> pa.StructArray:
+        """Assemble structs from decoded columns, null for values left to the per-record decoder.
+
+        Args:
+            decoded: Arrays as long as the batch, by column; a column without one is null.
+            columns: Columns of the structs.
+        """
         arrays = [
-            pa.nulls(len(self), field.type) if (array := found.get(field.name)) is None else array
+            pa.nulls(len(self), field.type) if (array := decoded.get(field.name)) is None else array
             for field in columns
         ]
         mask = pa.array(~self.is_sure)
         return pa.StructArray.from_arrays(arrays, fields=list(columns), mask=mask)
 
-    def skip(self, count: Places | np.int64, where: Mask) -> tuple[Places, Places]:
-        """Pass over the next bytes of each value, so many; tells where they begin and end."""
-        before, after = self._at, self._at + count
+    def skip(self, count: Int64Array | np.int64, where: Mask) -> tuple[Int64Array, Int64Array]:
+        """Move each selected cursor forward by a number of bytes.
+
+        A count that is negative or larger than what is left makes the value undecided; its cursor
+        stays.
+
+        Returns:
+            Offsets before and after the move, for all values.
+        """
+        before, after = self._cursors, self._cursors + count
         fits = (count >= 0) & (after <= self._ends)
         self.require(fits, where)
-        self._at = np.where(where & fits, after, before)
-        return before, self._at
+        self._cursors = np.where(where & fits, after, before)
+        return before, self._cursors
 
 
-def zigzag(found: Words) -> Places:
-    """Signed numbers, of which the lowest bit is the sign."""
-    return (found >> _ONE).astype(np.int64) ^ -(found & _ONE).astype(np.int64)
+def zigzag(encoded: UInt64Array) -> Int64Array:
+    """Decode zigzag-encoded numbers, whose lowest bit is the sign, to signed integers."""
+    return (encoded >> _ONE).astype(np.int64) ^ -(encoded & _ONE).astype(np.int64)
 
 
-def floats(found: Words, width: int) -> pa.Array:
-    """IEEE numbers of four or eight bytes."""
-    exact = found.view(np.float64) if width == _WORD_BYTES else found.astype("<u4").view("<f4")
+def floats(bits: UInt64Array, width: int) -> pa.Array:
+    """Reinterpret the bits of numbers as IEEE 754 floats.
+
+    Args:
+        bits: The bits, little endian, in the lowest bytes.
+        width: Bytes of each float: 4 or 8.
+    """
+    exact = bits.view(np.float64) if width == _WORD_BYTES else bits.astype("<u4").view("<f4")
     return pa.array(exact)

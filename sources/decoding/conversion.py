@@ -1,4 +1,4 @@
-"""Python values as decoders return them, fitted to Arrow types: exactly, or not at all."""
+"""Exact conversion of decoded Python values to Arrow types: nothing is rounded or cut off."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from sources.common.schema import type_name
 
-Fit = Callable[[Any], Any]
-_SHOWN = 60
+Converter = Callable[[Any], Any]
+_SHORT_CHARACTERS = 60
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _FLOAT_MAX = 3.4028234663852886e38
@@ -23,54 +23,61 @@ _EXACT = Context(prec=128, traps=[Inexact, InvalidOperation])
 
 
 class BadValue(ValueError):  # noqa: N818 - a verdict on data, as `KeyError` is not
-    """A record's value can't be read; the text says why, in words that follow a colon."""
+    """Verdict that a record's value can't be decoded; the text is a phrase that follows a colon."""
 
 
-def fitter(kind: pa.DataType) -> Fit:
-    """A function that returns a value as ``pyarrow.array`` takes it for a type, unchanged in worth.
+def converter(kind: pa.DataType) -> Converter:
+    """Return the function that converts a Python value to what ``pyarrow.array`` takes for a type.
 
-    Widening is no change: an integer is a double, a time without a zone is in UTC. Null fits
-    everywhere. The function raises :class:`BadValue` for all else.
+    Only conversions that lose nothing are made: an integer becomes a double, a time without a zone
+    is in UTC. None is valid for every type. The function raises :class:`BadValue` for any other
+    value.
+
+    Args:
+        kind: A type that Spark has (:func:`sources.common.schema.normalize`), nested ones included.
     """
     name = type_name(kind)
     exact = _scalar(kind) or _nested(kind)
 
-    def fit(value: Any) -> Any:
+    def convert(value: Any) -> Any:
         if value is None:
             return None
         try:
             return exact(value)
-        except _Misfit:
-            reason = f"{shown(value)} is no {name}"
+        except _TypeMismatch:
+            reason = f"{short_repr(value)} is not a valid {name}"
             raise BadValue(reason) from None
 
-    return fit
+    return convert
 
 
-def fitted_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Fitted values as Arrow has them.
+def to_arrow_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Build an Arrow array of converted values.
 
     Args:
-        values: From a :func:`fitter` of this type.
-        kind: The type.
+        values: Results of the :func:`converter` of this type; None becomes null.
+        kind: The type of the array.
     """
     if pa.types.is_timestamp(kind):
-        # Arrow asks each of them for its zone, which takes five times as long.
-        values = [None if at is None else (at - _EPOCH) // _MICROSECOND for at in values]
+        # Arrow looks up the zone of each value, which takes five times as long.
+        values = [
+            None if instant is None else (instant - _EPOCH) // _MICROSECOND for instant in values
+        ]
     return pa.array(values, kind)
 
 
-def shown(value: Any) -> str:
-    """A value in a message."""
+def short_repr(value: Any) -> str:
+    """Return the ``repr`` of a value for a message, cut off after 60 characters."""
     text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return text if len(text) <= _SHORT_CHARACTERS else f"{text[:_SHORT_CHARACTERS]}…"
 
 
-class _Misfit(Exception):  # noqa: N818
-    """Caught where value and type are known."""
+class _TypeMismatch(Exception):  # noqa: N818
+    """Signal to :func:`converter`, which knows the whole value, that a part does not fit."""
 
 
-def _scalar(kind: pa.DataType) -> Fit | None:
+def _scalar(kind: pa.DataType) -> Converter | None:
+    """Return the conversion to a type without parts; None for a nested type."""
     if pa.types.is_integer(kind):
         return _integer(-(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1))
     if pa.types.is_floating(kind):
@@ -78,64 +85,64 @@ def _scalar(kind: pa.DataType) -> Fit | None:
     if pa.types.is_decimal(kind):
         return _decimal(kind.precision, kind.scale)
     return {
-        pa.bool_(): _only(bool),
+        pa.bool_(): _exactly(bool),
         pa.string(): _string,
-        pa.binary(): _only(bytes),
-        pa.date32(): _only(date),
+        pa.binary(): _exactly(bytes),
+        pa.date32(): _exactly(date),
         pa.timestamp("us", tz="UTC"): _instant,
     }.get(kind)
 
 
-def _only(wanted: type) -> Fit:
-    def fit(value: Any) -> Any:
-        if type(value) is not wanted:
-            raise _Misfit
+def _exactly(required: type) -> Converter:
+    def convert(value: Any) -> Any:
+        if type(value) is not required:
+            raise _TypeMismatch
         return value
 
-    return fit
+    return convert
 
 
-def _integer(low: int, above: int) -> Fit:
-    def fit(value: Any) -> int:
+def _integer(low: int, above: int) -> Converter:
+    def convert(value: Any) -> int:
         if type(value) is not int or not low <= value < above:
-            raise _Misfit
+            raise _TypeMismatch
         return value
 
-    return fit
+    return convert
 
 
-def _floating(highest: float) -> Fit:
-    def fit(value: Any) -> float:
+def _floating(highest: float) -> Converter:
+    def convert(value: Any) -> float:
         if type(value) is not float:
             if type(value) is not int or abs(value) > highest:
-                raise _Misfit
+                raise _TypeMismatch
             try:
                 return float(value)
             except OverflowError:
-                raise _Misfit from None
+                raise _TypeMismatch from None
         if abs(value) > highest and not math.isinf(value):
-            raise _Misfit
+            raise _TypeMismatch
         return value
 
-    return fit
+    return convert
 
 
-def _decimal(precision: int, scale: int) -> Fit:
+def _decimal(precision: int, scale: int) -> Converter:
     unit, limit = Decimal(1).scaleb(-scale), 10**precision
 
-    def fit(value: Any) -> Decimal:
+    def convert(value: Any) -> Decimal:
         if type(value) not in (Decimal, int):
-            raise _Misfit
+            raise _TypeMismatch
         try:
-            fitted = Decimal(value).quantize(unit, context=_EXACT)
+            quantized = Decimal(value).quantize(unit, context=_EXACT)
         except (Inexact, InvalidOperation):
-            raise _Misfit from None
+            raise _TypeMismatch from None
         # `abs` would round to the 28 digits of Python's own context.
-        if not fitted.scaleb(scale, context=_EXACT).copy_abs() < limit:
-            raise _Misfit
-        return fitted
+        if not quantized.scaleb(scale, context=_EXACT).copy_abs() < limit:
+            raise _TypeMismatch
+        return quantized
 
-    return fit
+    return convert
 
 
 def _string(value: Any) -> str:
@@ -143,45 +150,45 @@ def _string(value: Any) -> str:
         return value
     if type(value) is UUID:
         return str(value)
-    raise _Misfit
+    raise _TypeMismatch
 
 
 def _instant(value: Any) -> datetime:
     if type(value) is not datetime:
-        raise _Misfit
+        raise _TypeMismatch
     return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
 
 
-def _nested(kind: pa.DataType) -> Fit:
+def _nested(kind: pa.DataType) -> Converter:
     if pa.types.is_list(kind):
-        return _list(fitter(kind.value_type))
+        return _list(converter(kind.value_type))
     if pa.types.is_map(kind):
-        return _map(fitter(kind.key_type), fitter(kind.item_type))
-    return _struct({field.name: fitter(field.type) for field in kind})
+        return _map(converter(kind.key_type), converter(kind.item_type))
+    return _struct({field.name: converter(field.type) for field in kind})
 
 
-def _list(item: Fit) -> Fit:
-    def fit(value: Any) -> list[Any]:
+def _list(item: Converter) -> Converter:
+    def convert(value: Any) -> list[Any]:
         if not isinstance(value, list):
-            raise _Misfit
+            raise _TypeMismatch
         return [item(each) for each in value]
 
-    return fit
+    return convert
 
 
-def _map(key: Fit, item: Fit) -> Fit:
-    def fit(value: Any) -> list[tuple[Any, Any]]:
+def _map(key: Converter, item: Converter) -> Converter:
+    def convert(value: Any) -> list[tuple[Any, Any]]:
         if not isinstance(value, dict):
-            raise _Misfit
+            raise _TypeMismatch
         return [(key(name), item(each)) for name, each in value.items()]
 
-    return fit
+    return convert
 
 
-def _struct(fields: dict[str, Fit]) -> Fit:
-    def fit(value: Any) -> dict[str, Any]:
+def _struct(fields: dict[str, Converter]) -> Converter:
+    def convert(value: Any) -> dict[str, Any]:
         if not isinstance(value, Mapping):
-            raise _Misfit
+            raise _TypeMismatch
         return {name: item(value.get(name)) for name, item in fields.items()}
 
-    return fit
+    return convert

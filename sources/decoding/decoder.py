@@ -1,4 +1,4 @@
-"""What reads the values of a topic's records outside Spark's own JSON parser."""
+"""Decoding of record values to rows, for the formats that Spark's JSON parser does not read."""
 
 from __future__ import annotations
 
@@ -9,49 +9,53 @@ from typing import Any
 
 import pyarrow as pa
 
-from sources.decoding.base import FieldReader, Typed
-from sources.decoding.conversion import BadValue, fitter
-from sources.decoding.value_format import RAW_COLUMN, Values
+from sources.decoding.base import BaseReader, FieldReader
+from sources.decoding.conversion import BadValue, converter
+from sources.decoding.value_format import RAW_COLUMN, ValueFormat
 
 NO_VALUE = "the record has no value"
 _JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array"}
 
 
-class RawReader(Typed):
-    """The value as it is."""
+class RawReader(BaseReader):
+    """Reader of format ``raw``: the value as it is, in one column."""
 
     def fields(self, value: bytes) -> Mapping[str, Any]:
-        """One field."""
+        """Return the bytes as a single field ``value``."""
         return {RAW_COLUMN: value}
 
 
-class JsonReader(Typed):
-    """JSON objects; for samples only, as Arrow and Spark parse them in whole batches."""
+class JsonReader(BaseReader):
+    """Reader of single JSON objects, for samples only: Spark and Arrow parse whole batches."""
 
     def fields(self, value: bytes) -> Mapping[str, Any]:
-        """The members of the object."""
+        """Parse a JSON object into its members.
+
+        Raises:
+            BadValue: The value is not JSON, or not an object.
+        """
         try:
-            found = json.loads(value)
+            members = json.loads(value)
         except ValueError as error:
             reason = f"the value is not JSON: {error}"
             raise BadValue(reason) from None
-        if not isinstance(found, dict):
-            reason = "the value is no JSON object"
+        if not isinstance(members, dict):
+            reason = "the value is not a JSON object"
             raise BadValue(reason)
-        return found
+        return members
 
-    def misfit(self, found: Any, kind: pa.DataType) -> str | None:
-        """What a member holds instead, in words, if it does not fit a column's type."""
-        if found is None or _fits_json(found, kind):
+    def misfit(self, value: Any, kind: pa.DataType) -> str | None:
+        """Describe a member by its JSON type if it does not fit a column type; None if it fits."""
+        if value is None or _fits_json(value, kind):
             return None
-        return f"{_JSON_TYPES.get(type(found), 'object')}, as in {json.dumps(found)[:40]}"
+        return f"{_JSON_TYPES.get(type(value), 'object')}, as in {json.dumps(value)[:40]}"
 
 
-def field_reader(source: Values) -> FieldReader:
-    """The reader of a topic's values.
+def field_reader(source: ValueFormat) -> FieldReader:
+    """Build the decoder of the values of a topic, by the declared ``format``.
 
     Raises:
-        InputError: A schema's file can't be read; names it.
+        InputError: The file of an Avro schema or of a Protobuf descriptor can't be read.
     """
     if source.format == "avro":
         from sources.decoding.avro import AvroReader  # noqa: PLC0415 - few need it
@@ -69,42 +73,48 @@ def field_reader(source: Values) -> FieldReader:
 
 
 class RowDecoder:
-    """Turns values into rows.
+    """Decoder of record values into rows of the declared columns.
 
     Args:
-        reader: Takes them apart.
-        columns: Of the row; a field that is missing is null, one that is no column is passed over.
+        reader: Decodes values into fields.
+        columns: Columns of a row, matched with fields by name; a column without a field is null, a
+            field without a column is ignored.
     """
 
     def __init__(self, reader: FieldReader, columns: pa.Schema) -> None:
         self._reader = reader
         self._schema = columns
-        self._columns = [(field.name, fitter(field.type)) for field in columns]
+        self._columns = [(field.name, converter(field.type)) for field in columns]
 
     def rows(self, values: pa.BinaryArray) -> pa.StructArray:
-        """The rows of many values at once; null where :meth:`decode` has to be asked.
+        """Decode many values at once; a null row is undecided: call :meth:`decode` for its value.
+
+        Returns:
+            An array of structs, as long as the values.
 
         Raises:
-            InputError: What is needed to read them can't be had.
+            InputError: A schema registry refuses the login or the request.
+            UnavailableError: A schema registry does not answer.
         """
-        # Spark may be told to use other types of Arrow.
-        found = self._reader.rows(values.cast(pa.binary()), self._schema)
-        return pa.nulls(len(values), pa.struct(self._schema)) if found is None else found
+        # Spark passes large binaries with `spark.sql.execution.arrow.useLargeVarTypes`.
+        rows = self._reader.rows(values.cast(pa.binary()), self._schema)
+        return pa.nulls(len(values), pa.struct(self._schema)) if rows is None else rows
 
     def decode(self, value: bytes | None) -> list[Any]:
-        """The columns' values, as ``pyarrow.array`` takes them.
+        """Decode one value into the values of all columns, as ``pyarrow.array`` takes them.
 
         Raises:
-            BadValue: The value can't be read, or a field does not fit its column.
-            InputError: What is needed to read it can't be had.
+            BadValue: There is no value, it can't be decoded, or a field does not fit its column.
+            InputError: A schema registry refuses, or a Debezium table has changed.
+            UnavailableError: A schema registry does not answer.
         """
         if value is None:
             raise BadValue(NO_VALUE)
         fields = self._reader.fields(value)
         row = []
-        for name, fit in self._columns:
+        for name, convert in self._columns:
             try:
-                row.append(fit(fields.get(name)))
+                row.append(convert(fields.get(name)))
             except BadValue as error:
                 reason = f"`{name}`: {error}"
                 raise BadValue(reason) from None
@@ -112,6 +122,7 @@ class RowDecoder:
 
 
 def _fits_json(value: Any, kind: pa.DataType) -> bool:
+    """Return whether Spark's ``from_json`` would read a member's Python value as a column type."""
     if pa.types.is_boolean(kind):
         return isinstance(value, bool)
     if pa.types.is_integer(kind):
@@ -130,6 +141,7 @@ def _fits_json(value: Any, kind: pa.DataType) -> bool:
 
 
 def _parses(parse: Any, text: str) -> bool:
+    """Return whether a function parses a text without a ``ValueError``."""
     try:
         parse(text)
     except ValueError:

@@ -1,7 +1,8 @@
-"""How Kafka Connect's converters write a change's envelope, and how its columns are written in it.
+"""Parsing of Debezium's change envelopes, as Kafka Connect's converters encode them.
 
-JSON, with or without the converter's schema in front of each payload, told for each record; or
-Avro, with a schema registry.
+JSON, with or without the converter's schema in front of each payload, record by record; or Avro
+with a schema registry.
+https://debezium.io/documentation/reference/stable/connectors/postgresql.html
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ _SIDES = ("before", "after")
 
 
 class Encoding(NamedTuple):
-    """How Kafka Connect says that a column is written.
+    """How Kafka Connect's schema describes a column of the table.
 
     Attributes:
-        name: Of the logical type, such as ``io.debezium.time.MicroTimestamp``.
-        scale: Of a decimal.
-        default: Of the column, where the database has a constant one.
+        name: Logical type, such as ``io.debezium.time.MicroTimestamp``; None if there is none.
+        scale: Digits after the point of a decimal; None if the schema does not contain it.
+        default: Constant default of the column in the database; None if there is none.
     """
 
     name: str | None = None
@@ -36,48 +37,52 @@ class Encoding(NamedTuple):
 
 
 class Envelopes(Protocol):
-    """Opens values."""
+    """Parser of the envelopes of one converter."""
 
     def open(self, value: bytes) -> tuple[Mapping[str, Any], Mapping[str, Encoding]]:
-        """An envelope, and how its columns are written as far as that is told.
+        """Parse a value into its envelope, and the encodings of the table's columns by name.
+
+        The encodings are empty where the value carries no schema. They are the same object for
+        records that share a schema.
 
         Raises:
-            BadValue: The value is none.
-            InputError: What is needed to read it can't be had.
+            BadValue: The value can't be parsed.
+            InputError: The schema registry refuses the login or the request.
+            UnavailableError: The schema registry does not answer.
         """
 
 
 class JsonEnvelopes:
-    """Those of Kafka Connect's ``JsonConverter``."""
+    """Parser of envelopes that Kafka Connect's ``JsonConverter`` wrote."""
 
     def __init__(self) -> None:
-        # The converter writes the same schema in front of each record, byte by byte.
+        # Encodings by the bytes before the payload: the converter repeats them in each record.
         self._known: dict[bytes, dict[str, Encoding]] = {}
 
     def open(self, value: bytes) -> tuple[dict[str, Any], Mapping[str, Encoding]]:
-        """See :class:`Envelopes`."""
+        """Parse a JSON envelope; see :meth:`Envelopes.open`."""
         head, separator, payload = value.partition(_PAYLOAD)
         encodings = self._known.get(head) if separator else None
         try:
             if encodings is not None and payload.endswith(b"}"):
                 return _object(orjson.loads(payload[:-1])), encodings
-            found = _object(orjson.loads(value))
+            document = _object(orjson.loads(value))
         except ValueError as error:
             reason = f"the value is not JSON: {error}"
             raise BadValue(reason) from None
-        if not ("payload" in found and "schema" in found):
-            return found, {}
-        encodings = _connect_encodings(found["schema"])
+        if not ("payload" in document and "schema" in document):
+            return document, {}
+        encodings = _connect_encodings(document["schema"])
         if separator and _is_head(head):
             self._known[head] = encodings
-        return _object(found["payload"]), encodings
+        return _object(document["payload"]), encodings
 
 
 class AvroEnvelopes:
-    """Those of an Avro converter, each with its schema's id in front (Confluent's wire format).
+    """Parser of envelopes in Avro, each with its schema id in front (Confluent's wire format).
 
     Args:
-        registry: Where the schemas are found.
+        registry: Schema registry of the ids.
     """
 
     def __init__(self, registry: Registry) -> None:
@@ -89,32 +94,37 @@ class AvroEnvelopes:
         self._known: dict[int, dict[str, Encoding]] = {}
 
     def open(self, value: bytes) -> tuple[Mapping[str, Any], Mapping[str, Encoding]]:
-        """See :class:`Envelopes`."""
+        """Decode an Avro envelope; see :meth:`Envelopes.open`."""
         envelope = self._reader.fields(value)
-        number, _ = unframe(value)
-        if number not in self._known:
-            self._known[number] = _avro_encodings(schema_texts(self._registry, number))
-        return envelope, self._known[number]
+        schema_id, _ = unframe(value)
+        if schema_id not in self._known:
+            self._known[schema_id] = _avro_encodings(schema_texts(self._registry, schema_id))
+        return envelope, self._known[schema_id]
 
 
-def _object(found: Any) -> dict[str, Any]:
-    if not isinstance(found, dict):
-        reason = "the value is no JSON object"
+def _object(document: Any) -> dict[str, Any]:
+    """Return a parsed JSON document if it is an object.
+
+    Raises:
+        BadValue: It is of another type.
+    """
+    if not isinstance(document, dict):
+        reason = "the value is not a JSON object"
         raise BadValue(reason)
-    return found
+    return document
 
 
 def _is_head(head: bytes) -> bool:
-    """Whether this is all that stands before a payload, rather than the text of some value."""
+    """Return whether bytes are a schema and nothing else, rather than the start of a text value."""
     try:
-        found = orjson.loads(head + _PAYLOAD + b"null}")
+        document = orjson.loads(head + _PAYLOAD + b"null}")
     except ValueError:
         return False
-    return isinstance(found, dict) and found.keys() == {"schema", "payload"}
+    return isinstance(document, dict) and document.keys() == {"schema", "payload"}
 
 
 def _connect_encodings(schema: Any) -> dict[str, Encoding]:
-    """By Kafka Connect's own schema of an envelope."""
+    """Read the encodings of columns from Kafka Connect's own schema of an envelope."""
     fields = schema.get("fields", []) if isinstance(schema, dict) else []
     rows = [field for field in fields if field.get("field") in _SIDES]
     return {
@@ -127,14 +137,17 @@ def _connect_encodings(schema: Any) -> dict[str, Encoding]:
 
 
 def _scale(parameters: Any) -> int | None:
+    """Return the scale of a decimal from the parameters of its type."""
     return int(parameters["scale"]) if parameters and "scale" in parameters else None
 
 
 def _avro_encodings(texts: Sequence[str]) -> dict[str, Encoding]:
-    """By the Avro schema of an envelope, which keeps the name of a type as ``connect.name``.
+    """Read the encodings of columns from the Avro schema of an envelope.
+
+    Kafka Connect keeps the name of a logical type there as ``connect.name``.
 
     Args:
-        texts: The schemas that it refers to, and itself.
+        texts: The schemas that it refers to, then the schema itself, as JSON.
     """
     from sources.decoding.avro import parse_schemas  # noqa: PLC0415
 
@@ -145,14 +158,16 @@ def _avro_encodings(texts: Sequence[str]) -> dict[str, Encoding]:
         if side["name"] in _SIDES
         for row in _described(side["type"])
     ]
-    found: dict[str, Encoding] = {}
+    encodings: dict[str, Encoding] = {}
     for column in (column for row in rows for column in row.get("fields", [])):
         names = [kind.get("connect.name") for kind in _described(column["type"])]
-        found[column["name"]] = Encoding(names[0] if names else None, default=column.get("default"))
-    return found
+        encodings[column["name"]] = Encoding(
+            names[0] if names else None, default=column.get("default")
+        )
+    return encodings
 
 
 def _described(kind: Any) -> list[dict[str, Any]]:
-    """The branches of a union, or the one type that it is, as far as more than a name is told."""
+    """Return the branches of an Avro union, or a single type, that are more than a name."""
     kinds = kind if isinstance(kind, list) else [kind]
     return [each for each in kinds if isinstance(each, dict)]

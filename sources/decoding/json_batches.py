@@ -1,8 +1,8 @@
-"""JSON objects of a topic, read by Arrow in whole batches, as far as it reads what Spark reads.
+"""Decoding of JSON objects by Arrow in whole batches, where it returns what Spark would return.
 
-Arrow's parser is several times as fast as Spark's ``from_json``, and takes other texts. So it
-decides only where both are sure to say the same; all else it leaves to Spark. That is safe by
-what each check says; ``tests/e2e/records/test_json_objects.py`` compares the two.
+Arrow's parser is several times as fast as Spark's ``from_json``, but accepts other texts. So a row
+is returned only where both are certain to agree; every other value is left to Spark. The checks
+below establish that; ``tests/e2e/records/test_json_objects.py`` compares the two parsers.
 
 Rules of Spark: https://spark.apache.org/docs/latest/sql-data-sources-json.html; limits of its
 parser: https://github.com/FasterXML/jackson-core (``StreamReadConstraints``).
@@ -20,29 +20,31 @@ import pyarrow.json as pa_json
 
 from sources.common.schema import TIMESTAMP
 from sources.decoding.batch_cursor import Mask, as_mask, spans
-from sources.formats.lines import check_digits, check_text
+from sources.formats.lines import check_precision, check_utf8
 
-_OF_TEXT = (pa.date32(), TIMESTAMP)
+_PARSED_AS_TEXT = (pa.date32(), TIMESTAMP)
 
-# No name in such a record is longer than Spark's parser allows.
+# Values up to this size can't hold a name longer than the 50,000 characters of Spark's parser.
 _MOST_BYTES = 50_000
-# Only longer ones can be nested, or have numbers, beyond what Spark's parser allows: 1,000 each.
+# Spark's parser allows 1,000 levels of nesting and 1,000 characters of a number; only values that
+# are longer than this can exceed that.
 _LONG_BYTES = _MOST_BRACKETS = 900
-# A number of that many characters has a run of digits of a third of it: between are `.` and `e`.
+# `.` and `e` divide a number into three runs of digits: one of 1,000 characters has a longer run.
 _MOST_DIGITS = 300
-# Arrow takes more of these words than Spark does.
+# Arrow accepts more of these words than Spark does.
 _NOT_FINITE = r"[:,\[\s-](Inf|NaN)"
-# Where a batch is not read at once, by how many it is divided, and when that ends.
+# A batch that fails to parse is divided into this many parts, down to parts of this many values.
 _PARTS = 8
 _FEWEST = 200
+# Length of `2024-01-01T00:00:00`.
 _SECONDS_END = 19
 _MOST_ZONE_HOURS = 17
 
 
-def reads(columns: pa.Schema) -> bool:
-    """Whether Arrow reads these columns as Spark does; else :func:`read_objects` is not for them.
+def supports_schema(columns: pa.Schema) -> bool:
+    """Return whether :func:`read_objects` can be used for columns of these types.
 
-    Not ``float``, which the two round in different ways, nor ``binary`` and what is nested.
+    Not for ``float``, which Arrow and Spark round differently, ``binary`` and nested types.
     """
     return all(
         pa.types.is_integer(kind)
@@ -53,28 +55,29 @@ def reads(columns: pa.Schema) -> bool:
 
 
 def read_objects(values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray:
-    """The members of JSON objects, of those that Arrow reads as Spark does.
+    """Parse JSON objects into rows; a value that Spark has to parse becomes null.
 
     Args:
-        values: UTF-8 text, or whatever is there instead.
-        columns: Wanted members; :func:`reads` is true of them.
+        values: The values, which need not be JSON or UTF-8.
+        columns: Members to read; :func:`supports_schema` holds for them. Other members are ignored,
+            a missing one is null.
 
     Returns:
-        As long as the values. A null says nothing of the value: Spark has to read it.
+        Structs of the columns, as long as the values. A null row means undecided, not bad.
     """
-    # Spark may be told to use other types of Arrow.
+    # Spark passes large binaries with `spark.sql.execution.arrow.useLargeVarTypes`.
     values = values.cast(pa.binary())
-    wanted = _plausible(values)
-    kept = values if wanted.all() else values.filter(pa.array(wanted))
+    candidates = _plausible(values)
+    kept = values if candidates.all() else values.filter(pa.array(candidates))
     kind = pa.struct(columns)
     rows = pa.concat_arrays([pa.nulls(0, kind), *_read(kept, columns)])
     if len(kept) < len(values):
-        rows = rows.take(pa.array(np.cumsum(wanted) - 1, mask=~wanted))
+        rows = rows.take(pa.array(np.cumsum(candidates) - 1, mask=~candidates))
     return rows
 
 
 def _read(values: pa.BinaryArray, columns: pa.Schema) -> Iterator[pa.StructArray]:
-    """The rows, in parts; a part that can't be read is divided."""
+    """Parse JSON values into rows, in parts; a part that fails to parse is divided again."""
     if not len(values):
         return
     try:
@@ -89,25 +92,26 @@ def _read(values: pa.BinaryArray, columns: pa.Schema) -> Iterator[pa.StructArray
 
 
 def _plausible(values: pa.BinaryArray) -> Mask:
-    """Which values begin and end as an object does, and stay within all limits."""
+    """Return a mask of the values that begin and end as JSON objects do and are not too large."""
     data, starts, ends = spans(values)
     lengths = ends - starts
-    wanted = (lengths >= len("{}")) & (lengths <= _MOST_BYTES)
-    wanted &= as_mask(values.is_valid())
-    if not wanted.any():
-        return wanted
-    first = np.where(wanted, starts, starts[wanted][0])
-    last = np.where(wanted, ends - 1, first)
-    wanted &= (data[first] == ord("{")) & (data[last] == ord("}"))
-    (long,) = np.nonzero(wanted & (lengths > _LONG_BYTES))
+    candidates = (lengths >= len("{}")) & (lengths <= _MOST_BYTES)
+    candidates &= as_mask(values.is_valid())
+    if not candidates.any():
+        return candidates
+    first = np.where(candidates, starts, starts[candidates][0])
+    last = np.where(candidates, ends - 1, first)
+    candidates &= (data[first] == ord("{")) & (data[last] == ord("}"))
+    (long,) = np.nonzero(candidates & (lengths > _LONG_BYTES))
     if len(long):
-        wanted[long] = _are_within_limits(values.take(pa.array(long)))
-    return wanted
+        candidates[long] = _are_within_limits(values.take(pa.array(long)))
+    return candidates
 
 
 def _are_within_limits(values: pa.BinaryArray) -> Mask:
+    """Return a mask of the values within Spark's limits of JSON nesting and number length."""
     data, starts, ends = spans(values)
-    # Both kinds of brackets: they differ in that bit.
+    # Square and curly brackets differ in this bit only.
     opens = ((data[starts[0] : ends[-1]] | 0x20) == ord("{")).view(np.uint8)
     nesting = np.add.reduceat(opens, starts - starts[0], dtype=np.int32)
     has_long_number = pc.match_substring_regex(values, f"[0-9]{{{_MOST_DIGITS}}}")
@@ -115,26 +119,27 @@ def _are_within_limits(values: pa.BinaryArray) -> Mask:
 
 
 def _parsed(values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray:
-    """The rows; null are those of which it is not sure.
+    """Parse JSON values at once into rows; one that Spark may read differently becomes null.
 
     Raises:
-        ArrowInvalid: One value at least is not read.
+        ArrowInvalid: At least one of the values can't be parsed.
     """
-    # A line end can be in no string, so no object goes on behind one: each value begins and ends
-    # as an object does, and as many rows as values are a row of each.
+    # JSON strings can't contain a line end, so no object continues after one. Each value begins
+    # and ends as an object does: if there are as many rows as values, each value made one row.
     whole = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
     block = pc.binary_join(whole, b"\n")[0].as_py()
-    check_text(block)
+    check_utf8(block)
     inside = pa.schema(
-        field.with_type(pa.string()) if field.type in _OF_TEXT else field for field in columns
+        field.with_type(pa.string()) if field.type in _PARSED_AS_TEXT else field
+        for field in columns
     )
     options = pa_json.ParseOptions(explicit_schema=inside, unexpected_field_behavior="ignore")
     at_once = pa_json.ReadOptions(block_size=len(block), use_threads=False)
     table = pa_json.read_json(pa.BufferReader(block), at_once, options)
     if len(table) != len(values):
-        message = "there are more rows than values"
+        message = "the number of rows is not that of the values"
         raise pa.ArrowInvalid(message)
-    check_digits(table)
+    check_precision(table)
     decided = np.ones(len(values), np.bool_)
     if b"Inf" in block or b"NaN" in block:
         decided &= ~as_mask(pc.match_substring_regex(values, _NOT_FINITE))
@@ -147,23 +152,27 @@ def _parsed(values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray:
     return pa.StructArray.from_arrays(arrays, fields=list(columns), mask=mask)
 
 
-def _fitted(found: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Mask]:
-    """A column in its type, and of which values that is sure; the others may be anything."""
+def _fitted(parsed: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Mask]:
+    """Cast a parsed JSON column; return it with a mask of the values that Spark reads alike."""
     if kind == TIMESTAMP:
-        return _instants(found)
+        return _instants(parsed)
     if kind == pa.date32():
-        _, starts, ends = spans(found)
-        sure = (ends - starts == len("2024-01-01")) | as_mask(found.is_null())
-        return _only(found, sure).cast(kind), sure
+        _, starts, ends = spans(parsed)
+        sure = (ends - starts == len("2024-01-01")) | as_mask(parsed.is_null())
+        return _only(parsed, sure).cast(kind), sure
     if kind == pa.float64():
-        # Of an integer `-0` Spark makes 0, and too large ones it may refuse.
-        numbers = found.fill_null(0).to_numpy(zero_copy_only=False)
-        return found, np.isfinite(numbers) & ~((numbers == 0) & np.signbit(numbers))
-    return found, np.ones(len(found), np.bool_)
+        # Spark reads an integer `-0` as 0, and may refuse numbers that are too large.
+        numbers = parsed.fill_null(0).to_numpy(zero_copy_only=False)
+        return parsed, np.isfinite(numbers) & ~((numbers == 0) & np.signbit(numbers))
+    return parsed, np.ones(len(parsed), np.bool_)
 
 
 def _instants(texts: pa.StringArray) -> tuple[pa.TimestampArray, Mask]:
-    """Instants with their seconds; with a zone, if any, that is `Z` or hours and minutes."""
+    """Parse timestamps in JSON; return them with a mask of those that Spark reads alike.
+
+    Those are texts with seconds and no zone, ``Z``, or an offset of hours and minutes. What is
+    returned for the others means nothing.
+    """
     data, starts, ends = spans(texts)
     nulls = as_mask(texts.is_null())
     sure = ends - starts >= _SECONDS_END
@@ -171,15 +180,18 @@ def _instants(texts: pa.StringArray) -> tuple[pa.TimestampArray, Mask]:
         return pa.nulls(len(texts), TIMESTAMP), nulls
     start = np.where(sure, starts, starts[sure][0])
     end = np.where(sure, ends, start + _SECONDS_END)
-    from_end = {at: data[end - at] for at in range(1, 7)}
+    from_end = {distance: data[end - distance] for distance in range(1, 7)}
     is_utc = from_end[1] == ord("Z")
-    signs = {at: (from_end[at] == ord("+")) | (from_end[at] == ord("-")) for at in (3, 5, 6)}
+    signs = {
+        distance: (from_end[distance] == ord("+")) | (from_end[distance] == ord("-"))
+        for distance in (3, 5, 6)
+    }
     hours = 10 * (from_end[5].astype(int) - ord("0")) + from_end[4] - ord("0")
     has_hours = signs[6] & (from_end[3] == ord(":"))
     has_none = ~(is_utc | signs[3] | signs[5] | signs[6])
     sure &= (data[start + 13] == ord(":")) & (data[start + 16] == ord(":"))
     sure &= is_utc | has_none | (has_hours & (hours <= _MOST_ZONE_HOURS))
-    # All of a topic are written in one way, as a rule.
+    # The timestamps of a topic are usually all written in one way: cast the rest only if needed.
     zoned = pc.cast(_only(texts, sure & ~has_none), TIMESTAMP)
     local = _only(texts, sure & has_none)
     if local.null_count < len(local):
@@ -188,5 +200,5 @@ def _instants(texts: pa.StringArray) -> tuple[pa.TimestampArray, Mask]:
 
 
 def _only(array: pa.Array, kept: Mask) -> pa.Array:
-    """The array with nulls elsewhere."""
+    """Return the array with nulls where the mask is false."""
     return array if kept.all() else pc.if_else(pa.array(kept), array, pa.scalar(None, array.type))

@@ -1,4 +1,4 @@
-"""Values in Protocol Buffers, described by a ``FileDescriptorSet``."""
+"""Decoding of Protocol Buffers values, whose message type a ``FileDescriptorSet`` describes."""
 
 from __future__ import annotations
 
@@ -13,27 +13,29 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from sources.decoding.base import Typed
+from sources.decoding.base import BaseReader
 from sources.decoding.batch_cursor import Batch, zigzag
 from sources.decoding.conversion import BadValue
 from sources.decoding.protobuf_batches import TIME, WRAPPERS, NotInBatches, PlainMessage
 from sources.decoding.schema_registry import read_ids, unframe_message
-from sources.decoding.value_format import Values
+from sources.decoding.value_format import ValueFormat
 from sources.errors import InputError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class ProtobufReader(Typed):
-    """Reads each value as one message.
+class ProtobufReader(BaseReader):
+    """Decoder that reads each value as one Protobuf message of a declared type.
 
-    A field that knows whether it was set is null where it was not; any other has its default.
-    Wrappers are what they wrap, timestamps are times, enumerations are the names of their values.
+    A field with presence is None where it was not set; any other then has its default. Wrappers
+    become the values that they wrap, ``Timestamp`` a datetime, enum numbers their names.
+    https://protobuf.dev/programming-guides/field_presence/
 
     Args:
-        descriptors: The bytes of the ``FileDescriptorSet``.
-        message: Full name of the message.
-        framed: Whether a registry's frame is in front of the values.
+        descriptors: A serialized ``FileDescriptorSet``, imports included.
+        message: Full name of the message type.
+        framed: Whether values are in Confluent's wire format: a schema id and message indexes in
+            front.
     """
 
     def __init__(self, descriptors: bytes, message: str, *, framed: bool) -> None:
@@ -42,13 +44,14 @@ class ProtobufReader(Typed):
         self._framed = framed
 
     @classmethod
-    def of(cls, source: Values) -> ProtobufReader:
-        """The reader that a source declares.
+    def of(cls, source: ValueFormat) -> ProtobufReader:
+        """Return the Protobuf decoder that a source declares.
 
         Raises:
             InputError: The descriptor's file can't be read, or does not have the message.
         """
-        assert source.descriptor is not None  # the declaration refuses it
+        # `ValueFormat` refuses a declaration without them.
+        assert source.descriptor is not None
         assert source.message is not None
         try:
             data = Path(source.descriptor).read_bytes()
@@ -56,33 +59,42 @@ class ProtobufReader(Typed):
         except (OSError, DecodeError, TypeError) as error:
             message = f"`descriptor: {source.descriptor}` can't be read: {error}."
             hint = "Write it with `protoc --include_imports --descriptor_set_out`."
-            raise InputError(message, hint) from None
+            raise InputError(message, hint, field="descriptor", file=source.descriptor) from None
         except KeyError:
             message = f"`message: {source.message}` is not in {source.descriptor}."
-            raise InputError(message, "Write its full name, with the package.") from None
+            hint = "Write the full name of the message, with its package."
+            raise InputError(
+                message, hint, field="message", value=source.message, file=source.descriptor
+            ) from None
         return cls(data, source.message, framed=source.wire_format == "confluent")
 
     def fields(self, value: bytes) -> Mapping[str, Any]:
-        """The fields of the message.
+        """Decode one value into the fields of its message.
 
         Raises:
-            BadValue: The bytes are no such message.
+            BadValue: The bytes are not such a message.
         """
         kind, path, read = _message(self._descriptors, self._message)
         if self._framed:
-            found, value = unframe_message(value)
-            if found != path:
-                reason = f"it is message {found} of its file, and `{self._message}` is {path}"
+            indexes, value = unframe_message(value)
+            if indexes != path:
+                reason = (
+                    f"its message indexes are {indexes}, but those of `{self._message}` are {path}"
+                )
                 raise BadValue(reason)
         try:
             fields: Mapping[str, Any] = read(kind.FromString(value))
         except (DecodeError, OverflowError) as error:
-            reason = f"the value is no `{self._message}`: {error}"
+            reason = f"the value is not a valid `{self._message}`: {error}"
             raise BadValue(reason) from None
         return fields
 
     def rows(self, values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray | None:
-        """Columns of many values at once, of those that are plain; null are the others."""
+        """Decode many values at once; a value that needs the per-record decoder becomes null.
+
+        Returns:
+            None if a column's field is of a type that only the per-record decoder reads.
+        """
         message = _plain(self._descriptors, self._message, columns)
         if message is None:
             return None
@@ -101,31 +113,35 @@ _Read = Callable[[Any], Any]
 
 @cache
 def _message(descriptors: bytes, name: str) -> tuple[type[Message], list[int], _Read]:
-    """The class of a message, its path in its file, and what turns one into Python's types.
+    """Return a message type's class, its message indexes in its file, and its converter to Python.
+
+    Cached: each process builds the descriptor pool once.
 
     Raises:
-        DecodeError: The bytes describe no files.
-        KeyError: They have no such message.
-        TypeError: An import is missing.
+        DecodeError: The bytes are not a ``FileDescriptorSet``.
+        KeyError: It does not have the message type.
+        TypeError: It lacks an imported file.
     """
     pool = descriptor_pool.DescriptorPool()
-    # A pool wants imports first, and a set may hold them in any order: this sees to it.
+    # A pool needs imports first, and a set may hold them in any order: this call sorts them.
     message_factory.GetMessages(descriptor_pb2.FileDescriptorSet.FromString(descriptors).file, pool)
-    found = pool.FindMessageTypeByName(name)
-    return message_factory.GetMessageClass(found), _path(found), _reader(found, {})
+    descriptor = pool.FindMessageTypeByName(name)
+    return message_factory.GetMessageClass(descriptor), _path(descriptor), _reader(descriptor, {})
 
 
 @cache
 def _plain(descriptors: bytes, name: str, columns: pa.Schema) -> PlainMessage | None:
+    """Return the batch decoder of a message type; None if a column needs the per-record decoder."""
     kind, _, _ = _message(descriptors, name)
-    wanted = dict(zip(columns.names, columns.types, strict=True))
+    kinds = dict(zip(columns.names, columns.types, strict=True))
     try:
-        return PlainMessage(cast("Descriptor", kind.DESCRIPTOR), wanted)
+        return PlainMessage(cast("Descriptor", kind.DESCRIPTOR), kinds)
     except NotInBatches:
         return None
 
 
 def _path(kind: Descriptor) -> list[int]:
+    """Return a Protobuf type's message indexes: its path in its file, outermost type first."""
     outer = kind.containing_type
     if outer is None:
         return [list(kind.file.message_types_by_name).index(kind.name)]
@@ -133,12 +149,21 @@ def _path(kind: Descriptor) -> list[int]:
 
 
 def _reader(kind: Descriptor, known: dict[str, _Read]) -> _Read:
-    """What turns a message into a dictionary, or into what a well-known type stands for."""
+    """Return the function that converts a message of a type to a dictionary or a plain value.
+
+    Timestamps become datetimes and wrappers the values that they wrap.
+
+    Args:
+        kind: The message type.
+        known: Functions built so far, by full name: a message type may contain itself.
+    """
     if kind.full_name == TIME:
-        return lambda at: _EPOCH + timedelta(seconds=at.seconds, microseconds=at.nanos // 1000)
+        return lambda time: (
+            _EPOCH + timedelta(seconds=time.seconds, microseconds=time.nanos // 1000)
+        )
     if kind.full_name in WRAPPERS:
         return lambda wrapper: wrapper.value
-    # A message may hold itself.
+    # A message type may contain itself.
     if kind.full_name in known:
         return known[kind.full_name]
     getters: dict[str, _Read] = {}
@@ -153,6 +178,7 @@ def _reader(kind: Descriptor, known: dict[str, _Read]) -> _Read:
 
 
 def _getter(field: FieldDescriptor, known: dict[str, _Read]) -> _Read:
+    """Return the function that reads a field of a message: single, repeated or a map."""
     name = field.name
     kind = field.message_type
     if kind is not None and kind.GetOptions().map_entry:
@@ -169,10 +195,11 @@ def _getter(field: FieldDescriptor, known: dict[str, _Read]) -> _Read:
 
 
 def _single(field: FieldDescriptor, known: dict[str, _Read]) -> _Read:
+    """Return the function that converts one value of a field, a list's item for a repeated one."""
     if field.message_type is not None:
         return _reader(field.message_type, known)
     if field.enum_type is not None:
         names = field.enum_type.values_by_number
-        # A number that is newer than the descriptor has no name yet.
+        # A number that was added after the descriptor was written has no name in it.
         return lambda number: names[number].name if number in names else number
     return lambda value: value

@@ -1,7 +1,8 @@
-"""Protobuf values read in whole batches (:mod:`sources.decoding.batch_cursor`).
+"""Batch decoding of Protobuf messages into Arrow columns (:mod:`sources.decoding.batch_cursor`).
 
-Of plain messages: single fields of scalar types, times and wrappers. A value that holds anything
-else, a field twice, or a negative number in ten bytes, is odd.
+Decodes singular fields of scalar types, enums, ``Timestamp`` and wrappers. A value that contains
+anything else that is read, a field twice, or a negative number in a ten-byte varint, is left to
+the per-record decoder.
 
 The encoding: https://protobuf.dev/programming-guides/encoding/
 
@@ -33,11 +34,12 @@ WRAPPERS = {
 
 _VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5
 _MOST_TAG, _TAG_BYTES = 2**32, 5
-# Beyond that many fields of a value, or kinds of a field among all values, it is quicker alone.
+# A value with more unknown fields, and the rarer ones of more different tags at one place, are
+# left to the per-record decoder, which is faster for them.
 _MOST_UNKNOWN, _MOST_AT_ONCE = 16, 64
 _INT32, _INT64 = (-(2**31), 2**31 - 1), (-(2**63), 2**63 - 1)
 _UINT32, _UINT64 = (0, 2**32 - 1), (0, 2**63 - 1)
-# By type: how it is written, the least and the highest number; of signed and of unsigned ones.
+# By field type: its wire type, and the lowest and highest number of a column that it fits.
 _INTEGERS = {
     FieldDescriptor.TYPE_INT32: (_VARINT, _INT32),
     FieldDescriptor.TYPE_INT64: (_VARINT, _INT64),
@@ -57,10 +59,10 @@ _BYTES = {_FOUR_BYTES: 4, _EIGHT_BYTES: 8}
 
 @dataclass(frozen=True)
 class Type(ABC):
-    """What becomes of the values of a field.
+    """Batch decoder of the values of a Protobuf field into a column.
 
     Attributes:
-        kind: Of the column; None if there is none.
+        kind: Type of the column; None if the field is only skipped.
     """
 
     kind: pa.DataType | None
@@ -68,20 +70,25 @@ class Type(ABC):
     @property
     @abstractmethod
     def wire(self) -> int:
-        """How it is written."""
+        """Wire type of the field: varint, eight bytes, length-delimited or four bytes."""
 
     @property
     def default(self) -> Any:
-        """The value of a field that was not set, and can't tell."""
+        """Value of a field without presence that was not set; None if there is none."""
         return None
 
     @abstractmethod
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """The next value of each; anything elsewhere. None if nobody wants it."""
+        """Decode the next value of each selected message; None if the field is only skipped.
+
+        What is returned for the other messages means nothing.
+        """
 
 
 @dataclass(frozen=True)
 class _Integer(Type):
+    """Batch decoder of a Protobuf integer field: varint, zigzag or of fixed width."""
+
     type: int
     default = 0
 
@@ -100,6 +107,8 @@ class _Integer(Type):
 
 @dataclass(frozen=True)
 class _Float(Type):
+    """Batch decoder of a Protobuf float or double field."""
+
     type: int
     default = 0.0
 
@@ -115,6 +124,8 @@ class _Float(Type):
 
 @dataclass(frozen=True)
 class _Boolean(Type):
+    """Batch decoder of a Protobuf bool field; only the numbers 0 and 1 are decoded."""
+
     wire = _VARINT
     default = False
 
@@ -126,6 +137,8 @@ class _Boolean(Type):
 
 @dataclass(frozen=True)
 class _Bytes(Type):
+    """Batch decoder of a Protobuf string (``is_text``) or bytes field."""
+
     is_text: bool
     wire = _LENGTH
 
@@ -142,7 +155,7 @@ class _Bytes(Type):
 
 @dataclass(frozen=True)
 class _Enumeration(Type):
-    """The names of numbers; others are odd, unless nobody wants it."""
+    """Batch decoder of a Protobuf enum field into names; only known numbers are decoded."""
 
     names: Mapping[int, str]
     wire = _VARINT
@@ -163,13 +176,13 @@ class _Enumeration(Type):
 
 @dataclass(frozen=True)
 class _Inner(Type):
-    """A message that stands for a single value."""
+    """Batch decoder of a Protobuf field whose message stands for a single value."""
 
     message: PlainMessage
     wire = _LENGTH
 
     def fields(self, batch: Batch, where: Mask) -> dict[str, pa.Array]:
-        """Those of each value; without the message, those of an empty one."""
+        """Decode the fields of the inner messages; of an empty one where none is selected."""
         inside = batch.part(*batch.skip(batch.number(where).view(np.int64), where))
         found = self.message.fields(inside)
         batch.require(inside.is_sure, where)
@@ -178,36 +191,42 @@ class _Inner(Type):
 
 @dataclass(frozen=True)
 class _Time(_Inner):
+    """Batch decoder of a ``google.protobuf.Timestamp`` field."""
+
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
         found = self.fields(batch, where)
         seconds, nanos = (found[name].to_numpy() for name in ("seconds", "nanos"))
-        # Where its nanoseconds lead beyond the last second, it is odd.
+        # Nanoseconds may exceed a second: checked again, as they can lead beyond the year 9999.
         micros = batch.micros(seconds, 1_000_000, where) + nanos // 1_000
         return batch.integers(micros, MICROS, self.kind, where)
 
 
 @dataclass(frozen=True)
 class _Wrapper(_Inner):
+    """Batch decoder of a wrapper field, such as ``google.protobuf.StringValue``."""
+
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
         return self.fields(batch, where).get("value")
 
 
 @dataclass(frozen=True)
 class _Field:
+    """A Protobuf field and its decoder; with presence, it is null where it was not set."""
+
     name: str
     type: Type
     has_presence: bool
 
 
 class PlainMessage:
-    """A message whose wanted fields are all plain.
+    """Batch decoder of a Protobuf message type.
 
     Args:
-        descriptor: The message's.
-        wanted: Types of the columns that fields of the same name become.
+        descriptor: The message type.
+        wanted: Column types by field name; all other fields are skipped.
 
     Raises:
-        NotInBatches: A wanted field is not plain, or a field is required.
+        NotInBatches: A field with a column can't be decoded in batches, or a field is ``required``.
     """
 
     def __init__(self, descriptor: Descriptor, wanted: Mapping[str, pa.DataType]) -> None:
@@ -223,7 +242,7 @@ class PlainMessage:
                 self._fields[field.number] = _Field(field.name, made, field.has_presence)
 
     def fields(self, batch: Batch) -> dict[str, pa.Array]:
-        """The wanted fields of each value, by name."""
+        """Decode all messages of a batch into one array for each field with a column, by name."""
         found: dict[int, pa.Array] = {}
         seen = {number: np.zeros(len(batch), np.bool_) for number in self._fields}
         for _ in range(len(self._fields) + _MOST_UNKNOWN):
@@ -258,16 +277,24 @@ class PlainMessage:
         }
 
     def rows(self, batch: Batch, columns: pa.Schema) -> pa.StructArray:
-        """The columns of each value; null where anything is odd."""
+        """Decode all messages of a batch into structs, null if left to the per-record decoder."""
         return batch.rows(self.fields(batch), columns)
 
 
-class NotInBatches(Exception):  # noqa: N818 - no error: the other way is taken
-    """A message is to be read value by value."""
+class NotInBatches(Exception):  # noqa: N818 - a signal, not an error
+    """Signal that messages of a Protobuf type have to be decoded record by record."""
 
 
 def _pass_unknown(batch: Batch, tag: int, where: Mask) -> None:
-    """Pass over a field that the message does not have; a tag that is none is odd."""
+    """Skip a Protobuf field that the message type does not have.
+
+    Messages with an invalid tag are left to the per-record decoder.
+
+    Args:
+        batch: The messages.
+        tag: Field number and wire type; 0 to make the messages undecided.
+        where: Messages that have the field next.
+    """
     number, wire = tag >> 3, tag & 7
     if wire in _BYTES:
         batch.fixed(_BYTES[wire], where)
@@ -281,6 +308,7 @@ def _pass_unknown(batch: Batch, tag: int, where: Mask) -> None:
 
 
 def _with_default(values: pa.Array | None, is_set: Mask, field: _Field) -> pa.Array:
+    """Fill in a field's default, or null if it has presence, where it was not set."""
     kind = field.type.kind
     default = pa.scalar(None if field.has_presence else field.type.default, kind)
     if values is None:
@@ -289,9 +317,14 @@ def _with_default(values: pa.Array | None, is_set: Mask, field: _Field) -> pa.Ar
 
 
 def _type(field: FieldDescriptor, kind: pa.DataType | None) -> Type | None:
-    """How a field is read whose values become those of a column, or of none; None if not plain."""
+    """Return the batch decoder of a Protobuf field; None if it needs the per-record decoder.
+
+    Args:
+        field: The field.
+        kind: Type of the column; None if the field is only skipped.
+    """
     oneof = field.containing_oneof
-    # An `optional` is alone in one that is made up for it.
+    # A proto3 `optional` field is alone in a oneof that the compiler adds for it.
     if field.is_repeated or (oneof is not None and len(oneof.fields) > 1):
         return None
     if field.type in _INTEGERS and (kind in (None, pa.float64()) or pa.types.is_integer(kind)):
@@ -315,7 +348,12 @@ def _type(field: FieldDescriptor, kind: pa.DataType | None) -> Type | None:
 
 
 def _inner(message: Descriptor, kind: pa.DataType | None) -> Type | None:
-    """The same of a message that stands for a single value."""
+    """Return the batch decoder of a timestamp or wrapper field; None for other messages.
+
+    Args:
+        message: Type of the field.
+        kind: Type of the column; None if the field is only skipped.
+    """
     if message.full_name == TIME and kind in (None, TIMESTAMP):
         return _Time(kind, PlainMessage(message, {"seconds": pa.int64(), "nanos": pa.int32()}))
     if message.full_name in WRAPPERS:

@@ -1,7 +1,8 @@
-"""Confluent's schema registry: how it is reached, and the frame around the values that name it.
+"""Client of a Confluent schema registry, and the wire format of values that refer to its schemas.
 
-The frame (Confluent's wire format) is a byte 0, the schema's id as four bytes, and, before a
-Protobuf message, the path of its type in the schema's file.
+Confluent's wire format puts in front of a value: a byte 0, the schema id as four bytes (big
+endian), and, before a Protobuf message, the message indexes: the path of its type in the schema.
+https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html
 """
 
 from __future__ import annotations
@@ -17,29 +18,29 @@ from pydantic import SecretStr, model_validator
 from sources.common.fields import Declared
 from sources.common.optional import needs_extra
 from sources.common.security import locate_files
-from sources.decoding.batch_cursor import Batch, Places
+from sources.decoding.batch_cursor import Batch, Int64Array
 from sources.decoding.conversion import BadValue
-from sources.errors import InputError
+from sources.errors import InputError, UnavailableError
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import SchemaRegistryClient
 
 FRAME_BYTES = 5
 TIMEOUT_S = 10.0
-_NOT_FOUND = 404
+_NOT_FOUND, _TOO_MANY_REQUESTS, _SERVER_ERRORS = 404, 429, 500
 
 
 class Registry(Declared):
-    """A schema registry.
+    """Address and login of a Confluent schema registry.
 
     Attributes:
-        url: Where it answers.
-        username: Who signs in.
-        password: Of that user; from the environment.
-        ca: PEM file of the authorities to trust. Relative to the pipeline's file, as are the
-            other two.
+        url: Its address, ``http://…`` or ``https://…``, without a login.
+        username: User name of the login, if one is needed.
+        password: Password of the login; from the environment.
+        ca: PEM file of the certificate authorities to trust. Relative to the pipeline's file, as
+            are ``certificate`` and ``key``.
         certificate: PEM file of this client's certificate.
-        key: PEM file of the certificate's key.
+        key: PEM file of the certificate's private key.
 
     """
 
@@ -50,88 +51,107 @@ class Registry(Declared):
     certificate: str | None = None
     key: str | None = None
 
-    # Not a validator of the field: its error would carry the value.
+    # Not a validator of the field: its error would show the value.
     @model_validator(mode="after")
-    def _is_whole_and_keeps_its_secret(self) -> Registry:
+    def _is_complete_and_url_holds_no_login(self) -> Registry:
         parts = urlsplit(self.url)
         if parts.username is not None or parts.password is not None:
-            message = "`url` holds a login: write `username`, and `password: ${REGISTRY_PASSWORD}`"
+            message = "`url` holds a login: use `username` and `password: ${REGISTRY_PASSWORD}`."
             raise ValueError(message)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            message = f"`url: {self.url}` is no address: write http://… or https://…"
+            message = (
+                f"`url: {self.url}` is not an address: write http://host:port or https://host:port."
+            )
             raise ValueError(message)
         if (self.username is None) != (self.password is None):
-            message = "`username` and `password` go together"
+            message = "`username` and `password` have to be given together."
             raise ValueError(message)
         if self.key is not None and self.certificate is None:
-            message = "`key` has no meaning without `certificate`"
+            message = "`key` has no meaning without `certificate`."
             raise ValueError(message)
         return self
 
     def located(self, locate: Callable[[str], str]) -> Registry:
-        """The same with its files' paths made absolute."""
+        """Return a copy in which the paths of files are absolute.
+
+        Args:
+            locate: Makes a path absolute that is relative to the pipeline's file.
+        """
         return locate_files(self, locate)
 
 
-def read_ids(batch: Batch) -> Places:
-    """The schema's id of each value, which is passed over; a value without a frame is odd."""
+def read_ids(batch: Batch) -> Int64Array:
+    """Read the schema id in front of each value of a batch, and move on to what follows it.
+
+    Values without one are left to the per-record decoder; their ids mean nothing.
+    """
     every = batch.every()
     batch.require(batch.fixed(1, every) == 0, every)
-    # The first byte is the highest one.
+    # The id is big endian, and the cursor reads little endian.
     return (batch.fixed(FRAME_BYTES - 1, every).byteswap() >> 32).astype(np.int64)
 
 
 def unframe(value: bytes) -> tuple[int, bytes]:
-    """The schema's id, and what follows it.
+    """Split a value in Confluent's wire format into its schema id and the bytes after it.
 
     Raises:
-        BadValue: The frame is not there.
+        BadValue: The value does not begin with a byte 0 and an id.
     """
     if len(value) < FRAME_BYTES or value[0] != 0:
-        reason = f"no schema's id is in front of it: it starts with {value[:5].hex() or 'nothing'}"
+        start = value[:5].hex() or "nothing"
+        reason = f"there is no schema id in front of the value: it starts with {start}"
         raise BadValue(reason)
     return int.from_bytes(value[1:5]), value[5:]
 
 
 def unframe_message(value: bytes) -> tuple[list[int], bytes]:
-    """The path of a message's type in its schema's file, and the message.
+    """Split a value in Confluent's wire format into a Protobuf message's indexes and its bytes.
+
+    Returns:
+        The path of the message's type in the schema's file (``[1, 0]`` is the first type inside
+        the second one), and the encoded message.
 
     Raises:
-        BadValue: The frame is not there.
+        BadValue: The value has no schema id or no message indexes in front.
     """
     _, rest = unframe(value)
-    count, at = _zigzag(rest, 0)
-    # One byte 0 stands for the first message of the file.
+    count, cursor = _read_zigzag(rest, 0)
+    # A single byte 0 is short for the first message of the file.
     if count == 0:
-        return [0], rest[at:]
+        return [0], rest[cursor:]
     if not 0 < count <= len(rest):
-        reason = f"a message's path has {count} parts"
+        reason = f"the number of message indexes is {count}"
         raise BadValue(reason)
     path = []
     for _ in range(count):
-        index, at = _zigzag(rest, at)
+        index, cursor = _read_zigzag(rest, cursor)
         path.append(index)
-    return path, rest[at:]
+    return path, rest[cursor:]
 
 
-def _zigzag(data: bytes, at: int) -> tuple[int, int]:
-    """A signed integer of variable length, and the place after it."""
-    number, shift = 0, 0
+def _read_zigzag(data: bytes, start: int) -> tuple[int, int]:
+    """Decode the zigzag varint at an offset; return it and the offset after it.
+
+    Raises:
+        BadValue: It is cut off, or longer than 64 bits.
+    """
+    number, shift, cursor = 0, 0, start
     while shift < 64:
-        if at >= len(data):
+        if cursor >= len(data):
             break
-        byte = data[at]
-        at += 1
+        byte = data[cursor]
+        cursor += 1
         number |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return (number >> 1) ^ -(number & 1), at
+            return (number >> 1) ^ -(number & 1), cursor
         shift += 7
-    reason = "a message's path is cut off"
+    reason = "the message indexes are cut off"
     raise BadValue(reason)
 
 
 @cache
 def _client(registry: Registry) -> SchemaRegistryClient:
+    """Return this process's client of a schema registry."""
     with needs_extra("registry", "A schema registry"):
         # Half a second.
         from confluent_kafka.schema_registry import SchemaRegistryClient  # noqa: PLC0415
@@ -151,43 +171,61 @@ def _client(registry: Registry) -> SchemaRegistryClient:
 
 @cache
 def schema_texts(registry: Registry, schema_id: int) -> list[str]:
-    """The text of an Avro schema, after those that it refers to; kept by this process.
+    """Fetch an Avro schema and those that it refers to, as JSON; the schema itself is the last.
+
+    Cached for the life of the process: a registry never changes the schema of an id.
 
     Raises:
-        BadValue: The registry has no such schema, or it is no Avro schema.
-        InputError: The registry can't be reached, or refuses.
+        BadValue: The registry has no such schema, or it is not an Avro schema.
+        InputError: The registry refuses the login or the request.
+        UnavailableError: The registry does not answer.
     """
     client = _client(registry)
-    found = _ask(registry, schema_id, partial(client.get_schema, schema_id))
-    if found.schema_type != "AVRO":
-        reason = f"schema {schema_id} of the registry is of type {found.schema_type}"
+    root = _request(registry, schema_id, partial(client.get_schema, schema_id))
+    if root.schema_type != "AVRO":
+        reason = f"schema {schema_id} of the registry is of type {root.schema_type}, not AVRO"
         raise BadValue(reason)
     texts: dict[str, str] = {}
 
     def collect(schema: Any) -> None:
-        for part in schema.references or []:
-            if part.name not in texts:
-                question = partial(client.get_version, part.subject, part.version)
-                named = _ask(registry, schema_id, question)
-                collect(named.schema)
-                texts[part.name] = named.schema.schema_str
+        for reference in schema.references or []:
+            if reference.name not in texts:
+                request = partial(client.get_version, reference.subject, reference.version)
+                referenced = _request(registry, schema_id, request)
+                collect(referenced.schema)
+                texts[reference.name] = referenced.schema.schema_str
 
-    collect(found)
-    return [*texts.values(), found.schema_str]
+    collect(root)
+    return [*texts.values(), root.schema_str]
 
 
-def _ask(registry: Registry, schema_id: int, question: Callable[[], Any]) -> Any:
+def _request(registry: Registry, schema_id: int, send: Callable[[], Any]) -> Any:
+    """Send a request to a schema registry and translate its client's errors.
+
+    Raises:
+        BadValue: The registry does not have what is asked for (404).
+        InputError: It refuses (any other 4xx).
+        UnavailableError: It does not answer, or reports a failure of its own (5xx, 429).
+    """
     from confluent_kafka.schema_registry.error import SchemaRegistryError  # noqa: PLC0415
 
+    url = registry.url
     try:
-        return question()
+        return send()
     except SchemaRegistryError as error:
-        if error.http_status_code == _NOT_FOUND:
+        status = error.http_status_code
+        if status == _NOT_FOUND:
             reason = f"the registry has no schema {schema_id}"
             raise BadValue(reason) from None
-        message = f"The schema registry {registry.url} refuses: {error.error_message}."
-        raise InputError(message, "Correct `registry`, or the permissions.") from None
-    # Its client passes on whatever the HTTP library raises.
+        if status >= _SERVER_ERRORS or status == _TOO_MANY_REQUESTS:
+            message = f"The schema registry {url} reports a failure: {error.error_message}."
+            raise UnavailableError(
+                message, "Wait until it works again, or repair it.", server=url
+            ) from None
+        message = f"The schema registry {url} refuses the request: {error.error_message}."
+        hint = "Correct `registry`, or grant the permission to read schemas."
+        raise InputError(message, hint, server=url, field="registry") from None
+    # The client passes on whatever its HTTP library raises.
     except Exception as error:
-        message = f"The schema registry {registry.url} can't be reached: {type(error).__name__}."
-        raise InputError(message, "Start it, or correct `registry`.") from None
+        message = f"The schema registry {url} can't be reached: {type(error).__name__}."
+        raise UnavailableError(message, "Start it, or correct `registry`.", server=url) from None

@@ -1,4 +1,4 @@
-"""How the records of a topic become rows: the part of a source's declaration that is about it."""
+"""Declaration of how the records of a Kafka topic become rows: format, schema, metadata."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pydantic import Field, model_validator
 
 from sources.common.fields import Columns, Declared
 from sources.common.schema import parse_schema, parse_type, type_name
-from sources.decoding.added_columns import Added, types_of
+from sources.decoding.added_columns import AddedColumnOrType, types_of
 from sources.decoding.schema_registry import Registry
 from sources.errors import InputError
 
 RecordPart = Literal["key", "headers", "timestamp", "topic", "partition", "offset"]
-"""What a record tells beside its value."""
+"""Parts of a Kafka record other than its value."""
 EnvelopePart = Literal["op", "deleted", "position", "lsn", "transaction", "committed_at"]
-"""What a change's envelope tells beside the row (:mod:`sources.decoding.debezium`)."""
+"""Parts of a Debezium envelope other than the row (:mod:`sources.decoding.debezium`)."""
 Included = Literal[RecordPart, EnvelopePart]
 RAW_COLUMN = "value"
-# The first type is the one meant where none is declared.
-_TYPES: dict[Included, list[str]] = {
+# Types that a column of each part may have; the first is the default.
+_PART_TYPES: dict[Included, list[str]] = {
     "key": ["binary", "string"],
     "headers": ["array<struct<key:string,value:binary>>"],
     "timestamp": ["timestamp"],
@@ -35,7 +35,7 @@ _TYPES: dict[Included, list[str]] = {
     "transaction": ["bigint"],
     "committed_at": ["timestamp"],
 }
-_OWNERS = {
+_FORMATS_OF_FIELD = {
     "avro_schema": ("avro",),
     "registry": ("avro", "debezium"),
     "descriptor": ("protobuf",),
@@ -48,36 +48,37 @@ _OWNERS = {
 }
 
 
-class Values(Declared):
-    """The part of a topic's declaration that is about what its records hold.
+class ValueFormat(Declared):
+    """Part of a topic's declaration: how its records become rows.
 
     Attributes:
-        format: How a record's value is written; ``raw`` leaves it as it is, in a column ``value``.
-        columns: All columns of a row and their Spark SQL types; those of the source before, if
-            left out. Fields of a value that are no columns are passed over. Needed by ``select``.
-        include: Columns that are filled from the record itself rather than from its value: its
-            key (binary, or a string if declared so), headers, timestamp, topic, partition, offset.
-            Or from a change's envelope: op, deleted, position, lsn, transaction, committed_at.
-        select: Columns as Spark SQL expressions of those above; all as they are, if left out.
-            ``CAST(… AS <type>)`` around an expression tells its type.
-        avro_schema: Avro: file with the schema of all values, which have no frame. Relative to the
-            pipeline's file.
-        registry: Avro, instead: the schema registry that the ids in front of the values refer to.
-            Debezium: the same, where its envelopes are in Avro rather than in JSON.
+        format: Encoding of a record's value; ``raw`` keeps the bytes, in a column ``value``.
+        columns: All columns of a row and their Spark SQL types; those of the preceding source if
+            left out. Fields of a value that are not columns are ignored. Required by ``select``.
+        include: Columns that are filled from the record rather than from its value, by name: its
+            key (binary, or a string if declared so), headers, timestamp, topic, partition or
+            offset. Or, with Debezium, from a change's envelope: op, deleted, position, lsn,
+            transaction or committed_at.
+        select: Columns as Spark SQL expressions over those above; all as they are if left out.
+            ``CAST(… AS <type>)`` around an expression declares its type.
+        avro_schema: Avro: file with the schema of all values, which carry no schema id. Relative to
+            the pipeline's file.
+        registry: Avro: the schema registry of the ids in front of the values, instead of
+            ``avro_schema``. Debezium: the same, where envelopes are Avro rather than JSON.
         descriptor: Protobuf: file with the message's ``FileDescriptorSet``, imports included
             (``protoc --include_imports -o``). Relative to the pipeline's file.
-        message: Protobuf: the full name of the message.
-        wire_format: Protobuf: ``confluent`` where a registry's frame is in front of the values.
-        table: Debezium: the table whose changes these are, ``schema.table``; of MySQL
+        message: Protobuf: full name of the message type, with its package.
+        wire_format: Protobuf: ``confluent`` if values are in Confluent's wire format, with a schema
+            id in front; ``plain`` or left out if not.
+        table: Debezium: the table that the changes are of, ``schema.table``; for MySQL
             ``database.table``.
-        ignored_columns: Debezium: columns of the table that no column here is made of. One that is
-            neither here nor in the ``schema`` stops the run: it was added.
-        added_columns: Debezium: columns beside those of the ``schema`` that the table got later, by
-            name: a type, or ``{type: …, default: …}``. They may be declared while a generation is
-            in use; the target gets them, and its rows the default.
+        ignored_columns: Debezium: columns of the table that are left out. A column that is neither
+            here nor in the ``schema`` was added later, and stops the run.
+        added_columns: Debezium: columns that the table got after the ``schema`` was written, by
+            name: a type, or ``{type: …, default: …}``. May be declared while a generation is in
+            use: the target gets the columns, and its older rows the defaults.
         dropped_columns: Debezium: declared columns that the table no longer has; null in changes
-            without them. Likewise.
-
+            without them. May be declared while a generation is in use.
     """
 
     format: Literal["json", "avro", "protobuf", "debezium", "raw"] = "json"
@@ -91,133 +92,151 @@ class Values(Declared):
     wire_format: Literal["plain", "confluent"] | None = None
     table: str | None = None
     ignored_columns: list[str] | None = None
-    added_columns: dict[str, Added] | None = None
+    added_columns: dict[str, AddedColumnOrType] | None = None
     dropped_columns: list[str] | None = None
 
     @model_validator(mode="after")
-    def _format_has_what_it_needs(self) -> Values:
-        for name, owners in _OWNERS.items():
-            if getattr(self, name) is not None and self.format not in owners:
-                message = f"`{name}` has no meaning with `format: {self.format}`"
+    def _fields_match_the_format(self) -> ValueFormat:
+        for name, formats in _FORMATS_OF_FIELD.items():
+            if getattr(self, name) is not None and self.format not in formats:
+                message = f"`{name}` has no meaning with `format: {self.format}`."
                 raise ValueError(message)
         if self.format == "avro" and (self.avro_schema is None) == (self.registry is None):
-            message = "`format: avro` needs either `avro_schema` or `registry`"
+            message = "`format: avro` needs either `avro_schema` or `registry`."
             raise ValueError(message)
         if self.format == "protobuf" and (self.descriptor is None or self.message is None):
-            message = "`format: protobuf` needs `descriptor` and `message`"
+            message = "`format: protobuf` needs `descriptor` and `message`."
             raise ValueError(message)
         if self.format == "debezium":
             self._check_changes()
-        elif self.of_envelope:
-            name, what = next(iter(self.of_envelope.items()))
-            message = f"`include.{name}: {what}` is told by `format: debezium` only"
+        elif self.envelope_columns:
+            name, what = next(iter(self.envelope_columns.items()))
+            message = f"`include.{name}: {what}` is available with `format: debezium` only."
             raise ValueError(message)
         return self
 
     def _check_changes(self) -> None:
         if self.columns is None or self.table is None:
-            message = "`format: debezium` needs a `schema` and the `table`, as in `public.orders`"
+            message = (
+                "`format: debezium` needs a `schema`, and the `table`, such as `public.orders`."
+            )
             raise ValueError(message)
         known = set(self.columns) - set(self.include)
         for name in self.dropped_columns or []:
             if name not in known and name not in (self.added_columns or {}):
-                message = f"`dropped_columns`: no column `{name}` is declared"
+                message = f"`dropped_columns`: no column `{name}` is declared in the `schema`."
                 raise ValueError(message)
         if self.added_columns and self.select:
-            message = "`added_columns` has no meaning with `select`, which makes all columns"
+            message = "`added_columns` has no meaning with `select`, which defines all columns."
             raise ValueError(message)
         for name in self.added_columns or {}:
             if name in known or name in self.include:
-                message = f"`added_columns`: there is a column `{name}` already"
+                message = f"`added_columns`: there is a column `{name}` already."
                 raise ValueError(message)
         for name in self.ignored_columns or []:
             if name in known or name in (self.added_columns or {}):
-                message = f"`ignored_columns`: the column `{name}` is declared"
+                message = f"`ignored_columns`: column `{name}` is declared, so it can't be ignored."
                 raise ValueError(message)
 
     @model_validator(mode="after")
-    def _included_columns_do_not_clash(self) -> Values:
+    def _included_columns_do_not_clash(self) -> ValueFormat:
         if self.columns is not None:
             self._check_included(self.columns)
         if self.format == "raw":
             if RAW_COLUMN in self.include:
-                message = f"`include.{RAW_COLUMN}`: `format: raw` has a column of this name"
+                message = f"`include.{RAW_COLUMN}`: `format: raw` has a column of this name."
                 raise ValueError(message)
-            of_value = self.of_value(self.columns or {RAW_COLUMN: "binary"})
-            if of_value != parse_schema({RAW_COLUMN: "binary"}):
-                message = f"`format: raw` gives one column, `{RAW_COLUMN}: binary`, to the `schema`"
+            schema = self.value_schema(self.columns or {RAW_COLUMN: "binary"})
+            if schema != parse_schema({RAW_COLUMN: "binary"}):
+                message = (
+                    f"`format: raw` has one column: the `schema` must be `{RAW_COLUMN}: binary`."
+                )
                 raise ValueError(message)
         return self
 
     @property
     def declared_columns(self) -> dict[str, str] | None:
-        """All columns of a row, those of ``include`` too; None if the source before tells them."""
+        """All columns of a row and their types; None if the preceding source defines them."""
         columns = self.columns or ({RAW_COLUMN: "binary"} if self.format == "raw" else None)
         if columns is None:
             return None
-        return {**{name: _TYPES[what][0] for name, what in self.include.items()}, **columns}
+        return {**{name: _PART_TYPES[what][0] for name, what in self.include.items()}, **columns}
 
     def columns_after(self, before: Mapping[str, str]) -> dict[str, str]:
-        """All columns of a row.
+        """Return all columns of a row and their Spark SQL types.
 
         Args:
-            before: Those of the source before, where there is one.
+            before: Columns of the preceding source, used if this one declares none; empty if it is
+                the first source.
 
         Raises:
-            InputError: ``include`` does not fit them.
+            InputError: A column of ``include`` is not among them, or has another type.
         """
         if (declared := self.declared_columns) is not None:
             return declared
         for name in self.include:
             if name not in before:
-                message = f"`include.{name}`: the source before has no column `{name}`."
-                raise InputError(message, f"It has {', '.join(before)}.")
+                message = f"`include.{name}`: the preceding source has no column `{name}`."
+                hint = f"Name one of its columns: {', '.join(before)}."
+                raise InputError(message, hint, field=f"include.{name}", column=name)
         self._check_included(before)
         return dict(before)
 
     @property
-    def of_record(self) -> dict[str, RecordPart]:
-        """Columns that are filled from what a record tells beside its value."""
+    def record_columns(self) -> dict[str, RecordPart]:
+        """Columns filled from a record's key or metadata: the part (``offset`` …) by column."""
         parts: dict[str, RecordPart] = {part: part for part in get_args(RecordPart)}
         return {name: parts[what] for name, what in self.include.items() if what in parts}
 
     @property
-    def of_envelope(self) -> dict[str, EnvelopePart]:
-        """Columns that are filled from what an envelope tells beside the row."""
+    def envelope_columns(self) -> dict[str, EnvelopePart]:
+        """Columns filled from a Debezium envelope: the part, such as ``op``, by column."""
         parts: dict[str, EnvelopePart] = {part: part for part in get_args(EnvelopePart)}
         return {name: parts[what] for name, what in self.include.items() if what in parts}
 
     @property
     def added_types(self) -> dict[str, str]:
-        """Columns that the table got later, and their Spark SQL types."""
+        """Spark SQL types of the columns in ``added_columns``, by name."""
         return types_of(self.added_columns or {})
 
     def envelope_column(self, part: EnvelopePart) -> str | None:
-        """The column that a part of the envelope fills; None if nobody asked for it."""
-        return next((name for name, what in self.of_envelope.items() if what == part), None)
+        """Return the column that ``include`` fills from an envelope part; None if there is none."""
+        return next((name for name, what in self.envelope_columns.items() if what == part), None)
 
     @property
     def value_columns(self) -> dict[str, str]:
-        """Declared columns that ``include`` does not fill; none if the source before tells them."""
+        """Declared columns that are filled from a value; empty if the preceding source has them."""
         columns = self.declared_columns or {}
         return {name: kind for name, kind in columns.items() if name not in self.include}
 
-    def of_value(self, columns: Mapping[str, str]) -> pa.Schema:
-        """Those of all columns that are filled from a record's value, its envelope included."""
-        beside = self.of_record
-        return parse_schema({n: kind for n, kind in columns.items() if n not in beside})
+    def value_schema(self, columns: Mapping[str, str]) -> pa.Schema:
+        """Return the Arrow schema of the columns that are decoded from a record's value.
 
-    def meaning(self) -> dict[str, object]:
-        """What of this may not change while a checkpoint is in use; empty for plain JSON."""
-        told = self.model_dump(
+        Args:
+            columns: All columns of a row, as :meth:`columns_after` returns them.
+        """
+        others = self.record_columns
+        return parse_schema({n: kind for n, kind in columns.items() if n not in others})
+
+    def checkpoint_contract(self) -> dict[str, object]:
+        """Return the settings that must not change while a checkpoint is in use.
+
+        They decide what a record means: rows from before and after a change would not agree. Empty
+        for plain JSON.
+        """
+        settings = self.model_dump(
             mode="json",
             include={"include", "message", "select", "table", "wire_format"},
             exclude_defaults=True,
         )
-        return {**told, "framed": True} if self.registry is not None else told
+        return {**settings, "framed": True} if self.registry is not None else settings
 
     def values_located(self, locate: Callable[[str], str]) -> dict[str, object]:
-        """The changes that make the paths of files absolute."""
+        """Return this declaration's fields that hold paths, with the paths made absolute.
+
+        Args:
+            locate: Makes a path absolute that is relative to the pipeline's file.
+        """
         changes: dict[str, object] = {
             name: locate(path)
             for name in ("avro_schema", "descriptor")
@@ -228,11 +247,17 @@ class Values(Declared):
         return changes
 
     def _check_included(self, columns: Mapping[str, str]) -> None:
-        for name, what in self.include.items():
-            kinds = _TYPES[what]
-            if name in columns and type_name(parse_type(columns[name])) not in kinds:
+        """Refuse columns whose declared type is not that of the part that fills them.
+
+        Raises:
+            InputError: Contains the column and both types.
+        """
+        for name, part in self.include.items():
+            types = _PART_TYPES[part]
+            if name in columns and type_name(parse_type(columns[name])) not in types:
                 message = (
-                    f"`include.{name}: {what}` is of type {' or '.join(kinds)}, but there is a "
+                    f"`include.{name}: {part}` is of type {' or '.join(types)}, but there is a "
                     f"column `{name}` of type {columns[name]}."
                 )
-                raise InputError(message, "Give one of them another name.")
+                hint = "Give one of them another name."
+                raise InputError(message, hint, field=f"include.{name}", column=name)

@@ -20,7 +20,7 @@ from sources.common.schema import normalize_schema
 from sources.common.select import EventColumn
 from sources.config.file_source import FileSource
 from sources.errors import InputError
-from sources.formats.parquet import Range, check_event_column, read_footers
+from sources.formats.parquet import EventTimeRange, check_event_column, read_footers
 from sources.storage.base import File
 from sources.storage.partitions import partition_from
 from sources.storage.stores import Stores
@@ -47,7 +47,7 @@ class TableFiles:
     partitions: list[str]
     partition_columns: list[str]
     columns: pa.Schema
-    ranges: list[Range]
+    ranges: list[EventTimeRange]
 
 
 def list_table(source: FileSource, path: str, event: EventColumn, stores: Stores) -> TableFiles:
@@ -103,7 +103,7 @@ def _located(table: str, path: str) -> str:
 
 def _ranges(
     actions: pa.Table, paths: Sequence[str], event: EventColumn, stores: Stores
-) -> list[Range]:
+) -> list[EventTimeRange]:
     named = {
         field: actions[column].to_pylist()
         if column in actions.column_names
@@ -115,17 +115,19 @@ def _ranges(
             ("nulls", f"null_count.{event.name}"),
         )
     }
-    ranges: list[Range | None] = []
+    ranges: list[EventTimeRange | None] = []
     for rows, low, high, nulls in zip(*named.values(), strict=True):
         if rows is None or nulls is None or (low is None and nulls != rows):
             ranges.append(None)
         elif low is None:
-            ranges.append(Range(rows, None, None, nulls))
+            ranges.append(EventTimeRange(rows, None, None, nulls))
         else:
-            ranges.append(Range(rows, _micros(low, event), _micros(high, event, up=True), nulls))
+            ranges.append(
+                EventTimeRange(rows, _micros(low, event), _micros(high, event, up=True), nulls)
+            )
     unknown = [path for path, known in zip(paths, ranges, strict=True) if known is None]
     footers = read_footers(unknown, event, None, stores)
-    read = (Range(**row) for part in footers for row in part.ranges.to_pylist())
+    read = (EventTimeRange(**row) for part in footers for row in part.ranges.to_pylist())
     return [next(read) if known is None else known for known in ranges]
 
 

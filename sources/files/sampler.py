@@ -10,8 +10,8 @@ from sources.config.file_source import FileSource
 from sources.files.format_registry import format_of
 from sources.formats.compression import codec_of
 from sources.formats.lines import BadRow, refuse
-from sources.formats.open import reading, unpacked
-from sources.formats.parquet import Range, column_range
+from sources.formats.open import open_file, readable_region
+from sources.formats.parquet import EventTimeRange, column_range
 from sources.formats.regions import Region
 from sources.storage.stores import Stores
 
@@ -41,30 +41,30 @@ class Sampler:
         self._stores = stores
         self.bad: list[BadRow] = []
 
-    def ends(self, region: Region) -> Range:
+    def ends(self, region: Region) -> EventTimeRange:
         """Event times of a region's first and last rows: never above the true highest one.
 
         All rows where the format tells their number.
         """
         if not region.length:
-            return Range(0, None, None, 0)
+            return EventTimeRange(0, None, None, 0)
         can_cut = self._form.splits and codec_of(region.path) is None
-        with reading(region.path, self._form, self._stores) as file:
+        with open_file(region.path, self._form, self._stores) as file:
             rows = self._form.rows(file)
-            parts = _ends(region) if can_cut else [unpacked(region)]
+            parts = _ends(region) if can_cut else [readable_region(region)]
             most = 1 if rows is None and not can_cut else None
             return self._look(file, parts, rows, most)
 
-    def first_good(self, region: Region) -> Range:
+    def first_good(self, region: Region) -> EventTimeRange:
         """Event times of the first rows of a region that are not bad."""
         if not region.length:
-            return Range(0, None, None, 0)
-        with reading(region.path, self._form, self._stores) as file:
-            return self._look(file, [unpacked(region)], None, 1)
+            return EventTimeRange(0, None, None, 0)
+        with open_file(region.path, self._form, self._stores) as file:
+            return self._look(file, [readable_region(region)], None, 1)
 
     def _look(
         self, file: pa.NativeFile, parts: list[Region], rows: int | None, most: int | None
-    ) -> Range:
+    ) -> EventTimeRange:
         # All columns: values that do not fit are found before anything runs.
         ranges = [
             column_range(self._source.selection.evaluate(self._event_time, batch))
@@ -74,7 +74,7 @@ class Sampler:
         lows = [found.low for found in ranges if found.low is not None]
         highs = [found.high for found in ranges if found.high is not None]
         nulls = None if rows is None else sum(found.nulls or 0 for found in ranges)
-        return Range(rows, min(lows, default=None), max(highs, default=None), nulls)
+        return EventTimeRange(rows, min(lows, default=None), max(highs, default=None), nulls)
 
     def _on_bad(self, row: BadRow) -> None:
         if self._source.on_bad_record == "fail":

@@ -27,9 +27,9 @@ from sources.files.time_range import in_range, in_range_by_folder
 from sources.formats.base import Format
 from sources.formats.compression import codec_of
 from sources.formats.lines import BadRow
-from sources.formats.open import reading
+from sources.formats.open import open_file
 from sources.formats.parquet import read_footers, table_of_ranges
-from sources.formats.regions import Region, cut
+from sources.formats.regions import Region, cut_regions
 from sources.formats.text import TEXT_COLUMNS
 from sources.storage.base import FILES, table_of
 from sources.storage.listing import find_files, match_files
@@ -245,7 +245,7 @@ def _sampled_splits(
     columns, repeat, offsets, lengths = _own_columns(source, form, files, stores), [], [], []
     for at, (path, size) in enumerate(_pairs(files, "path", "size")):
         can_split = form.splits and codec_of(path) is None
-        for offset, length in cut(size, REGION_BYTES) if can_split else [(0, size)]:
+        for offset, length in cut_regions(size, REGION_BYTES) if can_split else [(0, size)]:
             repeat.append(at)
             offsets.append(offset)
             lengths.append(length)
@@ -279,7 +279,7 @@ def _own_columns(source: FileSource, form: Format, files: pa.Table, stores: Stor
     paths = [path for path, size in _pairs(files, "path", "size") if size]
 
     def told(path: str) -> pa.Schema | None:
-        with reading(path, form, stores) as file:
+        with open_file(path, form, stores) as file:
             return form.columns(file)
 
     columns = declared

@@ -1,4 +1,4 @@
-"""Avro's object container files (https://avro.apache.org/docs/1.12.0/specification/)."""
+"""Avro object container files (https://avro.apache.org/docs/1.12.0/specification/)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sources.common.optional import needs_extra
 from sources.common.schema import TIMESTAMP
 from sources.errors import InputError
 from sources.formats.lines import OnBad, refuse
-from sources.formats.regions import Region, records
+from sources.formats.regions import Region, record_bounds
 
 with needs_extra("avro", "Avro"):
     import fastavro
@@ -42,32 +42,43 @@ _LOGICAL = {
 
 
 class Avro:
-    """See :class:`sources.formats.base.Format`."""
+    """Reader of Avro object container files, by region (:class:`sources.formats.base.Format`)."""
 
     title = "Avro"
     splits = True
 
     def columns(self, file: pa.NativeFile) -> pa.Schema:
-        """From the schema that the file was written with."""
-        header = _header(file)
-        schema = fastavro.reader(io.BytesIO(header)).writer_schema
-        assert isinstance(schema, dict)
-        return pa.schema([(field["name"], arrow_type(field["type"])) for field in schema["fields"]])
+        """Return the columns of an Avro file's own schema, in the types that Spark has.
+
+        Raises:
+            InputError: Spark has no type for a column.
+            pyarrow.ArrowInvalid: The file is damaged, or its schema is not of type record.
+        """
+        fields = _record_fields(fastavro.reader(io.BytesIO(_header(file))))
+        return pa.schema([(field["name"], arrow_type(field["type"])) for field in fields])
 
     def rows(self, _: pa.NativeFile) -> None:
-        """Only the blocks tell."""
+        """Return None: only the blocks of an Avro file contain their numbers of rows."""
 
     def read(
         self, file: pa.NativeFile, region: Region, columns: pa.Schema, _: OnBad = refuse
     ) -> Iterator[pa.RecordBatch]:
-        """Blocks end with the file's own 16 bytes, which are looked for as borders."""
+        """Read the blocks of an Avro file that begin in a region.
+
+        Blocks end with a 16-byte sync marker, which each file has of its own.
+
+        Raises:
+            pyarrow.ArrowInvalid: The file is damaged, or its schema is not of type record.
+        """
         header = _header(file)
-        low, high = records(file, region, header[-_SYNC_BYTES:], len(header))
+        low, high = record_bounds(file, region, header[-_SYNC_BYTES:], len(header))
         if low >= high:
             return
-        stream = _Joined(header, file.get_stream(low, high - low))
+        stream = _HeaderAndBlocks(header, file.get_stream(low, high - low))
         try:
-            rows = iter(fastavro.reader(stream))
+            reader = fastavro.reader(stream)
+            _record_fields(reader)
+            rows = iter(reader)
             while batch := list(islice(rows, _BATCH_ROWS)):
                 yield pa.RecordBatch.from_pylist(
                     [{name: row.get(name) for name in columns.names} for row in batch], columns
@@ -76,30 +87,34 @@ class Avro:
             raise pa.ArrowInvalid(str(error) or type(error).__name__) from None
 
 
-class _Joined(io.RawIOBase):
-    """The header, then a stream."""
+class _HeaderAndBlocks(io.RawIOBase):
+    """Stream of an Avro file's header and then of a region's blocks, for fastavro to read."""
 
     def __init__(self, header: bytes, stream: pa.NativeFile) -> None:
         self._header = io.BytesIO(header)
         self._stream = stream
 
     def read(self, size: int = -1) -> bytes:
-        found = self._header.read(size)
-        missing = size - len(found)
+        content = self._header.read(size)
+        missing = size - len(content)
         if missing:
-            found += self._stream.read(missing)
-        return found
+            content += self._stream.read(missing)
+        return content
 
 
 def _header(file: pa.NativeFile) -> bytes:
-    """All before the first block."""
+    """Read an Avro file up to its first block: magic bytes, metadata and sync marker.
+
+    Raises:
+        ArrowInvalid: It is not the header of an Avro file.
+    """
     file.seek(0)
     start = b""
     while True:
         block: bytes = file.read(_HEADER_BYTES)
         start += block
         if not start.startswith(_MAGIC):
-            message = "it does not begin as Avro files do"
+            message = "it does not begin with the magic bytes of Avro files"
             raise pa.ArrowInvalid(message)
         stream = io.BytesIO(start)
         try:
@@ -111,11 +126,26 @@ def _header(file: pa.NativeFile) -> bytes:
         return start[: stream.tell()]
 
 
-def arrow_type(schema: Any) -> pa.DataType:
-    """The Arrow type of an Avro schema; a union with null is the other type.
+def _record_fields(reader: Any) -> list[dict[str, Any]]:
+    """Return the fields of an Avro file's schema, which has to be of type record.
 
     Raises:
-        InputError: Spark has no such type.
+        ArrowInvalid: The schema is not of type record, so that its values are not rows.
+    """
+    schema = reader.writer_schema
+    if not isinstance(schema, dict) or schema["type"] != "record":
+        message = "its schema is not of type record"
+        raise pa.ArrowInvalid(message)
+    fields: list[dict[str, Any]] = schema["fields"]
+    return fields
+
+
+def arrow_type(schema: Any) -> pa.DataType:
+    """Return the Arrow type of an Avro schema; a union of a type and null has that type.
+
+    Raises:
+        InputError: Spark has no such type: a union of several types, ``null`` alone, or a
+            reference.
     """
     if isinstance(schema, list):
         others = [part for part in schema if part != "null"]
@@ -139,4 +169,4 @@ def arrow_type(schema: Any) -> pa.DataType:
             )
         return arrow_type(kind)
     message = f"Spark has no type for Avro's `{schema}`."
-    raise InputError(message, "Write the column in a type that Spark reads.")
+    raise InputError(message, "Write the column in a type that Spark reads.", value=str(schema))

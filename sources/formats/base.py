@@ -1,4 +1,4 @@
-"""What a format of history's files has to do."""
+"""Interface that every format of history files implements."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from sources.formats.regions import Region
 
 
 class Format(Protocol):
-    """How files of one kind are read, in regions and in whole Arrow batches.
+    """Reader of files of one format, region by region, into Arrow batches.
 
     Attributes:
-        title: Its name, for people.
+        title: Name of the format, for messages.
         splits: Whether large files can be read in regions.
     """
 
@@ -23,24 +23,32 @@ class Format(Protocol):
     splits: bool
 
     def columns(self, file: pa.NativeFile) -> pa.Schema | None:
-        """The columns that a file itself tells, as Spark holds them; None if it does not."""
+        """Return the columns that a file's metadata declares, in the types that Spark has.
+
+        Returns:
+            The columns; None if files of this format do not declare them.
+
+        Raises:
+            InputError: Spark has no type for a column.
+            pyarrow.ArrowException: The file is damaged.
+        """
 
     def rows(self, file: pa.NativeFile) -> int | None:
-        """How many rows a file itself tells it has; None if it does not."""
+        """Return the number of rows that a file's metadata contains; None if it has none."""
 
     def read(
         self, file: pa.NativeFile, region: Region, columns: pa.Schema, bad: OnBad = refuse
     ) -> Iterator[pa.RecordBatch]:
-        """The rows that begin in a region.
+        """Read the rows that begin in a region of a file.
 
         Args:
-            file: The file, uncompressed, open at any place.
-            region: Which part of it.
+            file: The file, decompressed; its position does not matter.
+            region: The region; the whole file if the format does not split files.
             columns: Exactly the columns to return.
-            bad: What is to be done about bad rows, where rows can be told apart by their lines.
+            bad: Called with each bad row. Formats without a row per line do not call it.
 
         Raises:
-            pyarrow.ArrowException: The file is damaged, or, where they can't, a value does not
-                fit its column.
-            OSError: It can't be read.
+            pyarrow.ArrowException: The file is damaged, or, in a format that does not call
+                ``bad``, a value does not fit its column.
+            OSError: The file can't be read.
         """

@@ -1,4 +1,4 @@
-"""Compressed files: readable from their beginning only."""
+"""Compressed files, which can only be read from their beginning."""
 
 from __future__ import annotations
 
@@ -11,43 +11,50 @@ _BLOCK_BYTES = 1 << 20
 
 
 def codec_of(path: str) -> str | None:
-    """How a file is compressed, by its name; None if it is not."""
+    """Return Arrow's name of the codec that a file's suffix stands for; None if there is none."""
     return next((codec for suffix, codec in _CODECS.items() if path.endswith(suffix)), None)
 
 
-def open_unpacked(storage: Storage, path: str) -> pa.NativeFile:
-    """A file for reading at any place, unpacked on the way if its name says that it is packed."""
+def open_decompressed(storage: Storage, path: str) -> pa.NativeFile:
+    """Open a file for random access; one with the suffix of a codec is decompressed while reading.
+
+    Raises:
+        OSError: The file can't be opened; for a compressed one on the first read.
+    """
     codec = codec_of(path)
-    return storage.open(path) if codec is None else _Unpacked(storage, path, codec)
+    return storage.open(path) if codec is None else _DecompressedFile(storage, path, codec)
 
 
-class _Unpacked:
-    """As much of Arrow's file interface as formats use; going back means to begin again."""
+class _DecompressedFile:
+    """The part of Arrow's file interface that formats use, over a compressed file.
+
+    Offsets are those of the decompressed content. Seeking decompresses from the beginning again.
+    """
 
     def __init__(self, storage: Storage, path: str, codec: str) -> None:
         self._storage, self._path, self._codec = storage, path, codec
         self._stream: pa.NativeFile | None = None
 
-    def __enter__(self) -> _Unpacked:
+    def __enter__(self) -> _DecompressedFile:
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._stream is not None:
             self._stream.close()
 
-    def seek(self, place: int) -> None:
-        self._stream = self.get_stream(place, 0)
+    def seek(self, offset: int) -> None:
+        self._stream = self.get_stream(offset, 0)
 
     def read(self, size: int) -> bytes:
-        if self._stream is None:
-            self.seek(0)
-        assert self._stream is not None
-        found: bytes = self._stream.read(size)
-        return found
+        stream = self._stream
+        if stream is None:
+            stream = self._stream = self.get_stream(0, 0)
+        content: bytes = stream.read(size)
+        return content
 
-    def get_stream(self, place: int, _: int) -> pa.NativeFile:
-        """From a place on, to the end: packed files are read whole."""
+    def get_stream(self, offset: int, _: int) -> pa.NativeFile:
+        """Return a stream from an offset to the end: a compressed file is never split."""
         stream = pa.CompressedInputStream(self._storage.open(self._path), self._codec)
-        while place and (skipped := stream.read(min(place, _BLOCK_BYTES))):
-            place -= len(skipped)
+        while offset and (skipped := stream.read(min(offset, _BLOCK_BYTES))):
+            offset -= len(skipped)
         return stream

@@ -1,4 +1,4 @@
-"""Comma-separated values (RFC 4180), and what else separates them."""
+"""CSV files (RFC 4180) and others with a separator, read by Arrow."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pydantic import Field
 
 from sources.common.fields import Declared
 from sources.errors import InputError
-from sources.formats.lines import OnBad, check_digits, check_text, read_lines, refuse
-from sources.formats.regions import Region, border, records, skip_blank
+from sources.formats.lines import OnBad, check_precision, check_utf8, read_lines, refuse
+from sources.formats.regions import Region, next_record_start, record_bounds, skip_blank
 
 _BLOCK_BYTES = 16 << 20
 _LINE_END = ord("\n")
@@ -22,16 +22,15 @@ _ZONE = r"(Z|[+-]\d\d(:?\d\d)?)$"
 
 
 class CsvOptions(Declared):
-    """How the files are written.
+    """Dialect of CSV files.
 
     Attributes:
-        delimiter: Between two values.
-        header: Whether the first line names the columns; else they are those of ``schema``, in
-            its order.
-        quote: Around values that hold a delimiter.
-        null: Texts that stand for no value; others are values.
-        multiline: Whether quoted values may hold line ends; such files can't be read in regions.
-
+        delimiter: Character between two values.
+        header: Whether the first line contains the column names; if not, the columns are those of
+            ``schema``, in its order.
+        quote: Character around values that contain a delimiter.
+        null: Texts that mean null; quoted, they are values.
+        multiline: Whether quoted values may contain line ends; such files can't be read in regions.
     """
 
     delimiter: str = ","
@@ -42,7 +41,11 @@ class CsvOptions(Declared):
 
 
 class Csv:
-    """See :class:`sources.formats.base.Format`."""
+    """Reader of CSV files, by region (:class:`sources.formats.base.Format`).
+
+    Args:
+        options: Their dialect.
+    """
 
     title = "CSV"
 
@@ -51,22 +54,28 @@ class Csv:
         self.splits = not options.multiline
 
     def columns(self, _: pa.NativeFile) -> None:
-        """CSV does not carry its types."""
+        """Return None: CSV files declare no types, so the source has to."""
 
     def rows(self, _: pa.NativeFile) -> None:
-        """Only counting the lines would tell."""
+        """Return None: the file does not contain its number of lines."""
 
     def read(
         self, file: pa.NativeFile, region: Region, columns: pa.Schema, bad: OnBad = refuse
     ) -> Iterator[pa.RecordBatch]:
-        """Columns of the file that are not asked for are ignored; a missing one is refused."""
-        names, begin = self._names(file, region, columns)
-        low, high = records(file, region, b"\n", begin)
+        """Read the CSV rows that begin in a region of a file; with ``multiline``, the whole file.
+
+        Columns of the file that are not read are ignored.
+
+        Raises:
+            InputError: The header lacks a column.
+        """
+        names, begin = self._header(file, region, columns)
+        low, high = record_bounds(file, region, b"\n", begin)
         if not self._options.multiline:
             parse = partial(self._parse, names=names, columns=columns)
             yield from read_lines(region.path, file, (low, high), parse, bad)
             return
-        # Arrow takes nothing at all for an error.
+        # Arrow refuses an input without any row.
         if skip_blank(file, low, high) >= high:
             return
         read = pa_csv.ReadOptions(block_size=_BLOCK_BYTES, column_names=names)
@@ -75,18 +84,18 @@ class Csv:
             yield from _typed(pa.Table.from_batches([batch]), columns).to_batches()
 
     def _parse(self, block: bytes, names: list[str], columns: pa.Schema) -> pa.Table:
-        """See :data:`sources.formats.lines.Parse`."""
-        check_text(block)
+        """Parse a block of lines into one row per line (:data:`sources.formats.lines.Parse`)."""
+        check_utf8(block)
         lines = int(np.count_nonzero(np.frombuffer(block, np.uint8)[:-1] == _LINE_END)) + 1
-        # A carriage return alone would end a row too.
+        # Arrow would end a row at a carriage return without a line feed, too.
         if lines > 1 and b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
-            message = "a carriage return is in it"
+            message = "it contains a carriage return without a line feed"
             raise pa.ArrowInvalid(message)
         if block[:1] in b"\r\n" and not block.strip(b"\r\n"):
             return columns.empty_table()
-        # Arrow lets a quoted value go on behind a line, and ends it where a block ends.
+        # Arrow continues an open quoted value on the next line, and closes it at a block's end.
         if not self._is_closed(_last_line(block)):
-            message = "a quoted value has no end in it"
+            message = "a quoted value has no closing quote in it"
             raise pa.ArrowInvalid(message)
         read = pa_csv.ReadOptions(block_size=len(block), column_names=names, use_threads=False)
         convert = self._converting(columns)
@@ -94,13 +103,13 @@ class Csv:
         if len(table) != lines:
             lines = sum(1 for line in block.split(b"\n") if line.strip(b"\r"))
         if len(table) != lines:
-            message = f"{lines} lines make {len(table)} rows"
+            message = f"it has {len(table)} rows in {lines} lines"
             raise pa.ArrowInvalid(message)
-        check_digits(table)
+        check_precision(table)
         return _typed(table, columns)
 
     def _is_closed(self, line: bytes) -> bool:
-        """Whether what follows a line is not part of it."""
+        """Return whether a row of CSV ends with this line, so that no quoted value is left open."""
         if self._options.quote.encode() not in line:
             return True
         read = pa_csv.ReadOptions(autogenerate_column_names=True)
@@ -116,7 +125,7 @@ class Csv:
         )
 
     def _converting(self, columns: pa.Schema) -> pa_csv.ConvertOptions:
-        # Instants are read as text: Arrow refuses those without a zone, which mean UTC here.
+        # Timestamps are read as text: Arrow refuses those without a zone, which mean UTC here.
         kinds = {
             field.name: pa.string() if pa.types.is_timestamp(field.type) else field.type
             for field in columns
@@ -129,13 +138,17 @@ class Csv:
             quoted_strings_can_be_null=False,
         )
 
-    def _names(
+    def _header(
         self, file: pa.NativeFile, region: Region, columns: pa.Schema
     ) -> tuple[list[str], int]:
-        """The columns of the file, and where its first row begins."""
+        """Return the column names in a CSV file's header, and the offset of its first row.
+
+        Raises:
+            InputError: The header lacks a column.
+        """
         if not self._options.header:
             return columns.names, 0
-        begin = border(file, 1, b"\n", region.size)
+        begin = next_record_start(file, 1, b"\n", region.size)
         file.seek(0)
         line = file.read(min(begin, _BLOCK_BYTES))
         if not line.strip():
@@ -146,17 +159,18 @@ class Csv:
         names: list[str] = pa_csv.read_csv(
             pa.BufferReader(line.removeprefix(b"\xef\xbb\xbf") + b"\n"), parse_options=parse
         ).column_names
-        if absent := [name for name in columns.names if name not in names]:
-            message = f"{region.path} has no column {', '.join(absent)}."
+        if missing := [name for name in columns.names if name not in names]:
+            message = f"{region.path} has no column {', '.join(missing)}."
             hint = (
-                f"Its first line names {', '.join(names)}; without a header, say `header: false`."
+                f"Its first line has the columns {', '.join(names)}. If the first line is not a "
+                "header, declare `header: false`."
             )
-            raise InputError(message, hint)
+            raise InputError(message, hint, file=region.path, column=missing[0])
         return names, begin
 
 
 def _last_line(block: bytes) -> bytes:
-    """The last line that is not empty."""
+    """Return the last line of a block that is not empty."""
     end = len(block)
     while not (line := block[block.rfind(b"\n", 0, end - 1) + 1 : end].strip(b"\r\n")):
         end = block.rfind(b"\n", 0, end - 1) + 1
@@ -164,11 +178,17 @@ def _last_line(block: bytes) -> bytes:
 
 
 def _typed(table: pa.Table, columns: pa.Schema) -> pa.Table:
-    arrays = [_instants(table[field.name], field) for field in columns]
+    """Return a table that was parsed from CSV with its columns in declared types and order."""
+    arrays = [_timestamps(table[field.name], field) for field in columns]
     return pa.table(arrays, schema=columns)
 
 
-def _instants(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+def _timestamps(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    """Cast texts to timestamps, in UTC if they have no zone; leave other types as they are.
+
+    Raises:
+        ArrowInvalid: A text is not a timestamp.
+    """
     if not pa.types.is_timestamp(field.type):
         return values
     zoned = pc.match_substring_regex(values, _ZONE)
@@ -176,6 +196,6 @@ def _instants(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     try:
         return marked.cast(field.type)
     except pa.ArrowInvalid as error:
-        # The rest is advice to people who write code.
+        # What follows is advice to users of Arrow's API.
         message = f"`{field.name}`: {str(error).partition(': expected')[0]}"
         raise pa.ArrowInvalid(message) from None

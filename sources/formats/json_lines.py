@@ -1,4 +1,4 @@
-"""JSON lines: one object a line."""
+"""JSON lines files, of which each line is an object (https://jsonlines.org), read by Arrow."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json as pa_json
 
-from sources.formats.lines import OnBad, check_digits, check_text, read_lines, refuse
-from sources.formats.regions import Region, records
+from sources.formats.lines import OnBad, check_precision, check_utf8, read_lines, refuse
+from sources.formats.regions import Region, record_bounds
 
 _BLANK = b" \t\r\n"
 _OPEN, _CLOSE, _LINE_END, _RETURN = b"{}\n\r"
@@ -18,30 +18,34 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class JsonLines:
-    """See :class:`sources.formats.base.Format`."""
+    """Reader of JSON lines files, by region (:class:`sources.formats.base.Format`)."""
 
     title = "JSON lines"
     splits = True
 
     def columns(self, _: pa.NativeFile) -> None:
-        """JSON does not carry its types."""
+        """Return None: JSON lines files declare no types, so the source has to."""
 
     def rows(self, _: pa.NativeFile) -> None:
-        """Only counting the lines would tell."""
+        """Return None: the file does not contain its number of lines."""
 
     def read(
         self, file: pa.NativeFile, region: Region, columns: pa.Schema, bad: OnBad = refuse
     ) -> Iterator[pa.RecordBatch]:
-        """Fields that are no column are ignored; a missing one is null."""
-        span = records(file, region, b"\n")
+        """Read the JSON objects of the lines that begin in a region of a file.
+
+        Members that are not columns are ignored; a missing one is null.
+        """
+        span = record_bounds(file, region, b"\n")
         return read_lines(region.path, file, span, partial(_parse, columns=columns), bad)
 
 
 def _parse(block: bytes, columns: pa.Schema) -> pa.Table:
+    """Parse a block of lines into one row per line (:data:`sources.formats.lines.Parse`)."""
     lines = _count_objects(block.removeprefix(_BYTE_ORDER_MARK))
     if not lines:
         return columns.empty_table()
-    # Arrow takes days since 1970 for dates, and no text.
+    # Arrow's JSON reader accepts dates as days since 1970 only, not as text.
     inside = pa.schema(
         [
             field.with_type(pa.string()) if pa.types.is_date(field.type) else field
@@ -52,18 +56,21 @@ def _parse(block: bytes, columns: pa.Schema) -> pa.Table:
     whole = pa_json.ReadOptions(block_size=len(block), use_threads=False)
     table = pa_json.read_json(pa.BufferReader(block), whole, options)
     if len(table) != lines:
-        message = "it is more than one JSON object"
+        message = "it is not exactly one JSON object"
         raise pa.ArrowInvalid(message)
-    check_digits(table)
+    check_precision(table)
     return table.select(columns.names).cast(columns)
 
 
 def _count_objects(block: bytes) -> int:
-    """How many lines there are but blank ones; each begins and ends as an object does.
+    """Count the lines that are not blank; each has to begin and end as a JSON object does.
 
-    Arrow itself joins lines to objects, and crashes if ``null`` is in the first one.
+    Arrow's reader itself would join lines to objects, and crashes if the first one is ``null``.
+
+    Raises:
+        ArrowInvalid: A line is not UTF-8, or does not begin and end as an object does.
     """
-    check_text(block)
+    check_utf8(block)
     data = np.frombuffer(block, np.uint8)
     ends = np.flatnonzero(data[:-1] == _LINE_END)
     if block.startswith(b"{") and block[-3:].rstrip(_BLANK).endswith(b"}"):
@@ -72,6 +79,6 @@ def _count_objects(block: bytes) -> int:
             return len(ends) + 1
     lines = [line for line in (each.strip(_BLANK) for each in block.split(b"\n")) if line]
     if not all(line.startswith(b"{") and line.endswith(b"}") for line in lines):
-        message = "it is no JSON object"
+        message = "it is not a JSON object"
         raise pa.ArrowInvalid(message)
     return len(lines)

@@ -1,7 +1,8 @@
-"""Rows of one line each: Arrow reads blocks of lines; bad lines are looked for where one fails.
+"""Reading of formats with one row per line: Arrow parses blocks, and bad lines are searched.
 
-A block is halved until Arrow reads the halves or a single line is left, which is the bad one. So
-clean files pay nothing, and what is bad is told by what reads the good lines.
+A block that Arrow can't parse is halved until it can parse the halves or a single line is left,
+which is the bad one. So clean files pay nothing, and the parser of the good lines decides what is
+bad.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from sources.errors import InputError
 from sources.formats.compression import codec_of
 
 Parse = Callable[[bytes], pa.Table]
-"""Makes a row of each line of a block but blank ones; ``ArrowInvalid`` if it can't."""
+"""Parser of a block of lines into one row per line, blank lines left out; raises ``ArrowInvalid``
+if it can't parse the block."""
 
 _BLOCK_BYTES = 4 << 20
 _AHEAD = 2
@@ -27,13 +29,14 @@ _ROW_NUMBER = re.compile(r" in row \d+$|\bRow #\d+: ")
 
 
 class BadRow(NamedTuple):
-    """A row that can't be read, or does not fit its columns.
+    """A row of a file that can't be parsed, or does not fit its columns.
 
     Attributes:
-        path: Its file.
-        offset: Of its first byte; in the unpacked content, if the file is packed.
-        content: Its bytes, without the line end.
-        reason: What is wrong, in words that follow a colon.
+        path: The file.
+        offset: Offset of the row's first byte; in the decompressed content if the file is
+            compressed.
+        content: Bytes of the row, without the line end.
+        reason: What is wrong: a phrase that follows a colon.
     """
 
     path: str
@@ -43,98 +46,110 @@ class BadRow(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Where it is, in words."""
-        unpacked = "" if codec_of(self.path) is None else " when unpacked"
-        return f"{self.path}, byte {self.offset}{unpacked}"
+        """File and byte offset of the row, for messages."""
+        content = "" if codec_of(self.path) is None else " of the decompressed content"
+        return f"{self.path}, byte {self.offset}{content}"
 
 
 OnBad = Callable[[BadRow], None]
-"""What is to be done about a bad row; where it returns, reading goes on behind the row."""
+"""Handler of a bad row; if it returns, reading continues after the row."""
 
 
 def refuse(row: BadRow) -> None:
-    """An :data:`OnBad` that lets no bad row pass.
+    """Refuse a bad row: the handler for ``on_bad_record: fail``.
 
     Raises:
-        InputError: Always; names file, byte and reason.
+        InputError: Always; contains file, byte and reason.
     """
     message = f"{row.place}: {row.reason}."
-    hint = "Repair the file and plan again, or write `on_bad_record: quarantine`."
-    raise InputError(message, hint)
+    hint = "Repair the file and plan again, or declare `on_bad_record: quarantine`."
+    raise InputError(message, hint, file=row.path)
 
 
 def read_lines(
     path: str, file: pa.NativeFile, span: tuple[int, int], parse: Parse, bad: OnBad
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a range of whole lines, in order, without those of bad lines.
+    """Read the rows of a range of whole lines, in order; bad lines go to a handler instead.
+
+    A thread pool parses a few blocks ahead, from the second block on: a caller that only reads the
+    first rows causes no further work.
 
     Args:
-        path: Name of the file.
-        file: The file, uncompressed, open at any place.
-        span: First byte, and the one after the last.
-        parse: Reads a block of whole lines.
+        path: Path of the file, for bad rows.
+        file: The file, decompressed and open for random access.
+        span: Offsets of the first byte and after the last one.
+        parse: Parses a block of whole lines.
         bad: Called with each bad row, in order.
     """
     low, high = span
     waiting: deque[tuple[int, bytes, Future[pa.Table | None]]] = deque()
 
-    def first_settled() -> Iterator[pa.RecordBatch]:
-        at, block, parsed = waiting.popleft()
+    def first_rows() -> Iterator[pa.RecordBatch]:
+        offset, block, parsed = waiting.popleft()
         table = parsed.result()
         if table is None:
-            parts = list(_good_lines(path, at, block, parse, bad))
+            parts = list(_good_lines(path, offset, block, parse, bad))
             table = pa.concat_tables(parts).combine_chunks() if parts else None
         if table is not None:
             yield from table.to_batches()
 
-    ahead = 0
+    most_waiting = 0
     with ThreadPoolExecutor(_AHEAD) as pool:
-        for at, block in _blocks(file.get_stream(low, high - low), low):
-            waiting.append((at, block, pool.submit(_tried, parse, block)))
-            if len(waiting) > ahead:
-                yield from first_settled()
-                # Not before: whoever only looks at the first rows needs no more.
-                ahead = _AHEAD
+        for offset, block in _blocks(file.get_stream(low, high - low), low):
+            waiting.append((offset, block, pool.submit(_parse_or_none, parse, block)))
+            if len(waiting) > most_waiting:
+                yield from first_rows()
+                # Not earlier: a caller that only samples the first rows needs no more blocks.
+                most_waiting = _AHEAD
         while waiting:
-            yield from first_settled()
+            yield from first_rows()
 
 
-def check_text(block: bytes) -> None:
-    """Refuse bytes that are no UTF-8.
+def check_utf8(block: bytes) -> None:
+    """Refuse a block that is not UTF-8.
+
+    Arrow's readers do not check all of a JSON text, nor columns of CSV that are not read.
 
     Raises:
-        ArrowInvalid: They are none. Arrow's readers do not look at all of JSON, nor at columns of
-            CSV that are not asked for.
+        ArrowInvalid: The block is not UTF-8.
     """
     if block.isascii():
         return
     try:
         pa.array([block], pa.binary()).cast(pa.string())
     except pa.ArrowInvalid:
-        message = "it is no UTF-8 text"
+        message = "it is not UTF-8 text"
         raise pa.ArrowInvalid(message) from None
 
 
-def check_digits(table: pa.Table) -> None:
-    """Refuse decimals with more digits than their columns have.
+def check_precision(table: pa.Table) -> None:
+    """Refuse a table with decimals that have more digits than their columns allow.
+
+    Arrow's readers count the digits without the scale.
 
     Raises:
-        ArrowInvalid: There is one: Arrow's readers count digits without the scale.
+        ArrowInvalid: There is such a decimal.
     """
     for column in table.columns:
         if pa.types.is_decimal(column.type) or pa.types.is_nested(column.type):
             column.validate(full=True)
 
 
-def _tried(parse: Parse, block: bytes) -> pa.Table | None:
+def _parse_or_none(parse: Parse, block: bytes) -> pa.Table | None:
+    """Parse a block of lines; return None if Arrow can't parse it."""
     try:
         return parse(block)
     except pa.ArrowInvalid:
         return None
 
 
-def _blocks(stream: pa.NativeFile, at: int) -> Iterator[tuple[int, bytes]]:
-    """Whole lines, and where the first one begins."""
+def _blocks(stream: pa.NativeFile, offset: int) -> Iterator[tuple[int, bytes]]:
+    """Divide a stream into blocks of whole lines, each with the offset of its first byte.
+
+    Args:
+        stream: The lines.
+        offset: Offset of the stream's first byte in the file.
+    """
     rest = b""
     while read := stream.read(_BLOCK_BYTES):
         end = read.rfind(b"\n") + 1
@@ -142,15 +157,17 @@ def _blocks(stream: pa.NativeFile, at: int) -> Iterator[tuple[int, bytes]]:
             rest += read
             continue
         block = b"".join((rest, memoryview(read)[:end]))
-        yield at, block
-        at += len(block)
+        yield offset, block
+        offset += len(block)
         rest = read[end:]
     if rest:
-        yield at, rest
+        yield offset, rest
 
 
-def _good_lines(path: str, at: int, block: bytes, parse: Parse, bad: OnBad) -> Iterator[pa.Table]:
-    """The rows of a block that Arrow could not read at once."""
+def _good_lines(
+    path: str, offset: int, block: bytes, parse: Parse, bad: OnBad
+) -> Iterator[pa.Table]:
+    """Parse a block that failed as a whole, by halves; hand its bad lines to the handler."""
     try:
         yield parse(block)
     except pa.ArrowInvalid as error:
@@ -158,7 +175,7 @@ def _good_lines(path: str, at: int, block: bytes, parse: Parse, bad: OnBad) -> I
         middle = block.rfind(b"\n", 0, half) + 1 or block.find(b"\n", half) + 1
         if middle in (0, len(block)):
             reason = _ROW_NUMBER.sub("", str(error)).rstrip(".")[:_REASON_CHARACTERS]
-            bad(BadRow(path, at, block.rstrip(b"\r\n"), reason))
+            bad(BadRow(path, offset, block.rstrip(b"\r\n"), reason))
             return
-        yield from _good_lines(path, at, block[:middle], parse, bad)
-        yield from _good_lines(path, at + middle, block[middle:], parse, bad)
+        yield from _good_lines(path, offset, block[:middle], parse, bad)
+        yield from _good_lines(path, offset + middle, block[middle:], parse, bad)

@@ -1,4 +1,4 @@
-"""Opening one file of history; whatever goes wrong names it."""
+"""Opening and reading single history files, with errors that contain the file."""
 
 from __future__ import annotations
 
@@ -9,52 +9,59 @@ import pyarrow as pa
 
 from sources.errors import InputError
 from sources.formats.base import Format
-from sources.formats.compression import codec_of, open_unpacked
+from sources.formats.compression import codec_of, open_decompressed
 from sources.formats.lines import OnBad, refuse
 from sources.formats.regions import Region
 from sources.storage.stores import Stores
 
-# No file is as long; of a packed one, only reading tells how long it is unpacked.
-_ENDLESS = 1 << 62
+# Stands for the decompressed size of a file, which is unknown before it is read.
+_UNKNOWN_BYTES = 1 << 62
 
 
 def read_region(
     form: Format, region: Region, columns: pa.Schema, stores: Stores, bad: OnBad = refuse
 ) -> Iterator[pa.RecordBatch]:
-    """The rows that begin in a region of a file.
+    """Read the rows that begin in a region of a file.
 
     Args:
-        form: The format of the file.
-        region: Which part of it; all of it, if it is packed.
-        columns: What to return.
-        stores: Where the file is.
-        bad: What is to be done about bad rows; see :class:`sources.formats.base.Format`.
+        form: Format of the file.
+        region: The region; a compressed file is always read as a whole.
+        columns: Exactly the columns to return.
+        stores: Storages that the file may be in.
+        bad: Called with each bad row; see :meth:`sources.formats.base.Format.read`.
 
     Raises:
-        InputError: It can't be opened, is damaged, or does not fit its columns.
+        InputError: The file can't be opened, is damaged, or does not fit the columns.
     """
-    with reading(region.path, form, stores) as file:
-        yield from form.read(file, unpacked(region), columns, bad)
+    with open_file(region.path, form, stores) as file:
+        yield from form.read(file, readable_region(region), columns, bad)
 
 
-def unpacked(region: Region) -> Region:
-    """A region as a format is to read it: all of a packed file, whose bytes nobody has counted."""
+def readable_region(region: Region) -> Region:
+    """Return the region to pass to a format: all of the content if the file is compressed."""
     if codec_of(region.path) is None:
         return region
-    return Region(region.path, 0, _ENDLESS, _ENDLESS)
+    return Region(region.path, 0, _UNKNOWN_BYTES, _UNKNOWN_BYTES)
 
 
 @contextmanager
-def reading(path: str, form: Format, stores: Stores) -> Iterator[pa.NativeFile]:
-    """A file, unpacked, open at any place.
+def open_file(path: str, form: Format, stores: Stores) -> Iterator[pa.NativeFile]:
+    """Open a file for random access, decompressed, and translate errors inside the block.
+
+    Args:
+        path: The file.
+        form: Its format, for messages.
+        stores: Storages that the file may be in.
 
     Raises:
-        InputError: It can't be opened, or what is read inside the block is damaged or does not
-            fit its columns.
+        InputError: The file can't be opened, or what is read inside the block is damaged or does
+            not fit its columns.
     """
     try:
-        with open_unpacked(stores.of(path), path) as file:
+        with open_decompressed(stores.of(path), path) as file:
             yield file
     except (OSError, pa.ArrowException) as error:
-        message = f"{path} can't be read as {form.title}: {error}"
-        raise InputError(message, "Repair or remove it, then plan again.") from None
+        reason = str(error).strip().removesuffix(".")
+        message = f"{path} can't be read as {form.title}: {reason}."
+        hint = "Repair or remove the file, then plan again."
+        raise InputError(message, hint, file=path) from None

@@ -1,4 +1,4 @@
-"""ORC files."""
+"""ORC files, read by Arrow."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from sources.formats.regions import Region
 
 
 class Orc:
-    """See :class:`sources.formats.base.Format`."""
+    """Reader of ORC files, each as a whole (:class:`sources.formats.base.Format`)."""
 
     title = "ORC"
     splits = False
 
     def columns(self, file: pa.NativeFile) -> pa.Schema:
-        """From the file's footer."""
+        """Return the columns of an ORC file's footer, in the types that Spark has."""
         return normalize_schema(orc.ORCFile(file).schema)
 
     def rows(self, file: pa.NativeFile) -> int:
-        """From the file's footer."""
-        found: int = orc.ORCFile(file).nrows
-        return found
+        """Return the number of rows in an ORC file's footer."""
+        rows: int = orc.ORCFile(file).nrows
+        return rows
 
     def read(
         self, file: pa.NativeFile, _: Region, columns: pa.Schema, __: OnBad = refuse
     ) -> Iterator[pa.RecordBatch]:
-        """Stripe by stripe."""
-        opened = orc.ORCFile(file)
-        for stripe in range(opened.nstripes):
-            batch = opened.read_stripe(stripe, columns=columns.names)
+        """Read a whole ORC file, a batch for each stripe; timestamps become microseconds."""
+        orc_file = orc.ORCFile(file)
+        for stripe in range(orc_file.nstripes):
+            batch = orc_file.read_stripe(stripe, columns=columns.names)
             arrays = [batch[field.name].cast(field.type, safe=False) for field in columns]
             yield pa.record_batch(arrays, schema=columns)

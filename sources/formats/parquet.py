@@ -1,4 +1,4 @@
-"""What the footers of Parquet files tell: columns, rows, and the range of event times."""
+"""Reading of Parquet footers: columns, numbers of rows, and ranges of event times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-# What unpickling metadata calls: to open a file as Parquet costs more than all the rest.
+# Parses a footer from bytes (unpickling uses it); opening each file as Parquet takes far longer.
 from pyarrow._parquet import _reconstruct_filemetadata
 
 from sources.common.schema import TIMESTAMP, check_event_time, normalize_schema, type_name
@@ -24,20 +24,20 @@ from sources.storage.stores import Stores
 
 _CHUNK_FILES = 500
 _TAIL_BYTES = 64 << 10
-# Footers are parsed under Python's lock: beyond this, processes pay for their start.
+# Footers are parsed under the GIL: from this number of files on, processes are faster.
 _PROCESS_FILES = 20_000
 _THREADS = 16
 _FACTORS = {"milliseconds": 1000, "microseconds": 1}
 
 
-class Range(NamedTuple):
-    """What is known of the rows of one split.
+class EventTimeRange(NamedTuple):
+    """Number of rows of a split, and the range of their event times.
 
     Attributes:
-        rows: How many there are; None if nothing tells.
-        low: Lowest event time in microseconds; None without a row that has one.
-        high: Highest one.
-        nulls: Rows without an event time; None if nothing tells.
+        rows: Number of rows; None if it is unknown.
+        low: Lowest event time in microseconds since 1970; None if no row has one.
+        high: Highest event time, likewise.
+        nulls: Number of rows without an event time; None if it is unknown.
     """
 
     rows: int | None
@@ -47,38 +47,40 @@ class Range(NamedTuple):
 
 
 class Footers(NamedTuple):
-    """What the footers of many files tell.
+    """Event-time ranges and schemas of many Parquet files, from their footers.
 
     Attributes:
-        ranges: One a file, in their order; columns as the fields of :class:`Range`.
-        schemas: Each schema that was met, with the first file that has it.
+        ranges: One row per file, in their order; columns are the fields of :class:`EventTimeRange`.
+        schemas: Each distinct schema, with the path of the first file that has it.
     """
 
     ranges: pa.Table
     schemas: list[tuple[str, pa.Schema]]
 
 
-def table_of_ranges(ranges: Sequence[Range]) -> pa.Table:
-    """Ranges as a table, a column a field."""
+def table_of_ranges(ranges: Sequence[EventTimeRange]) -> pa.Table:
+    """Return event-time ranges as a table with a row for each, and a column for each field."""
     columns = zip(*ranges, strict=True)
-    return pa.table([pa.array(values, pa.int64()) for values in columns], names=Range._fields)
+    return pa.table(
+        [pa.array(values, pa.int64()) for values in columns], names=EventTimeRange._fields
+    )
 
 
 def read_footers(
     paths: Sequence[str], event: EventColumn, declared: Sequence[str] | None, stores: Stores
 ) -> Iterator[Footers]:
-    """Read the footers of files, chunk by chunk, in order.
+    """Read the footers of Parquet files, in order, in chunks of 500 files.
 
     Args:
         paths: The files.
-        event: The column that holds the event time.
-        declared: The columns that count; all of them if None.
-        stores: Where the files are.
+        event: Column of the event time.
+        declared: Columns to look at; None for all of them.
+        stores: Storages that the files may be in.
 
     Raises:
-        InputError: One can't be read (which), or has no event time.
+        InputError: A file can't be read, or has no usable event-time column; contains the file.
     """
-    chunks = [paths[at : at + _CHUNK_FILES] for at in range(0, len(paths), _CHUNK_FILES)]
+    chunks = [paths[first : first + _CHUNK_FILES] for first in range(0, len(paths), _CHUNK_FILES)]
     read = partial(_read_chunk, event=event, declared=declared, stores=stores)
     if len(paths) < _PROCESS_FILES or any("://" in path for path in paths):
         with ThreadPoolExecutor(_THREADS) as pool:
@@ -90,21 +92,29 @@ def read_footers(
 def _read_in_processes(
     read: Callable[..., Footers], chunks: Sequence[Sequence[str]]
 ) -> Iterator[Footers]:
-    """The footers of chunks of files, quickly; of one that ends its reader, once more with care."""
+    """Read Parquet footers in worker processes; if one crashes, use a slower, safer parser.
+
+    Args:
+        read: Reads a chunk with a parser.
+        chunks: Paths of the files.
+
+    Raises:
+        InputError: The safer parser crashes, too: contains the chunk's first and last file.
+    """
     # Not forked: librdkafka and Arrow have threads of their own by now.
     context = multiprocessing.get_context("spawn")
     done = 0
     for parse in (_parse_metadata, _open_metadata):
         with ProcessPoolExecutor(mp_context=context) as pool:
             try:
-                for found in pool.map(partial(read, parse=parse), chunks[done:]):
+                for footers in pool.map(partial(read, parse=parse), chunks[done:]):
                     done += 1
-                    yield found
+                    yield footers
                 return
             except BrokenProcessPool:
                 continue
     first, last = chunks[done][0], chunks[done][-1]
-    message = f"A file from {first} to {last} is damaged so badly that its reader breaks down."
+    message = f"One of the files from {first} to {last} is so damaged that its reader crashes."
     raise InputError(message, "Repair or remove it, then plan again.")
 
 
@@ -115,7 +125,19 @@ def _read_chunk(
     stores: Stores,
     parse: Callable[[str, Stores], pq.FileMetaData],
 ) -> Footers:
-    ranges: list[Range] = []
+    """Read the footers of some Parquet files, one after the other.
+
+    Args:
+        paths: The files.
+        event: Column of the event time.
+        declared: Columns to look at; None for all of them.
+        stores: Storages that the files may be in.
+        parse: Reads one footer.
+
+    Raises:
+        InputError: A file can't be read, or has no usable event-time column; contains the file.
+    """
+    ranges: list[EventTimeRange] = []
     schemas: list[tuple[str, pa.Schema]] = []
     last: pq.ParquetSchema | None = None
     column, factor = 0, None
@@ -124,34 +146,39 @@ def _read_chunk(
             metadata = parse(path, stores)
             schema = metadata.schema
             if last is None or not schema.equals(last):
-                found = _columns(schema.to_arrow_schema(), path, event, declared)
-                if all(found != known for _, known in schemas):
-                    schemas.append((path, found))
+                columns = _columns(schema.to_arrow_schema(), path, event, declared)
+                if all(columns != known for _, known in schemas):
+                    schemas.append((path, columns))
                 last = schema
-                leaves = [schema.column(at).path for at in range(len(schema))]
+                leaves = [schema.column(index).path for index in range(len(schema))]
                 column = leaves.index(event.name)
                 factor = _factor(schema.column(column), event)
             known = _range(metadata, column, factor)
             ranges.append(_read_range(path, stores, event) if known is None else known)
         except (OSError, OverflowError, pa.ArrowException) as error:
-            message = f"{path} can't be read as Parquet: {error}"
-            raise InputError(message, "Repair or remove it, then plan again.") from None
-    # A table travels between processes for nothing, a list of tuples does not.
+            reason = str(error).strip().removesuffix(".")
+            message = f"{path} can't be read as Parquet: {reason}."
+            hint = "Repair or remove the file, then plan again."
+            raise InputError(message, hint, file=path) from None
+    # Sending a table to another process is cheap, sending a list of tuples is not.
     return Footers(table_of_ranges(ranges), schemas)
 
 
 def _open_metadata(path: str, stores: Stores) -> pq.FileMetaData:
-    """The footer of a file."""
+    """Read the footer of a Parquet file in any storage."""
     with stores.of(path).open(path) as stream, pq.ParquetFile(stream) as file:
         return file.metadata
 
 
 def _parse_metadata(path: str, stores: Stores) -> pq.FileMetaData:
-    """The same of a local one, at a third of the cost; a damaged footer may end the process.
+    """Read the footer of a local Parquet file, three times as fast as Arrow opens the file.
 
-    The end of a file tells the footer's length (https://parquet.apache.org/docs/file-format/).
+    A damaged footer may crash the process.
+
+    The last 8 bytes of a file are the footer's length and a magic number
+    (https://parquet.apache.org/docs/file-format/).
     """
-    # What opens files for Arrow asks more of the system than all that is needed here.
+    # Arrow's way to open a file makes more system calls than all that is done here.
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         begin = max(os.fstat(file).st_size - _TAIL_BYTES, 0)
@@ -167,6 +194,11 @@ def _parse_metadata(path: str, stores: Stores) -> pq.FileMetaData:
 def _columns(
     schema: pa.Schema, path: str, event: EventColumn, declared: Sequence[str] | None
 ) -> pa.Schema:
+    """Return the declared columns of a Parquet file, or all of them, in the types that Spark has.
+
+    Raises:
+        InputError: Spark has no such type, or the event-time column is not usable.
+    """
     if declared is not None:
         schema = pa.schema([field for field in schema if field.name in declared])
     schema = normalize_schema(schema)
@@ -174,15 +206,24 @@ def _columns(
     return schema
 
 
-def _range(metadata: pq.FileMetaData, column: int, factor: int | None) -> Range | None:
-    """From statistics, whose unit is so many microseconds; None if they do not tell."""
+def _range(metadata: pq.FileMetaData, column: int, factor: int | None) -> EventTimeRange | None:
+    """Return the range of event times from the statistics of a Parquet file's row groups.
+
+    Args:
+        metadata: The footer.
+        column: Index of the event-time column.
+        factor: Microseconds in the unit of the statistics; None if they can't be used.
+
+    Returns:
+        The range; None if the statistics are missing or can't be used.
+    """
     lows: list[int] = []
     highs: list[int] = []
     nulls = 0
     for group in range(metadata.num_row_groups):
         chunk = metadata.row_group(group).column(column)
         statistics = chunk.statistics
-        # Nanoseconds and Spark's own INT96 come without usable statistics.
+        # There are no usable statistics of nanoseconds, nor of the INT96 that Spark writes.
         if statistics is None or factor is None or not statistics.has_null_count:
             return None
         nulls += statistics.null_count
@@ -192,17 +233,19 @@ def _range(metadata: pq.FileMetaData, column: int, factor: int | None) -> Range 
             return None
         lows.append(statistics.min_raw * factor)
         highs.append(statistics.max_raw * factor)
-    return Range(metadata.num_rows, min(lows, default=None), max(highs, default=None), nulls)
+    return EventTimeRange(
+        metadata.num_rows, min(lows, default=None), max(highs, default=None), nulls
+    )
 
 
-def _read_range(path: str, stores: Stores, event: EventColumn) -> Range:
-    """From the column itself."""
+def _read_range(path: str, stores: Stores, event: EventColumn) -> EventTimeRange:
+    """Return the range of event times of a Parquet file by reading the column."""
     with stores.of(path).open(path) as stream, pq.ParquetFile(stream) as file:
         return column_range(file.read(columns=[event.name]).column(0), event.unit_us)
 
 
 def _factor(column: pq.ColumnSchema, event: EventColumn) -> int | None:
-    """Microseconds in a unit of a column; None if its statistics are of no use."""
+    """Return the microseconds in the unit of a Parquet column's statistics; None if unusable."""
     if event.unit_us is not None:
         return event.unit_us
     kind = column.logical_type
@@ -211,26 +254,36 @@ def _factor(column: pq.ColumnSchema, event: EventColumn) -> int | None:
     return next((by for unit, by in _FACTORS.items() if f"timeUnit={unit}" in str(kind)), None)
 
 
-def column_range(values: pa.ChunkedArray, unit_us: int | None = None) -> Range:
-    """The range of a column that was read.
+def column_range(values: pa.ChunkedArray, unit_us: int | None = None) -> EventTimeRange:
+    """Return the number of rows and the range of event times of a column.
 
     Args:
         values: Timestamps, or integers.
-        unit_us: Microseconds in a unit of integers.
+        unit_us: Microseconds in the unit of integers; None for timestamps.
+
+    Raises:
+        ArrowInvalid: An integer is too large for microseconds.
     """
     if unit_us is None:
         micros = values.cast(TIMESTAMP, safe=False).cast(pa.int64())
     else:
         micros = pc.multiply_checked(values.cast(pa.int64()), unit_us)
     extremes = pc.min_max(micros)
-    return Range(len(values), extremes["min"].as_py(), extremes["max"].as_py(), values.null_count)
+    return EventTimeRange(
+        len(values), extremes["min"].as_py(), extremes["max"].as_py(), values.null_count
+    )
 
 
 def check_event_column(columns: pa.Schema, event: EventColumn, where: str) -> None:
-    """Refuse a column that can't hold the event time.
+    """Refuse columns without a usable event-time column.
+
+    Args:
+        columns: The columns.
+        event: The event-time column.
+        where: The file or source, for messages.
 
     Raises:
-        InputError: It is missing, or is of another type.
+        InputError: The column is missing, or is neither a timestamp nor an integer with a unit.
     """
     if event.unit_us is None:
         check_event_time(columns, event.name, where)
@@ -238,4 +291,8 @@ def check_event_column(columns: pa.Schema, event: EventColumn, where: str) -> No
     kind = columns.field(event.name).type
     if not pa.types.is_integer(kind):
         message = f"`{event.name}` is of type {type_name(kind)} in {where}."
-        raise InputError(message, "The functions that make an instant of it need an integer.")
+        hint = (
+            "`select` converts it with timestamp_seconds, timestamp_millis or timestamp_micros: "
+            "that needs an integer column."
+        )
+        raise InputError(message, hint, column=event.name)

@@ -1,4 +1,4 @@
-"""Regions of large files, cut anywhere and read on record borders.
+"""Regions of large files: byte ranges, cut anywhere and read on record boundaries.
 
 A record belongs to the region in which it begins, so regions that cover a file read each record
 once, wherever they were cut (as Hadoop's text input format does for lines).
@@ -15,13 +15,13 @@ _BLOCK_BYTES = 1 << 16
 
 
 class Region(NamedTuple):
-    """A range of bytes of one file.
+    """A byte range of one file.
 
     Attributes:
         path: The file.
         offset: First byte.
-        length: Bytes.
-        size: Of the whole file.
+        length: Number of bytes.
+        size: Bytes of the whole file.
     """
 
     path: str
@@ -30,64 +30,72 @@ class Region(NamedTuple):
     size: int
 
 
-def cut(size: int, limit: int) -> list[tuple[int, int]]:
-    """Offset and length of the regions that a file is read in: equal ones, of at most ``limit``."""
+def cut_regions(size: int, limit: int) -> list[tuple[int, int]]:
+    """Divide a file of a size into regions of about equal length, of at most ``limit`` bytes.
+
+    Returns:
+        Offset and length of each region, in order; a single empty one for an empty file.
+    """
     count = max(-(-size // limit), 1)
-    edges = [size * at // count for at in range(count + 1)]
+    edges = [size * index // count for index in range(count + 1)]
     return [(low, high - low) for low, high in pairwise(edges)]
 
 
-def border(file: pa.NativeFile, at: int, mark: bytes, size: int) -> int:
-    """Where the first record begins at or after a place: right behind a mark.
+def next_record_start(file: pa.NativeFile, offset: int, mark: bytes, size: int) -> int:
+    """Return the offset of the first record that begins at or after an offset.
 
     Args:
-        file: Open at any place.
-        at: The place; the mark itself may lie before it.
-        mark: What stands between two records.
-        size: Of the file; the answer if no mark follows.
+        file: The file, open for random access.
+        offset: Where to search; the mark before the record may end there.
+        mark: Bytes that separate two records.
+        size: Bytes of the file, returned if no mark follows.
     """
-    place = max(at - len(mark), 0)
+    position = max(offset - len(mark), 0)
     kept = b""
-    while place < size:
-        file.seek(place)
+    while position < size:
+        file.seek(position)
         read: bytes = file.read(_BLOCK_BYTES)
         if not read:
             return size
         block = kept + read
-        found = block.find(mark)
-        if found >= 0:
-            return place - len(kept) + found + len(mark)
-        place += len(read)
+        index = block.find(mark)
+        if index >= 0:
+            return position - len(kept) + index + len(mark)
+        position += len(read)
         kept = block[-(len(mark) - 1) :] if len(mark) > 1 else b""
     return size
 
 
-def records(file: pa.NativeFile, region: Region, mark: bytes, begin: int = 0) -> tuple[int, int]:
-    """First byte of a region's first record, and the one after its last.
+def record_bounds(
+    file: pa.NativeFile, region: Region, mark: bytes, begin: int = 0
+) -> tuple[int, int]:
+    """Return the byte range of the records that begin in a region: first byte, and end.
 
     Args:
-        file: Open at any place.
+        file: The file, open for random access.
         region: The region.
-        mark: What stands between two records.
-        begin: Where the first record of the file begins.
+        mark: Bytes that separate two records.
+        begin: Offset of the file's first record, after its header.
     """
     edges = [region.offset, region.offset + region.length]
 
     def first(edge: int) -> int:
         if edge <= begin:
             return begin
-        return region.size if edge >= region.size else border(file, edge, mark, region.size)
+        if edge >= region.size:
+            return region.size
+        return next_record_start(file, edge, mark, region.size)
 
     return first(edges[0]), first(edges[1])
 
 
 def skip_blank(file: pa.NativeFile, low: int, high: int) -> int:
-    """A place before the first byte that is no white space, from ``low`` on; ``high`` if none is.
+    """Skip blocks of white space: return an offset at or before the first other byte.
 
     Args:
-        file: Open at any place.
-        low: Where to begin.
-        high: Where to end.
+        file: The file, open for random access.
+        low: Offset to begin at.
+        high: Offset to end at, returned if there is nothing but white space before it.
     """
     while low < high:
         file.seek(low)

@@ -1,4 +1,4 @@
-"""Plain text: one row a line."""
+"""Plain text files, of which each line is a row."""
 
 from __future__ import annotations
 
@@ -7,30 +7,34 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from sources.formats.lines import OnBad, refuse
-from sources.formats.regions import Region, records
+from sources.formats.regions import Region, record_bounds
 
 TEXT_COLUMNS = pa.schema([("value", pa.string())])
 _BLOCK_BYTES = 4 << 20
 
 
 class Text:
-    """See :class:`sources.formats.base.Format`; as Spark's text source, column ``value``."""
+    """Reader of plain text files: one column ``value``, as Spark's text source has it."""
 
     title = "text"
     splits = True
 
     def columns(self, _: pa.NativeFile) -> pa.Schema:
-        """Always :data:`TEXT_COLUMNS`."""
+        """Return :data:`TEXT_COLUMNS`, whatever the file contains."""
         return TEXT_COLUMNS
 
     def rows(self, _: pa.NativeFile) -> None:
-        """Only counting the lines would tell."""
+        """Return None: a text file does not contain its number of lines."""
 
     def read(
         self, file: pa.NativeFile, region: Region, columns: pa.Schema, _: OnBad = refuse
     ) -> Iterator[pa.RecordBatch]:
-        """Lines without their ends."""
-        low, high = records(file, region, b"\n")
+        """Read the lines that begin in a region, without their line ends.
+
+        Raises:
+            pyarrow.ArrowInvalid: A line is not UTF-8.
+        """
+        low, high = record_bounds(file, region, b"\n")
         stream = file.get_stream(low, high - low)
         rest = b""
         while block := stream.read(_BLOCK_BYTES):
@@ -41,5 +45,6 @@ class Text:
 
 
 def _rows(lines: list[bytes], columns: pa.Schema) -> pa.RecordBatch:
+    """Return lines as a batch of one string column, without carriage returns at their ends."""
     values = pa.array([line.removesuffix(b"\r") for line in lines], pa.binary())
     return pa.record_batch([values.cast(pa.string())], schema=columns)

@@ -68,7 +68,7 @@ def ahead_ms(
 
 def _reading(source: KafkaSource, columns: pa.Schema) -> Callable[[LogRecord], list[Any]]:
     """A function that gives some columns of a record, or raises what bad values raise."""
-    included = {name: _INCLUDED[what] for name, what in source.of_record.items()}
+    included = {name: _INCLUDED[what] for name, what in source.record_columns.items()}
     of_value = pa.schema([field for field in columns if field.name not in included])
     reader = field_reader(source)
     decoder = None if source.format == "json" else RowDecoder(reader, of_value)

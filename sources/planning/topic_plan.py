@@ -106,7 +106,7 @@ def fit_sample(
         read: All columns of a row, before ``select``.
         sample: Records of the topic.
     """
-    of_value, reader = source.of_value(read), field_reader(source)
+    of_value, reader = source.value_schema(read), field_reader(source)
     tolerant = source.on_bad_record != "fail"
     # What is selected from are the source's own columns, nobody else's.
     left = source.name if source.select else before

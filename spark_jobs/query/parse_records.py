@@ -22,10 +22,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from sources.common.schema import ddl, parse_schema, parse_type
 from sources.common.state import Generation
 from sources.config.kafka_source import KafkaSource
-from sources.decoding.batch_cursor import Places, as_mask
-from sources.decoding.conversion import BadValue, fitted_array
+from sources.decoding.batch_cursor import Int64Array, as_mask
+from sources.decoding.conversion import BadValue, to_arrow_array
 from sources.decoding.decoder import NO_VALUE, RowDecoder, field_reader
-from sources.decoding.json_batches import read_objects, reads
+from sources.decoding.json_batches import read_objects, supports_schema
 from sources.decoding.value_format import RAW_COLUMN
 from sources.errors import InputError
 from spark_jobs.query.bad_records import STAGED, Step, removing, staging_folder
@@ -90,8 +90,8 @@ def _parsed(
     if raw.isStreaming and source.on_bad_record != "fail":
         bad = _record if source.on_bad_record == "quarantine" else _place
         remove = removing(staging_folder(generation, source.name), _REASON, bad)
-    of_value = source.of_value(columns)
-    kinds = {name: columns[name] for name in [*source.of_record, *of_value.names]}
+    of_value = source.value_schema(columns)
+    kinds = {name: columns[name] for name in [*source.record_columns, *of_value.names]}
     row_ddl = f"{_LOG_DDL}, {ddl(parse_schema(kinds))}"
     records = _records(raw, source, columns)
     wrong = _wrong(source, columns)
@@ -99,10 +99,12 @@ def _parsed(
         # A tombstone follows a delete, for compaction; it tells nothing of its own.
         records = records.where(F.col(_VALUE).isNotNull())
     if source.format in ("avro", "protobuf", "debezium"):
-        decode = decoding(RowDecoder(field_reader(source), of_value), of_value, [*source.of_record])
+        decode = decoding(
+            RowDecoder(field_reader(source), of_value), of_value, [*source.record_columns]
+        )
         record = _RECORD if remove is not None else [_VALUE]
         records = records.select(
-            *LOG_COLUMNS, *source.of_record, _first_reason(wrong).alias(_REASON), *record
+            *LOG_COLUMNS, *source.record_columns, _first_reason(wrong).alias(_REASON), *record
         )
         if remove is not None:
             rows = records.mapInArrow(_chained(decode, remove), row_ddl)
@@ -125,7 +127,7 @@ def _records(raw: DataFrame, source: KafkaSource, columns: Mapping[str, str]) ->
     texts = _text_keys(source, columns)
     included = [
         (F.col(what).cast("string") if name in texts else F.col(what)).alias(name)
-        for name, what in source.of_record.items()
+        for name, what in source.record_columns.items()
     ]
     return raw.select(
         F.col("topic").alias(TOPIC),
@@ -140,7 +142,7 @@ def _records(raw: DataFrame, source: KafkaSource, columns: Mapping[str, str]) ->
 
 def _text_keys(source: KafkaSource, columns: Mapping[str, str]) -> list[str]:
     """Columns that hold a record's key as text."""
-    keys = [name for name, what in source.of_record.items() if what == "key"]
+    keys = [name for name, what in source.record_columns.items() if what == "key"]
     return [name for name in keys if parse_type(columns[name]) == pa.string()]
 
 
@@ -173,14 +175,14 @@ def _parse(
         wrong: From :func:`_wrong`.
     """
     is_bad = reduce(lambda left, right: left | right, (condition for condition, _ in wrong))
-    included = {name: F.col(name) for name in source.of_record}
+    included = {name: F.col(name) for name in source.record_columns}
     if source.format == "raw":
         values = {**included, RAW_COLUMN: F.col(_VALUE)}
         return _Marked(records, values, is_bad, _first_reason(wrong))
     schema = f"{ddl(columns)}, `{_CORRUPT}` string"
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     text = F.col(_VALUE).cast("string")
-    if reads(columns) and _reads_times_as_arrow(records.sparkSession):
+    if supports_schema(columns) and _reads_times_as_arrow(records.sparkSession):
         # PySpark wants the kind of function to be told by type hints, and its own stub does not.
         by_arrow = arrow_udf(_object_reader(columns), schema)  # type: ignore[call-overload]
         records = records.select("*", by_arrow(F.col(_VALUE)).alias(_BY_ARROW))
@@ -268,13 +270,13 @@ def decoding(decoder: RowDecoder, columns: pa.Schema, included: list[str]) -> St
     return decode
 
 
-def _filled(found: pa.StructArray, left: Places, rows: list[list[Any]]) -> list[pa.Array]:
+def _filled(found: pa.StructArray, left: Int64Array, rows: list[list[Any]]) -> list[pa.Array]:
     """The columns of rows, with other rows in the places that are left."""
     mine: list[pa.Array] = found.flatten()
     if not rows:
         return mine
     others = [
-        fitted_array(each, kind.type)
+        to_arrow_array(each, kind.type)
         for each, kind in zip(zip(*rows, strict=True), found.type, strict=True)
     ]
     if len(rows) == len(found):

@@ -116,7 +116,7 @@ class Seam:
         pipeline = self._pipeline
         end = self._ends[-1]
         if self.rule == "sequence" and end.snapshot is not None:
-            columns = {part: name for name, part in self._source.of_envelope.items()}
+            columns = {part: name for name, part in self._source.envelope_columns.items()}
             return SnapshotFilter(columns, end.snapshot)
         if self.rule == "sequence":
             assert pipeline.sequence is not None  # the declaration refuses it

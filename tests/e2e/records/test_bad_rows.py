@@ -115,7 +115,7 @@ def test_a_bad_row_stops_the_run_by_its_place_or_is_set_aside(
     assert any(text.startswith(told) for text in make_plan(case.pipeline(edit)).warnings)
     # The policy may change at any time.
     policies["lines"] = "fail"
-    told = rf"lines/0\.json, byte {in_lines[0][0]}: it is no JSON object"
+    told = rf"lines/0\.json, byte {in_lines[0][0]}: it is not a JSON object"
     with pytest.raises(StreamingQueryException) as caught:
         run_history(spark, case.pipeline(edit))
     assert re.search(told, cause_of(caught.value))

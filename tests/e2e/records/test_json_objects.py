@@ -18,7 +18,7 @@ from sources.decoding.json_batches import read_objects
 from spark_jobs.query.parse_records import parse_values
 from tests.e2e.case import Case, as_json, live_of, wrong
 from tests.e2e.in_session import run_and_audit
-from tests.sources.decoding.json_case import COLUMNS, ODD, ODD_VALUES, PLAIN, documents
+from tests.sources.decoding.json_case import COLUMNS, PLAIN, UNUSUAL, UNUSUAL_VALUES, documents
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 SCHEMA = parse_schema(COLUMNS)
@@ -73,14 +73,14 @@ def compare(spark: SparkSession, values: list[bytes | None], columns: pa.Schema)
 
 @pytest.mark.parametrize("kind", PLAIN)
 def test_every_odd_text_of_a_member(spark: SparkSession, kind: str) -> None:
-    texts = [*PLAIN[kind], *ODD]
+    texts = [*PLAIN[kind], *UNUSUAL]
     columns = parse_schema({"v": kind})
     values: list[bytes | None] = [f'{{"v": {text}}}'.encode() for text in texts]
     assert compare(spark, values, columns) >= len(PLAIN[kind])
 
 
 def test_every_odd_value(spark: SparkSession) -> None:
-    assert compare(spark, ODD_VALUES, SCHEMA) > 10
+    assert compare(spark, UNUSUAL_VALUES, SCHEMA) > 10
 
 
 @settings(

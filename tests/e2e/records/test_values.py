@@ -109,8 +109,8 @@ def test_avro_is_read_with_the_schemas_of_the_registry(
     assert (report.expected, wrong(report)) == (1300, {})
     assert report.ok
     assert {row["value"]: row["reason"] for row in held(loaded, "bad")} == {
-        BAD[0]: "the value is not of its Avro schema: EOFError: ",
-        BAD[1]: "no schema's id is in front of it: it starts with 6e6f206672",
+        BAD[0]: "the value does not match its Avro schema: EOFError: ",
+        BAD[1]: "there is no schema id in front of the value: it starts with 6e6f206672",
         BAD[2]: "the record has no value",
         framed(9, b""): "the registry has no schema 9",
     }
@@ -125,7 +125,9 @@ def test_a_record_that_does_not_decode_is_told_while_planning(
     case.write_history()
     case.produce(range(500, 510))
     avro: dict[str, Any] = {"format": "avro", "registry": {"url": server.url}}
-    with pytest.raises(InputError, match=f"`{case.topic}`, partition 0, offset 0: no schema's id"):
+    with pytest.raises(
+        InputError, match=f"`{case.topic}`, partition 0, offset 0: there is no schema id"
+    ):
         make_plan(case.pipeline(lambda document: document["sources"][1].update(avro)))
     (tmp_path / "event.avsc").write_text(json.dumps({**FIRST, "fields": FIELDS}))
     send(case, range(0), lambda _: b"")
@@ -206,7 +208,10 @@ def test_a_bad_record_that_a_worker_finds_stops_the_stream_by_its_place(
     declared = {"format": "protobuf", "descriptor": "shop.desc", "message": MESSAGE}
     loaded = case.pipeline(lambda document: document["sources"][1].update(declared))
     send(case, range(500, 1200), protobuf, [b"\xff"])
-    told = f"BAD_RECORD: topic `{case.topic}`, partition 0, offset 700: the value is no `{MESSAGE}`"
+    told = (
+        f"BAD_RECORD: topic `{case.topic}`, partition 0, offset 700: "
+        f"the value is not a valid `{MESSAGE}`"
+    )
     with fails_with(told):
         run_chain(spark, loaded)
 

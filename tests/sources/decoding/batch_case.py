@@ -1,4 +1,4 @@
-"""Values read in a batch, compared with the same values read one by one."""
+"""Comparison of values decoded in a batch with the same values decoded one by one."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from sources.decoding.base import FieldReader
-from sources.decoding.conversion import BadValue, fitted_array
+from sources.decoding.conversion import BadValue, to_arrow_array
 from sources.decoding.decoder import RowDecoder
 
 
 def compare(reader: FieldReader, values: list[bytes | None], columns: pa.Schema) -> int:
-    """Compare all rows that are read in a batch, to the bit; tells how many these are."""
+    """Compare all rows that are decoded in a batch, to the bit; return how many these are."""
     decoder = RowDecoder(reader, columns)
     rows = decoder.rows(pa.array(values, pa.binary()))
     assert len(rows) == len(values)
     rows.validate(full=True)
     for at, value in enumerate(values):
         if rows[at].is_valid:
-            # `repr` tells minus zero from zero, and NaN is like itself.
+            # `repr` distinguishes minus zero from zero, and NaN equals itself.
             assert repr(rows.slice(at, 1).to_pylist()) == repr(_alone(decoder, value, columns))
     return sum(row.is_valid for row in rows)
 
 
 def damaged(data: st.DataObject, value: bytes) -> bytes:
-    """A value with a few of its bytes lost, and others in their place."""
+    """Return a value with up to two bytes removed at some place, and up to two others inserted."""
     at = data.draw(st.integers(0, len(value)))
     cut = data.draw(st.integers(0, 2))
     return value[:at] + data.draw(st.binary(max_size=2)) + value[at + cut :]
@@ -35,6 +35,6 @@ def _alone(decoder: RowDecoder, value: bytes | None, columns: pa.Schema) -> list
         row = decoder.decode(value)
     except BadValue:
         return None
-    arrays = [fitted_array([each], kind) for each, kind in zip(row, columns.types, strict=True)]
+    arrays = [to_arrow_array([each], kind) for each, kind in zip(row, columns.types, strict=True)]
     found: list[object] = pa.StructArray.from_arrays(arrays, fields=list(columns)).to_pylist()
     return found

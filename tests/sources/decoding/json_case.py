@@ -1,4 +1,4 @@
-"""JSON that two parsers may read in different ways."""
+"""JSON texts that two parsers may read differently."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COLUMNS = {
     "day": "date",
     "at": "timestamp",
 }
-# Of each type, what any topic holds.
+# Texts of each type as any topic contains them.
 PLAIN = {
     "boolean": ["true", "false", "null"],
     "tinyint": ["0", "-128", "127", "null"],
@@ -128,17 +128,17 @@ _INSTANTS = [
     *(f"{day}T00:00:00Z" for day in _DATES),
     *["1704067200", "1704067200000", "T00:00:00Z", "00:00:00", "2024-01-01TT00:00:00Z"],
 ]
-ODD = [
+UNUSUAL = [
     *_NUMBERS,
     *_WORDS,
     *_NESTED,
     *_STRINGS,
     *(f'"{each}"' for each in [*_DATES, *_INSTANTS]),
 ]
-"""Texts of one member, most of which no type takes."""
+"""Texts of one member, most of which are invalid for every type."""
 
 _MEMBERS = '"id": 1, "name": "a"'
-ODD_VALUES: list[bytes | None] = [
+UNUSUAL_VALUES: list[bytes | None] = [
     *(
         text.encode()
         for text in [
@@ -212,8 +212,8 @@ ODD_VALUES: list[bytes | None] = [
 
 
 def documents() -> st.SearchStrategy[bytes]:
-    """Values of the columns above, most of them somehow damaged."""
-    texts = st.sampled_from([*ODD, *(text for plain in PLAIN.values() for text in plain)])
+    """Return a strategy of objects with the columns above, most of them damaged in some way."""
+    texts = st.sampled_from([*UNUSUAL, *(text for plain in PLAIN.values() for text in plain)])
     members = st.tuples(st.sampled_from([*COLUMNS, "more"]), texts)
     space = st.sampled_from(["", "", "", " ", "\n"])
     whole = st.builds(

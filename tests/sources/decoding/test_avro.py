@@ -21,8 +21,8 @@ from sources.decoding.avro import AvroReader
 from sources.decoding.conversion import BadValue
 from sources.decoding.decoder import RowDecoder
 from sources.decoding.schema_registry import Registry
-from sources.decoding.value_format import Values
-from sources.errors import InputError
+from sources.decoding.value_format import ValueFormat
+from sources.errors import InputError, UnavailableError
 from tests.sources.decoding.value_case import RegistryServer, framed, registry
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -89,7 +89,7 @@ def written(row: dict[str, Any], schema: Any) -> bytes:
 
 
 def decode(value: bytes, schema: Any, columns: pa.Schema = COLUMNS) -> dict[str, Any]:
-    """One row, through Arrow as Spark's worker does it."""
+    """Decode one value to a row, through Arrow as in Spark's Python worker."""
     reader = AvroReader(fastavro.parse_schema(schema), None)
     row = RowDecoder(reader, columns).decode(value)
     arrays = [pa.array([each], kind) for each, kind in zip(row, columns.types, strict=True)]
@@ -127,25 +127,30 @@ def test_any_bytes_are_a_row_or_bad(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("written_as", "value", "declared", "told"),
+    ("written_as", "value", "declared", "pattern"),
     [
-        ("long", 2**31, "int", "`x`: 2147483648 is no int"),
-        ("long", 128, "tinyint", "`x`: 128 is no tinyint"),
-        ("string", "7", "bigint", "`x`: '7' is no bigint"),
-        ("boolean", True, "int", "`x`: True is no int"),
-        ("double", 1.0, "bigint", "`x`: 1.0 is no bigint"),
-        ("double", 1e300, "float", r"`x`: 1e\+300 is no float"),
-        ("long", 0, "timestamp", "`x`: 0 is no timestamp"),
-        (FIELDS["ms"][0], EPOCH, "date", "is no date"),
-        (FIELDS["price"][0], Decimal("1.25"), "decimal(10,1)", r"Decimal\('1.25'\) is no decimal"),
-        (FIELDS["price"][0], Decimal("100.00"), "decimal(4,2)", "is no decimal"),
-        (FIELDS["tags"][0], ["a"], "array<int>", "`x`: 'a' is no int"),
-        ("bytes", b"x", "string", "`x`: b'x' is no string"),
+        ("long", 2**31, "int", "`x`: 2147483648 is not a valid int"),
+        ("long", 128, "tinyint", "`x`: 128 is not a valid tinyint"),
+        ("string", "7", "bigint", "`x`: '7' is not a valid bigint"),
+        ("boolean", True, "int", "`x`: True is not a valid int"),
+        ("double", 1.0, "bigint", "`x`: 1.0 is not a valid bigint"),
+        ("double", 1e300, "float", r"`x`: 1e\+300 is not a valid float"),
+        ("long", 0, "timestamp", "`x`: 0 is not a valid timestamp"),
+        (FIELDS["ms"][0], EPOCH, "date", "is not a valid date"),
+        (
+            FIELDS["price"][0],
+            Decimal("1.25"),
+            "decimal(10,1)",
+            r"Decimal\('1.25'\) is not a valid decimal",
+        ),
+        (FIELDS["price"][0], Decimal("100.00"), "decimal(4,2)", "is not a valid decimal"),
+        (FIELDS["tags"][0], ["a"], "array<int>", "`x`: 'a' is not a valid int"),
+        ("bytes", b"x", "string", "`x`: b'x' is not a valid string"),
     ],
 )
-def test_what_does_not_fit_is_bad(written_as: Any, value: Any, declared: str, told: str) -> None:
+def test_what_does_not_fit_is_bad(written_as: Any, value: Any, declared: str, pattern: str) -> None:
     schema = {"type": "record", "name": "Row", "fields": [{"name": "x", "type": written_as}]}
-    with pytest.raises(BadValue, match=told):
+    with pytest.raises(BadValue, match=pattern):
         decode(written({"x": value}, schema), schema, parse_schema({"x": declared}))
 
 
@@ -177,17 +182,18 @@ def test_a_file_that_holds_no_record_schema_is_refused_by_its_path(
 ) -> None:
     path = tmp_path / "order.avsc"
     path.write_text(text)
-    with pytest.raises(InputError, match=r"`avro_schema: .*order\.avsc` can't be read"):
-        AvroReader.of(Values(format="avro", avro_schema=str(path)))
+    with pytest.raises(InputError, match=r"`avro_schema: .*order\.avsc` can't be read") as caught:
+        AvroReader.of(ValueFormat(format="avro", avro_schema=str(path)))
+    assert caught.value.fields == {"field": "avro_schema", "file": str(path)}
     path.unlink()
     with pytest.raises(InputError, match=r"order\.avsc` can't be read"):
-        AvroReader.of(Values(format="avro", avro_schema=str(path)))
+        AvroReader.of(ValueFormat(format="avro", avro_schema=str(path)))
 
 
 def test_the_schema_of_a_file_reads_all_values(tmp_path: Path) -> None:
     path = tmp_path / "order.avsc"
     path.write_text(json.dumps(schema_of("id")))
-    reader = AvroReader.of(Values(format="avro", avro_schema=str(path)))
+    reader = AvroReader.of(ValueFormat(format="avro", avro_schema=str(path)))
     assert reader.fields(written({"id": 5}, schema_of("id"))) == {"id": 5}
 
 
@@ -207,7 +213,7 @@ def test_each_value_is_read_with_the_schema_that_it_names(server: RegistryServer
         assert decoder.decode(framed(first, written({"id": 1}, old))) == [1, None]
         row = {"id": 2, "text": "x"}
         assert decoder.decode(framed(second, written(row, new))) == [2, "x"]
-    # Asked for once each.
+    # Each schema was requested once.
     assert len(server.asked) == 2
 
 
@@ -223,23 +229,26 @@ def test_schemas_may_refer_to_others(server: RegistryServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "pattern"),
     [
         (b"", "starts with nothing"),
-        (b'{"id": 1}', "no schema's id is in front of it: it starts with 7b22696422"),
+        (b'{"id": 1}', "there is no schema id in front of the value: it starts with 7b22696422"),
         (framed(99, b"\2"), "the registry has no schema 99"),
         (framed(1, b"\2\2"), "left over"),
         (framed(2, b"\2"), "schema 2 of the registry is of type JSON"),
-        (framed(3, b"\2"), "schema 3 of the registry can't be used: it is no record's schema"),
+        (
+            framed(3, b"\2"),
+            "schema 3 of the registry can't be used: it is not a schema of type record",
+        ),
     ],
 )
 def test_what_the_registry_can_not_explain_is_bad(
-    server: RegistryServer, value: bytes, told: str
+    server: RegistryServer, value: bytes, pattern: str
 ) -> None:
     server.register({"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]})
     server.register({}, schemaType="JSON")
     server.register({"type": "array", "items": "int"})
-    with pytest.raises(BadValue, match=told):
+    with pytest.raises(BadValue, match=pattern):
         AvroReader(None, Registry(url=server.url)).fields(value)
 
 
@@ -247,11 +256,29 @@ def test_what_the_registry_can_not_explain_is_bad(
 def test_a_registry_that_fails_makes_no_record_bad(server: RegistryServer) -> None:
     server.login = "me:s3cret"
     reader = AvroReader(None, Registry(url=server.url, username="me", password="wrong"))  # type: ignore[arg-type]
-    with pytest.raises(InputError, match=f"{server.url} refuses: Unauthorized") as caught:
+    with pytest.raises(
+        InputError, match=f"{server.url} refuses the request: Unauthorized"
+    ) as caught:
         reader.fields(framed(1, b""))
     assert "wrong" not in str(caught.value)
-    with pytest.raises(InputError, match="can't be reached"):
-        AvroReader(None, Registry(url="http://127.0.0.1:1")).fields(framed(1, b""))
+    assert not caught.value.transient
+    assert caught.value.fields == {"server": server.url, "field": "registry"}
+
+
+@pytest.mark.slow
+def test_a_registry_that_does_not_answer_may_do_so_later(server: RegistryServer) -> None:
+    server.broken = True
+    for url in ("http://127.0.0.1:1", server.url):
+        reader = AvroReader(None, Registry(url=url))
+        with pytest.raises(
+            UnavailableError, match=f"{url} (can't be reached|reports a failure: the store is)"
+        ) as it:
+            reader.fields(framed(1, b""))
+        assert it.value.transient
+        assert it.value.fields == {"server": url}
+        # In a batch the value is left to the reader above, which raises.
+        values = pa.array([framed(1, b"")], pa.binary())
+        assert reader.rows(values, parse_schema({"id": "bigint"})).null_count == 1
 
 
 def test_the_login_is_sent(server: RegistryServer) -> None:

@@ -1,4 +1,4 @@
-"""Avro read in batches is Avro read value by value."""
+"""Avro decoded in batches equals Avro decoded value by value."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def encoded(schema: Any, row: Any) -> bytes:
 
 @st.composite
 def topics(draw: st.DrawFn) -> tuple[Any, list[Any], dict[str, str]]:
-    """A schema, rows of it, and columns to read: some of it, and one that it lacks."""
+    """Draw a schema, rows of it, and columns to read: some of its fields, and one that it lacks."""
     names = draw(st.lists(st.sampled_from(list(KINDS)), unique=True, min_size=1, max_size=6))
     fields, rows_of = [], {}
     for name in names:
@@ -133,7 +133,7 @@ def test_a_bad_value_is_left_and_its_neighbours_are_read() -> None:
         }
     )
     good = encoded(schema, {"id": 7, "text": "seven"})
-    # What one has too much the next one lacks; a length below zero; a number of ten bytes.
+    # A value that is too long before one that is too short; a negative length; a ten-byte varint.
     values = [good, good + b"\x0e", good[1:], b"\x0e\x01", b"\xff" * 9 + b"\x01\x00", None, good]
     columns = parse_schema({"id": "bigint", "text": "string"})
     assert compare(AvroReader(schema, None), values, columns) == 2
@@ -154,7 +154,7 @@ def test_a_value_that_its_type_does_not_have_is_left(
 ) -> None:
     field = {"name": "v", "type": KINDS[name][0]}
     schema = fastavro.parse_schema({"type": "record", "name": "Row", "fields": [field]})
-    # Each of them is written as a number is.
+    # All of these types are encoded as a number.
     number = fastavro.parse_schema({**schema, "fields": [{"name": "v", "type": "long"}]})
     values: list[bytes | None] = [encoded(number, {"v": n}) for n in [0, *beyond]]
     assert compare(AvroReader(schema, None), values, parse_schema({"v": column})) == 1
@@ -179,7 +179,7 @@ def test_what_is_not_plain_is_read_value_by_value(kind: Any, column: str, is_wan
     columns = parse_schema({"v" if is_wanted else "w": column})
     value = bytes(8 if kind == "double" else 1)
     rows = AvroReader(schema, None).rows(pa.array([value], pa.binary()), columns)
-    # Nobody minds of which type a field is that is passed over, if it is plain.
+    # Fields without a column are skipped, whatever their plain type.
     assert rows.null_count == (0 if not is_wanted and kind in ("string", "double") else 1)
 
 

@@ -1,4 +1,4 @@
-"""Debezium's envelopes in Avro: the same rows as from JSON."""
+"""Debezium's envelopes in Avro give the same rows as those in JSON."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def optional(name: str, kind: Any) -> dict[str, Any]:
 
 
 def schema(**more: Any) -> dict[str, Any]:
-    """As an Avro converter describes the changes of a table; the second row is named only."""
+    """Return a schema as an Avro converter writes it; `after` refers to the row's type by name."""
     row = {
         "type": "record",
         "name": "Value",
@@ -190,13 +190,13 @@ def test_a_long_value_that_the_log_does_not_carry_is_bad(
 
 def test_an_added_column_stops_the_run(server: RegistryServer) -> None:
     value = encoded(server, envelope("u", discount=3), schema(discount="int"))
-    with pytest.raises(InputError, match="a column `discount` that nothing declares"):
+    with pytest.raises(InputError, match="a column `discount` that is not declared"):
         decoded(source(server), value)
 
 
 def test_what_is_no_envelope_is_bad(server: RegistryServer) -> None:
-    with pytest.raises(BadValue, match="no schema's id is in front of it"):
+    with pytest.raises(BadValue, match="there is no schema id in front of the value"):
         decoded(source(server), b'{"before":null}')
     other = {"type": "record", "name": "Other", "fields": [{"name": "id", "type": "long"}]}
-    with pytest.raises(BadValue, match="no change envelope"):
+    with pytest.raises(BadValue, match="not a change envelope"):
         decoded(source(server), encoded(server, {"id": 1}, other))

@@ -1,4 +1,4 @@
-"""JSON read by Arrow: whatever is beside a value, and only what it is sure of."""
+"""JSON decoded by Arrow: only values that Spark reads alike, whatever is next to them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.common.schema import parse_schema
-from sources.decoding.json_batches import read_objects, reads
-from tests.sources.decoding.json_case import COLUMNS, ODD_VALUES, PLAIN, documents
+from sources.decoding.json_batches import read_objects, supports_schema
+from tests.sources.decoding.json_case import COLUMNS, PLAIN, UNUSUAL_VALUES, documents
 
 SCHEMA = parse_schema(COLUMNS)
 
@@ -29,7 +29,7 @@ def test_plain_values_are_read(kind: str) -> None:
     values: list[bytes | None] = [f'{{"v": {text}}}'.encode() for text in PLAIN[kind]]
     rows = read(values, parse_schema({"v": kind}))
     assert None not in rows
-    # Nothing of it is lost, and only what is null becomes null.
+    # No value is lost: null comes from null only.
     assert [row is not None and row["v"] is None for row in rows] == [
         text == "null" for text in PLAIN[kind]
     ]
@@ -63,7 +63,7 @@ def test_few_that_can_not_be_read_do_not_keep_the_others_from_it() -> None:
     assert all(row["id"] == at for at, row in enumerate(rows) if row is not None)
 
 
-@given(st.lists(st.one_of(documents(), st.sampled_from(ODD_VALUES)), max_size=12))
+@given(st.lists(st.one_of(documents(), st.sampled_from(UNUSUAL_VALUES)), max_size=12))
 def test_a_value_is_read_the_same_whatever_is_beside_it(values: list[bytes | None]) -> None:
     for value, row in zip(values, read(values), strict=True):
         assert row is None or [row] == read([value])
@@ -79,8 +79,8 @@ def test_values_are_not_joined_to_objects(pieces: list[bytes]) -> None:
 
 @pytest.mark.parametrize("kind", ["float", "binary", "array<bigint>", "struct<a:bigint>"])
 def test_types_that_spark_reads_in_another_way_are_left_to_it(kind: str) -> None:
-    assert not reads(parse_schema({"id": "bigint", "v": kind}))
-    assert reads(SCHEMA)
+    assert not supports_schema(parse_schema({"id": "bigint", "v": kind}))
+    assert supports_schema(SCHEMA)
 
 
 def test_slices_and_nothing_at_all() -> None:
@@ -89,5 +89,5 @@ def test_slices_and_nothing_at_all() -> None:
     columns = parse_schema({"id": "bigint"})
     found = read_objects(values.slice(1, 2), columns)
     assert found.to_pylist() == [{"id": 1}, {"id": 2}]
-    # Spark may be told to use these.
+    # Spark passes these with `spark.sql.execution.arrow.useLargeVarTypes`.
     assert read_objects(values.cast(pa.large_binary()).slice(1, 2), columns).equals(found)

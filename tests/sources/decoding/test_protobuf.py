@@ -16,7 +16,7 @@ from sources.common.schema import parse_schema
 from sources.decoding.conversion import BadValue
 from sources.decoding.decoder import RowDecoder
 from sources.decoding.protobuf import ProtobufReader
-from sources.decoding.value_format import Values
+from sources.decoding.value_format import ValueFormat
 from sources.errors import InputError
 from tests.sources.decoding.value_case import MESSAGE, descriptors, framed, order_class
 
@@ -54,7 +54,7 @@ ROWS = st.fixed_dictionaries(
         "parent": st.fixed_dictionaries({"id": LONG}, optional={"v": st.floats(allow_nan=False)}),
     },
 )
-# What a field is that was not set: those that can't tell have their default.
+# Values of fields that were not set: those without presence have their default.
 UNSET = {"id": 0, "state": "NEW", "tags": [], "data": b"", "big": 0, "counts": []}
 
 
@@ -119,56 +119,58 @@ def test_any_bytes_behind_a_frame_are_a_message_or_bad(data: bytes) -> None:
 
 @pytest.mark.parametrize("path", [b"\x02\x02", b"\x82\x00\x02"])
 def test_a_frame_names_the_message_in_its_file(path: bytes) -> None:
-    # One part: the second message of the file; the numbers may be written longer than needed.
+    # One index: the second message of the file. A varint may be longer than needed.
     assert FRAMED.fields(framed(7, message({"id": 4}), path))["id"] == 4
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "pattern"),
     [
-        (message({"id": 4}), "no schema's id is in front of it"),
-        (framed(7, message({"id": 4}), b"\x00"), r"it is message \[0\] of its file, and"),
-        (framed(7, b"", b"\x04\x02\x00"), r"it is message \[1, 0\] of its file"),
-        (framed(7, b"", b"\x02"), "a message's path is cut off"),
-        (framed(7, b"", b"\x03"), "a message's path has -2 parts"),
-        (framed(7, b"", b"\xff" * 10), "a message's path is cut off"),
-        (framed(7, b"\x08", b"\x02\x02"), f"the value is no `{MESSAGE}`"),
+        (message({"id": 4}), "there is no schema id in front of the value"),
+        (framed(7, message({"id": 4}), b"\x00"), r"its message indexes are \[0\], but those of"),
+        (framed(7, b"", b"\x04\x02\x00"), r"its message indexes are \[1, 0\]"),
+        (framed(7, b"", b"\x02"), "the message indexes are cut off"),
+        (framed(7, b"", b"\x03"), "the number of message indexes is -2"),
+        (framed(7, b"", b"\xff" * 10), "the message indexes are cut off"),
+        (framed(7, b"\x08", b"\x02\x02"), f"the value is not a valid `{MESSAGE}`"),
     ],
 )
-def test_another_frame_is_bad(value: bytes, told: str) -> None:
-    with pytest.raises(BadValue, match=told):
+def test_another_frame_is_bad(value: bytes, pattern: str) -> None:
+    with pytest.raises(BadValue, match=pattern):
         FRAMED.fields(value)
 
 
 @pytest.mark.parametrize(
-    ("row", "columns", "told"),
+    ("row", "columns", "pattern"),
     [
-        ({"big": 2**63}, {"big": "bigint"}, f"`big`: {2**63} is no bigint"),
-        ({"id": 2**31}, {"id": "int"}, f"`id`: {2**31} is no int"),
-        ({"id": 1}, {"id": "string"}, "`id`: 1 is no string"),
-        ({"state": "PAID"}, {"state": "int"}, "`state`: 'PAID' is no int"),
+        ({"big": 2**63}, {"big": "bigint"}, f"`big`: {2**63} is not a valid bigint"),
+        ({"id": 2**31}, {"id": "int"}, f"`id`: {2**31} is not a valid int"),
+        ({"id": 1}, {"id": "string"}, "`id`: 1 is not a valid string"),
+        ({"state": "PAID"}, {"state": "int"}, "`state`: 'PAID' is not a valid int"),
     ],
 )
-def test_what_does_not_fit_is_bad(row: dict[str, Any], columns: dict[str, str], told: str) -> None:
-    with pytest.raises(BadValue, match=told):
+def test_what_does_not_fit_is_bad(
+    row: dict[str, Any], columns: dict[str, str], pattern: str
+) -> None:
+    with pytest.raises(BadValue, match=pattern):
         decode(message(row), parse_schema(columns))
 
 
 def test_a_number_that_the_enumeration_does_not_have_is_bad() -> None:
     made: Any = ORDER(state=9)
-    with pytest.raises(BadValue, match="`state`: 9 is no string"):
+    with pytest.raises(BadValue, match="`state`: 9 is not a valid string"):
         decode(made.SerializeToString())
 
 
 def test_a_file_without_the_message_is_refused_by_its_path(tmp_path: Path) -> None:
     path = tmp_path / "shop.desc"
-    source = Values(format="protobuf", descriptor=str(path), message="shop.Gone")
-    for data, told in [
+    source = ValueFormat(format="protobuf", descriptor=str(path), message="shop.Gone")
+    for data, pattern in [
         (descriptors(), r"`message: shop\.Gone` is not in .*shop\.desc"),
         (b"\xff", r"shop\.desc` can't be read"),
     ]:
         path.write_bytes(data)
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=pattern):
             ProtobufReader.of(source)
     path.unlink()
     with pytest.raises(InputError, match=r"shop\.desc` can't be read"):
@@ -178,5 +180,5 @@ def test_a_file_without_the_message_is_refused_by_its_path(tmp_path: Path) -> No
 def test_the_message_of_a_file_reads_all_values(tmp_path: Path) -> None:
     path = tmp_path / "shop.desc"
     path.write_bytes(descriptors())
-    source = Values(format="protobuf", descriptor=str(path), message=MESSAGE)
+    source = ValueFormat(format="protobuf", descriptor=str(path), message=MESSAGE)
     assert ProtobufReader.of(source).fields(message({"id": 3}))["id"] == 3

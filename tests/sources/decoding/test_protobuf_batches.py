@@ -1,4 +1,4 @@
-"""Protobuf read in batches is Protobuf read value by value."""
+"""Protobuf decoded in batches equals Protobuf decoded value by value."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ ALL = {**KINDS, **OPTIONAL}
 
 
 def described() -> bytes:
-    """A message with a field of each kind, each once with and once without presence, and others."""
+    """Return the descriptor of a message with a field of each type, with and without presence."""
     file = descriptor_pb2.FileDescriptorProto(name="all.proto", package="all", syntax="proto3")
     state = file.enum_type.add(name="State")
     for name, number in (("NEW", 0), ("PAID", 3)):
@@ -84,7 +84,7 @@ CLASS: Any = message_factory.GetMessages(FILES)["all.All"]
 
 @st.composite
 def topics(draw: st.DrawFn) -> tuple[list[bytes], pa.Schema]:
-    """Messages, and columns of some of their fields."""
+    """Draw messages, and columns of some of their fields."""
     names = draw(st.lists(st.sampled_from(list(ALL)), unique=True, max_size=6))
     rows_of = st.fixed_dictionaries({}, optional={name: ALL[name][2] for name in names})
     values = [CLASS(**row).SerializeToString() for row in draw(st.lists(rows_of, max_size=8))]
@@ -131,12 +131,12 @@ def test_a_field_that_comes_twice_or_in_another_form_is_left() -> None:
     columns = parse_schema({"id": "bigint"})
     good = message({"id": 7})
     # Twice; as a fixed number; a group; field 0; cut off; a tag too large; too many unknown ones.
-    odd = [good + good, b"\x09" + bytes(8), b"\x0b\x0c", b"\x00\x01", b"\x08"]
-    odd += [b"\xf8\xff\xff\xff\xff\xff\x01\x01", b"\xa0\x06\x01" * 1_000]
+    undecided = [good + good, b"\x09" + bytes(8), b"\x0b\x0c", b"\x00\x01", b"\x08"]
+    undecided += [b"\xf8\xff\xff\xff\xff\xff\x01\x01", b"\xa0\x06\x01" * 1_000]
     unknown = [b"\xa0\x06\x01", b"\xa1\x06" + bytes(8), b"\xa2\x06\x03abc", b"\xa5\x06" + bytes(4)]
-    assert compare(READER, [*odd], columns) == 0
+    assert compare(READER, [*undecided], columns) == 0
     assert compare(READER, [good + each for each in unknown], columns) == len(unknown)
-    assert compare(READER, [*odd, *unknown, good], columns) == len(unknown) + 1
+    assert compare(READER, [*undecided, *unknown, good], columns) == len(unknown) + 1
     # A tag of six bytes, of which Protobuf allows five.
     assert compare(READER, [b"\x88\x80\x80\x80\x80\x00\x07"], columns) == 0
 
@@ -192,7 +192,7 @@ def test_behind_a_frame() -> None:
         *[framed(3, good, b"\0"), framed(3, good, b"\x02\x04"), good, b"", None, b"\0\0\0\0\3\2"],
     ]
     assert compare(FRAMED, values, columns) == 3
-    # The first message of its file is told by a single byte, or in full.
+    # The indexes of a file's first message are a single byte, or written in full.
     first = ProtobufReader(DESCRIBED, "all.All", framed=True)
     data = CLASS(int64=7).SerializeToString()
     columns = parse_schema({"int64": "bigint"})

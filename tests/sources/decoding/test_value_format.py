@@ -1,4 +1,4 @@
-"""What a topic's records hold: what is accepted in a declaration, and what is told otherwise."""
+"""Declarations of what a topic's records contain: what is accepted, and what is refused how."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def live(folder: Path, **changes: Any) -> KafkaSource:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "pattern"),
     [
         ({"format": "xml"}, "format"),
         ({"avro_schema": "a.avsc"}, "`avro_schema` has no meaning with `format: json`"),
@@ -58,7 +58,10 @@ def live(folder: Path, **changes: Any) -> KafkaSource:
         ({"include": {"k": "keys"}}, "include.k"),
         ({"include": {"at": "topic"}}, "`include.at: topic` is of type string, but there is a col"),
         ({"include": {"at": "offset"}}, "of type timestamp. Give one of them another name"),
-        ({"format": "raw", "schema": SCHEMA}, "`format: raw` gives one column, `value: binary`"),
+        (
+            {"format": "raw", "schema": SCHEMA},
+            "`format: raw` has one column: the `schema` must be `value: binary`",
+        ),
         (
             {"format": "raw", "schema": None, "include": {"value": "key"}},
             "`include.value`: `format: raw` has a column of this name",
@@ -72,19 +75,22 @@ def live(folder: Path, **changes: Any) -> KafkaSource:
     ],
 )
 def test_what_makes_no_sense_is_refused_by_name(
-    tmp_path: Path, changes: dict[str, Any], told: str
+    tmp_path: Path, changes: dict[str, Any], pattern: str
 ) -> None:
     with pytest.raises(InputError) as caught:
         load(tmp_path, **{"schema": SCHEMA, **changes})
-    assert told in str(caught.value)
+    assert pattern in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("registry", "told"),
+    ("registry", "pattern"),
     [
-        ({"url": "r:8081"}, "`url: r:8081` is no address"),
+        ({"url": "r:8081"}, "`url: r:8081` is not an address"),
         ({"url": f"http://me:{SECRET}@r"}, "`url` holds a login"),
-        ({"url": "http://r", "username": "me"}, "`username` and `password` go together"),
+        (
+            {"url": "http://r", "username": "me"},
+            "`username` and `password` have to be given together",
+        ),
         ({"url": "http://r", "key": "k.pem"}, "`key` has no meaning without `certificate`"),
         (
             {"url": "http://r", "username": "me", "password": SECRET},
@@ -93,11 +99,11 @@ def test_what_makes_no_sense_is_refused_by_name(
     ],
 )
 def test_a_registry_is_refused_without_showing_a_password(
-    tmp_path: Path, registry: dict[str, str], told: str
+    tmp_path: Path, registry: dict[str, str], pattern: str
 ) -> None:
     with pytest.raises(InputError) as caught:
         load(tmp_path, schema=SCHEMA, format="avro", registry=registry)
-    assert told in str(caught.value)
+    assert pattern in str(caught.value)
     assert SECRET not in str(caught.value)
 
 
@@ -143,20 +149,20 @@ def test_included_columns_stand_beside_those_of_the_value(tmp_path: Path) -> Non
     )
     columns = source.columns_after({})
     assert columns == {**SCHEMA, "k": "string", "p": "int"}
-    assert source.of_value(columns).names == ["id"]
+    assert source.value_schema(columns).names == ["id"]
 
 
 def test_raw_values_are_one_column(tmp_path: Path) -> None:
     source = live(tmp_path, format="raw", include={"at": "timestamp", "k": "key"})
     assert source.columns_after({}) == {"at": "timestamp", "k": "binary", "value": "binary"}
-    assert source.of_value(source.columns_after({})) == parse_schema({"value": "binary"})
+    assert source.value_schema(source.columns_after({})) == parse_schema({"value": "binary"})
 
 
 def test_included_columns_must_be_in_the_source_before_where_it_tells_the_columns() -> None:
     source = KafkaSource(type="kafka", name="live", topic="t", include={"k": "key"})
     before = {"id": "bigint", "k": "binary"}
     assert source.columns_after(before) == before
-    with pytest.raises(InputError, match=r"`include\.k`: the source before has no column `k`"):
+    with pytest.raises(InputError, match=r"`include\.k`: the preceding source has no column `k`"):
         source.columns_after({"id": "bigint"})
     with pytest.raises(InputError, match="is of type binary or string, but there is a column"):
         source.columns_after({"id": "bigint", "k": "int"})
@@ -179,9 +185,11 @@ def test_expected_bad_records_of_a_sample_are_told_and_pass() -> None:
     columns = parse_schema({"id": "bigint"})
     values = [b'{"id": 1}', b"no", b'{"id": "x"}', None]
     records = [record(value, at) for at, value in enumerate(values)]
-    said = compare_sample("history", columns, records, JsonReader(), tolerant=True)
-    assert len(said) == 1
-    assert said[0].startswith("3 of 4 records looked at are bad. Topic `t`, partition 2, offset 1:")
+    warnings = compare_sample("history", columns, records, JsonReader(), tolerant=True)
+    assert len(warnings) == 1
+    assert warnings[0].startswith(
+        "3 of 4 records looked at are bad. Topic `t`, partition 2, offset 1:"
+    )
 
 
 def test_a_sample_of_which_nothing_fits_is_refused_side_by_side() -> None:

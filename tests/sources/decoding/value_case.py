@@ -1,4 +1,4 @@
-"""Descriptors, frames and a schema registry for tests of what records hold."""
+"""Protobuf descriptors, wire formats and a schema registry for tests of record values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sources.decoding.decoder import RowDecoder, field_reader
 
 FIELD = descriptor_pb2.FieldDescriptorProto
 MESSAGE = "shop.Order"
-# What Debezium says of where a change comes from.
+# Debezium's `source` block of a change.
 ORIGIN = {
     "connector": "postgresql",
     "ts_ms": 1_704_067_200_123,
@@ -39,12 +39,12 @@ ORIGIN = {
 
 
 class RegistryServer(ThreadingHTTPServer):
-    """What of Confluent's schema registry its clients ask for, over HTTP.
+    """HTTP server with the part of a schema registry's API that its client uses.
 
     Attributes:
-        asked: The paths of all requests.
-        login: ``user:password`` that it wants, if any.
-        broken: Whether it answers with an error of its own.
+        asked: Paths of all requests.
+        login: Required ``user:password``, if any.
+        broken: Whether every request fails with status 500.
     """
 
     def __init__(self) -> None:
@@ -57,17 +57,17 @@ class RegistryServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where it answers."""
+        """Address of the server."""
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def register(self, schema: dict[str, Any], subject: str = "s", **more: Any) -> int:
-        """Keep a schema; returns its id."""
+        """Add a schema, and return its id."""
         self.schemas.append({"schema": json.dumps(schema), **more})
         self.subjects.setdefault(subject, []).append(len(self.schemas))
         return len(self.schemas)
 
     def answer(self, path: str, authorization: str | None) -> tuple[int, dict[str, Any]]:
-        """Status and document."""
+        """Return status and document of a request."""
         self.asked.append(path)
         if self.broken:
             return 500, {"error_code": 50001, "message": "the store is down"}
@@ -98,12 +98,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 @contextmanager
 def registry() -> Iterator[RegistryServer]:
-    """A registry that runs."""
+    """Run a registry in a thread."""
     with RegistryServer() as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
         thread.start()
@@ -115,7 +115,7 @@ def registry() -> Iterator[RegistryServer]:
 
 
 def changes_source(schema: dict[str, str], **more: Any) -> KafkaSource:
-    """A source of the changes of ``public.orders``."""
+    """Declare a source of the changes of ``public.orders``."""
     declared = {
         "type": "kafka",
         "name": "changes",
@@ -129,19 +129,19 @@ def changes_source(schema: dict[str, str], **more: Any) -> KafkaSource:
 
 
 def decoded(declared: KafkaSource, *values: bytes) -> list[dict[str, Any]]:
-    """The rows of values, by one decoder."""
-    columns = declared.of_value({**(declared.declared_columns or {}), **declared.added_types})
+    """Decode values to rows with one decoder."""
+    columns = declared.value_schema({**(declared.declared_columns or {}), **declared.added_types})
     decoder = RowDecoder(field_reader(declared), columns)
     return [dict(zip(columns.names, decoder.decode(value), strict=True)) for value in values]
 
 
 def framed(schema_id: int, data: bytes, path: bytes = b"") -> bytes:
-    """A value behind Confluent's frame."""
+    """Put a value into Confluent's wire format."""
     return b"\0" + schema_id.to_bytes(4) + path + data
 
 
 def descriptors() -> bytes:
-    """A ``FileDescriptorSet``; of its messages the second is ``shop.Order``."""
+    """Return a ``FileDescriptorSet`` whose second message is ``shop.Order``."""
     file = descriptor_pb2.FileDescriptorProto(
         name="shop.proto",
         package="shop",
@@ -178,13 +178,13 @@ def descriptors() -> bytes:
     field("counts", 9, FIELD.TYPE_MESSAGE, ".shop.Order.CountsEntry", label=FIELD.LABEL_REPEATED)
     field("parent", 10, FIELD.TYPE_MESSAGE, ".shop.Order")
     found = descriptor_pb2.FileDescriptorSet(file=[file])
-    # Imports last: `protoc` writes them first, but nothing says so.
+    # Imports last: `protoc` writes them first, but the format does not require it.
     for needed in (timestamp_pb2, wrappers_pb2):
         needed.DESCRIPTOR.CopyToProto(found.file.add())
     return found.SerializeToString()
 
 
 def order_class() -> type[Message]:
-    """The message's class, made apart from the code under test."""
+    """Return the message's class, built without the code under test."""
     found = descriptor_pb2.FileDescriptorSet.FromString(descriptors())
     return message_factory.GetMessages(found.file)[MESSAGE]

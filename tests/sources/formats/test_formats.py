@@ -1,4 +1,4 @@
-"""Formats of files: every row is read once, wherever a file is cut into regions."""
+"""Every row of a file is read once, wherever the file is cut into regions; in every format."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from sources.common.schema import parse_schema
 from sources.errors import InputError
 from sources.formats.avro import Avro, arrow_type
 from sources.formats.base import Format
-from sources.formats.compression import open_unpacked
+from sources.formats.compression import open_decompressed
 from sources.formats.csv import Csv, CsvOptions
 from sources.formats.json_lines import JsonLines
-from sources.formats.open import read_region
+from sources.formats.open import open_file, read_region
 from sources.formats.orc import Orc
-from sources.formats.regions import Region, border, cut
+from sources.formats.regions import Region, cut_regions, next_record_start
 from sources.formats.text import TEXT_COLUMNS, Text
 from sources.storage.base import LocalStorage
 from sources.storage.settings import S3Settings
@@ -144,17 +144,19 @@ def test_a_border_is_the_first_place_behind_a_mark(content: bytes, mark: bytes, 
         if content[place:].startswith(mark) and place + len(mark) >= at
     ]
     file = pa.BufferReader(content)
-    assert border(file, at, mark, len(content)) == min(behind, default=len(content))
+    assert next_record_start(file, at, mark, len(content)) == min(behind, default=len(content))
 
 
 def test_a_border_across_blocks_is_found() -> None:
     content = b"x" * ((1 << 16) - 2) + b"MARK" + b"rest"
-    assert border(pa.BufferReader(content), 10, b"MARK", len(content)) == len(content) - 4
+    assert (
+        next_record_start(pa.BufferReader(content), 10, b"MARK", len(content)) == len(content) - 4
+    )
 
 
 @given(size=st.integers(0, 10**12), limit=st.integers(10**8, 10**9))
 def test_regions_cover_a_file_and_none_is_larger_than_the_limit(size: int, limit: int) -> None:
-    regions = cut(size, limit)
+    regions = cut_regions(size, limit)
     assert regions[0][0] == 0
     assert sum(length for _, length in regions) == size
     assert all(length <= limit for _, length in regions)
@@ -178,7 +180,7 @@ def test_a_packed_file_may_be_longer_or_shorter_than_it_is_unpacked(
     tmp_path: Path, end: str
 ) -> None:
     one = parse_schema({"id": "int"})
-    # A header that packs to less than its own length, and a file that packs to more.
+    # A header that compresses to less than its own length, and a file that compresses to more.
     wide = tmp_path / "wide.csv.gz"
     wide.write_bytes(gzip.compress(f"id,{'x' * 5000}\n1,2{end}".encode()))
     short = tmp_path / "short.csv.gz"
@@ -202,7 +204,7 @@ def test_blank_lines_are_no_rows(
 def test_going_back_in_a_packed_file_begins_again(tmp_path: Path) -> None:
     path = tmp_path / "x.gz"
     path.write_bytes(gzip.compress(b"0123456789"))
-    with open_unpacked(LocalStorage(), str(path)) as file:
+    with open_decompressed(LocalStorage(), str(path)) as file:
         assert file.read(3) == b"012"
         file.seek(1)
         assert file.read(3) == b"123"
@@ -239,7 +241,8 @@ def test_a_column_that_csv_does_not_have_is_named(tmp_path: Path) -> None:
     path.write_text("a,b\n1,2\n")
     with pytest.raises(InputError, match="has no column id") as caught:
         all_regions(path, Csv(CsvOptions()), [], COLUMNS)
-    assert "Its first line names a, b" in str(caught.value)
+    assert "Its first line has the columns a, b" in str(caught.value)
+    assert caught.value.fields == {"file": str(path), "column": "id"}
 
 
 @pytest.mark.parametrize("form", [JsonLines(), Csv(CsvOptions()), Avro(), Orc()])
@@ -258,6 +261,22 @@ def test_an_avro_file_that_was_cut_off_is_named(tmp_path: Path) -> None:
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(InputError, match=r"cut\.avro can't be read as Avro"):
         all_regions(path, Avro(), [], COLUMNS)
+
+
+@pytest.mark.parametrize("schema", ["long", {"type": "array", "items": "long"}])
+def test_an_avro_file_of_values_that_are_no_records_is_refused(
+    tmp_path: Path, schema: object
+) -> None:
+    path = tmp_path / "longs.avro"
+    out = io.BytesIO()
+    fastavro.writer(out, schema, [1, 2] if schema == "long" else [[1], [2]])
+    path.write_bytes(out.getvalue())
+    problem = r"longs\.avro can't be read as Avro: its schema is not of type record\. Repair"
+    with pytest.raises(InputError, match=problem) as caught:
+        all_regions(path, Avro(), [], COLUMNS)
+    assert caught.value.fields == {"file": str(path)}
+    with pytest.raises(InputError, match=problem), open_file(str(path), Avro(), STORES) as file:
+        Avro().columns(file)
 
 
 def test_orc_tells_its_columns_and_rows(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Bad rows of files: found by their place wherever they are, and all others are read."""
+"""Bad rows of files are reported with their offsets, wherever they are, and all others are read."""
 
 from __future__ import annotations
 
@@ -57,17 +57,17 @@ def good_csv(n: int) -> bytes:
     return f'{n},"n, ""{n}""",{NOON},2024-01-01'.encode()
 
 
-# How it is read, good lines, bad ones, and those that are no rows.
+# Format, function for good lines, bad lines, and lines that make no row.
 JSON: tuple[Any, ...] = (JsonLines(), good_json, BAD_JSON, [b"", b" \t"])
 CSV: tuple[Any, ...] = (Csv(CsvOptions(header=False)), good_csv, BAD_CSV, [b""])
-# Numbers are good lines.
+# 0 stands for a good line, a positive number for a bad one, a negative one for a blank one.
 contents = st.lists(st.one_of(st.just(0), st.just(0), st.integers(-30, 30)), max_size=40)
 
 
 def read(
     path: Path, form: Format, edges: list[int], columns: pa.Schema = COLUMNS
 ) -> tuple[list[dict[str, Any]], list[BadRow]]:
-    """Good rows and bad ones of all regions between some edges."""
+    """Return the good rows and the bad ones of all regions between some edges."""
     size = path.stat().st_size
     places = sorted({0, size, *(edge % (size + 1) for edge in edges)})
     good: list[dict[str, Any]] = []
@@ -136,8 +136,10 @@ def test_every_bad_line_is_bad_alone_and_the_first_one_is_told(
         before = good_line(1) + b"\n"
         path.write_bytes(before + line + b"\n" + line)
         region = Region(str(path), 0, path.stat().st_size, path.stat().st_size)
-        with pytest.raises(InputError, match=rf"/file, byte {len(before)}: .+ Repair the file"):
+        problem = rf"/file, byte {len(before)}: .+ Repair the file"
+        with pytest.raises(InputError, match=problem) as caught:
             list(read_region(form, region, COLUMNS, STORES))
+        assert caught.value.fields == {"file": str(path)}
 
 
 @pytest.mark.parametrize("case", [JSON, CSV], ids=["json", "csv"])
@@ -151,8 +153,8 @@ def test_of_a_packed_file_the_place_is_that_in_its_content(
     good, bad = read(path, form, [])
     assert [row["id"] for row in good] == [1, 2]
     assert [(row.offset, row.content) for row in bad] == [(len(before), bad_lines[0])]
-    assert bad[0].place == f"{path}, byte {len(before)} when unpacked"
-    # Damage is nobody's row.
+    assert bad[0].place == f"{path}, byte {len(before)} of the decompressed content"
+    # Damage of the compressed file belongs to no row.
     path.write_bytes(path.read_bytes()[:-12])
     with pytest.raises(InputError, match=r"file\.gz can't be read as"):
         read(path, form, [])
@@ -178,7 +180,7 @@ def test_bytes_that_are_no_text_are_bad_wherever_they_are(tmp_path: Path) -> Non
     path.write_bytes(b"id,other\n1,a\n2,\xff\n3,\xc3\xa9\n")
     good, bad = read(path, Csv(CsvOptions()), [], parse_schema({"id": "bigint"}))
     assert [row["id"] for row in good] == [1, 3]
-    assert [(row.offset, row.reason) for row in bad] == [(13, "it is no UTF-8 text")]
+    assert [(row.offset, row.reason) for row in bad] == [(13, "it is not UTF-8 text")]
 
 
 def test_quoted_line_ends_are_read_where_they_are_declared(tmp_path: Path) -> None:
@@ -231,10 +233,10 @@ def test_a_sample_with_bad_rows_says_so(tmp_path: Path) -> None:
     found = listed(tmp_path, path="*.json*", on_bad_record="drop")
     assert found.warnings == [
         "Source `history`: 3 of the rows looked at are bad. "
-        f"{tmp_path}/a.json, byte {len(good_json(1)) + 1}: it is no JSON object."
+        f"{tmp_path}/a.json, byte {len(good_json(1)) + 1}: it is not a JSON object."
     ]
     assert found.splits["event_max_us"].null_count == 0
-    with pytest.raises(InputError, match=r"json(\.gz)?, byte \d+.*: it is no JSON object"):
+    with pytest.raises(InputError, match=r"json(\.gz)?, byte \d+.*: it is not a JSON object"):
         listed(tmp_path, path="*.json*")
 
 
@@ -245,7 +247,7 @@ def test_a_plan_of_bad_rows_only_is_refused_but_files_that_arrive_later_are_not(
     listing = listed(tmp_path, on_bad_record="quarantine")
     assert listing.splits["event_max_us"].to_pylist() == [None]
     loaded = LoadedPipeline(tmp_path / "p.yaml", pipeline(source(on_bad_record="quarantine")))
-    text = r"hold no rows with a time\..* 3 of the rows .*/a\.json, byte 0: it is no JSON object"
+    text = r"hold no rows with a time\..* 3 of the rows .*/a\.json, byte 0: it is not a JSON object"
     with pytest.raises(InputError, match=text):
         plan_files(loaded, "history", listing)
 

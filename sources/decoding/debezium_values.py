@@ -1,0 +1,181 @@
+"""Conversion of the values in Debezium's envelopes to the types of the declared columns.
+
+Temporal and decimal types depend on the connector's settings, and on the logical type that the
+converter's schema contains:
+https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-data-types
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from sources.decoding.conversion import BadValue, short_repr
+from sources.decoding.envelopes import Encoding
+
+T = TypeVar("T")
+NO_ENCODING = Encoding()
+"""Encoding of a column of which the record carries no schema."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Microseconds in the unit of each logical type; None for nanoseconds.
+_UNITS = {
+    "io.debezium.time.Timestamp": 1000,
+    "org.apache.kafka.connect.data.Timestamp": 1000,
+    "io.debezium.time.MicroTimestamp": 1,
+    "io.debezium.time.NanoTimestamp": None,
+}
+_DECIMAL = "org.apache.kafka.connect.data.Decimal"
+
+
+def value_converter(kind: pa.DataType) -> Callable[[Any, Encoding], Any]:
+    """Return the function that converts an envelope's value to the Python type of a column type.
+
+    The function takes the value and its column's encoding, and raises :class:`BadValue` if it can't
+    be converted. Its result still goes through :func:`sources.decoding.conversion.converter`.
+
+    Args:
+        kind: Type of the column.
+    """
+    if pa.types.is_timestamp(kind):
+        return _timestamp
+    if pa.types.is_date(kind):
+        return _date
+    if pa.types.is_decimal(kind):
+        return _decimal
+    if pa.types.is_binary(kind):
+        return lambda raw, _: _bytes(raw)
+    if pa.types.is_list(kind):
+        item = value_converter(kind.value_type)
+        return lambda raw, _: [
+            None if each is None else item(each, NO_ENCODING) for each in _as_list(raw)
+        ]
+    return lambda raw, _: raw
+
+
+def _as_list(raw: Any) -> list[Any]:
+    """Return the value of an array column if it is a list.
+
+    Raises:
+        BadValue: It is not a list.
+    """
+    if not isinstance(raw, list):
+        reason = f"{short_repr(raw)} is not an array"
+        raise BadValue(reason)
+    return raw
+
+
+def _timestamp(raw: Any, encoding: Encoding) -> datetime:
+    """Convert an instant: ISO 8601 text, or a number in the unit that the logical type implies.
+
+    Raises:
+        BadValue: The unit is unknown, or the instant is too fine or too far away for a column.
+    """
+    if isinstance(raw, datetime):
+        return raw
+    if isinstance(raw, str):
+        return _parsed(datetime.fromisoformat, raw, "timestamp")
+    if not isinstance(raw, int) or encoding.name not in _UNITS:
+        reason = (
+            f"the unit of {short_repr(raw)} is unknown: let the converter send schemas "
+            "(`value.converter.schemas.enable=true`), or declare the column as bigint and convert "
+            "it in `select` with timestamp_micros or timestamp_millis"
+        )
+        raise BadValue(reason)
+    unit = _UNITS[encoding.name]
+    if unit is None and raw % 1000:
+        reason = f"{raw} ns can't be stored exactly: timestamps have microseconds"
+        raise BadValue(reason)
+    micros = raw // 1000 if unit is None else raw * unit
+    try:
+        return _EPOCH + timedelta(microseconds=micros)
+    except OverflowError:
+        reason = f"{raw} is outside the years 1 to 9999"
+        raise BadValue(reason) from None
+
+
+def _date(raw: Any, encoding: Encoding) -> date:
+    """Convert a date: ISO 8601 text, or the number of days since 1970-01-01.
+
+    Raises:
+        BadValue: It is neither, or outside the years 1 to 9999.
+    """
+    del encoding
+    if isinstance(raw, date):
+        return raw
+    if isinstance(raw, str):
+        return _parsed(date.fromisoformat, raw, "date")
+    if isinstance(raw, bool) or not isinstance(raw, int):
+        reason = f"{short_repr(raw)} is not a valid date"
+        raise BadValue(reason)
+    try:
+        return _EPOCH.date() + timedelta(days=raw)
+    except OverflowError:
+        reason = f"{raw} days since 1970 are outside the years 1 to 9999"
+        raise BadValue(reason) from None
+
+
+def _parsed(parse: Callable[[str], T], text: str, type_name: str) -> T:
+    """Parse a text with a function that raises ``ValueError`` for what it can't parse.
+
+    Raises:
+        BadValue: The text can't be parsed.
+    """
+    try:
+        return parse(text)
+    except ValueError:
+        reason = f"{short_repr(text)} is not a valid {type_name}"
+        raise BadValue(reason) from None
+
+
+def _decimal(raw: Any, encoding: Encoding) -> Decimal | int:
+    """Convert a decimal, in any encoding of the connector's ``decimal.handling.mode``.
+
+    Raises:
+        BadValue: The value is not a finite decimal, or base64 without a known scale.
+    """
+    if isinstance(raw, dict) and raw.keys() == {"scale", "value"}:
+        # io.debezium.data.VariableScaleDecimal, for a numeric column without a scale.
+        return _unscaled(raw["value"], raw["scale"])
+    if isinstance(raw, str) and encoding.name == _DECIMAL and encoding.scale is not None:
+        return _unscaled(raw, encoding.scale)
+    if isinstance(raw, int | Decimal):
+        return raw
+    try:
+        number = Decimal(raw) if isinstance(raw, str) else None
+    except ArithmeticError:
+        number = None
+    if number is None or not number.is_finite():
+        reason = (
+            f"{short_repr(raw)} is not a valid decimal: set `decimal.handling.mode=string` in the "
+            "connector, or let the converter send schemas"
+        )
+        raise BadValue(reason)
+    return number
+
+
+def _unscaled(text: Any, scale: int) -> Decimal:
+    """Build a decimal from its unscaled value (big-endian bytes, base64 in JSON) and scale."""
+    # `scaleb` would round to the 28 digits of Python's default context.
+    number = int.from_bytes(_bytes(text), "big", signed=True)
+    return Decimal((int(number < 0), tuple(map(int, str(abs(number)))), -scale))
+
+
+def _bytes(raw: Any) -> bytes:
+    """Return bytes as they are in Avro, or decoded from the base64 of JSON.
+
+    Raises:
+        BadValue: The text is not base64.
+    """
+    if isinstance(raw, bytes):
+        return raw
+    try:
+        return base64.b64decode(raw, validate=True)
+    except (binascii.Error, TypeError, ValueError):
+        reason = f"{short_repr(raw)} is not valid base64"
+        raise BadValue(reason) from None

@@ -1,14 +1,15 @@
-"""Catching up with a topic, to Delta: the project's stream against plain Spark, in turn.
+"""Benchmark: read a whole topic into a Delta table, by the project's stream and by plain Spark.
 
     python -m benchmarks.catch_up --rows 4000000 --rounds 6
     python -m benchmarks.catch_up --format avro
     python -m benchmarks.catch_up --format protobuf
     python -m benchmarks.catch_up --profile
 
-Plain Spark is what somebody writes by hand: its Kafka source as it is, and ``from_json`` or
-``from_avro``; for Protobuf a Python function with the message's class, as Spark's module for this
-version is in no repository. Prints rows/s of each round and the ratio of the medians. ``--profile``
-tells what the tasks of each spend their time on instead, by the JVM's Flight Recorder.
+Plain Spark is what one writes without the project: its Kafka source with ``from_json`` or
+``from_avro``; for Protobuf a Python function with the message's class, because Spark's Protobuf
+module for this version is in no repository. Prints rows/s of each round and the ratio of the
+medians. ``--profile`` prints instead what the tasks of each contender spend their time on, sampled
+by the JVM's Flight Recorder.
 """
 
 from __future__ import annotations
@@ -50,12 +51,12 @@ from spark_jobs.jvm.jars import obtain
 from spark_jobs.query.kafka_stream import stream_topics, with_new_partitions
 from spark_jobs.query.parse_records import parse_values
 
-# Not among PySpark's own jars; the newest one that mirrors have.
+# Not among PySpark's own jars; the newest version in the repositories.
 _AVRO = JarSet(
     packages=("org.apache.spark:spark-avro_2.13:4.1.1",),
     excludes=tuple(excludes("spark").split(",")),
 )
-# How class names begin, by what they do.
+# Prefixes of class names, by stage of the work.
 _STAGES = {
     "parsing JSON": ("com.fasterxml.jackson", "org.apache.spark.sql.catalyst.json"),
     "exchanging rows with Python": ("org.apache.spark.sql.execution.python", "org.apache.arrow"),
@@ -67,18 +68,24 @@ _STAGES = {
     ),
     "rows and expressions": ("org.apache.spark.sql",),
 }
-_HAND = {"json": "from_json", "avro": "from_avro", "protobuf": "Python function"}
+_PLAIN = {"json": "from_json", "avro": "from_avro", "protobuf": "Python function"}
 _DDL = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS.items())
 
 
 def main() -> None:
-    """Run the benchmark."""
+    """Run the benchmark with the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=4_000_000)
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--format", choices=["json", "avro", "protobuf"], default="json")
-    parser.add_argument("--cluster", action="store_true", help="a master and two workers")
-    parser.add_argument("--profile", action="store_true", help="tell stages instead of rows/s")
+    parser.add_argument(
+        "--cluster",
+        action="store_true",
+        help="run on a standalone cluster: a master and two workers",
+    )
+    parser.add_argument(
+        "--profile", action="store_true", help="print a CPU profile instead of rows/s"
+    )
     options = parser.parse_args()
     with (
         tempfile.TemporaryDirectory(prefix="hybrid-bench-") as name,
@@ -89,11 +96,11 @@ def main() -> None:
         produce(servers, options.rows, options.format)
         loaded = topic_pipeline(folder, servers, where, options.format)
         (source,) = loaded.pipeline.topics
-        more = obtain("bench-avro", _AVRO) if options.format == "avro" else []
-        spark = session(loaded, folder, more)
+        extra_jars = obtain("bench-avro", _AVRO) if options.format == "avro" else []
+        spark = session(loaded, folder, extra_jars)
         contenders: dict[str, Callable[[], DataFrame]] = {
             "project": partial(_project, spark, loaded, source),
-            _HAND[options.format]: partial(_by_hand, spark, servers, options.format),
+            _PLAIN[options.format]: partial(_plain_spark, spark, servers, options.format),
         }
         if options.profile:
             _profile(contenders, jvm_pid(spark), folder / "out", options.format)
@@ -107,18 +114,26 @@ def main() -> None:
 def _profile(
     contenders: Mapping[str, Callable[[], DataFrame]], pid: int, target: Path, form: Form
 ) -> None:
-    """Sample a run of each, after one of each that warms up."""
+    """Profile one run of each contender, after a warm-up run of each; record and print it.
+
+    Args:
+        contenders: By name, a function that returns the rows to write.
+        pid: Process id of the JVM.
+        target: Path of the Delta table, which is removed afterwards.
+        form: Format of the topic.
+    """
     for read in contenders.values():
         write_to_delta(read, target)
-    found = {
+    profiles = {
         name: asdict(profile(pid, partial(write_to_delta, read, target), _STAGES))
         for name, read in contenders.items()
     }
-    record(f"profile-catch-up-{form}", found)
-    sys.stdout.write(f"{json.dumps(found, indent=1)}\n")
+    record(f"profile-catch-up-{form}", profiles)
+    sys.stdout.write(f"{json.dumps(profiles, indent=1)}\n")
 
 
 def _project(spark: SparkSession, loaded: LoadedPipeline, source: KafkaSource) -> DataFrame:
+    """Return the topic's rows as the project streams and parses them."""
     generation = loaded.open_generation(create=True)
     assert generation is not None
     starts = with_new_partitions({}, KafkaLog(source).partitions)
@@ -127,7 +142,8 @@ def _project(spark: SparkSession, loaded: LoadedPipeline, source: KafkaSource) -
     return parse_values(raw, source, COLUMNS, generation).select(*columns.names)
 
 
-def _by_hand(spark: SparkSession, servers: str, form: Form) -> DataFrame:
+def _plain_spark(spark: SparkSession, servers: str, form: Form) -> DataFrame:
+    """Return the topic's rows as Spark's Kafka source streams them, parsed by Spark."""
     raw = plain_topic(spark, servers, TOPIC)
     if form == "avro":
         row = from_avro("value", json.dumps(SCHEMA))
@@ -139,8 +155,9 @@ def _by_hand(spark: SparkSession, servers: str, form: Form) -> DataFrame:
 
 
 def _event(value: bytes) -> tuple[Any, ...]:
-    found = event_class().FromString(value)
-    return found.id, found.at.ToDatetime(UTC), found.user, found.value
+    """Return the columns of a Protobuf record."""
+    event = event_class().FromString(value)
+    return event.id, event.at.ToDatetime(UTC), event.user, event.value
 
 
 if __name__ == "__main__":

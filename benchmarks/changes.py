@@ -1,13 +1,13 @@
-"""Catching up with a table's change log: the project's stream against plain Spark, in turn.
+"""Benchmark: merge a topic of Debezium changes into a Delta table, by the project and plain Spark.
 
     python -m benchmarks.changes --rows 1000000 --rounds 5
     python -m benchmarks.changes --trickle 100
 
-Debezium's envelopes in JSON, with ``--schemas`` as Kafka Connect writes them by default: inserts,
-updates and deletes of ``--keys`` keys, merged into a Delta table. Plain Spark is what somebody
-writes by hand: ``from_json``, the last change of each key by its LSN, and MERGE in
-``foreachBatch``. Both tables must be the same. ``--trickle`` measures small micro-batches of so
-many changes instead, into tables that hold a change of each key.
+The topic holds Debezium envelopes in JSON: inserts, updates and deletes of ``--keys`` keys. With
+``--schemas``, each record has its schema in front, as Kafka Connect writes it by default. Plain
+Spark is what one writes without the project: ``from_json``, the last change of each key by its LSN,
+and MERGE in ``foreachBatch``. Both tables have to be equal at the end. ``--trickle N`` measures
+micro-batches of N changes instead, into tables that already hold each key.
 """
 
 from __future__ import annotations
@@ -47,31 +47,36 @@ _ROW = "struct<id bigint, name string, v double>"
 _ENVELOPE = f"before: {_ROW}, after: {_ROW}, source: struct<lsn bigint>, op: string"
 _MERGE = """
 MERGE INTO delta.`{}` t USING {{source}} s ON t.id = s.id
-WHEN MATCHED AND s.gone THEN DELETE
+WHEN MATCHED AND s.deleted THEN DELETE
 WHEN MATCHED THEN UPDATE SET name = s.name, v = s.v, lsn = s.lsn
-WHEN NOT MATCHED AND NOT s.gone THEN INSERT (id, name, v, lsn) VALUES (s.id, s.name, s.v, s.lsn)
+WHEN NOT MATCHED AND NOT s.deleted THEN INSERT (id, name, v, lsn) VALUES (s.id, s.name, s.v, s.lsn)
 """
 
-# By name: makes a table and a stream into it, of a session, a folder of its own and a broker.
+# By name, a function of a session, an empty folder and a broker's address that creates a table and
+# returns its path and the writer of a stream into it.
 _Contenders = Mapping[str, Callable[[SparkSession, Path, str], tuple[Path, DataStreamWriter]]]
 
 
 def main() -> None:
-    """Run the benchmark."""
+    """Run the benchmark with the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=1_000_000, help="changes")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="number of changes")
     parser.add_argument("--keys", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--schemas", action="store_true", help="in front of each payload")
-    parser.add_argument("--trickle", type=int, default=0, help="changes of a micro-batch")
+    parser.add_argument(
+        "--schemas", action="store_true", help="write the schema in front of each payload"
+    )
+    parser.add_argument(
+        "--trickle", type=int, default=0, help="changes in a micro-batch; 0: read the whole topic"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="hybrid-bench-") as name, LocalBroker() as broker:
         folder, servers = Path(name), broker.bootstrap_servers
         changes = _Changes(servers, options.keys, _head() if options.schemas else "")
         changes.produce(options.keys if options.trickle else options.rows)
         spark = session(_pipeline(folder, servers, 0), folder)
-        by_hand = partial(_by_hand, envelope="payload." if options.schemas else "")
-        contenders: _Contenders = {"project": _project, "by hand": by_hand}
+        plain_spark = partial(_plain_spark, envelope="payload." if options.schemas else "")
+        contenders: _Contenders = {"project": _project, "plain Spark": plain_spark}
         if options.trickle:
             speeds = _trickle(spark, folder, contenders, changes, options.trickle, options.rounds)
         else:
@@ -84,12 +89,16 @@ def main() -> None:
 def _catch_up(
     spark: SparkSession, folder: Path, contenders: _Contenders, changes: _Changes, rounds: int
 ) -> dict[str, list[float]]:
-    """Changes/s of contenders that read the whole topic into a new table, by round."""
+    """Let each contender read the whole topic into a new table; return its changes/s by round.
+
+    Raises:
+        RuntimeError: The contenders' tables differ.
+    """
     speeds: dict[str, list[float]] = {contender: [] for contender in contenders}
     for round_ in range(rounds + 1):  # the first one warms up
-        held: dict[str, set[tuple[Any, ...]]] = {}
+        rows: dict[str, set[tuple[Any, ...]]] = {}
         for contender in in_turns(list(contenders), round_):
-            # Delta remembers a table by its path.
+            # A new path each time, because Delta caches tables by path.
             home = folder / f"{contender}-{round_}"
             home.mkdir()
             started = time.monotonic()
@@ -97,9 +106,9 @@ def _catch_up(
             writer.trigger(availableNow=True).start().awaitTermination()
             if round_:
                 speeds[contender].append(changes.count / (time.monotonic() - started))
-            held[contender] = _rows(table)
+            rows[contender] = _rows(table)
             shutil.rmtree(home)
-        _require_same(held)
+        _require_same(rows)
     return speeds
 
 
@@ -111,7 +120,19 @@ def _trickle(
     size: int,
     rounds: int,
 ) -> dict[str, list[float]]:
-    """Changes/s of micro-batches that have so many of them, by micro-batch."""
+    """Feed each contender small micro-batches, one after the other; return their changes/s.
+
+    Args:
+        spark: The session.
+        folder: An empty folder.
+        contenders: By name, as in :data:`_Contenders`.
+        changes: Producer of changes.
+        size: Changes in a micro-batch.
+        rounds: Turns of each contender, each of several micro-batches.
+
+    Raises:
+        RuntimeError: The contenders' tables differ at the end.
+    """
     speeds: dict[str, list[float]] = {contender: [] for contender in contenders}
     tables: dict[str, Path] = {}
     writers: dict[str, DataStreamWriter] = {}
@@ -121,7 +142,7 @@ def _trickle(
         writers[contender] = writer.trigger(processingTime="0 seconds")
     for round_ in range(rounds + 1):  # the first one warms up
         for contender in in_turns(list(contenders), round_):
-            # What came in while the other one ran is read before anything counts.
+            # Changes from the other contender's turn are read before the measurement.
             running = writers[contender].start()
             running.processAllAvailable()
             for _ in range(_TRICKLE_BATCHES):
@@ -138,16 +159,19 @@ def _trickle(
 
 
 def _rows(table: Path) -> set[tuple[Any, ...]]:
+    """Return the rows of a Delta table."""
     rows = DeltaTable(str(table)).to_pyarrow_table(columns=[*_COLUMNS])
     return set(zip(*rows.to_pydict().values(), strict=True))
 
 
-def _require_same(held: dict[str, set[tuple[Any, ...]]]) -> None:
-    if held["project"] != held["by hand"]:
-        raise RuntimeError("the tables differ")
+def _require_same(rows: dict[str, set[tuple[Any, ...]]]) -> None:
+    """Raise a RuntimeError unless all contenders have the same rows."""
+    if rows["project"] != rows["plain Spark"]:
+        raise RuntimeError("The contenders' tables differ.")
 
 
 def _project(spark: SparkSession, home: Path, servers: str) -> tuple[Path, DataStreamWriter]:
+    """Create the project's target table and the writer of its stream into it."""
     loaded = _pipeline(home, servers, 1)
     (source,) = loaded.pipeline.topics
     generation = loaded.open_generation(create=True)
@@ -163,10 +187,18 @@ def _project(spark: SparkSession, home: Path, servers: str) -> tuple[Path, DataS
     return Path(path), writer.option("checkpointLocation", str(generation.checkpoint))
 
 
-def _by_hand(
+def _plain_spark(
     spark: SparkSession, home: Path, servers: str, envelope: str
 ) -> tuple[Path, DataStreamWriter]:
-    table = home / "by-hand"
+    """Create a table and the writer of a plain Spark stream that merges changes into it.
+
+    Args:
+        spark: The session.
+        home: Folder of table and checkpoint.
+        servers: Address of the broker.
+        envelope: Prefix of the envelope's fields: ``payload.`` with schemas, otherwise empty.
+    """
+    table = home / "plain"
     spark.createDataFrame([], "id bigint, name string, v double, lsn bigint").write.format(
         "delta"
     ).save(str(table))
@@ -180,7 +212,7 @@ def _by_hand(
         f"c.{envelope}after.name AS name",
         f"c.{envelope}after.v AS v",
         f"c.{envelope}source.lsn AS lsn",
-        f"c.{envelope}op = 'd' AS gone",
+        f"c.{envelope}op = 'd' AS deleted",
     )
 
     def merge(batch: DataFrame, _: int) -> None:
@@ -192,6 +224,7 @@ def _by_hand(
 
 
 def _pipeline(home: Path, servers: str, number: int) -> LoadedPipeline:
+    """Return the project's pipeline, which merges the topic of changes."""
     pipeline = Pipeline.model_validate(
         {
             "name": f"bench{number}",
@@ -229,7 +262,7 @@ def _pipeline(home: Path, servers: str, number: int) -> LoadedPipeline:
 
 
 def _head() -> str:
-    """The schema of an envelope, as Kafka Connect's JSON converter writes it."""
+    """Return the JSON schema of an envelope, as Kafka Connect's JSON converter writes it."""
     kinds = {"id": "int64", "name": "string", "v": "double"}
     row = [{"type": kind, "optional": name != "id", "field": name} for name, kind in kinds.items()]
     strings = ["version", "connector", "name", "snapshot", "db", "sequence", "schema", "table"]
@@ -250,15 +283,18 @@ def _head() -> str:
 
 
 class _Changes:
-    """Changes as Debezium writes them, a tombstone behind each delete; a key has one partition.
+    """Producer of random changes as Debezium writes them, with a tombstone after each delete.
+
+    All changes of a key are in one partition.
 
     Args:
-        servers: The broker.
-        keys: How many keys change, at random.
-        head: The schema in front of each payload; none if empty.
+        servers: Address of the broker, on which the topic is created.
+        keys: Number of keys.
+        head: JSON schema to write in front of each payload; none if empty.
 
     Attributes:
-        count: How many were made.
+        servers: Address of the broker.
+        count: Number of changes so far, without tombstones.
     """
 
     def __init__(self, servers: str, keys: int, head: str) -> None:
@@ -268,22 +304,23 @@ class _Changes:
         self._keys = keys
         self._head = head
         self._chance = random.Random(7)
-        self._there: set[int] = set()
+        self._present: set[int] = set()
         self._producer = Producer(
             {"bootstrap.servers": servers, "queue.buffering.max.messages": 1_000_000}
         )
 
     def produce(self, rows: int) -> None:
-        """Write so many more; returns when all are delivered."""
+        """Produce a number of further changes, and wait until all are delivered."""
         for _ in range(rows):
             self._change()
         assert self._producer.flush(60) == 0
 
     def _change(self) -> None:
+        """Produce the next change: an insert of an absent key, a delete (1 in 10) or an update."""
         n, key = self.count, self._chance.randrange(self._keys)
         self.count += 1
         lsn = 1_000_000 + n * 64
-        op = "c" if key not in self._there else "d" if self._chance.random() < 0.1 else "u"
+        op = "c" if key not in self._present else "d" if self._chance.random() < 0.1 else "u"
         row = f'{{"id":{key},"name":"customer {n}","v":{n / 2}}}'
         before = row if op == "d" else "null"
         after = "null" if op == "d" else row
@@ -297,12 +334,13 @@ class _Changes:
         head = self._head
         self._send(key, f'{{"schema":{head},"payload":{payload}}}' if head else payload)
         if op == "d":
-            self._there.discard(key)
+            self._present.discard(key)
             self._send(key, None)
         else:
-            self._there.add(key)
+            self._present.add(key)
 
     def _send(self, key: int, value: str | None) -> None:
+        """Put a record into the producer's queue; wait while the queue is full."""
         text = None if value is None else value.encode()
         while True:
             try:

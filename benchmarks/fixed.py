@@ -1,9 +1,9 @@
-"""What commands cost that have little to do: imports, starts, looks at the state.
+"""Benchmark: fixed costs of commands that have little work, such as imports and start-up.
 
     python -m benchmarks.fixed --rounds 5
 
-Each is a process of its own, as people start it. One day made anew is compared with a Spark script
-that does that day's work and nothing else.
+Each command is a separate process, as users start it. The backfill of a day is compared with a
+Spark script that replaces the same day and does nothing else.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ spark.stop()
 
 
 def main() -> None:
-    """Run the benchmark."""
+    """Run the benchmark with the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
@@ -72,73 +72,103 @@ def main() -> None:
             table,
             jars,
         ]
-        found = {
+        durations = {
             "hybrid --help": _time(options.rounds, lambda: _hybrid("--help")),
             f"hybrid plan, {FILES:,} files": _time(
                 options.rounds,
                 lambda: _hybrid("plan", files),
-                lambda: _forget(folder / "files" / "state"),
+                lambda: _remove(folder / "files" / "state"),
             ),
             "hybrid status": _time(options.rounds, lambda: _hybrid("status", days)),
             "hybrid run, nothing to do": _time(options.rounds, lambda: _hybrid("run", days)),
-            "Dagster's definitions": _time(options.rounds, lambda: _definitions(folder / "days")),
+            "loading Dagster's definitions": _time(
+                options.rounds, lambda: _load_definitions(folder / "days")
+            ),
             "hybrid backfill of a day": _time(
                 options.rounds,
                 lambda: _hybrid("backfill", days, "--since", "2024-01-02", "--until", "2024-01-03"),
             ),
             "plain Spark, the same day": _time(options.rounds, lambda: _run(plain)),
         }
-    record("fixed", found)
-    for what, seconds in found.items():
-        sys.stdout.write(f"{what}: median {seconds['median_s']} s, worst {seconds['worst_s']} s\n")
+    record("fixed", durations)
+    for command, seconds in durations.items():
+        sys.stdout.write(
+            f"{command}: median {seconds['median_s']} s, worst {seconds['worst_s']} s\n"
+        )
 
 
 def _time(
-    rounds: int, what: Callable[[], None], before: Callable[[], None] = lambda: None
+    rounds: int, work: Callable[[], None], prepare: Callable[[], None] = lambda: None
 ) -> dict[str, float]:
-    """Seconds of each round but the first, which fills the page cache."""
+    """Measure the duration of a command over some rounds, after one that fills the page cache.
+
+    Args:
+        rounds: Number of rounds that count.
+        work: What is measured.
+        prepare: What is done before each round, and not measured.
+
+    Returns:
+        ``median_s`` and ``worst_s`` in seconds, and ``rounds``.
+    """
     seconds = []
     for _ in range(rounds + 1):
-        before()
+        prepare()
         started = time.monotonic()
-        what()
+        work()
         seconds.append(time.monotonic() - started)
-    kept = seconds[1:]
+    counted = seconds[1:]
     return {
-        "median_s": round(statistics.median(kept), 2),
-        "worst_s": round(max(kept), 2),
+        "median_s": round(statistics.median(counted), 2),
+        "worst_s": round(max(counted), 2),
         "rounds": rounds,
     }
 
 
 def _hybrid(*words: str | Path) -> None:
+    """Run the project's command line with some arguments."""
     _run([_HYBRID, *words])
 
 
-def _definitions(pipelines: Path) -> None:
+def _load_definitions(pipelines: Path) -> None:
+    """Import the Dagster definitions of the pipelines in a folder, in a new process."""
     _run(
         [sys.executable, "-c", "from orchestration.definitions import defs"],
         {"HYBRID_PIPELINES": str(pipelines)},
     )
 
 
-def _run(command: list[str | Path], more: dict[str, str] | None = None) -> None:
-    environment = {**os.environ, "SPARK_HOME": str(spark_home()), **(more or {})}
+def _run(command: list[str | Path], variables: dict[str, str] | None = None) -> None:
+    """Run a command to its end, with some further environment variables.
+
+    Raises:
+        RuntimeError: It fails; the end of its stderr is printed.
+    """
+    environment = {**os.environ, "SPARK_HOME": str(spark_home()), **(variables or {})}
     done = subprocess.run(
         command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False
     )
     if done.returncode:
         sys.stderr.write(done.stderr.decode()[-3000:])
-        message = f"{command[0]} ended with {done.returncode}"
+        message = f"{command[0]} failed with status {done.returncode}."
         raise RuntimeError(message)
 
 
-def _forget(state: Path) -> None:
+def _remove(state: Path) -> None:
+    """Remove a state folder, if it exists."""
     subprocess.run(["rm", "-rf", state], check=True)
 
 
 def _prepare(folder: Path, name: str, files: int) -> Path:
-    """Some rows a day, a file a day, and the pipeline that reads them."""
+    """Write Parquet files of 1,000 rows, one file for each day, and the pipeline that reads them.
+
+    Args:
+        folder: Folder of all pipelines.
+        name: Name of the pipeline.
+        files: Number of days.
+
+    Returns:
+        Path of the pipeline's YAML file.
+    """
     home = folder / name
     (home / "in").mkdir(parents=True)
     (home / "events.py").write_text("def same(rows):\n    return rows\n")

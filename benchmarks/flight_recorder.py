@@ -1,4 +1,4 @@
-"""What a JVM's tasks spend their time on: samples by its own Flight Recorder, by stage."""
+"""CPU profile of Spark's tasks by stage of the work, sampled by the JVM's Flight Recorder."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from pathlib import Path
 from typing import Any
 
 _SAMPLES = "jdk.ExecutionSample,jdk.NativeMethodSample"
-# Spark names the threads of its tasks so; what they do at the moment follows, sometimes stale.
+# Names of Spark's task threads contain this; a sometimes stale description of their work follows.
 _TASKS = "Executor task "
-# In a task but waiting for somebody else: a socket of the broker, or a worker's.
+# Methods in which a task waits for the socket of a broker or of a Python worker.
 _WAITING = ("sun.nio.ch.EPoll.wait", "sun.nio.ch.SocketDispatcher.read0", "java.net.SocketInput")
 
 
 @dataclass(frozen=True)
 class Profile:
-    """Samples of a JVM's tasks.
+    """CPU profile of the task threads of a JVM.
 
     Attributes:
-        samples: How many there are.
-        stages: Share of each stage, the largest first; sums to 1.
-        methods: Share of the methods that were on top of the stack, the largest first.
+        samples: Number of samples.
+        stages: Share of samples by stage, the largest first; the shares sum to 1.
+        methods: Share of samples by the method at the top of the stack, the largest first.
     """
 
     samples: int
@@ -34,16 +34,16 @@ class Profile:
 
 
 def profile(
-    pid: int, work: Callable[[], object], stages: Mapping[str, Sequence[str]], most: int = 15
+    pid: int, work: Callable[[], object], stages: Mapping[str, Sequence[str]], methods: int = 15
 ) -> Profile:
-    """Sample a JVM while something is done in it.
+    """Profile the task threads of a JVM while it does some work.
 
     Args:
-        pid: Of the JVM.
-        work: What is done.
-        stages: By name, how class names begin that belong to it. A sample belongs to the stage of
-            the innermost frame that belongs to any.
-        most: How many methods are told.
+        pid: Process id of the JVM.
+        work: Function that makes the JVM work.
+        stages: By name of a stage, prefixes of the class names that belong to it. A sample is
+            assigned to the stage of the innermost frame that belongs to any.
+        methods: Largest number of methods in the profile.
 
     Raises:
         CalledProcessError: The JVM has no Flight Recorder.
@@ -55,8 +55,8 @@ def profile(
             work()
         finally:
             _jcmd(pid, "JFR.stop", "name=hybrid", f"filename={recorded}")
-        told = ["jfr", "print", "--json", "--stack-depth", "64", "--events", _SAMPLES]
-        printed = subprocess.run([*told, str(recorded)], check=True, capture_output=True)
+        command = ["jfr", "print", "--json", "--stack-depth", "64", "--events", _SAMPLES]
+        printed = subprocess.run([*command, str(recorded)], check=True, capture_output=True)
     by_stage: Counter[str] = Counter()
     by_method: Counter[str] = Counter()
     for event in json.loads(printed.stdout)["recording"]["events"]:
@@ -70,22 +70,24 @@ def profile(
     return Profile(
         total,
         {name: round(count / total, 4) for name, count in by_stage.most_common()},
-        {name: round(count / total, 4) for name, count in by_method.most_common(most)},
+        {name: round(count / total, 4) for name, count in by_method.most_common(methods)},
     )
 
 
 def _jcmd(pid: int, *command: str) -> None:
+    """Send a JVM a diagnostic command."""
     subprocess.run(["jcmd", str(pid), *command], check=True, capture_output=True)
 
 
 def _frames(values: Mapping[str, Any]) -> list[str]:
-    """``package.Class.method`` of each frame, the innermost first."""
+    """Return ``package.Class.method`` of each stack frame of a sample, the innermost first."""
     trace = values["stackTrace"] or {"frames": []}
     methods = (frame["method"] for frame in trace["frames"])
     return [f"{each['type']['name'].replace('/', '.')}.{each['name']}" for each in methods]
 
 
 def _stage(frames: Sequence[str], stages: Mapping[str, Sequence[str]]) -> str:
+    """Return the stage of a sample; ``other`` if no frame belongs to one."""
     if frames[0].startswith(_WAITING):
         return "waiting for the network"
     for frame in frames:

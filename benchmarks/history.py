@@ -1,10 +1,10 @@
-"""History to Delta: the project's planned reader against plain Spark, in turn, in one session.
+"""Benchmark: read history files into a Delta table, by the project and by plain Spark.
 
     python -m benchmarks.history --format parquet --rows 50000000 --rounds 6
 
-Plain Spark twice: its file stream, and a batch; for windows its stream twice, with its own store of
-state and with the project's. Each time counts all from the first look at the files to the last
-commit. Prints rows/s of each round and the ratios of the medians.
+Plain Spark runs as a file stream and as a batch. With ``--windows`` it runs as a stream twice: with
+Spark's default state store, and with RocksDB, which the project uses. Measured from the first
+listing of the files to the last commit. Prints rows/s of each round and the ratios of the medians.
 """
 
 from __future__ import annotations
@@ -37,13 +37,17 @@ _DDL = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS.items())
 
 
 def main() -> None:
-    """Run the benchmark."""
+    """Run the benchmark with the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--format", choices=["parquet", "json", "csv"], default="parquet")
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--windows", action="store_true", help="count by hour, as streams")
-    parser.add_argument("--cluster", action="store_true", help="a master and two workers")
+    parser.add_argument("--windows", action="store_true", help="count rows by hour, as streams")
+    parser.add_argument(
+        "--cluster",
+        action="store_true",
+        help="run on a standalone cluster: a master and two workers",
+    )
     options = parser.parse_args()
     form = options.format
     with (
@@ -57,24 +61,24 @@ def main() -> None:
         header = {"header": "true"} if form == "csv" else {}
         contenders: dict[str, Callable[[], DataFrame]] = {
             "project": partial(_planned, spark, pipeline, count()),
-            "stream": lambda: (
+            "Spark stream": lambda: (
                 spark.readStream.schema(_DDL)
                 .options(**header)
                 .option("maxFilesPerTrigger", 1000)
                 .format(form)
                 .load(f"{folder}/in")
             ),
-            "batch": lambda: (
+            "Spark batch": lambda: (
                 spark.read.schema(_DDL).options(**header).format(form).load(f"{folder}/in")
             ),
         }
         if options.windows:
-            del contenders["batch"]  # it has no watermark
-            stream = contenders["stream"]
+            del contenders["Spark batch"]  # a batch has no watermark
+            stream = contenders["Spark stream"]
             contenders = {
                 "project": partial(_by_hour, contenders["project"], spark, ROCKSDB),
-                "stream": partial(_by_hour, stream, spark, IN_MEMORY),
-                "stream with RocksDB": partial(_by_hour, stream, spark, ROCKSDB),
+                "Spark stream": partial(_by_hour, stream, spark, IN_MEMORY),
+                "Spark stream with RocksDB": partial(_by_hour, stream, spark, ROCKSDB),
             }
         speeds = race(contenders, options.rounds, options.rows, folder / "out")
         spark.stop()
@@ -83,17 +87,19 @@ def main() -> None:
 
 
 def _by_hour(read: Callable[[], DataFrame], spark: SparkSession, store: str) -> DataFrame:
+    """Return counts and sums by hour of event time, computed with a class of state store."""
     spark.conf.set(STORE, store)
     rows = read().withWatermark("at", "1 hour").groupBy(F.window("at", "1 hour"))
     return rows.agg(F.count("*").alias("n"), F.sum("value").alias("total"))
 
 
 def _generate(folder: Path, rows: int, form: str) -> None:
+    """Write files of rows, one second of event time apart, in Parquet, JSON lines or CSV."""
     folder.mkdir()
-    each = rows // FILES
+    rows_per_file = rows // FILES
     users = pa.array([f"user{n}" for n in range(1000)])
-    for at in range(FILES):
-        ids = np.arange(at * each, (at + 1) * each)
+    for number in range(FILES):
+        ids = np.arange(number * rows_per_file, (number + 1) * rows_per_file)
         table = pa.table(
             {
                 "id": ids,
@@ -102,7 +108,7 @@ def _generate(folder: Path, rows: int, form: str) -> None:
                 "value": ids * 0.5,
             }
         )
-        path = folder / f"{at:03}.{form}"
+        path = folder / f"{number:03}.{form}"
         if form == "parquet":
             pq.write_table(table, path)
             continue
@@ -115,7 +121,7 @@ def _generate(folder: Path, rows: int, form: str) -> None:
 
 
 def _pipeline(folder: Path, form: str, where: Mapping[str, Any], round_: int) -> LoadedPipeline:
-    """History alone, with a state of its own for each round."""
+    """Return a pipeline of the files alone, with a separate state folder for each round."""
     source = {"type": "files", "name": "history", "path": "in", "format": form}
     pipeline = Pipeline.model_validate(
         {
@@ -134,6 +140,7 @@ def _pipeline(folder: Path, form: str, where: Mapping[str, Any], round_: int) ->
 def _planned(
     spark: SparkSession, pipeline: Callable[[int], LoadedPipeline], rounds: Iterator[int]
 ) -> DataFrame:
+    """Plan the files of the next round's pipeline, and return the stream of their rows."""
     loaded = pipeline(next(rounds))
     (source,) = loaded.pipeline.sources
     assert isinstance(source, FileSource)

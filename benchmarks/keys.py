@@ -1,8 +1,11 @@
-"""What a run costs with many keys in its state: history first, then small micro-batches.
+"""Benchmark: costs of a run by the number of keys in its state, for history and the live run.
 
-``python -m benchmarks.keys``: each row has a key of its own, and the transform drops what it has
-seen before; so all keys of history are kept, and looked up by the live run. ``--in-memory``: with
-Spark's default store of state instead of the project's.
+    python -m benchmarks.keys
+    python -m benchmarks.keys --in-memory
+
+Each row has a different key, and the transform drops duplicates. The state therefore keeps all keys
+of history, and the live run looks them up in small micro-batches. ``--in-memory`` uses Spark's
+default state store instead of RocksDB, which the project uses.
 """
 
 from __future__ import annotations
@@ -35,10 +38,10 @@ _TRANSFORM = "def once(rows):\n    return rows.dropDuplicates(['id'])\n"
 
 
 def main() -> None:
-    """Run the benchmark."""
+    """Run the benchmark with the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keys", type=int, nargs="+", default=[10**power for power in range(4, 8)])
-    parser.add_argument("--in-memory", action="store_true", help="keep them in the JVM's heap")
+    parser.add_argument("--in-memory", action="store_true", help="keep the state in the JVM's heap")
     options = parser.parse_args()
     conf = {STORE: IN_MEMORY} if options.in_memory else {}
     results = []
@@ -52,6 +55,14 @@ def main() -> None:
 
 
 def _measure(folder: Path, servers: str, keys: int, conf: dict[str, str]) -> dict[str, float]:
+    """Run history with a number of keys, then live micro-batches; return times and sizes.
+
+    Args:
+        folder: An empty folder.
+        servers: Address of the broker.
+        keys: Number of keys in history.
+        conf: Further Spark settings.
+    """
     (folder / "seen.py").write_text(_TRANSFORM)
     create_topic(servers, "events", 2, {"retention.ms": "-1"})
     _write_history(folder, keys)
@@ -83,6 +94,7 @@ def _measure(folder: Path, servers: str, keys: int, conf: dict[str, str]) -> dic
 
 
 def _write_history(folder: Path, keys: int) -> None:
+    """Write Parquet files with a row for each key."""
     (folder / "in").mkdir()
     for number, ids in enumerate(np.array_split(np.arange(keys), FILES)):
         at = pa.array(_BEGIN_US + ids).cast(pa.timestamp("us", "UTC"))
@@ -90,6 +102,7 @@ def _write_history(folder: Path, keys: int) -> None:
 
 
 def _produce(servers: str, first: int) -> None:
+    """Produce records with new keys, from a first key on, and wait until all are delivered."""
     producer = Producer({"bootstrap.servers": servers})
     for n in range(first, first + RECORDS):
         at = (_BEGIN_US + n) // 1000
@@ -99,8 +112,9 @@ def _produce(servers: str, first: int) -> None:
     assert producer.flush(60) == 0
 
 
-def _pipeline(folder: Path, servers: str, more: dict[str, str]) -> LoadedPipeline:
-    conf = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "4", **more}
+def _pipeline(folder: Path, servers: str, conf: dict[str, str]) -> LoadedPipeline:
+    """Return a pipeline of files and topic that drops duplicate keys, with some Spark settings."""
+    conf = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "4", **conf}
     document = {
         "name": "bench",
         "event_time": "at",
@@ -124,6 +138,7 @@ def _pipeline(folder: Path, servers: str, more: dict[str, str]) -> LoadedPipelin
 
 
 def _peak_mib(pid: int) -> int:
+    """Return the peak resident memory of a process, in MiB."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM:"))
 

@@ -1,7 +1,7 @@
-"""The benchmarks page: tables and plots of the results in ``build/bench``.
+"""Page of benchmark results in the docs: tables and plots of what is in ``build/bench``.
 
 ``python -m benchmarks.page`` copies each result to ``docs/bench`` and writes ``docs/benchmarks.md``
-from all results there, so a benchmark that is run alone updates its own part of the page.
+from all results there, so that running a single benchmark updates its part of the page.
 """
 
 from __future__ import annotations
@@ -65,6 +65,29 @@ _CURVES = {
     "pipelines": ("Loading Dagster definitions", "pipelines", "load_s"),
 }
 _GAPS = ("median_ms", "worst_ms")
+# Headings of columns of the curves, by key of the results.
+_HEADINGS = {
+    "list_s": "listing (s)",
+    "plan_s": "planning (s)",
+    "plan_us_per_file": "planning (µs per file)",
+    "read_plan_s": "reading the plan (s)",
+    "peak_mib": "peak memory (MiB)",
+    "open_s": "connecting (s)",
+    "decide_s": "finding offsets (s)",
+    "document_bytes": "start position (bytes)",
+    "peak_mib_more": "additional peak memory (MiB)",
+    "overlap_rows": "rows in the seam",
+    "history_s": "history (s)",
+    "seam_s": "seam (s)",
+    "seam_us_per_row": "seam (µs per row)",
+    "history_us_per_key": "history (µs per key)",
+    "live_batch_ms": "live micro-batch (ms)",
+    "jvm_peak_mib": "peak memory of the JVM (MiB)",
+    "state_mib": "state (MiB)",
+    "load_s": "loading (s)",
+    "tick_s": "tick of all sensors (s)",
+    "tick_ms_per_pipeline": "tick (ms per pipeline)",
+}
 Document = Mapping[str, Any]
 
 
@@ -73,29 +96,31 @@ def main() -> None:
     _KEPT.mkdir(parents=True, exist_ok=True)
     for path in sorted(FOLDER.glob("*.json")):
         shutil.copy(path, _KEPT / path.name)
-    found = kept()
-    PAGE.write_text(page_of(found))
-    _draw("bench-ratios", _plot_ratios, _known(found, _RATIOS))
-    _draw("bench-curves", _plot_curves, _known(found, _CURVES))
+    results = kept()
+    PAGE.write_text(page_of(results))
+    _draw("bench-ratios", _plot_ratios, _known(results, _RATIOS))
+    _draw("bench-curves", _plot_curves, _known(results, _CURVES))
 
 
 def kept() -> dict[str, Document]:
-    """Return the results in ``docs/bench``, by name."""
+    """Return the results in ``docs/bench`` by name of the benchmark."""
     return {path.stem: json.loads(path.read_text()) for path in sorted(_KEPT.glob("*.json"))}
 
 
 def page_of(found: Mapping[str, Document]) -> str:
-    """Return the text of the page for some results."""
+    """Return the text of the page, in Markdown, for results by name of the benchmark."""
     parts = [_HEAD, *_ratios(found), *_profiles(found), *_curves(found), *_switch(found)]
     parts += [*_fixed(found), *_soak(found), *_kills(found), *_cdc(found), *_machines(found)]
     return "\n".join(parts)
 
 
 def _known(found: Mapping[str, Document], names: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the figures of those benchmarks that have results, in the order of the names."""
     return {name: found[name]["result"] for name in names if name in found}
 
 
 def _ratios(found: Mapping[str, Document]) -> Iterator[str]:
+    """Yield the section that compares the project with plain Spark; nothing without results."""
     known = _known(found, _RATIOS)
     if not known:
         return
@@ -122,6 +147,7 @@ def _ratios(found: Mapping[str, Document]) -> Iterator[str]:
 
 
 def _plot_ratios(known: Mapping[str, Any]) -> None:
+    """Draw a line of ratios for each comparison: a dot for each round, a bar for the medians."""
     lines = [
         (f"{_RATIOS[name]}\n÷ {other}", ratio, result["ratio_by_round"][other])
         for name, result in known.items()
@@ -142,6 +168,7 @@ def _plot_ratios(known: Mapping[str, Any]) -> None:
 
 
 def _profiles(found: Mapping[str, Document]) -> Iterator[str]:
+    """Yield the section of CPU profiles; nothing without results."""
     known = _known(found, _PROFILES)
     if not known:
         return
@@ -158,16 +185,23 @@ def _profiles(found: Mapping[str, Document]) -> Iterator[str]:
         yield _shares("method at the top of the stack", {first: methods})
 
 
-def _shares(what: str, by_contender: Mapping[str, Mapping[str, float]]) -> str:
+def _shares(heading: str, by_contender: Mapping[str, Mapping[str, float]]) -> str:
+    """Return a table of shares in percent, a column for each contender.
+
+    Args:
+        heading: Heading of the first column.
+        by_contender: By contender, shares by name of the row.
+    """
     names = dict.fromkeys(name for shares in by_contender.values() for name in shares)
     rows = [
         [name, *(f"{shares.get(name, 0):.1%}" for shares in by_contender.values())]
         for name in names
     ]
-    return _table([what, *by_contender], rows)
+    return _table([heading, *by_contender], rows)
 
 
 def _curves(found: Mapping[str, Document]) -> Iterator[str]:
+    """Yield the section about costs by size; nothing without results."""
     known = _known(found, _CURVES)
     if not known:
         return
@@ -176,10 +210,11 @@ def _curves(found: Mapping[str, Document]) -> Iterator[str]:
     for name, results in known.items():
         yield f"### {_CURVES[name][0]}\n"
         rows = [[f"{value:,}" for value in result.values()] for result in results]
-        yield _table([key.replace("_", " ") for key in results[0]], rows)
+        yield _table([_HEADINGS.get(key, key) for key in results[0]], rows)
 
 
 def _plot_curves(known: Mapping[str, Any]) -> None:
+    """Draw the costs by size on logarithmic axes, each with a line of linear growth."""
     _, every = plt.subplots(
         1, len(known), figsize=(4.5 * len(known), 3.5), layout="constrained", squeeze=False
     )
@@ -190,20 +225,21 @@ def _plot_curves(known: Mapping[str, Any]) -> None:
         linear = [costs[-1] * each / sizes[-1] for each in sizes]
         axis.loglog(sizes, linear, "--", color="gray", label="linear")
         axis.set_title(title, fontsize=10)
-        axis.set_xlabel(size)
+        axis.set_xlabel(_HEADINGS.get(size, size))
         axis.set_ylabel("seconds")
         axis.grid(alpha=0.3)
         axis.legend()
 
 
 def _switch(found: Mapping[str, Document]) -> Iterator[str]:
+    """Yield the section about the switch to the live run; nothing without results."""
     if "switch" not in found:
         return
     yield "## The switch\n"
     yield (
         "Seconds from the last commit of history to the first live micro-batch, measured on real "
         "processes. `plain` is a Spark script that only follows the topic, measured from its "
-        "launch: Spark's own start.\n"
+        "launch: the start-up of Spark alone.\n"
     )
     rows = [
         [kind, what, *(f"{of[key] / 1000:.1f}" for key in _GAPS), str(len(of["all_ms"]))]
@@ -216,10 +252,11 @@ def _switch(found: Mapping[str, Document]) -> Iterator[str]:
     for step, ms in sorted(found["switch"]["result"]["cold_steps_ms"].items(), key=itemgetter(1)):
         rows.append([step, f"{(ms - before) / 1000:.1f}", f"{ms / 1000:.1f}"])
         before = ms
-    yield _table(["step ends when", "duration", "since the last commit of history"], rows)
+    yield _table(["a step ends when", "duration", "since the last commit of history"], rows)
 
 
 def _fixed(found: Mapping[str, Document]) -> Iterator[str]:
+    """Yield the section about the duration of commands; nothing without results."""
     if "fixed" not in found:
         return
     yield "## Duration of commands\n"
@@ -232,6 +269,7 @@ def _fixed(found: Mapping[str, Document]) -> Iterator[str]:
 
 
 def _soak(found: Mapping[str, Document]) -> Iterator[str]:
+    """Yield the section about the soak test; nothing without results."""
     if "soak" not in found:
         return
     result = found["soak"]["result"]
@@ -249,6 +287,7 @@ def _soak(found: Mapping[str, Document]) -> Iterator[str]:
 
 
 def _kills(found: Mapping[str, Document]) -> Iterator[str]:
+    """Yield the section about the crash test; nothing without results."""
     if "kills" not in found:
         return
     result = found["kills"]["result"]
@@ -257,13 +296,15 @@ def _kills(found: Mapping[str, Document]) -> Iterator[str]:
         f"{result['kills']} kills in {result['chains']} chains. Each chain was then run to its "
         f"end, and its table was compared with what DuckDB computes from all input: "
         f"{result['rows lost']} rows lost, {result['rows doubled']} duplicated, "
-        f"{result['rows different']} different.\n"
+        f"{result['rows different']} different. The watcher is the process that launched the "
+        "driver and follows it.\n"
     )
     rows = [[hit["victim"], hit["where"], str(hit["kills"])] for hit in result["hits"]]
     yield _table(["killed with SIGKILL", "position of the chain", "kills"], rows)
 
 
 def _cdc(found: Mapping[str, Document]) -> Iterator[str]:
+    """Yield the section about change data capture; nothing without results."""
     known = [each["result"] for name, each in found.items() if name.startswith("cdc-")]
     if not known:
         return
@@ -277,7 +318,7 @@ def _cdc(found: Mapping[str, Document]) -> Iterator[str]:
     )
     rows = []
     for each in sorted(known, key=lambda one: (-one["changes"], one["seed"])):
-        fresh = each["freshness"].values()
+        latencies = each["latency"].values()
         rows.append(
             [
                 str(each["seed"]),
@@ -286,8 +327,8 @@ def _cdc(found: Mapping[str, Document]) -> Iterator[str]:
                 f"{sum(each['rows'].values()):,}",
                 str(sum(each["different"].values())),
                 f"{each['records_per_s']:,}",
-                " / ".join(f"{of['median_s']:.1f}" for of in fresh),
-                " / ".join(f"{of['p99_s']:.1f}" for of in fresh),
+                " / ".join(f"{of['median_s']:.1f}" for of in latencies),
+                " / ".join(f"{of['p99_s']:.1f}" for of in latencies),
             ]
         )
     head = ["seed", "rows changed", "drivers killed", "rows compared", "different", "records/s"]
@@ -295,6 +336,7 @@ def _cdc(found: Mapping[str, Document]) -> Iterator[str]:
 
 
 def _machines(found: Mapping[str, Document]) -> Iterator[str]:
+    """Yield the section with the command of each result, and the machines."""
     yield "## Commands and machine\n"
     rows = [
         [name, f"`{each['command']}`", each["machine"]["day"], str(each["machine"]["load before"])]
@@ -304,21 +346,23 @@ def _machines(found: Mapping[str, Document]) -> Iterator[str]:
     seen: dict[str, None] = {}
     for each in found.values():
         machine = each["machine"].items()
-        kept = (f"{key} {value}" for key, value in machine if key not in ("day", "load before"))
-        seen.setdefault(", ".join(kept))
+        parts = (f"{key} {value}" for key, value in machine if key not in ("day", "load before"))
+        seen.setdefault(", ".join(parts))
     for text in seen:
         yield f"Machine: {text}.\n"
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:
+    """Return a Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
 def _draw(name: str, plot: Callable[[Mapping[str, Any]], None], known: Mapping[str, Any]) -> None:
+    """Draw a plot of results into ``docs/pictures/<name>.svg``; do nothing without results."""
     if not known:
         return
-    # The same figures make the same file.
+    # A fixed salt, so that the same figures make the same file.
     mpl.rcParams["svg.hashsalt"] = name
     plot(known)
     plt.savefig(_PICTURES / f"{name}.svg", metadata={"Date": None})

@@ -1,7 +1,8 @@
-"""How long it takes, and how much memory, to decide where many partitions start.
+"""Benchmark: time and memory to find the start offsets of a topic, by its number of partitions.
 
-``python -m benchmarks.partitions``: a local broker with topics of growing size, a few records in
-each.
+    python -m benchmarks.partitions
+
+Uses a local broker, with topics of growing size that have a few records in each partition.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ STEP = 2_000
 
 
 def main() -> None:
-    """Run the benchmark."""
+    """Run the benchmark with the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--partitions", type=int, nargs="+", default=[10, 100, 1_000, 10_000])
     options = parser.parse_args()
@@ -47,29 +48,35 @@ def main() -> None:
 
 
 def _create(servers: str, topic: str, partitions: int) -> None:
-    """Make a topic in steps: Kafka's controller refuses 10,000 partitions in one."""
+    """Create a topic in steps, because Kafka's controller refuses 10,000 partitions at once."""
     create_topic(servers, topic, min(partitions, STEP), {"retention.ms": "-1"})
     admin = AdminClient({"bootstrap.servers": servers}, logger=QUIET)
     for total in range(2 * STEP, partitions + STEP, STEP):
-        wanted = NewPartitions(topic, min(total, partitions))
-        admin.create_partitions([wanted], operation_timeout=60)[topic].result()
+        request = NewPartitions(topic, min(total, partitions))
+        admin.create_partitions([request], operation_timeout=60)[topic].result()
     while len(admin.list_topics(topic, timeout=60).topics[topic].partitions) < partitions:
         time.sleep(0.1)
 
 
 def _fill(servers: str, topic: str, partitions: int) -> None:
+    """Write records, one minute of record timestamp apart, into each partition of a topic.
+
+    Raises:
+        RuntimeError: The broker did not confirm all of them.
+    """
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 100}, logger=QUIET)
-    for each in range(RECORDS):
+    for number in range(RECORDS):
         for partition in range(partitions):
-            at = BEGIN_MS + each * 60_000
-            producer.produce(topic, b"{}", partition=partition, timestamp=at)
+            timestamp_ms = BEGIN_MS + number * 60_000
+            producer.produce(topic, b"{}", partition=partition, timestamp=timestamp_ms)
             producer.poll(0)
     if left := producer.flush(300):
-        message = f"{left} records were not delivered"
+        message = f"{left} records were not delivered."
         raise RuntimeError(message)
 
 
 def _measure(servers: str, topic: str, partitions: int) -> dict[str, float]:
+    """Connect to a topic and find its start offsets by time; return durations and sizes."""
     source = KafkaSource(type="kafka", name="live", topic=topic, bootstrap_servers=servers)
     end = EndPosition(
         source="history",
@@ -96,6 +103,7 @@ def _measure(servers: str, topic: str, partitions: int) -> dict[str, float]:
 
 
 def _peak_mib() -> float:
+    """Return the peak resident memory of this process, in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

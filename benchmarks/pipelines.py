@@ -1,6 +1,8 @@
-"""How long Dagster takes with many pipelines: to load their definitions, and to look at each.
+"""Benchmark: time to load Dagster's definitions and to run all sensors, by number of pipelines.
 
-``python -m benchmarks.pipelines``: pipelines with a live run that is healthy; nothing runs.
+    python -m benchmarks.pipelines
+
+The state of each pipeline shows a healthy live run, which does not really run.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ ROUNDS = 3
 
 
 def main() -> None:
-    """Run the benchmark."""
+    """Run the benchmark with the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pipelines", type=int, nargs="+", default=[1, 10, 100])
     options = parser.parse_args()
@@ -42,8 +44,9 @@ def main() -> None:
 
 
 def _measure(folder: Path, count: int) -> dict[str, float]:
+    """Create a number of pipelines, and measure loading them and a tick of all their sensors."""
     (folder / "all").mkdir()
-    cases = [_make(folder, number) for number in range(count)]
+    cases = [_create_case(folder, number) for number in range(count)]
     loads = [_load_s(folder / "all") for _ in range(ROUNDS)]
     sensors = [sensor_of(case.loaded) for case in cases]
     ticks = []
@@ -55,7 +58,7 @@ def _measure(folder: Path, count: int) -> dict[str, float]:
             for sensor in sensors:
                 sensor(dg.build_sensor_context(instance=instance))
             ticks.append(time.monotonic() - started)
-    # The first tick imports what it needs.
+    # The first tick also imports modules.
     tick_s = statistics.median(ticks[1:])
     return {
         "pipelines": count,
@@ -65,8 +68,8 @@ def _measure(folder: Path, count: int) -> dict[str, float]:
     }
 
 
-def _make(folder: Path, number: int) -> LiveCase:
-    """A pipeline whose live run has nothing to read at the moment."""
+def _create_case(folder: Path, number: int) -> LiveCase:
+    """Create a pipeline whose live run has nothing to read."""
     home = folder / f"{number:03}"
     home.mkdir()
     case = LiveCase(home)
@@ -89,6 +92,7 @@ def _make(folder: Path, number: int) -> LiveCase:
 
 
 def _load_s(folder: Path) -> float:
+    """Return how long a new process takes to load the definitions of a folder, in seconds."""
     code = "from orchestration.definitions import defs\ndefs.get_repository_def().get_all_jobs()\n"
     started = time.monotonic()
     subprocess.run(

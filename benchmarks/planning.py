@@ -1,8 +1,8 @@
-"""Planning at scale: what a plan of many Parquet files costs, and how that grows.
+"""Benchmark: time and memory to plan Parquet files, by their number.
 
     python -m benchmarks.planning --files 10000 100000
 
-Each size runs in a process of its own, so that its peak of memory is its own.
+Each size runs in a separate process, so that its peak memory can be measured.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from sources.planning.file_plan import keep_splits, plan_files, read_splits
 from sources.storage.listing import find_files
 
 _BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
-_KINDS = 1000  # distinct contents; the files are copies of these
+_CONTENTS = 1000  # distinct contents; the files are copies of these
 _FOLDERS = 100
 
 
 def main() -> None:
-    """Run the benchmark, one process a size."""
+    """Run the benchmark with the options of the command line, one process for each size."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--files", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
@@ -57,29 +57,30 @@ def main() -> None:
 
 
 def _generate(folder: Path, count: int) -> None:
-    """``count`` small files in folders; contents differ in their times."""
-    kinds = []
-    for at in range(min(_KINDS, count)):
-        path = folder / "kind.parquet"
-        moment = _BEGIN + timedelta(minutes=at)
+    """Write a number of small Parquet files in folders; contents differ in their event times."""
+    contents = []
+    for number in range(min(_CONTENTS, count)):
+        path = folder / "content.parquet"
+        moment = _BEGIN + timedelta(minutes=number)
         table = pa.table(
             {
-                "id": pa.array([at], pa.int64()),
+                "id": pa.array([number], pa.int64()),
                 "at": pa.array([moment], pa.timestamp("us", "UTC")),
-                "value": [at * 0.5],
+                "value": [number * 0.5],
             }
         )
         pq.write_table(table, path, compression="none")
-        kinds.append(path.read_bytes())
+        contents.append(path.read_bytes())
         path.unlink()
-    for at in range(_FOLDERS):
-        (folder / "in" / f"{at:03}").mkdir(parents=True)
-    for at in range(count):
-        path = folder / "in" / f"{at % _FOLDERS:03}" / f"{at:07}.parquet"
-        path.write_bytes(kinds[at * len(kinds) // count])
+    for number in range(_FOLDERS):
+        (folder / "in" / f"{number:03}").mkdir(parents=True)
+    for number in range(count):
+        path = folder / "in" / f"{number % _FOLDERS:03}" / f"{number:07}.parquet"
+        path.write_bytes(contents[number * len(contents) // count])
 
 
 def _measure(folder: Path) -> dict[str, float]:
+    """List, plan and store the files of a folder, and read the plan; return times and memory."""
     source = FileSource.model_validate(
         {"type": "files", "name": "history", "path": "in/**/*.parquet", "format": "parquet"}
     )
@@ -105,7 +106,7 @@ def _measure(folder: Path) -> dict[str, float]:
     planned = time.monotonic()
     assert read_splits(plan, generation).num_rows == len(files)
     read = time.monotonic()
-    peak = max(resource.getrusage(who).ru_maxrss for who in _EVERYBODY)
+    peak = max(resource.getrusage(who).ru_maxrss for who in _PROCESSES)
     shutil.rmtree(folder / "state")
     return {
         "files": len(files),
@@ -117,7 +118,7 @@ def _measure(folder: Path) -> dict[str, float]:
     }
 
 
-_EVERYBODY = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+_PROCESSES = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
 
 
 if __name__ == "__main__":

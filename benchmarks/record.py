@@ -1,4 +1,4 @@
-"""What a benchmark found: ``build/bench/<name>.json``, with its command and the machine."""
+"""Records of benchmark results: ``build/bench/<name>.json``, with command and machine."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path("build") / "bench"
-_LOAD = os.getloadavg()[0]  # before the benchmark itself makes any
+_LOAD = os.getloadavg()[0]  # of one minute, before the benchmark itself adds to it
 _PACKAGES = ("pyspark", "deltalake", "pyarrow", "dagster", "confluent-kafka")
 
 
 def record(name: str, result: Any, command: str | None = None) -> None:
-    """Write down what was found.
+    """Write the result of a benchmark to ``build/bench`` in the current folder.
 
     Args:
-        name: Of the benchmark; the file's.
-        result: Its figures, as JSON takes them.
-        command: What makes such figures; this process's own, if left out.
+        name: Name of the benchmark, and of the file.
+        result: Its figures, of types that JSON can represent.
+        command: Command that produces such figures; the one of this process, if left out.
     """
     FOLDER.mkdir(parents=True, exist_ok=True)
     document = {"command": command or _command(), "machine": _machine(), "result": result}
@@ -30,24 +30,27 @@ def record(name: str, result: Any, command: str | None = None) -> None:
 
 
 def _command() -> str:
+    """Return the command line of this process as ``python -m <module> <arguments>``."""
     spec = sys.modules["__main__"].__spec__
     module = Path(sys.argv[0]).stem if spec is None else spec.name
     return " ".join(["python -m", module, *sys.argv[1:]])
 
 
 def _machine() -> dict[str, Any]:
+    """Return day, processor, cores, memory, load, and versions of Python and packages."""
     return {
         "day": f"{datetime.now(UTC):%Y-%m-%d}",
-        "processor": _line("/proc/cpuinfo", "model name") or platform.processor(),
+        "processor": _field("/proc/cpuinfo", "model name") or platform.processor(),
         "cores": os.cpu_count(),
-        "memory": _line("/proc/meminfo", "MemTotal"),
+        "memory": _field("/proc/meminfo", "MemTotal"),
         "load before": round(_LOAD, 2),
         "python": platform.python_version(),
         **{package: version(package) for package in _PACKAGES},
     }
 
 
-def _line(path: str, name: str) -> str | None:
+def _field(path: str, name: str) -> str | None:
+    """Return the value of the first ``name: value`` line of a file; None if there is none."""
     try:
         lines = Path(path).read_text().splitlines()
     except OSError:

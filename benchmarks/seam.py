@@ -1,8 +1,11 @@
-"""What the seam filter costs while the stream is in the seam, and after it.
+"""Benchmark: costs of the seam filter inside the seam and after it, and by the size of the seam.
 
-``python -m benchmarks.seam``: two pipelines over the same files and topic, one with the filter and
-one without, read the same new records in turns: first all of history, which is in the topic too.
-``--overlaps 1000 10000``: how long it takes to pass seams of these many rows instead.
+    python -m benchmarks.seam
+    python -m benchmarks.seam --overlaps 1000 10000
+
+Two pipelines over the same files and topic, one with the filter and one without, take turns to read
+the same records: first the rows of history, all of which are in the topic too, then new ones.
+``--overlaps`` measures instead how long it takes to read seams of these numbers of rows.
 """
 
 from __future__ import annotations
@@ -33,12 +36,16 @@ CONTENDERS = {"filter": "key", "no filter": "off"}
 
 
 def main() -> None:
-    """Run the benchmark."""
+    """Run the benchmark with the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--history", type=int, default=500_000, help="rows in files and topic both")
-    parser.add_argument("--rows", type=int, default=1_000_000, help="rows of one round")
+    parser.add_argument(
+        "--history", type=int, default=500_000, help="rows that are in both files and topic"
+    )
+    parser.add_argument("--rows", type=int, default=1_000_000, help="new rows of a round")
     parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--overlaps", type=int, nargs="+", help="rows in files and topic both")
+    parser.add_argument(
+        "--overlaps", type=int, nargs="+", help="rows that are in both files and topic"
+    )
     options = parser.parse_args()
     if options.overlaps:
         record("overlap", [_pass_seam(rows) for rows in options.overlaps])
@@ -73,7 +80,11 @@ def main() -> None:
 
 
 def _pass_seam(rows: int) -> dict[str, float]:
-    """Read history, then as many records of the topic, all of which history holds."""
+    """Read history and a seam in which the topic holds exactly the same rows; return times.
+
+    Raises:
+        RuntimeError: The target does not hold each row once.
+    """
     with tempfile.TemporaryDirectory(prefix="hybrid-bench-") as name, LocalBroker() as broker:
         folder, servers = Path(name), broker.bootstrap_servers
         (folder / "identity.py").write_text("def rows(rows):\n    return rows\n")
@@ -87,9 +98,9 @@ def _pass_seam(rows: int) -> dict[str, float]:
         history_s = time.monotonic() - started
         seam_s = _read_all(spark, loaded)
         spark.stop()
-        found = DeltaTable(loaded.locate(loaded.pipeline.sink.path)).count()
-        if found != rows:
-            message = f"{found} rows instead of {rows}"
+        count = DeltaTable(loaded.locate(loaded.pipeline.sink.path)).count()
+        if count != rows:
+            message = f"The target has {count} rows instead of {rows}."
             raise RuntimeError(message)
     result = {
         "overlap_rows": rows,
@@ -103,6 +114,7 @@ def _pass_seam(rows: int) -> dict[str, float]:
 
 
 def _write_history(folder: Path, rows: int) -> None:
+    """Write a Parquet file of rows, one millisecond of event time apart."""
     (folder / "in").mkdir()
     ids = range(rows)
     table = pa.table(
@@ -115,6 +127,11 @@ def _write_history(folder: Path, rows: int) -> None:
 
 
 def _produce(servers: str, first: int, end: int) -> None:
+    """Produce the records of a range of ids, and wait until all are delivered.
+
+    Raises:
+        RuntimeError: The broker did not confirm all of them.
+    """
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 50, "batch.size": 1 << 20})
     for n in range(first, end):
         moment = time.gmtime((BEGIN_MS + n) // 1000)
@@ -127,13 +144,22 @@ def _produce(servers: str, first: int, end: int) -> None:
             except BufferError:
                 producer.poll(0.1)
     if left := producer.flush(120):
-        message = f"{left} records were not delivered"
+        message = f"{left} records were not delivered."
         raise RuntimeError(message)
 
 
 def _pipeline(
     folder: Path, servers: str, rule: str, round_: int, batch: int = 250_000
 ) -> LoadedPipeline:
+    """Return a pipeline of files and topic with separate state and target for each round.
+
+    Args:
+        folder: Folder of files, state and target.
+        servers: Address of the broker.
+        rule: Value of ``seam_filter``.
+        round_: Number of the round.
+        batch: Largest number of offsets in a micro-batch.
+    """
     document = {
         "name": "bench",
         "event_time": "at",
@@ -160,7 +186,7 @@ def _pipeline(
 
 
 def _read_all(spark: SparkSession, loaded: LoadedPipeline) -> float:
-    """Seconds that the live query needs to read all there is; its start is not counted."""
+    """Let the live query read the topic to its end; return the seconds, without its start."""
     running = Query(spark, loaded, loaded.require_generation(), "live").writer().start()
     started = time.monotonic()
     running.processAllAvailable()

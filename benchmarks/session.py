@@ -1,4 +1,4 @@
-"""What the Spark benchmarks share: a session as the project's jobs have it, and a report."""
+"""Spark session, races between contenders and reports, shared by the Spark benchmarks."""
 
 from __future__ import annotations
 
@@ -29,14 +29,21 @@ STORE = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = STATE_STORE[STORE]
 # Spark's own default.
 IN_MEMORY = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+# Section `spark` of a pipeline that runs in the benchmark's own process.
 HERE: dict[str, Any] = {"driver_memory": "4g", "conf": {"spark.ui.enabled": "false"}}
 
 
-def session(loaded: LoadedPipeline, scratch: Path, more: Sequence[Path] = ()) -> SparkSession:
-    """A session with the settings that a job of this pipeline gets, and more jars."""
+def session(loaded: LoadedPipeline, scratch: Path, extra_jars: Sequence[Path] = ()) -> SparkSession:
+    """Return a Spark session with the settings that a job of a pipeline gets.
+
+    Args:
+        loaded: The pipeline.
+        scratch: Folder for Spark's local files.
+        extra_jars: Jars in addition to those of the project.
+    """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.config(
-        "spark.jars", ",".join(map(str, [*resolve("spark"), *more]))
+        "spark.jars", ",".join(map(str, [*resolve("spark"), *extra_jars]))
     )
     for name, value in spark_conf(loaded, scratch).items():
         builder = builder.config(name, value)
@@ -45,11 +52,12 @@ def session(loaded: LoadedPipeline, scratch: Path, more: Sequence[Path] = ()) ->
 
 @contextmanager
 def place(on_cluster: bool, folder: Path) -> Iterator[dict[str, Any]]:
-    """Where a benchmark runs, as a pipeline's ``spark`` says it: in this process, or on a cluster.
+    """Yield the section ``spark`` of a pipeline that runs in this process or on a cluster.
 
     Args:
-        on_cluster: Start a master and two workers of a core each, and use them.
-        folder: For their files.
+        on_cluster: Whether to start, use and stop a standalone cluster: a master and two workers
+            of one core each.
+        folder: Folder for the cluster's files.
     """
     if not on_cluster:
         yield HERE
@@ -60,14 +68,14 @@ def place(on_cluster: bool, folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def jvm_pid(spark: SparkSession) -> int:
-    """The process id of a session's driver."""
+    """Return the process id of the JVM of a session's driver."""
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     return int(jvm.java.lang.ProcessHandle.current().pid())
 
 
 def plain_topic(spark: SparkSession, servers: str, topic: str) -> DataFrame:
-    """A topic as Spark's own source streams it, from its beginning."""
+    """Return a topic as a stream of Spark's own Kafka source, from the earliest offsets."""
     return (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", servers)
@@ -78,9 +86,14 @@ def plain_topic(spark: SparkSession, servers: str, topic: str) -> DataFrame:
 
 
 def write_to_delta(read: Callable[[], DataFrame], target: Path) -> float:
-    """Seconds until rows are planned, read and written: a stream to its end, or a batch.
+    """Write rows to a Delta table, a stream to its end or a batch; return the seconds.
 
-    The target is gone afterwards: each contender finds the disk as the one before did.
+    The seconds include planning and reading. The table is removed afterwards, so that each
+    contender starts with the same disk.
+
+    Args:
+        read: Function that returns the rows.
+        target: Path of the table.
     """
     checkpoint = f"{target}-checkpoint"
     started = time.monotonic()
@@ -97,7 +110,7 @@ def write_to_delta(read: Callable[[], DataFrame], target: Path) -> float:
 
 
 def read_history(spark: SparkSession, loaded: LoadedPipeline) -> None:
-    """Plan, read all of history, and decide where the topic starts."""
+    """Plan a pipeline, run its source ``history`` to its end, and hand over to its topic."""
     make_plan(loaded)
     reporter = Reporter(loaded.require_generation(), "history", "bench", None, bounded=True)
     job.run_bounded(spark, loaded, "history", reporter, threading.Event())
@@ -108,7 +121,14 @@ def read_history(spark: SparkSession, loaded: LoadedPipeline) -> None:
 def race(
     contenders: dict[str, Callable[[], DataFrame]], rounds: int, rows: int, target: Path
 ) -> dict[str, list[float]]:
-    """Rows/s of contenders that write the same rows to Delta, by round."""
+    """Let contenders write the same rows to Delta in turn; return their rows/s by round.
+
+    Args:
+        contenders: By name, a function that returns the rows.
+        rounds: Number of rounds that count, after one that warms up.
+        rows: Number of rows.
+        target: Path of the Delta table.
+    """
     speeds: dict[str, list[float]] = {name: [] for name in contenders}
     for round_ in range(rounds + 1):  # the first one warms up
         for contender in in_turns(list(contenders), round_):
@@ -119,16 +139,24 @@ def race(
 
 
 def in_turns(contenders: list[str], round_: int) -> list[str]:
-    """The contenders of a round: each is first, and last, as often as any other.
+    """Return the order of the contenders in a round; each round begins with the next contender.
 
-    A JVM gets faster for minutes, and who comes second finds files in the page cache.
+    A fixed order would be unfair: a JVM gets faster for minutes, and later contenders find files
+    in the page cache.
     """
     first = round_ % len(contenders)
     return contenders[first:] + contenders[:first]
 
 
 def report(name: str, speeds: dict[str, list[float]], first: str, rows: int) -> None:
-    """Print the speeds (rows/s) and the ratio of one to each other, and write them down."""
+    """Print and record the speeds of contenders, and the ratio of one to each of the others.
+
+    Args:
+        name: Name of the benchmark.
+        speeds: Rows/s by round, by name of the contender.
+        first: The contender in the numerator of the ratios.
+        rows: Number of rows of a round.
+    """
     medians = {contender: statistics.median(values) for contender, values in speeds.items()}
     others = [contender for contender in speeds if contender != first]
     ratios = {

@@ -1,9 +1,12 @@
-"""A live run under steady input for half an hour, to see whether anything grows.
+"""Soak test: a live run under steady input for half an hour, to find out whether anything grows.
 
-``make soak``: windows over a topic that gets ``--rate`` records a second, merged into a Delta
-table, with the supervision beside it. Each 5 s: resident memory of the Spark driver's JVM, of its
-Python, and of the supervision; lag; bytes and files of the state folder. Draws a plot of them,
-and ends with 1 if something grew.
+    python -m benchmarks.soak --rate 500
+
+The pipeline merges windows over a topic that receives ``--rate`` records/s into a Delta table, and
+the supervision runs next to it. Every 5 s it samples the resident memory of the Spark driver's JVM,
+of its Python process and of the supervision, the lag, and bytes and files of the state folder. It
+draws a plot of them. The exit status is 1 if one of them grew, or if the table is not exact at the
+end.
 """
 
 from __future__ import annotations
@@ -37,10 +40,10 @@ from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline, load_pipeline
 from spark_jobs.launch.runs import last_launch
 
-EACH_S = 5.0
+SAMPLE_INTERVAL_S = 5.0
 ROWS = 20_000
-# Medians of the middle and of the last third of the time may differ by so much.
-GROWTH = 1.10
+# Largest allowed ratio of the median of the last third of the samples to that of the middle third.
+MAX_GROWTH = 1.10
 WATCH = """
 import sys, time
 from pathlib import Path
@@ -67,7 +70,17 @@ SELECT date_trunc('minute', "at") AS start, "user", count(*) AS n FROM input GRO
 
 
 class Sample(NamedTuple):
-    """One look; bytes, and records."""
+    """One sample of a running pipeline.
+
+    Attributes:
+        at_s: Seconds since the first sample began.
+        jvm: Resident memory of the driver's JVM, in bytes.
+        driver: Resident memory of the driver's Python process, in bytes.
+        supervision: Resident memory of the supervision, in bytes.
+        lag: Records of the topic that the live run has not committed.
+        state_bytes: Size of the state folder, in bytes.
+        state_files: Number of files in the state folder.
+    """
 
     at_s: float
     jvm: int
@@ -78,6 +91,7 @@ class Sample(NamedTuple):
     state_files: int
 
 
+# By field of a sample: its title in plot and report, and the unit of the plot.
 SHOWN = {
     "jvm": ("driver, JVM (MiB)", 1 << 20),
     "driver": ("driver, Python (MiB)", 1 << 20),
@@ -89,7 +103,7 @@ SHOWN = {
 
 
 def main() -> int:
-    """Run the soak."""
+    """Run the soak test; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--rate", type=int, default=500, help="records/s")
@@ -117,6 +131,11 @@ def main() -> int:
 
 
 def _watch(loaded: LoadedPipeline, seconds: float) -> list[Sample]:
+    """Sample a live run for some time, with the supervision running next to it.
+
+    Raises:
+        RuntimeError: The live run is no longer running.
+    """
     generation = loaded.require_generation()
     launch = last_launch(generation)
     assert launch is not None
@@ -125,10 +144,10 @@ def _watch(loaded: LoadedPipeline, seconds: float) -> list[Sample]:
     with subprocess.Popen([sys.executable, "-c", WATCH, str(loaded.path)]) as supervision:
         begun = time.monotonic()
         while time.monotonic() - begun < seconds:
-            time.sleep(EACH_S)
+            time.sleep(SAMPLE_INTERVAL_S)
             live = status(loaded).sources[-1]
             if live.heartbeat is None or live.state != "running":
-                message = f"the live run is {live.state}"
+                message = f"The live run is {live.state}."
                 raise RuntimeError(message)
             files = [path for path in generation.root.rglob("*") if path.is_file()]
             sample = Sample(
@@ -149,16 +168,20 @@ def _watch(loaded: LoadedPipeline, seconds: float) -> list[Sample]:
 
 
 def _resident(pid: int) -> int:
-    """Resident memory of a process, bytes."""
+    """Return the resident memory of a process, in bytes.
+
+    Raises:
+        RuntimeError: The process has ended.
+    """
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024
-    message = f"process {pid} is gone"
+    message = f"Process {pid} has ended."
     raise RuntimeError(message)
 
 
 def _size(path: Path) -> int:
-    # Files of a running query come and go.
+    """Return the size of a file in bytes; 0 if the running query has removed it meanwhile."""
     try:
         return path.stat().st_size
     except FileNotFoundError:
@@ -166,6 +189,14 @@ def _size(path: Path) -> int:
 
 
 def _report(samples: list[Sample], rate: int, plot: Path, *, exact: bool) -> int:
+    """Record, plot and print the samples and their growth; return the exit status.
+
+    Args:
+        samples: All samples.
+        rate: Records/s of the input.
+        plot: Path of the plot.
+        exact: Whether the audit found no difference.
+    """
     third = len(samples) // 3
     growth = {}
     for name in SHOWN:
@@ -174,27 +205,28 @@ def _report(samples: list[Sample], rate: int, plot: Path, *, exact: bool) -> int
             statistics.median(values[third : 2 * third]),
             statistics.median(values[-third:]),
         )
-        # A lag of less than what comes in within two seconds is none.
+        # A lag of less than the input of two seconds does not count.
         floor = 2 * rate if name == "lag" else 1
         growth[name] = max(last, floor) / max(middle, floor)
-    grown = [name for name, ratio in growth.items() if ratio > GROWTH]
+    grown = [name for name, ratio in growth.items() if ratio > MAX_GROWTH]
     document = {
         "rate": rate,
         "minutes": samples[-1].at_s / 60,
         "exact": exact,
-        "last third by middle third": growth,
+        "last third by middle third": {SHOWN[name][0]: ratio for name, ratio in growth.items()},
         "samples": [sample._asdict() for sample in samples],
     }
     record("soak", document)
     _plot(samples, rate, plot)
     for name, ratio in growth.items():
         sys.stdout.write(f"{SHOWN[name][0]}: last third ÷ middle third {ratio:.3f}\n")
-    sys.stdout.write(f"grown: {', '.join(grown) or 'nothing'}; table exact: {exact}\n")
+    sys.stdout.write(f"Grown: {', '.join(grown) or 'nothing'}. Table exact: {exact}.\n")
     return 1 if grown or not exact else 0
 
 
 def _plot(samples: list[Sample], rate: int, path: Path) -> None:
-    # The same figures make the same file.
+    """Draw the samples over time into an SVG file."""
+    # A fixed salt, so that the same figures make the same file.
     mpl.rcParams["svg.hashsalt"] = "soak"
     figure, axes = plt.subplots(3, 2, figsize=(9, 7), sharex=True, layout="constrained")
     minutes = [sample.at_s / 60 for sample in samples]
@@ -210,12 +242,18 @@ def _plot(samples: list[Sample], rate: int, path: Path) -> None:
 
 
 def _live(loaded: LoadedPipeline) -> KafkaSource:
+    """Return the last source of the pipeline, its topic."""
     source = loaded.pipeline.sources[-1]
     assert isinstance(source, KafkaSource)
     return source
 
 
 def _produce(servers: str, rate: int, stop: threading.Event) -> None:
+    """Produce records at a steady rate (records/s) until told to stop.
+
+    Raises:
+        RuntimeError: The broker did not confirm all of them.
+    """
     producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
     number, begun = ROWS, time.monotonic()
     while not stop.wait(0.1):
@@ -227,10 +265,11 @@ def _produce(servers: str, rate: int, stop: threading.Event) -> None:
         number = max(number, due)
         producer.poll(0)
     if producer.flush(60):
-        raise RuntimeError("records were not delivered")
+        raise RuntimeError("Records were not delivered.")
 
 
 def _pipeline(folder: Path, servers: str) -> LoadedPipeline:
+    """Create topic, history and pipeline file in a folder, and load the pipeline."""
     create_topic(servers, "events", 2, {"retention.ms": "-1"})
     (folder / "soaking.py").write_text(TRANSFORM)
     (folder / "minutes.sql").write_text(SQL)

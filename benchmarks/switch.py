@@ -1,9 +1,11 @@
-"""The gap between history's last commit and the first live micro-batch, warm and cold.
+"""Benchmark: time from history's last commit to the first live micro-batch, warm and cold.
 
-``python -m benchmarks.switch``: chains over the same files and topic, each with a state of its
-own; of the live micro-batch both its begin (its offsets are written) and its commit are told.
-``plain`` is Spark's own start: a script that follows the topic into a Delta table, from its launch
-on. Of a cold switch it is told when each of its steps was done, too.
+    python -m benchmarks.switch
+
+Runs chains over the same files and topic, each with a separate state folder. Measures until the
+live micro-batch begins (its offsets are written) and until it is committed. ``plain`` is the start
+of Spark alone: a script that follows the topic into a Delta table, measured from its launch. For a
+cold switch, the end of each step is measured too.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ from spark_jobs.run_state.lock import is_held
 BEGIN_MS = 1_700_000_000_000
 ROWS, FILES = 20_000, 10
 LIVE_PLACE = 1
-LOOK_S = 0.02
+POLL_S = 0.02
 _PLAIN = """
 import sys
 from pyspark.sql import SparkSession
@@ -70,7 +72,7 @@ query.stop()
 
 
 def main() -> None:
-    """Run the benchmark."""
+    """Run the benchmark with the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=10)
     options = parser.parse_args()
@@ -82,25 +84,27 @@ def main() -> None:
         create_topic(servers, "events", 2, {"retention.ms": "-1"})
         _write(folder, servers)
         for round_ in range(options.rounds):
-            for kind, found in gaps.items():
+            for kind, measured in gaps.items():
                 if kind == "plain":
-                    found.append(_run_plain(folder / f"plain{round_}", servers))
+                    measured.append(_run_plain(folder / f"plain{round_}", servers))
                 else:
                     done: dict[str, int] = {}
-                    found.append(_run(_pipeline(folder, servers, kind, round_), done))
+                    measured.append(_run(_pipeline(folder, servers, kind, round_), done))
                     steps += [done] * (kind == "cold")
-                sys.stdout.write(f"{kind}: {found[-1]} ms to begin and commit of the first batch\n")
+                sys.stdout.write(
+                    f"{kind}: {measured[-1]} ms to begin and commit of the first batch\n"
+                )
                 sys.stdout.flush()
     result = {
         kind: {
             what: {"median_ms": statistics.median(of), "worst_ms": max(of), "all_ms": list(of)}
-            for what, of in zip(("begun", "committed"), zip(*found, strict=True), strict=True)
+            for what, of in zip(("begun", "committed"), zip(*measured, strict=True), strict=True)
         }
-        for kind, found in gaps.items()
+        for kind, measured in gaps.items()
     }
     medians = {name: statistics.median(each[name] for each in steps) for name in steps[0]}
     record("switch", {"gaps": result, "cold_steps_ms": medians})
-    sys.stdout.write(f"cold, ms until each step was done: {json.dumps(medians)}\n")
+    sys.stdout.write(f"cold, ms until the end of each step: {json.dumps(medians)}\n")
     for kind, numbers in result.items():
         for what, of in numbers.items():
             line = f"{kind}, {what}: median {of['median_ms']:,.0f} ms, worst {of['worst_ms']:,} ms"
@@ -108,50 +112,61 @@ def main() -> None:
 
 
 def _run(loaded: LoadedPipeline, done: dict[str, int]) -> tuple[int, int]:
-    """Milliseconds from history's last commit to begin and commit of the first live batch.
+    """Run a chain until it is live, and measure its switch.
 
     Args:
         loaded: The pipeline.
-        done: Gets, by name, when each step of the switch was done, in ms since that commit.
+        done: Receives, by name, the end of each step in ms since history's last commit.
+
+    Returns:
+        Milliseconds from history's last commit to begin and commit of the first live micro-batch.
     """
     seen: dict[str, int] = {}
-    over = threading.Event()
-    look = threading.Thread(target=_look_for_steps, args=(loaded, seen, over))
-    look.start()
+    is_over = threading.Event()
+    observer = threading.Thread(target=_observe_steps, args=(loaded, seen, is_over))
+    observer.start()
     try:
         console.run(loaded, stop_when_caught_up=False)
     finally:
-        over.set()
-        look.join()
+        is_over.set()
+        observer.join()
         chain.stop(loaded)
     folder = loaded.require_generation().checkpoint
     last = offset_log.last_committed(folder)
     assert last is not None
     first = next(
-        at
-        for at in range(last + 1)
-        if "events" in str(offset_log.offset_of(folder, at, LIVE_PLACE))
+        batch
+        for batch in range(last + 1)
+        if "events" in str(offset_log.offset_of(folder, batch, LIVE_PLACE))
     )
     before = offset_log.committed_at_ms(folder, first - 1)
     begun = (folder / "offsets" / str(first)).stat().st_mtime_ns // 1_000_000
-    done |= {name: at - before for name, at in {**seen, "the batch is begun": begun}.items()}
+    steps = {**seen, "the first live micro-batch has begun": begun}
+    done |= {name: time_ms - before for name, time_ms in steps.items()}
     return begun - before, offset_log.committed_at_ms(folder, first) - before
 
 
-def _look_for_steps(loaded: LoadedPipeline, seen: dict[str, int], over: threading.Event) -> None:
-    """Note when each step of a switch is done, in ms since 1970."""
+def _observe_steps(loaded: LoadedPipeline, seen: dict[str, int], is_over: threading.Event) -> None:
+    """Note when each step of a switch is done, in ms since 1970, until told to end.
+
+    Args:
+        loaded: The pipeline.
+        seen: Receives the times by name of the step.
+        is_over: Ends the observation.
+    """
     while (generation := loaded.open_generation(create=False)) is None:
-        if over.wait(LOOK_S):
+        if is_over.wait(POLL_S):
             return
     waiting = _cold_steps(loaded, generation)
-    while waiting and not over.wait(LOOK_S):
+    while waiting and not is_over.wait(POLL_S):
         for name in [name for name, is_done in waiting.items() if is_done()]:
             seen[name] = now_ms()
             del waiting[name]
 
 
 def _cold_steps(loaded: LoadedPipeline, generation: Generation) -> dict[str, Callable[[], bool]]:
-    enumerator = SwitchState(loaded.pipeline.hybrid_source(), generation)
+    """Return, by name of each step of a cold switch, a function that tells whether it is done."""
+    switch_state = SwitchState(loaded.pipeline.hybrid_source(), generation)
 
     def is_launched() -> bool:
         launch = last_launch(generation)
@@ -162,39 +177,43 @@ def _cold_steps(loaded: LoadedPipeline, generation: Generation) -> dict[str, Cal
         return beat is not None and beat.state == "running"
 
     return {
-        "history's end is recorded": lambda: enumerator.end_of("history") is not None,
-        "its driver lets go of the lock": lambda: (
-            enumerator.end_of("history") is not None and not is_held(generation)
+        "the end position of history is stored": lambda: switch_state.end_of("history") is not None,
+        "the driver of history has released the lock": lambda: (
+            switch_state.end_of("history") is not None and not is_held(generation)
         ),
-        "the hand-over is made": lambda: enumerator.start_of("live") is not None,
-        "the driver is launched": is_launched,
-        "its Python runs": lambda: read_heartbeat(generation, "live") is not None,
-        "session and query are there": is_running,
+        "the start position of the topic is stored": lambda: (
+            switch_state.start_of("live") is not None
+        ),
+        "the live driver is launched": is_launched,
+        "its Python process is running": lambda: read_heartbeat(generation, "live") is not None,
+        "its Spark session and query are running": is_running,
     }
 
 
 def _run_plain(folder: Path, servers: str) -> tuple[int, int]:
-    """Milliseconds from the launch of a script to begin and commit of its first batch."""
+    """Run a plain Spark script; return ms from launch to begin and commit of its first batch."""
     folder.mkdir()
     (folder / "plain.py").write_text(_PLAIN)
     launched = now_ms()
     jars = ",".join(map(str, resolve("spark")))
-    places = [str(folder / name) for name in ("out", "state")]
-    command = [sys.executable, str(folder / "plain.py"), servers, *places, jars]
+    paths = [str(folder / name) for name in ("out", "state")]
+    command = [sys.executable, str(folder / "plain.py"), servers, *paths, jars]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     begun = (folder / "state" / "offsets" / "0").stat().st_mtime_ns // 1_000_000
     return begun - launched, offset_log.committed_at_ms(folder / "state", 0) - launched
 
 
 def _write(folder: Path, servers: str) -> None:
-    """History, and a topic that holds its last hundredth and as much again."""
+    """Write history files, and a topic with the last 1 % of their rows and as many new ones."""
     ids = pa.array(range(ROWS), pa.int64())
     at = pa.array([(BEGIN_MS + n) * 1000 for n in range(ROWS)]).cast(pa.timestamp("us", "UTC"))
     (folder / "in").mkdir()
     table = pa.table({"id": ids, "at": at})
-    each = ROWS // FILES
+    rows_per_file = ROWS // FILES
     for number in range(FILES):
-        pq.write_table(table.slice(number * each, each), folder / "in" / f"{number}.parquet")
+        pq.write_table(
+            table.slice(number * rows_per_file, rows_per_file), folder / "in" / f"{number}.parquet"
+        )
     producer = Producer({"bootstrap.servers": servers})
     for n in range(ROWS - ROWS // 100, ROWS + ROWS // 100):
         value = json.dumps({"id": n, "at": iso(BEGIN_MS + n)}).encode()
@@ -203,6 +222,7 @@ def _write(folder: Path, servers: str) -> None:
 
 
 def _pipeline(folder: Path, servers: str, kind: str, round_: int) -> LoadedPipeline:
+    """Create the file of a pipeline with a kind of switch, ``warm`` or ``cold``, and load it."""
     document = {
         "name": f"{kind}{round_}",
         "event_time": "at",

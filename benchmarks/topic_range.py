@@ -1,8 +1,8 @@
-"""A bounded topic to Delta: the project's ranges against Spark's own Kafka stream, in turn.
+"""Benchmark: read a bounded topic into a Delta table, by planned ranges and by Spark's stream.
 
     python -m benchmarks.topic_range --rows 2000000 --rounds 6
 
-Prints rows/s of each round and the ratio of the medians. Also how fast one process reads records
+Prints rows/s of each round and the ratio of the medians, and how fast one process reads records
 without Spark.
 """
 
@@ -35,7 +35,7 @@ from spark_jobs.query.planned_topic import PlannedTopic
 
 
 def main() -> None:
-    """Run the benchmark."""
+    """Run the benchmark with the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=6)
@@ -48,23 +48,25 @@ def main() -> None:
         (source,) = loaded.pipeline.topics
         hand_over(loaded, source)
         generation = loaded.require_generation()
-        found = require_range(generation, source.name)
+        offset_range = require_range(generation, source.name)
         os.environ["PYSPARK_PYTHON"] = sys.executable
         started = time.monotonic()
         reader = RangeReader(consumer_settings(source))
-        at = TopicPartition(TOPIC, 0)
-        count = sum(len(part) for part in reader.read(Split(at, 0, found.ends[at])))
+        partition = TopicPartition(TOPIC, 0)
+        count = sum(
+            len(batch) for batch in reader.read(Split(partition, 0, offset_range.ends[partition]))
+        )
         reader.close()
         speed = count / (time.monotonic() - started)
         sys.stdout.write(f"one reader, without Spark: {speed:,.0f} rows/s\n")
         spark = session(loaded, folder)
         columns = parse_schema(COLUMNS)
-        planned = PlannedTopic(source, found, generation, COLUMNS)
+        planned = PlannedTopic(source, offset_range, generation, COLUMNS)
         planned.prepare()
         contenders: dict[str, Callable[[], DataFrame]] = {
             "project": lambda: planned.stream(spark).select(*columns.names),
-            "plain": lambda: parse_values(
-                stream_topics(spark, source, found.starts, source.max_offsets_per_batch),
+            "plain Spark": lambda: parse_values(
+                stream_topics(spark, source, offset_range.starts, source.max_offsets_per_batch),
                 source,
                 COLUMNS,
                 generation,

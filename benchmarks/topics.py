@@ -1,4 +1,4 @@
-"""A topic that benchmarks read, in JSON, Avro or Protobuf, and the pipeline that declares it."""
+"""Topic of events in JSON, Avro or Protobuf for benchmarks, and a pipeline that reads it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,13 @@ _PARSED = fastavro.parse_schema(SCHEMA)
 
 
 def produce(servers: str, rows: int, form: Form = "json") -> None:
-    """Make the topic, with some 80 bytes of JSON a record, each partition as long as the others."""
+    """Create the topic and fill its partitions evenly; a JSON record has about 80 bytes.
+
+    Args:
+        servers: Address of the broker.
+        rows: Number of records.
+        form: Format of the values.
+    """
     encode = encoder(form)
     create_topic(servers, TOPIC, PARTITIONS, {"retention.ms": "-1"})
     producer = Producer({"bootstrap.servers": servers, "queue.buffering.max.messages": 1_000_000})
@@ -54,7 +60,7 @@ def produce(servers: str, rows: int, form: Form = "json") -> None:
 
 
 def descriptors() -> bytes:
-    """A ``FileDescriptorSet`` with the message of an event."""
+    """Return a serialized ``FileDescriptorSet`` with the message type of an event."""
     kinds = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(
         name="event.proto",
@@ -68,21 +74,21 @@ def descriptors() -> bytes:
         field = event.field.add(name=name, number=number, type=kind, label=kinds.LABEL_OPTIONAL)
         if kind == kinds.TYPE_MESSAGE:
             field.type_name = ".google.protobuf.Timestamp"
-    found = descriptor_pb2.FileDescriptorSet()
-    timestamp_pb2.DESCRIPTOR.CopyToProto(found.file.add())
-    found.file.append(file)
-    return found.SerializeToString()
+    files = descriptor_pb2.FileDescriptorSet()
+    timestamp_pb2.DESCRIPTOR.CopyToProto(files.file.add())
+    files.file.append(file)
+    return files.SerializeToString()
 
 
 @cache
 def event_class() -> Any:
-    """The class of the message."""
+    """Return the Python class of the Protobuf message of an event."""
     files = descriptor_pb2.FileDescriptorSet.FromString(descriptors()).file
     return message_factory.GetMessages(files)[MESSAGE]
 
 
 def encoder(form: Form) -> Callable[[dict[str, Any]], bytes]:
-    """Return what turns an event into a record's value."""
+    """Return the function that encodes a row in a format."""
     if form == "protobuf":
         event = event_class()
         return lambda row: event(**row).SerializeToString()
@@ -90,11 +96,13 @@ def encoder(form: Form) -> Callable[[dict[str, Any]], bytes]:
 
 
 def _as_json(row: dict[str, Any]) -> bytes:
+    """Encode a row as JSON."""
     at = f"{row['at']:%Y-%m-%dT%H:%M:%SZ}"
     return json.dumps({**row, "at": at}).encode()
 
 
 def _as_avro(row: dict[str, Any]) -> bytes:
+    """Encode a row as Avro, without a schema in front."""
     out = BytesIO()
     fastavro.schemaless_writer(out, _PARSED, row)
     return out.getvalue()
@@ -103,13 +111,13 @@ def _as_avro(row: dict[str, Any]) -> bytes:
 def topic_pipeline(
     folder: Path, servers: str, spark: Mapping[str, Any], form: Form = "json"
 ) -> LoadedPipeline:
-    """The topic alone, to its end.
+    """Return a pipeline whose only source is the bounded topic.
 
     Args:
-        folder: The pipeline's.
-        servers: The broker.
-        spark: Where it runs.
-        form: Of the values.
+        folder: Folder of the pipeline; schema files are written there.
+        servers: Address of the broker.
+        spark: Section ``spark`` of the pipeline.
+        form: Format of the values.
     """
     described = {}
     if form == "avro":

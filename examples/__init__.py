@@ -1,1 +1,1 @@
-"""Pipelines that run, and the real data behind them."""
+"""Example pipelines that run, with their data: flights of New York, and a shop in PostgreSQL."""

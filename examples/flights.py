@@ -1,4 +1,4 @@
-"""Two transforms over flights; each serves files and Kafka alike."""
+"""Two transforms of flights; each is used for rows from files and from Kafka alike."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ VERY_LATE = 60
 
 
 def events(flights: DataFrame) -> DataFrame:
-    """One row a flight, with the class of its delay and its day in UTC; keeps no state."""
+    """Return one row for each flight, with the class of its delay and its day in UTC.
+
+    Keeps no state. ``delay_class`` is ``cancelled``, ``on_time``, ``late`` or ``very_late``.
+    """
     delay_class = (
         F.when(F.col("cancelled"), "cancelled")
         .when(F.col("dep_delay") < LATE, "on_time")
@@ -34,13 +37,13 @@ def events(flights: DataFrame) -> DataFrame:
 
 
 def delays(flights: DataFrame) -> DataFrame:
-    """Delays and cancellations of the last 24 hours, every 6 hours, by airport and carrier.
+    """Return delays and cancellations by airport and carrier, over 24 hours, every 6 hours.
 
-    Windows start at 0, 6, 12 and 18 o'clock UTC. ``mean_dep_delay`` is in minutes, over the
+    Windows start at 00:00, 06:00, 12:00 and 18:00 UTC. ``mean_dep_delay`` is in minutes, over the
     flights that left; null if none did. ``share_cancelled`` lies between 0 and 1.
 
-    The watermark is set here, so after the sources are one: a window's state is kept until no
-    flight can come that is 2 days behind the latest.
+    The watermark is set here, after the union of all sources: the state of a window is kept until
+    the latest event time is 2 days past its end.
     """
     window = F.window("scheduled_departure", "24 hours", "6 hours")
     return (

@@ -1,4 +1,4 @@
-"""A shop in PostgreSQL, and people who use it all the time: three tables and their changes."""
+"""Example database: a shop of three tables in PostgreSQL, and threads that change it constantly."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INSERT INTO lines SELECT id, line, 'p' || (id + line) % 31, line
     FROM orders, generate_series(1, 2) line;
 INSERT INTO stock SELECT 's' || n, n, n / 7.0, localtimestamp FROM generate_series(1, {n}) n;
 """
-# Each a transaction; {n} rows, {a} and {b} numbers at random.
+# Parts of transactions; {n} is a number of rows, {a} and {b} are random numbers.
 _TRANSACTIONS = (
     "INSERT INTO orders SELECT nextval('ids'), 'new', random() * 1000, now(), NULL, NULL, NULL"
     " FROM generate_series(1, {n})",
@@ -42,12 +42,12 @@ _TRANSACTIONS = (
     "DELETE FROM stock WHERE sku IN (SELECT 's' || g FROM generate_series({b}, {b} + {n} / 4) g)",
     "INSERT INTO stock SELECT 's' || g, g, NULL, localtimestamp"
     " FROM generate_series({b}, {b} + {n}) g ON CONFLICT (sku) DO UPDATE SET price = {a} / 3.0",
-    # Another key.
+    # Updates of the key.
     "UPDATE orders SET id = nextval('ids') WHERE id BETWEEN {b} AND {b} + {n} / 8",
     "UPDATE stock SET sku = sku || '+' WHERE sku IN"
     " (SELECT 's' || g FROM generate_series({b}, {b} + {n} / 8) g)"
     " AND NOT EXISTS (SELECT 1 FROM stock o WHERE o.sku = stock.sku || '+')",
-    # The same rows several times.
+    # Several changes of the same rows.
     "UPDATE orders SET paid = true WHERE id BETWEEN {b} AND {b} + {n};"
     "DELETE FROM orders WHERE id BETWEEN {b} AND {b} + {n} / 4;"
     "INSERT INTO orders SELECT g, 'again', 1, now(), NULL, false, NULL"
@@ -61,11 +61,11 @@ _RETRY = (psycopg.errors.DeadlockDetected, psycopg.errors.UniqueViolation)
 
 
 def make_shop(dsn: str, rows: int) -> None:
-    """Make the tables, and fill them.
+    """Create the tables of the shop, and fill them.
 
     Args:
-        dsn: The database; PGPASSWORD has the password.
-        rows: Of the table of orders.
+        dsn: Connection string of an empty database; the password is in PGPASSWORD.
+        rows: Number of orders; ``lines`` gets twice as many rows, ``stock`` equally many.
     """
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(_SCHEMA)
@@ -77,19 +77,19 @@ def make_shop(dsn: str, rows: int) -> None:
 
 
 class Customers:
-    """Threads that change the shop, until they are told to stop or have changed enough.
+    """Threads that change rows of the shop, until they are stopped or have changed enough.
 
     Args:
-        dsn: The database; PGPASSWORD has the password.
-        seed: Of what they do; how it interleaves is up to the machine.
-        rows: About how many rows a usual transaction changes.
-        enough: Tells from the number of changes whether to stop; changes that were rolled back do
-            not count.
-        threads: How many.
-        pause_s: How long each waits after a transaction.
+        dsn: Connection string of the database; the password is in PGPASSWORD.
+        seed: Seed of the random changes; how the threads interleave is not fixed by it.
+        rows: Largest number of rows that a statement of a usual transaction changes.
+        enough: Decides from the number of changed rows whether to stop; rows of transactions that
+            were rolled back do not count.
+        threads: Number of threads.
+        pause_s: Pause of each thread after a transaction, in seconds.
 
     Attributes:
-        changes: Rows changed so far.
+        changes: Number of rows changed so far.
     """
 
     def __init__(
@@ -116,23 +116,24 @@ class Customers:
         ]
 
     def start(self) -> None:
-        """Let them begin."""
+        """Start the threads."""
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """Let them end what they are at; raises what one of them met."""
+        """Stop the threads after their current transactions; raise the first error of a thread."""
         self._stop.set()
         self.wait()
 
     def wait(self) -> None:
-        """Return when they have changed enough; raises what one of them met."""
+        """Wait until the threads have changed enough; raise the first error of a thread."""
         for thread in self._threads:
             thread.join()
         if self._failures:
             raise self._failures[0]
 
     def _run(self, chance: random.Random) -> None:
+        """Run transactions in a thread; transactions that conflict are dropped."""
         try:
             with psycopg.connect(self._dsn, autocommit=True) as connection:
                 while not self._stop.is_set() and not self._enough(self.changes):
@@ -147,7 +148,11 @@ class Customers:
             self._failures.append(error)
 
     def _transaction(self, connection: psycopg.Connection[object], chance: random.Random) -> int:
-        # One in forty is a big one.
+        """Run a random transaction, and return the number of rows that it changed.
+
+        Some of its parts are rolled back, and so is one transaction in twenty as a whole.
+        """
+        # One in forty is large.
         size = self._rows * (40 if chance.random() < 0.025 else 1)
         changed = 0
         with connection.transaction() as outer:
@@ -162,7 +167,7 @@ class Customers:
                     if chance.random() < 0.05:
                         raise psycopg.Rollback(inner)
                     changed += part
-            # Some stay in flight for a while.
+            # Some stay open for a while.
             if chance.random() < 0.02:
                 self._stop.wait(chance.random())
             if chance.random() < 0.05:
@@ -170,4 +175,5 @@ class Customers:
         return changed
 
     def _somewhere(self, chance: random.Random) -> int:
+        """Return a random position in the tables."""
         return chance.randint(1, 100 * self._rows)

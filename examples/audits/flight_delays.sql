@@ -1,5 +1,5 @@
--- What `flights:delays` must yield, computed without Spark and without its window function:
--- every 6-hour mark (UTC) is joined with the flights of the 24 hours that begin there.
+-- The rows that `flights:delays` has to return, computed without Spark's window function: each
+-- 6-hour mark (UTC) is joined with the flights of the 24 hours after it.
 WITH span AS (
     SELECT
         floor(epoch(min(scheduled_departure)) / (6 * 3600)) AS first_mark,

@@ -1,4 +1,4 @@
--- What `flights:events` must yield: every flight once.
+-- The rows that `flights:events` has to return: each flight once.
 SELECT
     carrier,
     flight,

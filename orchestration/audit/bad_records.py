@@ -1,4 +1,4 @@
-"""Bad records of topics and files, found anew and compared with those that the runs met."""
+"""Recount of bad records of topics and files, compared with what the runs counted and kept."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from deltalake.exceptions import DeltaError
 
 from orchestration.audit.files import AuditFiles
 from orchestration.audit.report import BadLine
-from orchestration.audit.sql import count_rows
-from orchestration.audit.topic import bad_table
+from orchestration.audit.sql import count_rows, error_text
+from orchestration.audit.topic import bad_records_table
 from sources.common.positions import Offsets, TopicPartition
 from sources.common.state import Generation
 from sources.config.bad_records import BadRecordCount, bad_count_name, quarantine_path
@@ -28,19 +28,19 @@ from sources.planning.plan import Plan
 from sources.planning.rounds import history_of
 
 
-def recount_bad(
+def recount_bad_records(
     connection: duckdb.DuckDBPyConnection,
     loaded: LoadedPipeline,
     source: KafkaSource,
     log_start: Offsets,
 ) -> BadLine:
-    """Compare the bad records that a topic holds with those that its runs met.
+    """Compare the bad records that a topic holds with those that its runs counted and kept.
 
-    What lies before the start offsets was never read. What Kafka has deleted since was, perhaps:
-    then the runs may have met more.
+    Records before the start offsets do not count: the runs never read them. Where Kafka has
+    deleted records since, the runs may have counted more than the topic holds.
 
     Args:
-        connection: Holds the table of bad records.
+        connection: The audit's database, with the table of the topic's bad records.
         loaded: The pipeline.
         source: The topic's source.
         log_start: First offset that the topic still holds, by partition.
@@ -54,7 +54,7 @@ def recount_bad(
         ledger, _ = read_ledger(generation, source.name)
         entries = ledger.entries if ledger is not None else []
         starts = {TopicPartition(each.topic, each.partition): each.start for each in entries}
-    _keep_read(connection, bad_table(source.name), starts)
+    _remove_unread(connection, bad_records_table(source.name), starts)
     is_whole = all(log_start.get(at, 0) <= start for at, start in starts.items())
     return _compare(connection, source, generation, is_whole=is_whole)
 
@@ -65,23 +65,23 @@ def recount_bad_rows(
     source: FileSource,
     files: AuditFiles,
 ) -> BadLine:
-    """Compare the bad rows that files hold with those that the runs met.
+    """Compare the bad rows that files hold with those that the runs counted and kept.
 
-    Files that were not planned were never read.
+    Files that are not planned do not count: the runs never read them.
 
     Args:
-        connection: Holds the table of bad rows.
+        connection: The audit's database, with the table of the source's bad rows.
         loaded: The pipeline.
         source: The files' source.
-        files: Those of the pipeline.
+        files: The pipeline's files.
 
     Raises:
         InputError: The quarantine table can't be read.
     """
     generation = loaded.open_generation(create=False)
     plan = None if generation is None else generation.read("plan.json", Plan)
-    bad = bad_table(source.name)
-    # A folder that keeps filling may hold no file yet.
+    bad = bad_records_table(source.name)
+    # A folder that is still being filled may hold no file yet.
     connection.execute(
         f"CREATE TABLE IF NOT EXISTS {bad} "
         "(_place VARCHAR, _partition INTEGER, _offset BIGINT, _reason VARCHAR)"
@@ -95,11 +95,11 @@ def recount_bad_rows(
         )
         splits = pa.concat_tables([read_splits(part, generation) for part in parts])
         planned = splits["path"].unique().to_pylist()
-        here = [os.path.normpath(files.local(path)) for path in planned]
-        connection.register("_planned", pa.table([here, planned], ["here", "planned"]))
+        local = [os.path.normpath(files.local_path(path)) for path in planned]
+        connection.register("_planned", pa.table([local, planned], ["local", "planned"]))
         connection.execute(
             f"CREATE OR REPLACE TABLE {bad} AS SELECT planned AS _place, b.* EXCLUDE (_place) "
-            f"FROM {bad} b JOIN _planned ON _place = here"
+            f"FROM {bad} b JOIN _planned ON _place = local"
         )
         connection.unregister("_planned")
     return _compare(connection, source, generation, is_whole=True)
@@ -112,37 +112,37 @@ def _compare(
     *,
     is_whole: bool,
 ) -> BadLine:
-    """Compare the table of bad records with what the runs counted and kept.
+    """Compare a source's table of bad records with the runs' count and with the quarantine.
 
     Args:
-        connection: Holds the table.
+        connection: The audit's database, with the table.
         source: The source.
-        generation: Its state.
-        is_whole: Whether the table holds all that the runs may have met.
+        generation: Holds the runs' count; None if there was no run.
+        is_whole: Whether the table has every bad record that the runs may have read.
     """
-    found = count_rows(connection, bad_table(source.name))
-    counted = lacking = None
+    found = count_rows(connection, bad_records_table(source.name))
+    counted = not_quarantined = None
     if generation is not None:
         count = generation.read(bad_count_name(source.name), BadRecordCount)
         counted = count.total if count is not None else 0
         if source.on_bad_record == "quarantine":
-            lacking = _lacking(connection, source, generation)
+            not_quarantined = _count_not_quarantined(connection, source, generation)
     agrees = counted is None or (counted == found if is_whole else counted >= found)
     return BadLine(
         source=source.name,
         policy=source.on_bad_record,
         found=found,
         counted=counted,
-        lacking=lacking,
-        agrees=agrees and not lacking,
+        lacking=not_quarantined,
+        agrees=agrees and not not_quarantined,
     )
 
 
-def _keep_read(connection: duckdb.DuckDBPyConnection, bad: str, starts: Offsets) -> None:
-    """Remove the bad records before the start offsets."""
+def _remove_unread(connection: duckdb.DuckDBPyConnection, bad: str, starts: Offsets) -> None:
+    """Remove the records before the start offsets from a table of bad records."""
     columns = [
-        pa.array([at.topic for at in starts], pa.string()),
-        pa.array([at.partition for at in starts], pa.int32()),
+        pa.array([each.topic for each in starts], pa.string()),
+        pa.array([each.partition for each in starts], pa.int32()),
         pa.array(list(starts.values()), pa.int64()),
     ]
     connection.register("_starts", pa.table(columns, ["topic", "part", "start"]))
@@ -153,26 +153,33 @@ def _keep_read(connection: duckdb.DuckDBPyConnection, bad: str, starts: Offsets)
     connection.unregister("_starts")
 
 
-def _lacking(
+def _count_not_quarantined(
     connection: duckdb.DuckDBPyConnection,
     source: FileSource | KafkaSource,
     generation: Generation,
 ) -> int:
-    """How many of the bad records that were found the quarantine table does not hold."""
+    """Return the number of bad records that the audit found and the quarantine does not hold.
+
+    Raises:
+        InputError: The quarantine table can't be read.
+    """
     path = quarantine_path(source.name, source.quarantine, generation)
-    bad = bad_table(source.name)
+    bad = bad_records_table(source.name)
     if not DeltaTable.is_deltatable(path):
         return count_rows(connection, bad)
     try:
-        held = DeltaTable(path).to_pyarrow_table(columns=["place", "partition", "offset"])
+        quarantined = DeltaTable(path).to_pyarrow_table(columns=["place", "partition", "offset"])
     except (DeltaError, OSError) as error:
-        message = f"The quarantine of source `{source.name}`, {path}, can't be read: {error}"
-        raise InputError(message, "Repair its `_delta_log`.") from None
-    connection.register("_held", held)
+        message = (
+            f"The quarantine of source `{source.name}`, {path}, can't be read: {error_text(error)}"
+        )
+        hint = "Repair its `_delta_log`."
+        raise InputError(message, hint, source=source.name, table=path) from None
+    connection.register("_quarantined", quarantined)
     query = (
-        f"SELECT count(*) FROM {bad} ANTI JOIN _held ON _place = place "
+        f"SELECT count(*) FROM {bad} ANTI JOIN _quarantined ON _place = place "
         'AND _partition IS NOT DISTINCT FROM "partition" AND _offset = "offset"'
     )
-    lacking = connection.execute(query).fetchall()[0][0]
-    connection.unregister("_held")
-    return int(lacking)
+    count = connection.execute(query).fetchall()[0][0]
+    connection.unregister("_quarantined")
+    return int(count)

@@ -1,4 +1,4 @@
-"""The comparison of an audit: rows that must be in the target against rows that are."""
+"""Row-by-row comparison of two tables by key: counts and examples of what differs."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import duckdb
 
 from orchestration.audit.report import AuditExample
 from orchestration.audit.sides import FLOATING
-from orchestration.audit.sql import columns_of, count_rows, listed, quoted
+from orchestration.audit.sql import column_list, columns_of, count_rows, error_text, quoted
 from sources.errors import InputError
 
-# Sums of doubles depend on their order, and Spark and DuckDB add in different ones.
+# Sums of doubles depend on the order of their terms, in which Spark and DuckDB differ.
 RELATIVE_TOLERANCE = 1e-9
-# Rows of each kind that one key adds, from how often it is expected and found.
-_ROWS_OF_KEY = {
+# SQL for the number of rows of each kind of difference, from how often a key is expected and found.
+_ROWS_BY_KIND = {
     "missing": "greatest(_expected - _found, 0)",
     "duplicated": "CASE WHEN _expected > 0 THEN greatest(_found - _expected, 0) ELSE 0 END",
     "unexpected": "CASE WHEN _expected = 0 THEN _found ELSE 0 END",
@@ -26,7 +26,15 @@ _ROWS_OF_KEY = {
 
 @dataclass(frozen=True)
 class Comparison:
-    """The counts and examples of :class:`orchestration.audit.run.AuditReport`."""
+    """Numbers of rows and examples of differences between two tables.
+
+    Attributes:
+        expected: Rows of ``audit.expected``.
+        found: Rows of ``audit.found``.
+        counts: Rows by kind of difference: ``missing``, ``duplicated``, ``unexpected`` and
+            ``different``, as in :class:`orchestration.audit.report.AuditReport`.
+        examples: Examples by kind of difference, ordered by key.
+    """
 
     expected: int
     found: int
@@ -35,31 +43,37 @@ class Comparison:
 
 
 def compare(connection: duckdb.DuckDBPyConnection, key: list[str], limit: int) -> Comparison:
-    """Compare ``audit.expected`` with ``audit.found``; a null is a value like any other.
+    """Compare the rows of ``audit.expected`` and ``audit.found``; a null equals a null.
 
     Args:
-        connection: Holds both tables, with the same columns.
+        connection: The audit's database, with both tables, which have the same columns.
         key: Columns that identify a row.
-        limit: How many examples of each kind.
+        limit: Largest number of examples of each kind of difference.
 
     Raises:
-        InputError: A column's types can't be compared.
+        InputError: DuckDB can't compare the two types of a column.
     """
     try:
-        counts, examples = _tally(connection, key, limit)
-        counts["different"], examples["different"] = _differences(connection, key, limit)
+        counts, examples = _count_by_key(connection, key, limit)
+        counts["different"], examples["different"] = _different_rows(connection, key, limit)
     except duckdb.Error as error:
-        message = f"The target can't be compared with what it must hold: {error}"
-        raise InputError(message, "Cast the column in `audit.sql`.") from None
+        message = f"The target can't be compared with the expected rows: {error_text(error)}"
+        raise InputError(message, "Cast the column in `audit.sql`.", field="audit.sql") from None
     sizes = [count_rows(connection, f"audit.{table}") for table in ("expected", "found")]
     return Comparison(sizes[0], sizes[1], counts, examples)
 
 
-def _tally(
+def _count_by_key(
     connection: duckdb.DuckDBPyConnection, key: list[str], limit: int
 ) -> tuple[dict[str, int], dict[str, list[AuditExample]]]:
-    """Count how often each key is expected and found; GROUP BY takes null for a value."""
-    names = listed(key)
+    """Count missing, duplicated and unexpected rows, from how often each key occurs on each side.
+
+    Creates the table ``audit.tally``: one row for each key, with ``_expected`` and ``_found``.
+
+    Returns:
+        The number of rows and up to ``limit`` examples, both by kind of difference.
+    """
+    names = column_list(key)
     connection.execute(
         f"CREATE TABLE audit.tally AS SELECT {names}, CAST(sum(_e) AS BIGINT) AS _expected, "
         f"CAST(sum(_f) AS BIGINT) AS _found FROM (SELECT {names}, 1 AS _e, 0 AS _f FROM "
@@ -67,7 +81,7 @@ def _tally(
     )
     counts = {}
     examples = {}
-    for kind, rows in _ROWS_OF_KEY.items():
+    for kind, rows in _ROWS_BY_KIND.items():
         query = f"SELECT coalesce(sum({rows}), 0) FROM audit.tally"
         counts[kind] = int(connection.execute(query).fetchall()[0][0])
         query = (
@@ -75,58 +89,73 @@ def _tally(
             f"ORDER BY {names} LIMIT {limit}"
         )
         examples[kind] = [
-            AuditExample(_key(key, row), None, row[-2], row[-1])
+            AuditExample(_key_of(key, row), None, row[-2], row[-1])
             for row in connection.execute(query).fetchall()
         ]
     return counts, examples
 
 
-def _differences(
+def _different_rows(
     connection: duckdb.DuckDBPyConnection, key: list[str], limit: int
 ) -> tuple[int, list[AuditExample]]:
-    """Compare the other columns of rows whose key is found as often as it is expected."""
+    """Compare the columns outside the key, for keys that occur as often as expected.
+
+    Needs ``audit.tally``, and creates ``audit.different``. Rows that share a key are paired in the
+    order of their values.
+
+    Returns:
+        The number of rows that differ, and up to ``limit`` examples, one for each column.
+    """
     expected, found = (columns_of(connection, f"audit.{side}") for side in ("expected", "found"))
     kinds = {name: {expected[name], found[name]} for name in expected}
     others = [name for name in kinds if name not in key]
     if not others:
         return 0, []
-    joined = [_same("e", "f", key)]
+    joined = [_keys_equal("e", "f", key)]
     sides = ["audit.expected", "audit.found"]
     query = "SELECT count(*) FROM audit.tally WHERE _expected = _found AND _expected > 1"
     if connection.execute(query).fetchall()[0][0]:
-        # Rows of one key pair up in the order of their values, the inexact ones last.
-        order = listed(sorted(others, key=lambda name: not FLOATING.isdisjoint(kinds[name])))
-        number = f"row_number() OVER (PARTITION BY {listed(key)} ORDER BY {order})"
-        sides = [f"(SELECT *, {number} AS _nth FROM {side})" for side in sides]
+        # Floating-point columns come last in the order, because they may differ by rounding.
+        order = column_list(sorted(others, key=lambda name: not FLOATING.isdisjoint(kinds[name])))
+        pair = f"row_number() OVER (PARTITION BY {column_list(key)} ORDER BY {order})"
+        sides = [f"(SELECT *, {pair} AS _nth FROM {side})" for side in sides]
         joined.append("e._nth = f._nth")
-    selected = [f"e.{quoted(name)} AS k{at}" for at, name in enumerate(key)]
-    for at, name in enumerate(others):
+    selected = [f"e.{quoted(name)} AS k{number}" for number, name in enumerate(key)]
+    for number, name in enumerate(others):
         left, right = f"e.{quoted(name)}", f"f.{quoted(name)}"
-        unequal = _unequal(left, right, kinds[name])
-        selected += [f"{unequal} AS d{at}", f"{left} AS e{at}", f"{right} AS f{at}"]
+        differs = _values_differ(left, right, kinds[name])
+        selected += [f"{differs} AS d{number}", f"{left} AS e{number}", f"{right} AS f{number}"]
     connection.execute(
         f"CREATE TABLE audit.different AS SELECT * FROM (SELECT {', '.join(selected)} "
         f"FROM {sides[0]} e JOIN {sides[1]} f ON {' AND '.join(joined)} SEMI JOIN "
-        f"(SELECT * FROM audit.tally WHERE _expected = _found) t ON {_same('e', 't', key)}) "
-        f"WHERE {' OR '.join(f'd{at}' for at in range(len(others)))}"
+        f"(SELECT * FROM audit.tally WHERE _expected = _found) t ON {_keys_equal('e', 't', key)}) "
+        f"WHERE {' OR '.join(f'd{number}' for number in range(len(others)))}"
     )
-    order = ", ".join(f"k{at}" for at in range(len(key)))
+    order = ", ".join(f"k{number}" for number in range(len(key)))
     query = f"SELECT * FROM audit.different ORDER BY {order} LIMIT {limit}"
     examples = [
-        AuditExample(_key(key, row), name, _plain(triple[1]), _plain(triple[2]))
+        AuditExample(_key_of(key, row), name, _json_value(triple[1]), _json_value(triple[2]))
         for row in connection.execute(query).fetchall()
-        for at, name in enumerate(others)
-        if (triple := row[len(key) + 3 * at : len(key) + 3 * at + 3])[0]
+        for number, name in enumerate(others)
+        if (triple := row[len(key) + 3 * number : len(key) + 3 * number + 3])[0]
     ]
     return count_rows(connection, "audit.different"), examples[:limit]
 
 
-def _same(left: str, right: str, key: list[str]) -> str:
+def _keys_equal(left: str, right: str, key: list[str]) -> str:
+    """Return an SQL condition that rows of two tables, given by alias, have the same key."""
     names = map(quoted, key)
     return " AND ".join(f"{left}.{name} IS NOT DISTINCT FROM {right}.{name}" for name in names)
 
 
-def _unequal(left: str, right: str, kinds: set[str]) -> str:
+def _values_differ(left: str, right: str, kinds: set[str]) -> str:
+    """Return an SQL condition that two expressions differ, apart from rounding.
+
+    Args:
+        left: One SQL expression.
+        right: The other one.
+        kinds: Their DuckDB types; if one is floating-point, :data:`RELATIVE_TOLERANCE` applies.
+    """
     if FLOATING.isdisjoint(kinds):
         return f"{left} IS DISTINCT FROM {right}"
     a, b = f"CAST({left} AS DOUBLE)", f"CAST({right} AS DOUBLE)"
@@ -135,12 +164,16 @@ def _unequal(left: str, right: str, kinds: set[str]) -> str:
     return f"({a} IS DISTINCT FROM {b} AND NOT {near})"
 
 
-def _key(key: list[str], row: tuple[Any, ...]) -> dict[str, Any]:
-    return {name: _plain(value) for name, value in zip(key, row, strict=False)}
+def _key_of(key: list[str], row: tuple[Any, ...]) -> dict[str, Any]:
+    """Return the key of a row, whose first values are those of the key's columns."""
+    return {name: _json_value(value) for name, value in zip(key, row, strict=False)}
 
 
-def _plain(value: Any) -> Any:
-    """A value as JSON has it."""
+def _json_value(value: Any) -> Any:
+    """Return a value of DuckDB in the form that JSON has for it.
+
+    Infinity and NaN become text, times ISO 8601, bytes hexadecimal digits.
+    """
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if value is None or isinstance(value, bool | int | str):
@@ -148,7 +181,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, datetime | date):
         return value.isoformat().replace("+00:00", "Z")
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_json_value(item) for item in value]
     if isinstance(value, dict):
-        return {str(name): _plain(item) for name, item in value.items()}
+        return {str(name): _json_value(item) for name, item in value.items()}
     return value.hex() if isinstance(value, bytes) else str(value)

@@ -1,7 +1,7 @@
-"""The proof of a table that was taken over: target and source, row for row.
+"""Proof of a captured table: compares the target with the table in PostgreSQL, row for row.
 
-The source is asked for its rows by COPY, the target is read from its files by delta-rs, and DuckDB
-compares them: nothing here is shared with what wrote the target, nor with the snapshot.
+PostgreSQL sends its rows by COPY, delta-rs reads the target, and DuckDB compares them. No code is
+shared with the snapshot or with the runs that write the target.
 """
 
 from __future__ import annotations
@@ -18,7 +18,14 @@ from deltalake import DeltaTable, QueryBuilder
 
 from orchestration.audit.report import EXAMPLES
 from orchestration.audit.run import MEMORY_LIMIT
-from orchestration.audit.sql import count_rows, duckdb_types, listed, literal, open_database, quoted
+from orchestration.audit.sql import (
+    column_list,
+    count_rows,
+    duckdb_types,
+    literal,
+    open_database,
+    quoted,
+)
 from sources.common.optional import needs_extra
 from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
@@ -33,16 +40,18 @@ with needs_extra("postgres", "Comparing with PostgreSQL"):
 
 @dataclass(frozen=True)
 class SourceComparison:
-    """What was found.
+    """Differences between a database table (the source) and the target.
+
+    A row that differs in one column is counted on both sides.
 
     Attributes:
-        table: Of the source.
-        rows: Rows of the source.
+        table: Name of the database table, ``schema.table``.
+        rows: Rows of the database table.
         found: Rows of the target.
-        only_in_source: Rows of the source that the target does not hold, or not as they are.
-        only_in_target: Rows of the target that the source does not hold, or not as they are.
-        examples: A few of either, as JSON.
-        columns: What was compared.
+        only_in_source: Rows of the database table that the target does not hold with equal values.
+        only_in_target: Rows of the target that the database table does not hold with equal values.
+        examples: Up to :data:`orchestration.audit.report.EXAMPLES` rows of each side, as JSON.
+        columns: Names of the columns that were compared.
     """
 
     table: str
@@ -55,51 +64,53 @@ class SourceComparison:
 
     @property
     def ok(self) -> bool:
-        """Whether both hold the same rows, each as often."""
+        """Whether both tables hold equal rows, each row equally often."""
         return not self.only_in_source and not self.only_in_target
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it, ``ok`` included."""
+        """Return the comparison as a dictionary that JSON can represent, with ``ok``."""
         return {**asdict(self), "ok": self.ok}
 
 
 def compare_with_source(loaded: LoadedPipeline) -> SourceComparison:
-    """Compare the target of a pipeline with the table that it took over, as both are now.
+    """Compare a pipeline's target with the PostgreSQL table that it captures, as both are now.
 
-    Changes that the live run has not merged yet show up as differences.
+    Changes that the live run has not merged yet are reported as differences.
 
     Raises:
-        InputError: The pipeline takes over no table, or one of the two can't be read.
+        InputError: The pipeline captures no table, there is no target yet, or one of the two can't
+            be read.
     """
-    options, table, columns = _declared(loaded)
+    options, table, columns = _captured_table(loaded)
     return compare_table(options.dsn, table, columns, target_of(loaded))
 
 
 def compare_table(dsn: str, table: str, columns: Mapping[str, str], path: str) -> SourceComparison:
-    """Compare a Delta table with a table of a database.
+    """Compare a Delta table with a PostgreSQL table.
 
     Args:
-        dsn: The database; PGPASSWORD has the password.
-        table: ``schema.table``.
-        columns: Its columns and their Spark SQL types; those are compared that the target has.
-        path: The Delta table.
+        dsn: Connection string of the database; the password is in PGPASSWORD.
+        table: Name of the PostgreSQL table, ``schema.table``.
+        columns: Its columns and their Spark SQL types; only those that the Delta table has are
+            compared.
+        path: Path or URL of the Delta table.
 
     Raises:
-        InputError: One of the two can't be read.
+        InputError: There is no Delta table, or one of the two can't be read.
     """
     if not DeltaTable.is_deltatable(path):
         message = f"There is no Delta table {path}."
-        raise InputError(message, "Run the pipeline first.")
+        raise InputError(message, "Run the pipeline first.", table=path)
     target = DeltaTable(path)
-    held = {field.name for field in target.schema().fields}
-    compared = {name: kind for name, kind in columns.items() if name in held}
+    target_columns = {field.name for field in target.schema().fields}
+    compared = {name: kind for name, kind in columns.items() if name in target_columns}
     with (
         TemporaryDirectory(prefix="hybrid-compare-") as scratch,
         open_database(Path(scratch), MEMORY_LIMIT) as connection,
     ):
         file = Path(scratch) / "source.csv"
-        _copy(dsn, table, compared, file)
-        _create_sides(connection, compared, file, target)
+        _copy_source(dsn, table, compared, file)
+        _create_tables(connection, compared, file, target)
         source, found = count_rows(connection, "source"), count_rows(connection, "target")
         counts, examples = {}, []
         for one, other in (("source", "target"), ("target", "source")):
@@ -122,20 +133,36 @@ def compare_table(dsn: str, table: str, columns: Mapping[str, str], path: str) -
     )
 
 
-def _declared(loaded: LoadedPipeline) -> tuple[SnapshotOptions, str, dict[str, str]]:
-    """Where the table is, its name, and its columns."""
+def _captured_table(loaded: LoadedPipeline) -> tuple[SnapshotOptions, str, dict[str, str]]:
+    """Return how to reach the captured table, its name, and its columns with Spark SQL types.
+
+    Raises:
+        InputError: No source of the pipeline declares a ``snapshot``.
+    """
     for source in loaded.pipeline.sources:
         topic = loaded.pipeline.topic_after(source.name)
         if isinstance(source, FileSource) and source.snapshot is not None and topic is not None:
-            gone = topic.dropped_columns or []
+            dropped = topic.dropped_columns or []
             columns = {**topic.value_columns, **topic.added_types}
-            held = {name: kind for name, kind in columns.items() if name not in gone}
-            return source.snapshot, str(topic.table), held
+            current = {name: kind for name, kind in columns.items() if name not in dropped}
+            return source.snapshot, str(topic.table), current
     message = f"Pipeline `{loaded.pipeline.name}` has no source with a `snapshot`."
-    raise InputError(message, "There is no table to compare with.")
+    hint = "Only pipelines that capture a database table can be compared with it."
+    raise InputError(message, hint, pipeline=loaded.pipeline.name, field="snapshot")
 
 
-def _copy(dsn: str, table: str, columns: dict[str, str], file: Path) -> None:
+def _copy_source(dsn: str, table: str, columns: dict[str, str], file: Path) -> None:
+    """Write all rows of a PostgreSQL table to a CSV file; nulls are empty, times are in UTC.
+
+    Args:
+        dsn: Connection string of the database.
+        table: ``schema.table``.
+        columns: Columns to write and their Spark SQL types; binary values become hexadecimal.
+        file: The CSV file.
+
+    Raises:
+        InputError: The database does not answer, or refuses.
+    """
     parts = [
         sql.SQL("encode({}, 'hex')" if kind == "binary" else "{}").format(sql.Identifier(name))
         for name, kind in columns.items()
@@ -153,16 +180,24 @@ def _copy(dsn: str, table: str, columns: dict[str, str], file: Path) -> None:
                 out.write(data)
     except psycopg.Error as error:
         message = f"Table `{table}` can't be read: {' '.join(str(error).split())}."
-        raise InputError(message, "Correct `snapshot.dsn`, or set PGPASSWORD.") from None
+        hint = "Correct `snapshot.dsn`, or set PGPASSWORD."
+        raise InputError(message, hint, table=table, field="snapshot.dsn") from None
 
 
-def _create_sides(
+def _create_tables(
     connection: duckdb.DuckDBPyConnection,
     columns: dict[str, str],
     file: Path,
     target: DeltaTable,
 ) -> None:
-    """Make the tables ``source`` and ``target`` with the same columns and types."""
+    """Create the DuckDB tables ``source`` and ``target`` with the same columns and types.
+
+    Args:
+        connection: The audit's database.
+        columns: Columns and their Spark SQL types.
+        file: CSV file with the rows of the source.
+        target: The Delta table.
+    """
     types = duckdb_types(columns)
     texts = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in columns)
     values = [
@@ -175,9 +210,9 @@ def _create_sides(
         f"header=false, auto_detect=false, delim=',', quote='\"', escape='\"', nullstr='', "
         f"allow_quoted_nulls=false, max_line_size=16777216, columns={{{texts}}})"
     )
-    query = f"SELECT {listed(columns)} FROM target"
+    query = f"SELECT {column_list(columns)} FROM target"
     stream = QueryBuilder().register("target", target).execute(query)
     connection.register("_target", pa.RecordBatchReader.from_stream(stream))
-    held = [f"CAST({quoted(name)} AS {kind}) AS {quoted(name)}" for name, kind in types.items()]
-    connection.execute(f"CREATE TABLE target AS SELECT {', '.join(held)} FROM _target")
+    casts = [f"CAST({quoted(name)} AS {kind}) AS {quoted(name)}" for name, kind in types.items()]
+    connection.execute(f"CREATE TABLE target AS SELECT {', '.join(casts)} FROM _target")
     connection.unregister("_target")

@@ -1,13 +1,12 @@
-"""Files of history as the audit reads them: found, fetched and parsed apart from Spark's way.
+"""Reader of history files for the audit, independent of how the runs find and parse files.
 
-DuckDB reads Parquet, JSON lines, CSV and text; Avro and ORC, which it does not know, are read
-whole by their libraries, without the regions of the plan. Where bad rows stop no run, JSON lines
-and CSV are read line by line (:mod:`orchestration.audit.lines`).
+DuckDB reads Parquet, JSON lines, CSV and text. fastavro and pyarrow read Avro and ORC files whole,
+without the byte ranges of the plan. Where bad rows don't stop a run, JSON lines and CSV are read
+line by line (:mod:`orchestration.audit.lines`).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from glob import escape
 from itertools import islice
@@ -19,16 +18,18 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyarrow import orc
 
+from orchestration.audit.copies import MAGIC, Copies
 from orchestration.audit.lines import load_lines
 from orchestration.audit.sql import (
     INSTANT,
     columns_of,
+    create_empty_table,
     duckdb_types,
     insert_arrow,
     literal,
     quoted,
 )
-from orchestration.audit.topic import bad_table
+from orchestration.audit.topic import bad_records_table
 from sources.common.optional import needs_extra
 from sources.common.positions import to_us
 from sources.common.schema import names_and_types, normalize_schema
@@ -37,167 +38,133 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 from sources.hybrid import Boundedness
 
-_MAGIC = re.compile(r"[*?\[]")
 _BATCH_ROWS = 50_000
 
 
 class AuditFiles:
-    """All files of a pipeline's sources.
+    """Files of a pipeline's sources, as the audit finds and reads them.
 
     Args:
         loaded: The pipeline.
-        scratch: Folder for copies of what is on no disk of this machine.
+        scratch: Folder for copies of files from S3 and HDFS.
     """
 
     def __init__(self, loaded: LoadedPipeline, scratch: Path) -> None:
         self._loaded = loaded
-        self._copies = scratch / "objects"
+        self._copies = Copies(loaded.pipeline, scratch / "objects")
         self._tables = 0
 
     def find(self, source: FileSource) -> list[str]:
-        """All files that a source's globs match, sorted; a folder stands for all files below it.
+        """Return the local paths of all files that a source's globs match, sorted.
 
-        As everywhere in Spark, names that begin with ``_`` or ``.`` are no data. Found apart from
-        :mod:`sources.storage.listing`: a file that one of the two overlooks shows up as a
-        difference.
+        A folder stands for all files below it. As in Spark, names that begin with ``_`` or ``.``
+        are no data. The search does not use :mod:`sources.storage.listing`, so that a file that
+        one of the two overlooks is reported as a difference. Files in S3 and HDFS are copied.
 
         Raises:
-            InputError: No file matches, of a source that is read to its end.
+            InputError: The source is bounded and no file matches, or a store refuses.
+            UnavailableError: A store does not answer.
         """
         folder = self._loaded.folder
         if source.format == "delta":
             return sorted(self._table(source).file_uris())
-        patterns = [self._local_pattern(pattern) for pattern in source.patterns]
-        found = {str(file) for pattern in patterns for file in _matches(pattern, folder)}
-        if not found and source.boundedness is Boundedness.BOUNDED:
-            message = f"Source `{source.name}`: no file matches {', '.join(source.patterns)}"
-            hint = f"(looked from {folder}). Correct `path`, or put the files there."
-            raise InputError(message, hint)
-        return sorted(found)
+        patterns = [self._copies.local_pattern(pattern) for pattern in source.patterns]
+        paths = {str(file) for pattern in patterns for file in _matching_files(pattern, folder)}
+        if not paths and source.boundedness is Boundedness.BOUNDED:
+            declared = ", ".join(source.patterns)
+            message = f"Source `{source.name}`: no file matches {declared} (relative to {folder})."
+            hint = "Correct `path`, or put the files there."
+            raise InputError(message, hint, source=source.name, field="path", file=declared)
+        return sorted(paths)
 
-    def local(self, path: str) -> str:
-        """Where the copy of a planned file lies; itself, if it is on this machine."""
-        return path if "://" not in path else str(self._copies / path.replace("://", "/", 1))
+    def local_path(self, path: str) -> str:
+        """Return the path of a planned file on this machine: that of its copy, or its own."""
+        return self._copies.local_path(path)
 
     def create_view(
         self, connection: duckdb.DuckDBPyConnection, source: FileSource, paths: list[str], view: str
     ) -> None:
-        """Make a view of files, read as a source declares it.
+        """Create a view of the rows of files, read as a source declares.
+
+        It has the source's columns after ``select``, within its range of event time. Positions of
+        bad rows go into :func:`~orchestration.audit.topic.bad_records_table`, if they don't stop a
+        run.
 
         Args:
-            connection: Gets the view.
-            source: The declaration.
-            paths: The files, on this machine.
-            view: Its name, quoted.
+            connection: The audit's database.
+            source: The source.
+            paths: Local paths of the files.
+            view: Quoted name of the view, which may exist.
+
+        Raises:
+            InputError: A file can't be read.
+            duckdb.Error: A file can't be read, or its values do not fit the declared types.
         """
-        outside = self._partitions(source)
+        partition_types = self._partition_columns(source)
         self._tables += 1
         name = f"{source.name}.{self._tables}"
         if source.format in ("avro", "orc"):
             reader = f"audit.{quoted(name)}"
-            _load(connection, source, paths, reader)
+            _load_files(connection, source, paths, reader)
         elif source.on_bad_record != "fail":
-            folders = {path: _from_folders(path, source) for path in paths}
-            rows = load_lines(connection, source, folders, name, bad_table(source.name))
+            partition_values = {path: _partition_values(path, source) for path in paths}
+            bad = bad_records_table(source.name)
+            rows = load_lines(connection, source, partition_values, name, bad)
             reader = f"(SELECT * EXCLUDE (_place, _offset, _reason) FROM {rows})"
         else:
-            reader = _reader(source, paths, outside)
+            reader = _table_function(source, paths, partition_types)
         types = columns_of(connection, f"SELECT * FROM {reader}")
-        partitions = duckdb_types(outside)
-        own = duckdb_types(source.columns) if source.columns else {}
-        names = [*(own or (name for name in types if name not in partitions)), *partitions]
-        wanted = {**own, **partitions}
-        selected = ", ".join(_selected(name, types.get(name, ""), wanted) for name in names)
+        partitions = duckdb_types(partition_types)
+        schema = duckdb_types(source.columns) if source.columns else {}
+        names = [*(schema or (name for name in types if name not in partitions)), *partitions]
+        declared = {**schema, **partitions}
+        selected = ", ".join(_cast(name, types.get(name, ""), declared) for name in names)
         rows = f"SELECT {selected} FROM {reader}"
         if source.select:
-            made = (f"{source.selection.duckdb(at)} AS {quoted(at)}" for at in source.select)
-            rows = f"SELECT {', '.join(made)} FROM ({rows})"
+            computed = (
+                f"{source.selection.duckdb(name)} AS {quoted(name)}" for name in source.select
+            )
+            rows = f"SELECT {', '.join(computed)} FROM ({rows})"
         connection.execute(
-            f"CREATE OR REPLACE VIEW {view} AS SELECT * FROM ({rows}) {self._range(source)}"
+            f"CREATE OR REPLACE VIEW {view} AS SELECT * FROM ({rows}) {self._time_range(source)}"
         )
 
     def _table(self, source: FileSource) -> DeltaTable:
-        path = self._loaded.locate(self._local_pattern(source.patterns[0]))
+        """Open the Delta table of a source at its declared version, or at the latest."""
+        path = self._loaded.locate(self._copies.local_pattern(source.patterns[0]))
         return DeltaTable(path, version=source.version)
 
-    def _partitions(self, source: FileSource) -> dict[str, str]:
-        """Columns that no file holds, and their types."""
+    def _partition_columns(self, source: FileSource) -> dict[str, str]:
+        """Return the columns that folder names hold instead of files, with Spark SQL types."""
         if source.format != "delta":
             return source.partitions
         table = self._table(source)
         types = names_and_types(normalize_schema(pa.schema(table.schema().to_arrow())))
         return {name: types[name] for name in table.metadata().partition_columns}
 
-    def _range(self, source: FileSource) -> str:
-        at, wanted = quoted(self._loaded.pipeline.event_time), source.time_range
+    def _time_range(self, source: FileSource) -> str:
+        """Return an SQL WHERE clause for a source's declared range of event time, or no text.
+
+        Rows without an event time remain.
+        """
+        event_time, declared = quoted(self._loaded.pipeline.event_time), source.time_range
         limits = [
-            f"({at} IS NULL OR {at} {sign} make_timestamptz({to_us(moment)}))"
-            for sign, moment in ((">=", wanted.since), ("<", wanted.until))
+            f"({event_time} IS NULL OR {event_time} {sign} make_timestamptz({to_us(moment)}))"
+            for sign, moment in ((">=", declared.since), ("<", declared.until))
             if moment is not None
         ]
         return f"WHERE {' AND '.join(limits)}" if limits else ""
 
-    def _local_pattern(self, pattern: str) -> str:
-        """A glob on this machine, the files that it may match being copied."""
-        if "://" not in pattern or pattern.startswith("file://"):
-            return pattern.removeprefix("file://")
-        scheme, _, rest = pattern.partition("://")
-        place, _, key = rest.partition("/")
-        prefix = key[: match.start()] if (match := _MAGIC.search(key)) else key
-        if scheme == "hdfs":
-            copies = self._copies / scheme / place
-            self._copy_blocks(place, prefix, copies)
-        else:
-            copies = self._copies / "s3" / place
-            self._copy_objects(place, prefix, copies)
-        return str(copies / key)
 
-    def _copy_objects(self, bucket: str, prefix: str, copies: Path) -> None:
-        # boto3 takes a quarter of a second to import; most pipelines need none.
-        from sources.storage.s3 import REFUSALS, connect, refused  # noqa: PLC0415
+def _matching_files(pattern: str, folder: Path) -> Iterator[Path]:
+    """Yield the files of this machine that a glob matches, and those in folders that it matches.
 
-        settings = self._loaded.pipeline.s3
-        store = connect(settings)
-        try:
-            pages = store.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-            for item in (item for page in pages for item in page.get("Contents", [])):
-                target = copies / item["Key"]
-                if not item["Key"].endswith("/") and not target.exists():
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    store.download_file(bucket, item["Key"], str(target))
-        except REFUSALS as error:
-            raise refused(settings, f"s3://{bucket}/{prefix}*", "read", error) from None
-
-    def _copy_blocks(self, namenode: str, prefix: str, copies: Path) -> None:
-        """The client walks the folders that a prefix leaves open; each file is read whole."""
-        from sources.storage.hdfs import connect, refused  # noqa: PLC0415
-
-        base = f"/{prefix.rpartition('/')[0]}"
-        try:
-            client = connect(namenode, self._loaded.pipeline.hdfs)
-            found = list(client.list_status(base, recursive=True))
-        except FileNotFoundError:
-            return
-        except (OSError, RuntimeError) as error:
-            folder = f"hdfs://{namenode}{base}"
-            raise refused(folder, "listed", error) from None
-        for status in found:
-            target = copies / status.path[1:]
-            if status.isdir or not status.path[1:].startswith(prefix) or target.exists():
-                continue
-            target.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                with target.open("wb") as out:
-                    for block in client.read(status.path).read_range_stream(0, status.length):
-                        out.write(block)
-            except (OSError, RuntimeError) as error:
-                path = f"hdfs://{namenode}{status.path}"
-                raise refused(path, "copied", error) from None
-
-
-def _matches(pattern: str, folder: Path) -> Iterator[Path]:
+    Args:
+        pattern: The glob; a relative one starts at ``folder``.
+        folder: Folder of the pipeline's file.
+    """
     parts = (folder / Path(pattern.removeprefix("file://")).expanduser()).parts
-    fixed = next((at for at, part in enumerate(parts) if _MAGIC.search(part)), len(parts))
+    fixed = next((n for n, part in enumerate(parts) if MAGIC.search(part)), len(parts))
     base = Path(*parts[:fixed])
     magic = parts[fixed:]
     for match in base.glob(str(Path(*magic))) if magic else [base]:
@@ -207,8 +174,14 @@ def _matches(pattern: str, folder: Path) -> Iterator[Path]:
                 yield file
 
 
-def _reader(source: FileSource, paths: list[str], partitions: Mapping[str, str]) -> str:
-    """DuckDB's function that reads the files."""
+def _table_function(source: FileSource, paths: list[str], partitions: Mapping[str, str]) -> str:
+    """Return the call of DuckDB's table function that reads files of a source's format.
+
+    Args:
+        source: The source.
+        paths: Local paths.
+        partitions: Partition columns and their Spark SQL types.
+    """
     files = ", ".join(literal(escape(path)) for path in paths)
     hive = "hive_partitioning = false"
     if partitions:
@@ -234,35 +207,50 @@ def _reader(source: FileSource, paths: list[str], partitions: Mapping[str, str])
 
 
 def _struct(types: dict[str, str]) -> str:
+    """Return a DuckDB struct literal that maps column names to type names."""
     return f"{{{', '.join(f'{literal(name)}: {literal(kind)}' for name, kind in types.items())}}}"
 
 
-def _selected(name: str, kind: str, declared: dict[str, str]) -> str:
-    """Return the SQL of a column; a timestamp without a zone is UTC, as everywhere."""
-    wanted = declared.get(name, INSTANT if kind.startswith("TIMESTAMP") else kind)
-    return quoted(name) if wanted == kind else f"CAST({quoted(name)} AS {wanted}) AS {quoted(name)}"
+def _cast(name: str, kind: str, declared: dict[str, str]) -> str:
+    """Return SQL for a column in its declared type; a timestamp without time zone is UTC.
+
+    Args:
+        name: Name of the column.
+        kind: DuckDB type in which it is read.
+        declared: DuckDB types of the declared columns, by name.
+    """
+    target = declared.get(name, INSTANT if kind.startswith("TIMESTAMP") else kind)
+    return quoted(name) if target == kind else f"CAST({quoted(name)} AS {target}) AS {quoted(name)}"
 
 
-def _load(
+def _load_files(
     connection: duckdb.DuckDBPyConnection, source: FileSource, paths: list[str], table: str
 ) -> None:
-    """Make a table of files that DuckDB does not read."""
-    made = False
+    """Create a table of the rows of Avro or ORC files, which DuckDB can't read.
+
+    The first batch of the first file decides its columns; partition columns are text.
+
+    Args:
+        connection: The audit's database.
+        source: The source.
+        paths: Local paths.
+        table: Quoted name of the table; without any row it is not created.
+    """
+    is_created = False
     for path in paths:
-        constants = _from_folders(path, source)
+        constants = _partition_values(path, source)
         for rows in _batches(source, path):
-            named = rows
+            complete = rows
             for name, text in constants.items():
-                named = named.append_column(name, pa.array([text] * len(rows), pa.string()))
-            if not made:
-                connection.register("_first", named.slice(0, 0))
-                connection.execute(f"CREATE TABLE {table} AS SELECT * FROM _first")
-                connection.unregister("_first")
-                made = True
-            insert_arrow(connection, table, named)
+                complete = complete.append_column(name, pa.array([text] * len(rows), pa.string()))
+            if not is_created:
+                create_empty_table(connection, table, complete.schema)
+                is_created = True
+            insert_arrow(connection, table, complete)
 
 
 def _batches(source: FileSource, path: str) -> Iterator[pa.Table]:
+    """Yield the rows of an ORC file at once, or those of an Avro file in batches."""
     if source.format == "orc":
         yield orc.read_table(path)
         return
@@ -274,6 +262,7 @@ def _batches(source: FileSource, path: str) -> Iterator[pa.Table]:
             yield pa.Table.from_pylist(batch)
 
 
-def _from_folders(path: str, source: FileSource) -> dict[str, str]:
+def _partition_values(path: str, source: FileSource) -> dict[str, str]:
+    """Return the texts of a file's partition columns, from folder names like ``day=2024-01-01``."""
     pairs = dict(part.split("=", 1) for part in Path(path).parent.parts if "=" in part)
     return {name: unquote(pairs[name]) for name in source.partitions}

@@ -1,7 +1,8 @@
-"""Raw input of an audit: one DuckDB view per source, and ``input``, every row once.
+"""Raw input of an audit: a DuckDB view for each source, and ``input``, the rows of all of them.
 
-Files are found by their globs, topics are read from log start to log end. Where a topic ends that
-is bounded, and where one starts that nothing comes before, only the state can tell.
+Files are found by expanding the globs, topics are read from log start to log end. Only where a
+bounded topic ends, and where a topic starts that no files or an exact end precede, is taken from
+the state: nothing else records it.
 """
 
 from __future__ import annotations
@@ -12,18 +13,20 @@ from dataclasses import dataclass
 import duckdb
 import pyarrow as pa
 
-from orchestration.audit.bad_records import recount_bad, recount_bad_rows
+from orchestration.audit.bad_records import recount_bad_records, recount_bad_rows
 from orchestration.audit.files import AuditFiles
 from orchestration.audit.report import BadLine
 from orchestration.audit.sql import (
+    column_list,
     columns_of,
     count_rows,
     duckdb_types,
-    listed,
+    error_text,
     literal,
     quoted,
 )
-from orchestration.audit.topic import TopicReading, create_topic_view
+from orchestration.audit.topic import create_topic_view
+from orchestration.audit.topic_reader import TopicReader
 from sources.common.positions import Offsets
 from sources.common.schema import normalize_schema, parse_schema
 from sources.config.file_source import FileSource
@@ -38,44 +41,51 @@ from sources.planning.topic_range import find_range
 
 @dataclass(frozen=True)
 class Inputs:
-    """What was read.
+    """Numbers of rows and of bad records in the raw input.
 
     Attributes:
         rows: Number of rows by name of the source.
         distinct: Number of rows of ``input``.
-        bad: Bad records of sources that may have some.
-        notes: What was left out, in words.
+        bad_records: One line for each source that drops or quarantines bad records.
+        notes: Sentences about records that are not counted as rows.
     """
 
     rows: dict[str, int]
     distinct: int
-    bad: list[BadLine]
+    bad_records: list[BadLine]
     notes: list[str]
 
 
 def create_inputs(
     connection: duckdb.DuckDBPyConnection, loaded: LoadedPipeline, files: AuditFiles
 ) -> Inputs:
-    """Make a view for each source, named like it, and ``input`` over all of them.
+    """Create a view for each source, named like it, and the table ``input`` over all of them.
 
-    ``input`` holds the columns that all sources have. Of several rows with one key it holds one,
-    from the first source that has it; without a key it holds all.
+    ``input`` has the columns that all sources have in common. Of several rows with the same key it
+    holds one, from the first source in the declared order; without a declared key it holds all.
+
+    Args:
+        connection: The audit's database.
+        loaded: The pipeline.
+        files: Its files.
 
     Raises:
-        InputError: No file matches, a file or a record can't be read, a broker does not answer,
-            or the key is not in all sources.
+        InputError: No file matches, a file or a record can't be read, or a column of the key is
+            not in all sources.
+        UnavailableError: A broker or a store does not answer.
     """
     pipeline = loaded.pipeline
     if any(source.name == "input" for source in pipeline.sources):
         message = "A source named `input` can't be audited."
         hint = "Rename it: in the audit's SQL, `input` is all sources together."
-        raise InputError(message, hint)
-    # All ends are asked for before anything is read: what comes later is in none of the counts.
-    readings = {
-        source.name: TopicReading(source, *_limits(loaded, source)) for source in pipeline.topics
+        raise InputError(message, hint, source="input", field="sources.name")
+    # All end offsets are fetched before anything is read, so that no count has later records.
+    readers = {
+        source.name: TopicReader(source, *_offset_limits(loaded, source))
+        for source in pipeline.topics
     }
     notes: list[str] = []
-    taken: set[str] = set()
+    earlier_paths: set[str] = set()
     columns: dict[str, dict[str, str]] = {}
     rows: dict[str, int] = {}
     for source in pipeline.sources:
@@ -84,9 +94,10 @@ def create_inputs(
             if isinstance(source, FileSource):
                 paths = files.find(source)
                 if source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
-                    # A folder that keeps filling is read for what no source before it reads.
-                    paths = [path for path in paths if path not in taken]
-                taken.update(paths)
+                    # A folder that is still being filled adds only files that no source before
+                    # it reads.
+                    paths = [path for path in paths if path not in earlier_paths]
+                earlier_paths.update(paths)
                 if paths or not columns:
                     files.create_view(connection, source, paths, view)
                 else:
@@ -95,24 +106,24 @@ def create_inputs(
                     connection.execute(f"CREATE VIEW {view} AS {empty}")
                 columns[source.name] = columns_of(connection, view)
             else:
-                earlier = next(iter(columns.items()), None)
-                types = _topic_columns(connection, source, earlier)
-                notes += create_topic_view(connection, source, readings[source.name], types)
+                first_source = next(iter(columns.items()), None)
+                types = _topic_columns(connection, source, first_source)
+                notes += create_topic_view(connection, source, readers[source.name], types)
                 columns[source.name] = dict.fromkeys(source.select or types, "")
             rows[source.name] = count_rows(connection, view)
         except duckdb.Error as error:
-            message = f"Source `{source.name}` can't be read: {error}"
+            message = f"Source `{source.name}` can't be read: {error_text(error)}"
             hint = "Correct its declaration, or repair the data."
-            raise InputError(message, hint) from None
+            raise InputError(message, hint, source=source.name) from None
     _create_input(connection, pipeline, columns)
-    bad = [
-        recount_bad(connection, loaded, source, readings[source.name].starts)
+    bad_records = [
+        recount_bad_records(connection, loaded, source, readers[source.name].starts)
         if isinstance(source, KafkaSource)
         else recount_bad_rows(connection, loaded, source, files)
         for source in pipeline.sources
         if source.on_bad_record != "fail"
     ]
-    return Inputs(rows, count_rows(connection, "input"), bad, notes)
+    return Inputs(rows, count_rows(connection, "input"), bad_records, notes)
 
 
 def _topic_columns(
@@ -120,57 +131,84 @@ def _topic_columns(
     source: KafkaSource,
     first: tuple[str, dict[str, str]] | None,
 ) -> dict[str, pa.DataType]:
-    """Columns and types of a topic before ``select``: declared, or those of the first source.
+    """Return the columns of a topic before ``select``: declared, or those of the first source.
 
     Args:
-        connection: Holds the first source's view.
+        connection: The audit's database, with the view of the first source.
         source: The topic's source.
-        first: Name and columns of the first source.
+        first: Name and columns of the first source; None if the topic is the first,
+            which declares its schema.
+
+    Returns:
+        Arrow types by name.
     """
     schema = parse_schema({**(source.declared_columns or {}), **source.added_types})
     if source.declared_columns is None:
         assert first is not None  # the declaration refuses it
-        query = f"SELECT {listed(first[1])} FROM {quoted(first[0])} LIMIT 0"
-        found = connection.sql(query).to_arrow_table().schema
-        schema = normalize_schema(found)
+        query = f"SELECT {column_list(first[1])} FROM {quoted(first[0])} LIMIT 0"
+        schema = normalize_schema(connection.sql(query).to_arrow_table().schema)
     return dict(zip(schema.names, schema.types, strict=True))
 
 
-def _limits(loaded: LoadedPipeline, source: KafkaSource) -> tuple[Offsets | None, Offsets | None]:
-    """First offset and the one after the last of what a topic adds to the input, where decided."""
+def _offset_limits(
+    loaded: LoadedPipeline, source: KafkaSource
+) -> tuple[Offsets | None, Offsets | None]:
+    """Return the offsets between which a topic adds rows to the input, as the state records them.
+
+    Returns:
+        By partition, the first offset, and the offset after the last. None where nothing limits
+        them, or nothing is decided yet: then log start or log end apply.
+    """
     generation = loaded.open_generation(create=False)
     if generation is None:
         return None, None
     chain = loaded.pipeline.hybrid_source()
-    found = find_range(generation, source.name)
+    planned = find_range(generation, source.name)
     if chain.index(source.name) == 0:
         start = SwitchState(chain, generation).start_of(source.name)
         first = None if start is None else start.offsets()
     else:
-        # A topic that goes on from the end of a bounded source adds what comes after that.
+        # A topic that continues at the exact end of a bounded source adds only later records.
         before = find_range(generation, loaded.pipeline.source_before(source.name).name)
         first = before.ends if before is not None and before.end.offsets is not None else None
-    return first, None if found is None else found.ends
+    return first, None if planned is None else planned.ends
 
 
-def _added(added: Mapping[str, AddedColumn], has: Mapping[str, str]) -> list[str]:
-    """SQL: columns that a table got later; a source from before holds their defaults."""
+def _added_columns(added: Mapping[str, AddedColumn], columns: Mapping[str, str]) -> list[str]:
+    """Return SQL for columns that a captured table was given later.
+
+    Args:
+        added: The columns, with their defaults, by name.
+        columns: The columns of one source; one that it lacks gets the default.
+    """
     types = duckdb_types(types_of(added))
     return [
         quoted(name)
-        if name in has
-        else f"CAST({_default(added[name].value)} AS {kind}) AS {quoted(name)}"
+        if name in columns
+        else f"CAST({_default_literal(added[name].value)} AS {kind}) AS {quoted(name)}"
         for name, kind in types.items()
     ]
 
 
-def _default(value: object) -> str:
+def _default_literal(value: object) -> str:
+    """Return the default of a column as SQL."""
     return "NULL" if value is None else literal(str(value))
 
 
 def _create_input(
     connection: duckdb.DuckDBPyConnection, pipeline: Pipeline, columns: dict[str, dict[str, str]]
 ) -> None:
+    """Create the table ``input`` from the views of all sources, each key once.
+
+    Args:
+        connection: The audit's database, with the views.
+        pipeline: Declares the key and columns that were added later.
+        columns: By source, in the declared order: its columns and their types.
+
+    Raises:
+        InputError: A column of the key is not in all sources, or the types of a column have
+            nothing in common.
+    """
     first, *others = columns.values()
     added = pipeline.added_columns
     common = [
@@ -179,19 +217,23 @@ def _create_input(
     absent = [name for name in pipeline.key if name not in common]
     if absent:
         message = f"`key`: column {', '.join(absent)} is not in all sources."
-        raise InputError(message, f"They share {', '.join(common) or 'no column'}.")
+        hint = f"Correct `key`; the sources share {', '.join(common) or 'no column'}."
+        raise InputError(message, hint, field="key", column=absent[0])
+    shared = column_list(common)
     union = " UNION ALL ".join(
-        f"SELECT {', '.join([listed(common), *_added(added, columns[name])])}, {place} AS _place "
+        f"SELECT {', '.join([shared, *_added_columns(added, columns[name])])}, {place} AS _place "
         f"FROM {quoted(name)}"
         for place, name in enumerate(columns)
     )
-    once = ""
+    first_by_key = ""
     if pipeline.key:
-        key = listed(pipeline.key)
-        once = f"QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY _place) = 1"
+        key = column_list(pipeline.key)
+        first_by_key = f"QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY _place) = 1"
     try:
-        # A table, not a view over the views: the user's SQL may look at it several times.
-        connection.execute(f"CREATE TABLE input AS SELECT * EXCLUDE (_place) FROM ({union}) {once}")
+        # A table instead of a view, because the user's SQL may read it several times.
+        connection.execute(
+            f"CREATE TABLE input AS SELECT * EXCLUDE (_place) FROM ({union}) {first_by_key}"
+        )
     except duckdb.Error as error:
-        message = f"The sources can't be read together: {error}"
+        message = f"The sources can't be read together: {error_text(error)}"
         raise InputError(message, "Correct their columns, or repair the data.") from None

@@ -1,16 +1,20 @@
-"""The ledgers of hand-overs, counted anew from the topics and what was planned before them."""
+"""Recount of hand-over ledgers: rows of the seam, from topics and planned history as they are.
+
+The start offsets, the end of the seam and the rule that removes duplicates are taken from the
+ledger in the state; what is recounted is which rows the two sources hold.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 import pyarrow as pa
 
 from orchestration.audit.files import AuditFiles
 from orchestration.audit.report import LedgerLine
-from orchestration.audit.sql import insert_arrow, listed, quoted
+from orchestration.audit.sql import column_list, error_text, insert_arrow, quoted
 from sources.common.positions import Offsets, TopicPartition, iso
 from sources.common.state import Generation
 from sources.config.file_source import FileSource
@@ -24,18 +28,18 @@ from sources.planning.rounds import history_of
 from sources.planning.topic_range import find_range
 
 
-def recount(
+def recount_ledgers(
     connection: duckdb.DuckDBPyConnection, loaded: LoadedPipeline, files: AuditFiles
 ) -> tuple[list[LedgerLine], list[str]]:
-    """Count what the seam holds, partition by partition, and compare it with the ledger.
+    """Count the rows of each seam by partition, and compare them with what the run removed.
 
     Args:
-        connection: Holds a view for each source.
+        connection: The audit's database, with a view for each source.
         loaded: The pipeline; without a hand-over there is nothing to count.
         files: Its files.
 
     Returns:
-        A line for each partition, and what can't be counted, in words.
+        A line for each partition, and sentences about what can't be counted.
     """
     generation = loaded.open_generation(create=False)
     lines: list[LedgerLine] = []
@@ -48,26 +52,34 @@ def recount(
             continue
         is_filtered = ledger.rule in ("key", "event_time")
         if is_filtered and count is None:
-            notes.append("The run has not counted the seam yet: it is not past it.")
+            notes.append(
+                f"The run of source `{source.name}` has not passed the seam yet, so it has not "
+                "counted the rows that it removed."
+            )
         try:
-            _mark_delivered(connection, loaded.pipeline, ledger, source.name, generation, files)
-            found = _count(connection, ledger)
+            _create_topic_rows(connection, loaded.pipeline, ledger, source.name, generation, files)
+            counts = _count_by_partition(connection, ledger)
         except duckdb.IOException as error:
-            notes.append(f"The seam can't be counted anew, as planned files are gone: {error}")
+            notes.append(
+                f"The seam of source `{source.name}` can't be recounted, because planned files "
+                f"are missing: {error_text(error)}"
+            )
             continue
         for entry in ledger.entries:
-            at = TopicPartition(entry.topic, entry.partition)
-            counted = count if is_filtered else None
-            line, is_whole = _line(source.name, entry, found.get(at, _NOTHING), counted)
+            partition = TopicPartition(entry.topic, entry.partition)
+            run_count = count if is_filtered else None
+            recounted = counts.get(partition, _NO_ROWS)
+            line, is_whole = _line_of(source.name, entry, recounted, run_count)
             lines.append(line)
             if not is_whole:
                 notes.append(
-                    f"Kafka no longer holds the seam of {at}, so it can't be counted anew."
+                    f"Kafka has deleted records in the seam of {partition}, so it can't be "
+                    "recounted."
                 )
     return lines, notes
 
 
-def _mark_delivered(
+def _create_topic_rows(
     connection: duckdb.DuckDBPyConnection,
     pipeline: Pipeline,
     ledger: Ledger,
@@ -75,10 +87,22 @@ def _mark_delivered(
     generation: Generation,
     files: AuditFiles,
 ) -> None:
-    """Make ``audit.topic``: the places of all rows in the log, and whether history holds them.
+    """Create the table ``audit.topic``: each row of a topic, and whether history holds it.
 
-    ``_held`` tells it by the rule of the seam, ``_known`` by whatever tells; null where nothing
-    does. A file that arrived after the plan is no history: its rows came by the topic.
+    A row is identified by ``_topic``, ``_partition`` and ``_offset``. ``_held`` is decided by the
+    rule of the seam, ``_known`` by that rule or the key; both are null where nothing decides them.
+    A file that arrived after the plan does not belong to history: the topic delivered its rows.
+
+    Args:
+        connection: The audit's database, with a view for each source.
+        pipeline: The declaration.
+        ledger: The ledger of the hand-over to the topic.
+        source: Name of the topic's source.
+        generation: Records what was planned.
+        files: The pipeline's files.
+
+    Raises:
+        duckdb.IOException: A planned file is missing.
     """
     by_key = "NULL"
     if pipeline.key:
@@ -114,7 +138,18 @@ def _create_planned_keys(
     generation: Generation,
     files: AuditFiles,
 ) -> str:
-    """Make a table of the keys of all that was planned before a topic; returns its name."""
+    """Create a table of the keys of all rows that were planned before a topic.
+
+    Args:
+        connection: The audit's database, with a view for each source.
+        key: Columns that identify a row.
+        before: The sources before the topic.
+        generation: Records which files, and which offsets of topics, were planned.
+        files: The pipeline's files.
+
+    Returns:
+        The name of the table.
+    """
     plan = require_plan(generation)
     selects = []
     for source in before:
@@ -123,30 +158,37 @@ def _create_planned_keys(
             view = f"audit.{quoted(f'{source.name}.planned')}"
             parts = history_of(generation, plan, source.name).parts
             planned = [read_splits(part, generation)["path"].to_pylist() for part in parts]
-            # A file read in regions is planned several times.
-            paths = dict.fromkeys(path for some in planned for path in some)
-            files.create_view(connection, source, [files.local(path) for path in paths], view)
-        elif (found := find_range(generation, source.name)) is not None:
-            # The view begins where the log does.
+            # A large file is planned as several splits.
+            paths = dict.fromkeys(path for part in planned for path in part)
+            local_paths = [files.local_path(path) for path in paths]
+            files.create_view(connection, source, local_paths, view)
+        elif (offset_range := find_range(generation, source.name)) is not None:
+            # The view begins at the log start.
             starts = f"audit.{quoted(f'{source.name}.starts')}"
-            _create_places(connection, starts, {"_start": found.starts})
+            _create_offsets(connection, starts, {"_start": offset_range.starts})
             view = f"{view} JOIN {starts} USING (_topic, _partition) WHERE _offset >= _start"
-        selects.append(f"SELECT {listed(key)} FROM {view}")
+        selects.append(f"SELECT {column_list(key)} FROM {view}")
     connection.execute(f"CREATE OR REPLACE TABLE audit.planned_keys AS {' UNION '.join(selects)}")
     return "audit.planned_keys"
 
 
-def _create_places(
+def _create_offsets(
     connection: duckdb.DuckDBPyConnection, table: str, offsets: Mapping[str, Offsets]
 ) -> None:
-    """Make a table of partitions with a column for each kind of offset."""
-    places = sorted(set().union(*offsets.values()))
+    """Create a table of topic partitions and some offsets of each.
+
+    Args:
+        connection: The audit's database.
+        table: Name of the table.
+        offsets: By name of a column: its offsets. All columns have the same partitions.
+    """
+    partitions = sorted(set().union(*offsets.values()))
     columns: dict[str, Any] = {
-        "_topic": pa.array([at.topic for at in places], pa.string()),
-        "_partition": pa.array([at.partition for at in places], pa.int32()),
+        "_topic": pa.array([each.topic for each in partitions], pa.string()),
+        "_partition": pa.array([each.partition for each in partitions], pa.int32()),
     }
-    for name, by in offsets.items():
-        columns[name] = pa.array([by[at] for at in places], pa.int64())
+    for name, by_partition in offsets.items():
+        columns[name] = pa.array([by_partition[each] for each in partitions], pa.int64())
     names = ", ".join(f"{name} BIGINT" for name in offsets)
     connection.execute(
         f"CREATE OR REPLACE TABLE {table} (_topic VARCHAR, _partition INTEGER, {names})"
@@ -154,21 +196,37 @@ def _create_places(
     insert_arrow(connection, table, pa.table(columns))
 
 
-_Counts = tuple[int | None, int | None, int, int, int, bool | None]
-_NOTHING: _Counts = (None, None, 0, 0, 0, None)
+class _PartitionCounts(NamedTuple):
+    """Rows of one topic partition of a hand-over.
+
+    Attributes:
+        lowest_offset: Lowest offset of a row that the topic holds; None without rows.
+        first_offset: Lowest such offset from the start offset on; None without such rows.
+        seam_rows: Rows in the seam.
+        delivered: How many of them history holds.
+        before_start: Rows before the start offset that history does not hold.
+        is_decided: Whether a key or a rule decides what history holds; None without rows.
+    """
+
+    lowest_offset: int | None
+    first_offset: int | None
+    seam_rows: int
+    delivered: int
+    before_start: int
+    is_decided: bool | None
 
 
-def _count(connection: duckdb.DuckDBPyConnection, ledger: Ledger) -> dict[TopicPartition, _Counts]:
-    """Counts of each partition.
+_NO_ROWS = _PartitionCounts(None, None, 0, 0, 0, None)
 
-    Returns:
-        By partition: lowest offset, first one read, rows of the seam, those of them that history
-        holds, rows before the start that it does not hold, whether anything tells what it holds.
-    """  # fmt: skip
-    by = {TopicPartition(entry.topic, entry.partition): entry for entry in ledger.entries}
-    starts = {at: entry.start for at, entry in by.items()}
-    ends = {at: entry.seam_end for at, entry in by.items()}
-    _create_places(connection, "audit.entries", {"_start": starts, "_end": ends})
+
+def _count_by_partition(
+    connection: duckdb.DuckDBPyConnection, ledger: Ledger
+) -> dict[TopicPartition, _PartitionCounts]:
+    """Count the rows of ``audit.topic`` by partition; a partition without rows is left out."""
+    entries = {TopicPartition(entry.topic, entry.partition): entry for entry in ledger.entries}
+    starts = {partition: entry.start for partition, entry in entries.items()}
+    ends = {partition: entry.seam_end for partition, entry in entries.items()}
+    _create_offsets(connection, "audit.entries", {"_start": starts, "_end": ends})
     rows = connection.execute(
         "SELECT _topic, _partition, min(_offset), "
         "min(_offset) FILTER (_offset >= _start), "
@@ -178,31 +236,44 @@ def _count(connection: duckdb.DuckDBPyConnection, ledger: Ledger) -> dict[TopicP
         "bool_or(_known IS NOT NULL) "
         "FROM audit.topic JOIN audit.entries USING (_topic, _partition) GROUP BY ALL"
     ).fetchall()
-    return {TopicPartition(row[0], row[1]): row[2:] for row in rows}
+    return {TopicPartition(row[0], row[1]): _PartitionCounts(*row[2:]) for row in rows}
 
 
-def _line(
-    source: str, entry: LedgerEntry, found: _Counts, count: SeamCount | None
+def _line_of(
+    source: str, entry: LedgerEntry, recounted: _PartitionCounts, count: SeamCount | None
 ) -> tuple[LedgerLine, bool]:
-    """The line of a partition, and whether the topic still holds all of its seam."""
-    lowest, first, seam_rows, delivered, lost, is_keyed = found
-    at = TopicPartition(entry.topic, entry.partition)
-    removed = None if count is None else count.removed.get(at, 0)
-    # Kafka may have deleted part of the seam since: then there is nothing to compare with.
-    is_whole = entry.overlap == 0 or entry.first_offset is None or (
-        lowest is not None and lowest <= entry.first_offset
-    )  # fmt: skip
-    agrees = not is_whole or ((removed is None or removed == delivered) and not lost)
+    """Compare the recount of one partition with the ledger and the run's own count.
+
+    Args:
+        source: Name of the topic's source.
+        entry: The partition in the ledger.
+        recounted: Its rows now.
+        count: What the run removed; None if unknown.
+
+    Returns:
+        The line of the report, and whether the topic still holds all of the partition's seam.
+    """
+    partition = TopicPartition(entry.topic, entry.partition)
+    removed = None if count is None else count.removed.get(partition, 0)
+    # Where Kafka has deleted part of the seam since, there is nothing to compare with.
+    lowest = recounted.lowest_offset
+    is_whole = (
+        entry.overlap == 0
+        or entry.first_offset is None
+        or (lowest is not None and lowest <= entry.first_offset)
+    )
+    agrees_with_run = removed is None or removed == recounted.delivered
+    agrees = not is_whole or (agrees_with_run and not recounted.before_start)
     line = LedgerLine(
         source=source,
         topic=entry.topic,
         partition=entry.partition,
         start=entry.start,
-        first_offset=first,
-        seam_rows=seam_rows,
-        delivered=delivered,
+        first_offset=recounted.first_offset,
+        seam_rows=recounted.seam_rows,
+        delivered=recounted.delivered,
         removed=removed,
-        before_start=lost if is_keyed else None,
+        before_start=recounted.before_start if recounted.is_decided else None,
         agrees=agrees,
     )
     return line, is_whole

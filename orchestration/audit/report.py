@@ -1,4 +1,4 @@
-"""What an audit found, as a document."""
+"""The audit's result as a document: what the command line prints and ``--json`` returns."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 EXAMPLES = 10
-"""Of each kind of wrong row, at most."""
+"""Largest number of examples in a report, for each kind of difference."""
 
 
 @dataclass(frozen=True)
 class AuditExample:
-    """One row, or one value of a row, that is not as it must be; values as JSON has them.
+    """One row, or one value of a row, that differs from what is expected.
+
+    Values are in the form that JSON has for them.
 
     Attributes:
-        key: The row's key columns.
-        column: The column that differs; None where whole rows are missing or too many.
-        expected: The value computed; without a column, how many rows of this key there must be.
-        found: The value in the target; without a column, how many rows it holds.
+        key: Values of the row's key columns, by name.
+        column: The column that differs; None where whole rows are missing or superfluous.
+        expected: The computed value; without a column, the expected number of rows of this key.
+        found: The value in the target; without a column, its number of rows of this key.
     """
 
     key: dict[str, Any]
@@ -28,19 +30,23 @@ class AuditExample:
 
 @dataclass(frozen=True)
 class LedgerLine:
-    """One partition of a hand-over, as history and topic show it now.
+    """The recount of one topic partition of a hand-over, from history and topic as they are now.
 
     Attributes:
-        source: The source that was handed over to.
-        topic, partition: Which.
-        start: First offset read, as decided.
-        first_offset: Of the first record from ``start`` on that the topic holds now.
+        source: Name of the source that starts at this hand-over.
+        topic, partition: The topic partition.
+        start: First offset read, as decided at the hand-over.
+        first_offset: Offset of the first record from ``start`` on that the topic holds now; None
+            if there is none.
         seam_rows: Rows that the topic holds in the seam.
-        delivered: Those of them that history holds, and that were therefore to be removed.
-        removed: What the run counted; None while the seam is not passed, or is not filtered.
-        before_start: Rows that the topic holds before ``start`` and history does not: they are in
-            neither. None where no key tells.
-        agrees: Whether nothing is in neither, and the run counted the same.
+        delivered: How many of them history holds by the rule of the seam, so that the run has to
+            remove them.
+        removed: How many the run removed by its own count; None until the run has passed the seam,
+            or if the seam is not filtered.
+        before_start: Rows that the topic holds before ``start`` and that history does not hold,
+            so that neither source delivers them; None where no key decides it.
+        agrees: Whether no row is missing from both sources, and ``removed`` equals ``delivered``.
+            Also true where Kafka has deleted part of the seam, so that nothing can be compared.
     """
 
     source: str
@@ -57,16 +63,18 @@ class LedgerLine:
 
 @dataclass(frozen=True)
 class BadLine:
-    """The bad records of one source, which do not stop its runs.
+    """The bad records of one source that drops or quarantines them, and what the runs did.
 
     Attributes:
-        source: Its name.
-        policy: ``drop`` or ``quarantine``.
-        found: Bad records that the topic holds now, from the start offsets on, or that the planned
-            files hold.
-        counted: How many the runs dropped or put into quarantine; None if they never ran.
-        lacking: Of those found, how many the quarantine table does not hold; None for ``drop``.
-        agrees: Whether all of them were dropped, or put into quarantine, and no other.
+        source: Name of the source.
+        policy: ``drop`` or ``quarantine``, as declared by ``on_bad_record``.
+        found: Bad records that the audit finds in the topic from the start offsets on, or in the
+            planned files.
+        counted: Bad records that the runs counted; None if there was no run.
+        lacking: How many of those found are not in the quarantine table; None for ``drop``, or if
+            there was no run.
+        agrees: Whether the runs met exactly these records, and the quarantine holds all of them.
+            Where Kafka has deleted records since, the runs may have counted more.
     """
 
     source: str
@@ -79,11 +87,11 @@ class BadLine:
 
 @dataclass(frozen=True)
 class InputRows:
-    """How many rows were read.
+    """Number of rows of raw input that the audit read.
 
     Attributes:
-        sources: By name of the source.
-        distinct: Of all of them together, each key once.
+        sources: Rows by name of the source.
+        distinct: Rows of all sources together, each key counted once.
     """
 
     sources: dict[str, int]
@@ -92,22 +100,23 @@ class InputRows:
 
 @dataclass(frozen=True)
 class AuditReport:
-    """What the comparison found; all counts are rows.
+    """The result of an audit; all counts are rows.
 
     Attributes:
-        pipeline: Its name.
-        expected: Rows that the target must hold.
+        pipeline: Name of the pipeline.
+        expected: Rows that the target has to hold, by the independent computation.
         found: Rows that it holds.
-        missing: Expected rows that it does not hold.
-        duplicated: Copies too many of expected rows.
-        different: Rows held as often as expected in which another column differs.
+        missing: Expected rows that the target does not hold.
+        duplicated: Superfluous copies of expected rows.
+        different: Rows that occur as often as expected, but differ in a column outside the key.
         unexpected: Rows whose key is not expected at all.
-        examples: Up to :data:`EXAMPLES` for each of these four words, in order of the key.
-        input_rows: What was read.
-        ledger: Each hand-over, one line a partition, counted anew from files and topics.
-        bad_records: One line for each source that may have bad records.
-        notes: What a reader of the numbers should know, in words.
-        seconds: How long it took.
+        examples: Up to :data:`EXAMPLES` examples for each of ``missing``, ``duplicated``,
+            ``different`` and ``unexpected``, ordered by key.
+        input_rows: Rows of raw input.
+        ledger: The recount of each hand-over, one line for each topic partition.
+        bad_records: One line for each source that drops or quarantines bad records.
+        notes: Sentences that qualify the numbers, such as which columns were not compared.
+        seconds: Duration of the audit.
     """
 
     pipeline: str
@@ -126,12 +135,15 @@ class AuditReport:
 
     @property
     def ok(self) -> bool:
-        """Whether the target is proved; nothing expected of input that has rows proves nothing."""
+        """Whether the target is proved correct: no difference, and every recount agrees.
+
+        An empty expectation proves nothing if the input has rows: it is not ok.
+        """
         wrong = self.missing + self.duplicated + self.different + self.unexpected
         wrong += sum(not line.agrees for line in self.ledger)
         wrong += sum(not line.agrees for line in self.bad_records)
         return wrong == 0 and (self.expected > 0 or self.input_rows.distinct == 0)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON has it, ``ok`` included."""
+        """Return the report as a JSON-compatible dictionary, with ``ok``."""
         return {**asdict(self), "ok": self.ok, "seconds": round(self.seconds, 3)}

@@ -1,8 +1,8 @@
-"""The audit: proof of a pipeline's target from raw input, without Spark, plan or state.
+"""The audit: computes the target from all raw input and compares it with the target row by row.
 
-What the target must hold is computed anew by DuckDB from every file and every record there is,
-then compared row for row with what it does hold. The ledger of the hand-over is counted anew too;
-that alone takes the decided offsets from the state.
+DuckDB computes the expected rows from every file and every record, without Spark, plan or
+checkpoint. The ledger of each hand-over and the bad records are recounted as well; the package's
+docstring says which decisions of the runs those recounts use.
 """
 
 from __future__ import annotations
@@ -19,26 +19,28 @@ if TYPE_CHECKING:
     from sources.config.loader import LoadedPipeline
     from sources.config.pipeline import Sink
 
-# The live run may share the machine; DuckDB spills what does not fit to disk.
+# The live run may share the machine; beyond this, DuckDB spills to disk.
 MEMORY_LIMIT = "2GB"
 
 
 def audit(loaded: LoadedPipeline) -> AuditReport:
-    """Compute what a pipeline's target must hold and compare it with what it holds.
+    """Compare a pipeline's target with an independent computation from all of its input.
 
-    Topics are read up to the end offsets that stand when the audit starts, the target as it is
-    afterwards: rows that are produced meanwhile may show up as ``unexpected``, and rows that the
-    live run has not yet written as ``missing``.
+    Topics are read up to their end offsets at the start of the audit, the target as it is after
+    that. While a pipeline runs, records produced meanwhile may therefore be reported as
+    ``unexpected``, and rows that the live run has not written yet as ``missing``.
 
     Raises:
-        InputError: Input, query or target can't be read, or can't be compared.
+        InputError: A file, a record, ``audit.sql`` or the target can't be read, or the columns of
+            the target and of the computation do not match.
+        UnavailableError: A broker or a store does not answer.
     """
     started = time.monotonic()
     # DuckDB, delta-rs and librdkafka take half a second to import.
     from orchestration.audit.compare import compare  # noqa: PLC0415
     from orchestration.audit.files import AuditFiles  # noqa: PLC0415
     from orchestration.audit.inputs import create_inputs  # noqa: PLC0415
-    from orchestration.audit.ledger import recount  # noqa: PLC0415
+    from orchestration.audit.ledger import recount_ledgers  # noqa: PLC0415
     from orchestration.audit.sides import create_sides  # noqa: PLC0415
     from orchestration.audit.sql import open_database  # noqa: PLC0415
 
@@ -49,9 +51,9 @@ def audit(loaded: LoadedPipeline) -> AuditReport:
     ):
         files = AuditFiles(loaded, Path(scratch))
         inputs = create_inputs(connection, loaded, files)
-        notes = create_sides(connection, loaded, query)
+        side_notes = create_sides(connection, loaded, query)
         comparison = compare(connection, loaded.pipeline.sink.key, EXAMPLES)
-        ledger, remarks = recount(connection, loaded, files)
+        ledger, ledger_notes = recount_ledgers(connection, loaded, files)
     return AuditReport(
         pipeline=loaded.pipeline.name,
         expected=comparison.expected,
@@ -63,44 +65,56 @@ def audit(loaded: LoadedPipeline) -> AuditReport:
         examples=comparison.examples,
         input_rows=InputRows(inputs.rows, inputs.distinct),
         ledger=ledger,
-        bad_records=inputs.bad,
-        notes=[*inputs.notes, *notes, *remarks],
+        bad_records=inputs.bad_records,
+        notes=[*inputs.notes, *side_notes, *ledger_notes],
         seconds=time.monotonic() - started,
     )
 
 
-def _last_changes(sink: Sink) -> str:
-    """The rows that changes leave, each key's last one in the order of the sink."""
-    from orchestration.audit.sql import listed, quoted  # noqa: PLC0415
+def _last_change_query(sink: Sink) -> str:
+    """Return SQL for the rows that remain when only the last change of each key counts.
+
+    Changes are ordered by ``sink.order``, nulls first. A key whose last change is a delete has no
+    row, if the sink removes rows.
+    """
+    from orchestration.audit.sql import column_list, quoted  # noqa: PLC0415
 
     order = ", ".join(f"{quoted(name)} DESC NULLS LAST" for name in sink.order)
     last = (
         f"SELECT * FROM input QUALIFY row_number() OVER "
-        f"(PARTITION BY {listed(sink.key)} ORDER BY {order}) = 1"
+        f"(PARTITION BY {column_list(sink.key)} ORDER BY {order}) = 1"
     )
     if sink.deleted is None or not sink.removes_rows:
         return last
-    gone = quoted(sink.deleted)
-    return f"SELECT * EXCLUDE ({gone}) FROM ({last}) WHERE NOT coalesce({gone}, false)"
+    deleted = quoted(sink.deleted)
+    return f"SELECT * EXCLUDE ({deleted}) FROM ({last}) WHERE NOT coalesce({deleted}, false)"
 
 
 def _expected_query(loaded: LoadedPipeline) -> str | None:
-    """The text of ``audit.sql``; None where every input row is expected as it is.
+    """Return the DuckDB query that computes the expected rows of the target.
 
-    Of a sink that orders changes, the last one of each key is expected as it is.
+    Returns:
+        The text of ``audit.sql``, if declared. Without it: None for a sink that appends (every row
+        of ``input`` is expected unchanged), the last change of each key for a sink with
+        ``sequence``.
+
+    Raises:
+        InputError: The sink merges in another way and there is no ``audit.sql``, or its file can't
+            be read.
     """
     pipeline = loaded.pipeline
     if pipeline.audit is None:
         if pipeline.sink.mode == "append":
             return None
         if pipeline.sink.sequence:
-            return _last_changes(pipeline.sink)
+            return _last_change_query(pipeline.sink)
         message = f"Pipeline `{pipeline.name}` merges, and declares no `audit`."
         hint = "Declare `audit: {sql: …}`: a DuckDB query that computes the target from `input`."
-        raise InputError(message, hint)
+        raise InputError(message, hint, pipeline=pipeline.name, field="audit")
     path = loaded.locate(pipeline.audit.sql)
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         message = f"`audit.sql: {pipeline.audit.sql}` can't be read: {error}."
-        raise InputError(message, "Correct the path; it starts at the pipeline's file.") from None
+        hint = "Correct the path; relative paths start at the folder of the pipeline's file."
+        raise InputError(message, hint, field="audit.sql", file=str(path)) from None

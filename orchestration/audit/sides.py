@@ -1,4 +1,4 @@
-"""The two sides of an audit: the rows that the target must hold, and those that it holds."""
+"""The two tables that an audit compares: the expected rows, and the rows of the target."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError
 
-from orchestration.audit.sql import columns_of, listed
+from orchestration.audit.sql import column_list, columns_of, error_text
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 from sources.generations import target_of
@@ -22,19 +22,22 @@ _NUMBERS = {*FLOATING, *_INTEGERS, *(f"U{kind}" for kind in _INTEGERS), "DECIMAL
 def create_sides(
     connection: duckdb.DuckDBPyConnection, loaded: LoadedPipeline, query: str | None
 ) -> list[str]:
-    """Make the tables ``audit.expected`` and ``audit.found``, with the same columns.
+    """Create the tables ``audit.expected`` and ``audit.found``, with the same columns.
+
+    A target that does not exist counts as an empty table.
 
     Args:
-        connection: Holds the views of the input.
+        connection: The audit's database, with the views of the input.
         loaded: The pipeline.
-        query: A DuckDB query for the rows of the target; None if it must hold ``input``, in the
-            columns that both have.
+        query: DuckDB query that computes the expected rows; None if every row of ``input`` is
+            expected unchanged, in the columns that the target has too.
 
     Returns:
-        What to know about the comparison, in words.
+        Sentences about what is not compared.
 
     Raises:
-        InputError: The query is wrong, the target can't be read, or their columns do not fit.
+        InputError: The query fails, the target can't be read, or the columns of the two do not
+            match by name and kind of type.
     """
     key = loaded.pipeline.sink.key
     path = target_of(loaded)
@@ -44,14 +47,16 @@ def create_sides(
     if query is None:
         shared = _shared_columns(connection, columns or None, key)
         if omitted := [name for name in columns if name not in shared]:
-            notes.append(f"Not compared, for want of `audit.sql`: {', '.join(omitted)}.")
-        query, columns = f"SELECT {listed(shared)} FROM input", shared
+            notes.append(
+                f"Columns not compared, because no `audit.sql` computes them: {', '.join(omitted)}."
+            )
+        query, columns = f"SELECT {column_list(shared)} FROM input", shared
     _create_expected(connection, query)
     if target is None:
-        notes.append(f"There is no Delta table {path}: it counts as one without rows.")
+        notes.append(f"There is no Delta table {path}: it counts as an empty table.")
         connection.execute("CREATE TABLE audit.found AS SELECT * FROM audit.expected LIMIT 0")
     else:
-        create_rows(connection, "found", target, columns)
+        create_target_rows(connection, "found", target, columns)
     _check_columns(connection, key)
     return notes
 
@@ -59,31 +64,41 @@ def create_sides(
 def _shared_columns(
     connection: duckdb.DuckDBPyConnection, target: list[str] | None, key: list[str]
 ) -> list[str]:
-    """The columns of ``input`` that the target has too; all of them if there is no target."""
+    """Return the columns of ``input`` that the target has too; all of them if there is no target.
+
+    Raises:
+        InputError: A column of ``sink.key`` is not among them.
+    """
     shared = [name for name in columns_of(connection, "input") if target is None or name in target]
     absent = [name for name in key if name not in shared]
     if absent:
         message = f"Column {', '.join(absent)} of `sink.key` is not in both input and target."
         hint = "Declare `audit: {sql: …}`: a DuckDB query that computes the target from `input`."
-        raise InputError(message, hint)
+        raise InputError(message, hint, field="sink.key", column=absent[0])
     return shared
 
 
 def _create_expected(connection: duckdb.DuckDBPyConnection, query: str) -> None:
+    """Create the table ``audit.expected`` from the result of a query.
+
+    Raises:
+        InputError: The query fails, or is not a single statement.
+    """
     try:
         statements = connection.extract_statements(query)
         if len(statements) == 1:
             connection.execute(f"CREATE TABLE audit.expected AS {statements[0].query}")
             return
     except duckdb.Error as error:
-        message = f"`audit.sql` fails: {error}\n"
-        hint = f"Correct it; it can read {', '.join(_views(connection))}."
-        raise InputError(message, hint) from None
+        message = f"`audit.sql` fails: {error_text(error)}"
+        hint = f"Correct the query; it can read {', '.join(_views(connection))}."
+        raise InputError(message, hint, field="audit.sql") from None
     message = f"`audit.sql` holds {len(statements)} statements."
-    raise InputError(message, "It must be one SELECT.")
+    raise InputError(message, "Write a single SELECT.", field="audit.sql")
 
 
 def _views(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """Return the names, in backticks, of the tables and views that ``audit.sql`` can read."""
     query = (
         "SELECT table_name FROM information_schema.tables WHERE table_schema = 'main' ORDER BY 1"
     )
@@ -91,61 +106,68 @@ def _views(connection: duckdb.DuckDBPyConnection) -> list[str]:
 
 
 def open_target(path: str) -> DeltaTable | None:
-    """A Delta table; None if there is none.
+    """Open the Delta table at a path or URL with delta-rs; None if there is no table.
 
     Raises:
-        InputError: It can't be read.
+        InputError: There is a table, but its log can't be read.
     """
     try:
         return DeltaTable(path) if DeltaTable.is_deltatable(path) else None
     except (DeltaError, OSError) as error:
-        message = f"The target {path} can't be read: {error}"
-        raise InputError(message, "Repair its `_delta_log`.") from None
+        message = f"The target {path} can't be read: {error_text(error)}"
+        raise InputError(message, "Repair its `_delta_log`.", table=path) from None
 
 
-def create_rows(
+def create_target_rows(
     connection: duckdb.DuckDBPyConnection, name: str, target: DeltaTable, columns: list[str]
 ) -> None:
-    """Make the table ``audit.<name>`` of the rows that a Delta table holds.
+    """Copy some columns of all rows of a Delta table into the table ``audit.<name>``.
 
     Raises:
-        InputError: They can't be read.
+        InputError: A file of the Delta table is missing or can't be read.
     """
     try:
         # delta-rs's Arrow dataset refuses deletion vectors, and reads mapped columns as nulls.
-        query = f"SELECT {listed(columns)} FROM target"
+        query = f"SELECT {column_list(columns)} FROM target"
         stream = QueryBuilder().register("target", target).execute(query)
         connection.register("_target", pa.RecordBatchReader.from_stream(stream))
         connection.execute(f"CREATE TABLE audit.{name} AS SELECT * FROM _target")
         connection.unregister("_target")
-    except Exception as error:  # delta-rs raises plain ones for files that are gone
+    except Exception as error:  # delta-rs raises plain exceptions for missing files
         path = target.table_uri.removeprefix("file://").rstrip("/")
-        message = f"The table {path} can't be read: {error}"
-        raise InputError(message, "Restore its files.") from error
+        message = f"The table {path} can't be read: {error_text(error)}"
+        raise InputError(message, "Restore its files.", table=path) from error
 
 
 def _check_columns(connection: duckdb.DuckDBPyConnection, key: list[str]) -> None:
-    """Refuse columns that one side lacks, or that can't hold the same values."""
-    computed = columns_of(connection, "audit.expected")
-    held = columns_of(connection, "audit.found")
+    """Refuse tables to be compared whose columns differ in their names or kinds of type.
+
+    Raises:
+        InputError: A column is in one table only, the two types of a column can't be compared, or
+            a column of ``sink.key`` is missing.
+    """
+    expected = columns_of(connection, "audit.expected")
+    found = columns_of(connection, "audit.found")
     only = {
-        "only in `audit.sql`": [name for name in computed if name not in held],
-        "only in the target": [name for name in held if name not in computed],
+        "only in `audit.sql`": [name for name in expected if name not in found],
+        "only in the target": [name for name in found if name not in expected],
     }
     if parts := [f"{where}: {', '.join(names)}" for where, names in only.items() if names]:
         message = f"`audit.sql` and the target differ in their columns; {'; '.join(parts)}."
-        raise InputError(message, "The query must return exactly the target's columns.")
-    if absent := [name for name in key if name not in computed]:
+        hint = "Let the query return exactly the target's columns."
+        raise InputError(message, hint, field="audit.sql")
+    if absent := [name for name in key if name not in expected]:
         message = f"Column {', '.join(absent)} of `sink.key` is not in the target."
-        raise InputError(message, f"It has {', '.join(computed)}.")
-    for name, kind in computed.items():
-        if _family(kind) != _family(held[name]):
-            message = f"Column `{name}` is {kind} in `audit.sql` and {held[name]} in the target."
-            raise InputError(message, "Cast it in the query.")
+        hint = f"Correct `sink.key`; the target has {', '.join(expected)}."
+        raise InputError(message, hint, field="sink.key", column=absent[0])
+    for name, kind in expected.items():
+        if _comparable_as(kind) != _comparable_as(found[name]):
+            message = f"Column `{name}` is {kind} in `audit.sql` and {found[name]} in the target."
+            raise InputError(message, "Cast it in the query.", field="audit.sql", column=name)
 
 
-def _family(kind: str) -> str:
-    """What a DuckDB type can be compared with."""
+def _comparable_as(kind: str) -> str:
+    """Return the same name for all DuckDB types whose values can be compared with each other."""
     if kind.endswith("]"):
         return "list"
     head = re.split("[( ]", kind, maxsplit=1)[0]

@@ -1,4 +1,4 @@
-"""The audit's DuckDB database, and names and values as its SQL takes them."""
+"""The audit's DuckDB database, and helpers that write names, types and values as DuckDB SQL."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ import pyarrow as pa
 from sources.common.schema import parse_type, type_name
 
 INSTANT = "TIMESTAMP WITH TIME ZONE"
-# How DuckDB spells Spark's types, where the two do not share the name.
+# DuckDB's names of Spark's types, where they differ.
 _TYPES = {"binary": "BLOB", "string": "VARCHAR", "timestamp": INSTANT}
 
 
 def open_database(folder: Path, memory_limit: str) -> duckdb.DuckDBPyConnection:
-    """A new database in a folder, so that large tables lie on disk; its session is in UTC.
+    """Create a DuckDB database in a folder and connect to it; the session's time zone is UTC.
 
-    The schema ``audit`` is for tables that the user's SQL should not meet.
+    Its tables are on disk, and its queries spill to disk. The schema ``audit`` is for tables that
+    the user's SQL must not see; everything else is in ``main``.
 
     Args:
-        folder: Exists, and is empty.
-        memory_limit: What DuckDB may take before it spills, such as ``2GB``.
+        folder: An empty folder.
+        memory_limit: Memory that DuckDB may use before it spills, such as ``2GB``.
     """
     connection = duckdb.connect(str(folder / "scratch.duckdb"))
     connection.execute(f"SET temp_directory = {literal(str(folder / 'spilled'))}")
@@ -34,33 +35,43 @@ def open_database(folder: Path, memory_limit: str) -> duckdb.DuckDBPyConnection:
     return connection
 
 
+def error_text(error: Exception) -> str:
+    """Return the text of a library's error as the end of a sentence.
+
+    DuckDB draws some of its errors over several lines: those get a line break instead of a full
+    stop, so that whatever follows begins a new line.
+    """
+    text = str(error).strip()
+    return f"{text}\n" if "\n" in text else f"{text.rstrip('.')}."
+
+
 def quoted(name: str) -> str:
-    """The name of a column or table, whatever it is."""
+    """Return the name of a column or table as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
-def listed(names: Iterable[str]) -> str:
-    """Names with commas between."""
+def column_list(names: Iterable[str]) -> str:
+    """Return names as quoted SQL identifiers, separated by commas."""
     return ", ".join(map(quoted, names))
 
 
 def literal(text: str) -> str:
-    """A string."""
+    """Return a text as an SQL string literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
-def structure(types: Mapping[str, str]) -> str:
-    """Columns and DuckDB types as ``from_json`` takes them."""
+def json_structure(types: Mapping[str, str]) -> str:
+    """Return columns and their DuckDB types as the structure argument of ``from_json``."""
     return literal(json.dumps(types))
 
 
 def duckdb_types(declared: Mapping[str, str]) -> dict[str, str]:
-    """The DuckDB types of declared columns; instants have a time zone, as Spark's have."""
+    """Return the DuckDB types of columns that are declared with Spark SQL types, by name."""
     return {name: duckdb_type(parse_type(kind)) for name, kind in declared.items()}
 
 
 def duckdb_type(kind: pa.DataType) -> str:
-    """The DuckDB type of a column."""
+    """Return the DuckDB type of an Arrow type; timestamps have a time zone, as in Spark."""
     if pa.types.is_list(kind):
         return f"{duckdb_type(kind.value_type)}[]"
     if pa.types.is_map(kind):
@@ -72,19 +83,34 @@ def duckdb_type(kind: pa.DataType) -> str:
 
 
 def columns_of(connection: duckdb.DuckDBPyConnection, query: str) -> dict[str, str]:
-    """Names and DuckDB types of the columns of a query, or of a table by its quoted name."""
+    """Return the DuckDB types of the columns of a query or of a table (quoted name), by name."""
     return {row[0]: row[1] for row in connection.execute(f"DESCRIBE {query}").fetchall()}
 
 
 def count_rows(connection: duckdb.DuckDBPyConnection, table: str) -> int:
-    """Number of rows of a table or view, by its quoted name."""
+    """Return the number of rows of a table or view, given by its quoted name."""
     return int(connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0])
+
+
+def create_empty_table(
+    connection: duckdb.DuckDBPyConnection, table: str, schema: pa.Schema
+) -> None:
+    """Create a table without rows that has the columns of an Arrow schema.
+
+    Args:
+        connection: The audit's database.
+        table: Quoted name of the new table.
+        schema: Its columns.
+    """
+    connection.register("_columns", schema.empty_table())
+    connection.execute(f"CREATE TABLE {table} AS SELECT * FROM _columns")
+    connection.unregister("_columns")
 
 
 def insert_arrow(
     connection: duckdb.DuckDBPyConnection, table: str, rows: pa.Table | pa.RecordBatchReader
 ) -> None:
-    """Append Arrow data to a table that has the same columns in the same order."""
+    """Append Arrow data to a table (quoted name) with the same columns in the same order."""
     connection.register("_arrow", rows)
     connection.execute(f"INSERT INTO {table} SELECT * FROM _arrow")
     connection.unregister("_arrow")

@@ -35,14 +35,14 @@ def test_the_topic_keeps_all_records_with_their_own_time(servers: str) -> None:
     found = topic.read(topic.log_start(), 10, ends)
     values = {(record.timestamp_ms, record.value) for record in found}
     assert values <= {(record.timestamp_ms, record.value.encode()) for record in records}
-    with pytest.raises(InputError, match="a second feed would double its records"):
+    with pytest.raises(InputError, match="a second feed would duplicate its records"):
         create_feed_topic(servers)
 
 
 def test_a_record_that_the_broker_refuses_is_an_error(servers: str) -> None:
     create_feed_topic(servers, "refused", 1)
     tomorrow = int(time.time() * 1000) + 86_400_000
-    with pytest.raises(RunError, match="`refused` did not take a record"):
+    with pytest.raises(RunError, match="`refused` rejected a record"):
         produce([FeedRecord(tomorrow, "JFK", "{}")], servers, "refused")
 
 
@@ -58,6 +58,6 @@ def test_the_command_writes_both(
     servers: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main(["--out", str(tmp_path), "--bootstrap-servers", servers, "--topic", "written"])
-    assert capsys.readouterr().out == "273 files, and 99243 records in topic `written`\n"
+    assert capsys.readouterr().out == "273 files, and 99243 records in topic `written`.\n"
     assert len(list(tmp_path.glob("history/day=*/part-0.parquet"))) == 273
     assert sum(log_of(servers, "written").log_end().values()) == 99_243

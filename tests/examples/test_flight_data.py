@@ -17,7 +17,7 @@ import pytest
 
 import examples
 from examples.flight_data import (
-    FEED_DISORDER,
+    FEED_OUT_OF_ORDERNESS,
     FEED_START,
     HISTORY_END,
     KEY,
@@ -98,7 +98,7 @@ def test_the_feed_is_out_of_order_within_bounds_and_always_the_same(
     for record in feed:
         behind = max(behind, latest - record.timestamp_ms)
         latest = max(latest, record.timestamp_ms)
-    assert timedelta(minutes=20) < timedelta(milliseconds=behind) < FEED_DISORDER
+    assert timedelta(minutes=20) < timedelta(milliseconds=behind) < FEED_OUT_OF_ORDERNESS
     assert feed_records() == feed
 
 

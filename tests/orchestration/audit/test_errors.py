@@ -66,7 +66,10 @@ def test_a_key_that_not_all_sources_have(case: Case) -> None:
     narrow = {name: kind for name, kind in COLUMNS.items() if name != "origin"}
     history = {"type": "files", "name": "history", "path": "history/*", "format": "parquet"}
     text = refusal(case, sources=[history, {**late, "schema": narrow}])
-    assert text == ("`key`: column origin is not in all sources. They share at, id, delay, seats.")
+    assert text == (
+        "`key`: column origin is not in all sources. "
+        "Correct `key`; the sources share at, id, delay, seats."
+    )
 
 
 def test_a_source_with_the_name_of_the_view_of_all(case: Case) -> None:
@@ -100,7 +103,7 @@ def test_sql_that_is_wrong_is_told_in_duckdbs_words(case: Case) -> None:
 
 def test_sql_of_two_statements(case: Case) -> None:
     text = refusal(case, audit=case.sql("SELECT * FROM input; SELECT 1"))
-    assert text == "`audit.sql` holds 2 statements. It must be one SELECT."
+    assert text == "`audit.sql` holds 2 statements. Write a single SELECT."
 
 
 def test_sql_with_other_columns_than_the_target(case: Case) -> None:
@@ -121,7 +124,9 @@ def test_a_sink_key_that_the_target_does_not_have(case: Case) -> None:
     schema = pa.schema([SCHEMA.field("origin")])
     case.target_again([{"origin": "JFK"}], schema)
     text = refusal(case, sink=MERGE, audit=case.sql("SELECT DISTINCT origin FROM input"))
-    assert text == "Column id of `sink.key` is not in the target. It has origin."
+    assert text == (
+        "Column id of `sink.key` is not in the target. Correct `sink.key`; the target has origin."
+    )
 
 
 def test_a_target_whose_files_are_gone(case: Case) -> None:

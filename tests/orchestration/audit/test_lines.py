@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestration.audit.lines import load_lines
-from orchestration.audit.sql import listed, open_database
+from orchestration.audit.sql import column_list, open_database
 from sources.common.schema import parse_schema
 from sources.config.bad_records import BadRecordCount, bad_count_name
 from sources.config.file_source import FileSource
@@ -53,7 +53,7 @@ def by_audit(declared: FileSource, path: Path, folder: Path) -> tuple[list[Any],
     folder.mkdir()
     with open_database(folder, "1GB") as connection:
         table = load_lines(connection, declared, {str(path): {}}, "late.1", "audit.bad")
-        names = listed(declared.columns or {})
+        names = column_list(declared.columns or {})
         rows = connection.execute(f"SELECT {names} FROM {table} ORDER BY _offset").fetchall()
         bad = connection.execute("SELECT _offset FROM audit.bad ORDER BY ALL").fetchall()
     return rows, [offset for (offset,) in bad]

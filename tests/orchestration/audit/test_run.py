@@ -143,7 +143,7 @@ def test_without_sql_only_columns_that_both_sides_have_are_compared(case: Case) 
     case.target([{**row, "class": "late"} for row in ROWS], schema)
     report = case.audit()
     assert report.ok
-    assert report.notes == ["Not compared, for want of `audit.sql`: class."]
+    assert report.notes == ["Columns not compared, because no `audit.sql` computes them: class."]
 
 
 def test_sql_computes_the_target_from_input_and_from_single_sources(case: Case) -> None:
@@ -167,7 +167,7 @@ def test_a_target_that_does_not_exist_counts_as_empty(case: Case) -> None:
     assert not report.ok
     assert (report.found, wrong(report)) == (0, {"missing": 20})
     assert report.notes == [
-        f"There is no Delta table {case.folder / 'table'}: it counts as one without rows."
+        f"There is no Delta table {case.folder / 'table'}: it counts as an empty table."
     ]
 
 
@@ -246,7 +246,7 @@ def test_the_same_files_are_found_in_hdfs(case: Case, namenode: str, tmp_path: P
         source = FileSource(type="files", name="h", path=f"{root}/{pattern}", format="parquet")
         planned = find_files("h", source.patterns, tmp_path, Stores(S3Settings()))["path"]
         files = AuditFiles(case.loaded(), tmp_path / "copies")
-        copies = [files.local(path) for path in planned.to_pylist()]
+        copies = [files.local_path(path) for path in planned.to_pylist()]
         assert files.find(source) == copies, pattern
         names = [path.removeprefix(f"{root}/") for path in planned.to_pylist()]
         assert [Path(copy).read_text() for copy in copies] == names

@@ -102,7 +102,7 @@ def test_deleted_and_valueless_records_and_an_empty_partition(live: Live) -> Non
     report = live.case.audit(sources=live.sources())
     assert report.ok
     assert report.input_rows.sources == {"history": 10, "live": 14}
-    assert report.notes == ["Source `live`: 2 records without a value are no rows."]
+    assert report.notes == ["Source `live`: 2 records without a value are not rows."]
 
 
 def test_a_topic_without_records(live: Live) -> None:
@@ -125,12 +125,12 @@ def test_sql_sees_where_a_record_lies(live: Live) -> None:
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        (b'{"id": 1', 'is no JSON object: {"id": 1'),
-        (b"[1]", "is no JSON object: [1]"),
-        (b"", "is no JSON object"),
-        (b"\xff", "the value is no UTF-8 text"),
-        (b'{"id": "x"}', '`id` is no BIGINT: "x"'),
-        (b'{"at": "yesterday"}', '`at` is no TIMESTAMP WITH TIME ZONE: "yesterday"'),
+        (b'{"id": 1', 'is not a JSON object: {"id": 1'),
+        (b"[1]", "is not a JSON object: [1]"),
+        (b"", "is not a JSON object"),
+        (b"\xff", "the value is not UTF-8 text"),
+        (b'{"id": "x"}', '`id` does not fit BIGINT: "x"'),
+        (b'{"at": "yesterday"}', '`at` does not fit TIMESTAMP WITH TIME ZONE: "yesterday"'),
     ],
 )
 def test_a_value_that_can_not_be_decoded_is_refused_by_its_offset(

@@ -189,7 +189,7 @@ def test_what_can_not_be_done_is_refused_by_name(tmp_path: Path) -> None:
     case = GenerationCase(tmp_path)
     assert "has not run yet" in call(case, "new", status=2)["error"]
     case.run(OLD)
-    assert "no generation beside g1" in call(case, "compare", status=2)["error"]
+    assert "no generation next to g1" in call(case, "compare", status=2)["error"]
     assert "waits for promotion" in call(case, "promote", status=2)["error"]
     assert "No generation" in call(case, "rollback", status=2)["error"]
     assert "waits for promotion" in call(case, "discard", status=2)["error"]

@@ -1,0 +1,98 @@
+"""Local copies of files in S3 and HDFS, for readers that only read local files."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from sources.config.pipeline import Pipeline
+
+MAGIC = re.compile(r"[*?\[]")
+"""Characters that make a part of a path a glob."""
+
+
+class Copies:
+    """Local copies of the files that globs in S3 and HDFS match.
+
+    Args:
+        pipeline: Declares how to reach the stores.
+        folder: Folder of the copies; each lies at ``<scheme>/<bucket or namenode>/<path>``.
+    """
+
+    def __init__(self, pipeline: Pipeline, folder: Path) -> None:
+        self._pipeline = pipeline
+        self._folder = folder
+
+    def local_path(self, path: str) -> str:
+        """Return the path of a file's copy; the path itself, if the file is local."""
+        return path if "://" not in path else str(self._folder / path.replace("://", "/", 1))
+
+    def local_pattern(self, pattern: str) -> str:
+        """Copy all files that a glob may match, and return the glob over the copies.
+
+        A glob of local files is returned without its scheme, and nothing is copied. Files that
+        were copied before are not copied again.
+
+        Raises:
+            InputError: The store refuses.
+            UnavailableError: The store does not answer.
+        """
+        if "://" not in pattern or pattern.startswith("file://"):
+            return pattern.removeprefix("file://")
+        scheme, _, rest = pattern.partition("://")
+        authority, _, key = rest.partition("/")
+        prefix = key[: match.start()] if (match := MAGIC.search(key)) else key
+        if scheme == "hdfs":
+            copies = self._folder / scheme / authority
+            self._copy_from_hdfs(authority, prefix, copies)
+        else:
+            copies = self._folder / "s3" / authority
+            self._copy_from_s3(authority, prefix, copies)
+        return str(copies / key)
+
+    def _copy_from_s3(self, bucket: str, prefix: str, copies: Path) -> None:
+        """Copy all objects of a bucket whose key begins with a prefix."""
+        # boto3 takes a quarter of a second to import, and most pipelines don't need it.
+        from sources.storage.s3 import REFUSALS, connect, refused  # noqa: PLC0415
+
+        settings = self._pipeline.s3
+        store = connect(settings)
+        try:
+            pages = store.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+            for item in (item for page in pages for item in page.get("Contents", [])):
+                target = copies / item["Key"]
+                if not item["Key"].endswith("/") and not target.exists():
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    store.download_file(bucket, item["Key"], str(target))
+        except REFUSALS as error:
+            raise refused(settings, f"s3://{bucket}/{prefix}*", "read", error) from None
+
+    def _copy_from_hdfs(self, namenode: str, prefix: str, copies: Path) -> None:
+        """Copy all files of an HDFS cluster whose path begins with a prefix.
+
+        Lists everything below the prefix's last complete folder; one that does not exist has no
+        files. Paths are without leading slash.
+        """
+        from sources.storage.hdfs import connect, refused  # noqa: PLC0415
+
+        base = f"/{prefix.rpartition('/')[0]}"
+        try:
+            client = connect(namenode, self._pipeline.hdfs)
+            listing = list(client.list_status(base, recursive=True))
+        except FileNotFoundError:
+            return
+        except (OSError, RuntimeError) as error:
+            folder = f"hdfs://{namenode}{base}"
+            raise refused(folder, "listed", error) from None
+        for status in listing:
+            target = copies / status.path[1:]
+            if status.isdir or not status.path[1:].startswith(prefix) or target.exists():
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with target.open("wb") as out:
+                    for block in client.read(status.path).read_range_stream(0, status.length):
+                        out.write(block)
+            except (OSError, RuntimeError) as error:
+                path = f"hdfs://{namenode}{status.path}"
+                raise refused(path, "copied", error) from None

@@ -1,0 +1,194 @@
+"""Checks in DuckDB SQL of whether the text of a JSON or CSV value fits its declared type.
+
+DuckDB converts some values that the runs refuse, such as ``"7"`` to an integer. Where it does, the
+form of the text decides here, so that audit and runs agree on which records are bad.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import duckdb
+import pyarrow as pa
+
+from orchestration.audit.sql import duckdb_type, json_structure, literal, quoted
+
+_DATE = r"\d{4}-\d\d-\d\d"
+_TIME = r"([01]\d|2[0-3])(:\d\d(:\d\d(\.\d{1,6})?)?)?"
+_INSTANT = rf"{_DATE}[ T]{_TIME}(Z|[+-]\d\d(:?\d\d)?)?"
+_NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
+# DuckDB's JSON types that a kind of declared type accepts.
+_JSON_TYPES: dict[str, tuple[str, ...]] = {
+    "boolean": ("BOOLEAN",),
+    "integer": ("UBIGINT", "BIGINT", "HUGEINT"),
+    "number": ("UBIGINT", "BIGINT", "HUGEINT", "DOUBLE"),
+    "decimal": ("UBIGINT", "BIGINT", "HUGEINT", "DOUBLE", "VARCHAR"),
+    "text": ("VARCHAR",),
+    "list": ("ARRAY",),
+    "struct": ("OBJECT",),
+}
+_JSON_FORMS = {"decimal": _NUMBER, "date": _DATE, "instant": f"{_INSTANT}|{_DATE}"}
+# White space around numbers and dates of CSV does not count.
+_CSV_FORMS = {
+    "boolean": "true|True|TRUE|1|false|False|FALSE|0",
+    "integer": r"\s*(-?\d+|0[xX][0-9a-fA-F]+)\s*",
+    "number": rf"\s*({_NUMBER}|(?i:[+-]?(nan|inf|infinity)))\s*",
+    "decimal": rf"\s*{_NUMBER}\s*",
+    "date": rf"\s*{_DATE}\s*",
+    "instant": _INSTANT,
+}
+# Values of topics that DuckDB converts and Spark refuses; {0} is a field's JSON type, {1} its
+# column.
+_NOT_INTEGER = "{0} NOT IN ('UBIGINT', 'BIGINT', 'HUGEINT')"
+_NOT_NUMBER = "({0} = 'VARCHAR' AND isfinite({1}))"
+_REFUSED_BY_SPARK = {
+    "BOOLEAN": "{0} <> 'BOOLEAN'",
+    **dict.fromkeys(["TINYINT", "SMALLINT", "INTEGER", "BIGINT"], _NOT_INTEGER),
+    **dict.fromkeys(["FLOAT", "DOUBLE"], _NOT_NUMBER),
+}
+
+
+def parse_json(
+    connection: duckdb.DuckDBPyConnection,
+    records: str,
+    rows: str,
+    types: Mapping[str, str],
+    refused: Mapping[str, str],
+) -> None:
+    """Create a table of records whose JSON is parsed into columns, with the reason of each bad one.
+
+    Args:
+        connection: The audit's database.
+        records: Table with ``_value``, the JSON text, and ``_reason``, which is null unless the
+            record is already known to be bad; other columns are copied. Its texts are overwritten.
+        rows: Name of the new table. Its ``_reason`` also covers values that are not a JSON object
+            or do not fit their type.
+        types: Columns of the JSON object, and their DuckDB types.
+        refused: By column, an SQL condition that its value is bad although DuckDB converts it.
+    """
+    connection.execute(
+        f"UPDATE {records} SET _reason = 'the value is not a JSON object: ' || left(_value, 200) "
+        "WHERE _reason IS NULL AND CASE WHEN json_valid(_value) THEN json_type(_value) END "
+        "IS DISTINCT FROM 'OBJECT'"
+    )
+    # DuckDB's own conversions fail the whole query on text that is not JSON.
+    connection.execute(f"UPDATE {records} SET _value = NULL WHERE _reason IS NOT NULL")
+    selected = ", ".join(f"_row[{literal(name)}] AS {quoted(name)}" for name in types)
+    connection.execute(
+        f"CREATE TABLE {rows} AS SELECT {selected}, * EXCLUDE (_row) FROM "
+        f"(SELECT *, from_json(_value, {json_structure(types)}) AS _row FROM {records})"
+    )
+    for name, kind in types.items():
+        field = _json_field(name)
+        mismatch = f"{quoted(name)} IS NULL"
+        if name in refused:
+            mismatch = f"({mismatch} OR {refused[name]})"
+        connection.execute(
+            f"UPDATE {rows} SET _reason = {literal(f'`{name}` does not fit {kind}: ')} || "
+            f"left(CAST({field} AS VARCHAR), 200) "
+            f"WHERE _reason IS NULL AND {mismatch} AND json_type({field}) <> 'NULL'"
+        )
+    connection.execute(f"ALTER TABLE {rows} DROP COLUMN _value")
+
+
+def refused_by_spark(types: Mapping[str, str]) -> dict[str, str]:
+    """Return SQL conditions for values of JSON records that DuckDB converts and Spark refuses.
+
+    Args:
+        types: DuckDB types by column.
+
+    Returns:
+        By column, a condition over ``_value`` and the column; only for types that need one.
+    """
+    return {
+        name: _REFUSED_BY_SPARK[kind].format(f"json_type({_json_field(name)})", quoted(name))
+        for name, kind in types.items()
+        if kind in _REFUSED_BY_SPARK
+    }
+
+
+def refused_json(field: pa.Field) -> str:
+    """Return an SQL condition that a field of the JSON object ``_value`` is bad.
+
+    It is bad if its value does not fit the field's type, or if the object has it twice.
+    """
+    names = f"[name FOR name IN json_keys(_value) IF name = {literal(field.name)}]"
+    return f"({_json_mismatch(_json_field(field.name), field.type)} OR len({names}) > 1)"
+
+
+def refused_csv(column: str, kind: pa.DataType) -> str:
+    """Return an SQL condition that the text of a CSV value is neither null nor of a type.
+
+    Args:
+        column: SQL of the text, null for a null value.
+        kind: Declared type.
+    """
+    family = _family(kind)
+    if family == "text":
+        return "false"
+    form = literal(_CSV_FORMS[family])
+    mismatch = f"NOT regexp_full_match({column}, {form}) OR {_inexact(column, kind)}"
+    return f"({column} IS NOT NULL AND ({mismatch}))"
+
+
+def _family(kind: pa.DataType) -> str:
+    """Return the same name for all types whose values have the same textual form."""
+    families = {
+        "boolean": pa.types.is_boolean,
+        "integer": pa.types.is_integer,
+        "number": pa.types.is_floating,
+        "decimal": pa.types.is_decimal,
+        "date": pa.types.is_date,
+        "instant": pa.types.is_timestamp,
+        "list": pa.types.is_list,
+        "struct": pa.types.is_struct,
+    }
+    return next((family for family, is_of in families.items() if is_of(kind)), "text")
+
+
+def _json_mismatch(field: str, kind: pa.DataType, depth: int = 0) -> str:
+    """Return an SQL condition that a JSON value is neither null nor of a type.
+
+    Args:
+        field: SQL of the value, null if it is absent.
+        kind: Declared type; items of lists and fields of structs are checked too.
+        depth: Number of lists around the value.
+    """
+    family = _family(kind)
+    types = _JSON_TYPES.get(family, _JSON_TYPES["text"])
+    mismatches = [f"json_type({field}) NOT IN ({', '.join(map(literal, types))})"]
+    if family == "list":
+        item = f"item{depth}"
+        inner = _json_mismatch(item, kind.value_type, depth + 1)
+        mismatches.append(f"list_bool_or([{inner} FOR {item} IN json_extract({field}, '$[*]')])")
+    elif family == "struct":
+        mismatches += [
+            _json_mismatch(_json_field(part.name, field), part.type, depth + 1) for part in kind
+        ]
+    elif family != "text":
+        text = f"({field} ->> '$')"
+        if family in _JSON_FORMS:
+            mismatches.append(f"NOT regexp_full_match({text}, {literal(_JSON_FORMS[family])})")
+        mismatches.append(_inexact(text, kind))
+    is_present = f"coalesce(json_type({field}), 'NULL') <> 'NULL'"
+    return f"({is_present} AND coalesce({' OR '.join(mismatches)}, false))"
+
+
+def _inexact(text: str, kind: pa.DataType) -> str:
+    """Return an SQL condition that DuckDB can't convert a text to a type, or would round it.
+
+    Args:
+        text: SQL of a text in the right form.
+        kind: Type to convert to.
+    """
+    cast = f"TRY_CAST(trim({text}) AS {duckdb_type(kind)})"
+    if pa.types.is_decimal(kind):
+        exact = f"TRY_CAST(trim({text}) AS DECIMAL(38, {38 - kind.precision + kind.scale}))"
+        return f"{cast} IS NULL OR {cast} <> {exact}"
+    return f"{cast} IS NULL"
+
+
+def _json_field(name: str, value: str = "_value") -> str:
+    """Return SQL for a member of a JSON object."""
+    path = '$."' + name.replace('"', '\\"') + '"'
+    return f"json_extract({value}, {literal(path)})"

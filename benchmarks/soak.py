@@ -35,6 +35,7 @@ from services.broker import LocalBroker, create_topic
 from sources.common.positions import iso, now_ms
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.planning.context import PipelineContext
 from spark_jobs.launch.runs import last_launch
 
 EACH_S = 5.0
@@ -108,7 +109,7 @@ def main() -> int:
             samples = _watch(loaded, options.minutes * 60)
             stop.set()
             feed.join()
-            chain.wait_until_caught_up(loaded, _live(loaded))
+            chain.wait_until_caught_up(PipelineContext.require(loaded))
         finally:
             stop.set()
             chain.stop(loaded)

@@ -13,7 +13,7 @@ from airflow.providers.standard.operators.bash import BashOperator
 from airflow.sdk import DAG
 
 PIPELINE = os.environ.get("PIPELINE", "/opt/pipelines/flight_events.yaml")
-STEPS = ["plan", "history", "live_start", "live"]
+STEPS = ["plan", "history", "live_handover", "live"]
 
 with DAG(
     "flight_events",

@@ -36,6 +36,7 @@ from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import HybridError, RunError
 from sources.kafka.address import LOCAL
+from sources.planning.context import PipelineContext
 from spark_jobs.jvm.jars import SETS, resolve
 
 ROOT = Path(__file__).parent.parent
@@ -146,7 +147,7 @@ def _run(
     folder: Path,
 ) -> list[AuditReport]:
     with (
-        stages("Dagster: plan → history → live_start → live, both pipelines"),
+        stages("Dagster: plan → history → live_handover → live, both pipelines"),
         # Makes Dagster's database: two processes can't both make it.
         DagsterInstance.get(),
         ThreadPoolExecutor(len(loaded)) as pool,
@@ -162,7 +163,7 @@ def _run(
 
 
 def _finish(loaded: LoadedPipeline) -> None:
-    chain.wait_until_caught_up(loaded, _live_source(loaded))
+    chain.wait_until_caught_up(PipelineContext.require(loaded))
     chain.stop(loaded)
 
 

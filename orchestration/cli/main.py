@@ -84,10 +84,11 @@ def validate(pipeline: PipelineFile, as_json: AsJson = False) -> None:
 def snapshot(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """Take the snapshots that a pipeline begins with; what is there already is kept."""
     with answer(as_json) as show:
-        from orchestration.cli import console
+        from orchestration.cli.console import Lines
+        from orchestration.steps import ChainRun, SnapshotStep
 
-        document, text = console.snapshot(load(pipeline), lambda text: typer.echo(text, err=True))
-        show({"ok": True, **document}, text)
+        outcome = SnapshotStep().run(ChainRun(load(pipeline), Lines()))
+        show({"ok": True, **outcome.document}, outcome.text)
 
 
 @app.command()
@@ -155,10 +156,10 @@ def step(
 ) -> None:
     """Do one step of the chain, as an orchestrator of your own would; again does nothing."""
     with answer(as_json) as show:
-        from orchestration.cli import console
+        from orchestration.steps import ChainRun, run_step
 
-        document, text = console.step(load(pipeline), name)
-        show({"ok": True, "step": name, **document}, text)
+        outcome = run_step(ChainRun(load(pipeline)), name)
+        show({"ok": True, "step": name, **outcome.document}, outcome.text)
 
 
 @app.command()

@@ -20,6 +20,7 @@ from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.hand_over import hand_over
+from sources.planning.context import PipelineContext
 from spark_jobs.run_state.lock import take_launch_lock
 from tests.e2e.case import Case, live_of, wrong
 from tests.e2e.in_session import run_history
@@ -55,10 +56,10 @@ def test_a_disk_that_fills_up_under_a_stream_is_red_and_the_next_run_ends_exact(
         loaded = case.pipeline()
         live = live_of(loaded)
         run_history(spark, loaded)
-        hand_over(loaded, live)
+        hand_over(PipelineContext.require(loaded), live)
         try:
-            chain.go_live(loaded, live)
-            chain.wait_until_caught_up(loaded, live)
+            chain.go_live(PipelineContext.require(loaded), live)
+            chain.wait_until_caught_up(PipelineContext.require(loaded))
             disk.fill()
             case.produce(range(1200, 1400))
             wait_for(lambda: not chain.is_live(loaded), "the end of the run", 90)
@@ -75,7 +76,7 @@ def test_a_disk_that_fills_up_under_a_stream_is_red_and_the_next_run_ends_exact(
             disk.free()
             controls.resume(loaded)
             case.produce(range(1400, 1500))
-            chain.wait_until_caught_up(loaded, live)
+            chain.wait_until_caught_up(PipelineContext.require(loaded))
         finally:
             chain.stop(loaded)
         report = audit(loaded)

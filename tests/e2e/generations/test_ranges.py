@@ -18,6 +18,7 @@ from orchestration.pipeline_definitions import pipeline_definitions
 from sources.config.loader import LoadedPipeline
 from sources.generations import keep_definition
 from sources.hand_over import hand_over
+from sources.planning.context import PipelineContext
 from tests.e2e.case import BEGIN, Case, live_of, windows
 from tests.e2e.in_session import run_history, run_live
 
@@ -64,7 +65,7 @@ def test_a_corrected_range_takes_its_place_while_the_stream_goes_on(
         lambda document: document.update(ranges={"by": "hour", "start": "2024-01-01"})
     )
     run_history(spark, loaded)
-    hand_over(loaded, live_of(loaded))
+    hand_over(PipelineContext.require(loaded), live_of(loaded))
     keep_definition(loaded, loaded.require_generation())
     answers = []
     with dg.DagsterInstance.ephemeral() as instance:

@@ -203,5 +203,5 @@ def test_a_step_is_done_by_name_and_only_in_its_turn(
     assert status == 2
     assert answer["error"].endswith("has no step `hisory`. Its steps are plan, history.")
     followed = {**declared, "state": "other", "sources": [*declared["sources"], topic]}
-    status, answer = step(followed, "live_start")
+    status, answer = step(followed, "live_handover")
     assert (status, answer["ok"]) == (2, False)

@@ -20,6 +20,7 @@ from sources.config.loader import load_pipeline
 from sources.config.user_functions import load_transform
 from sources.errors import InputError, StateError
 from sources.generations import begin, in_service, kept_file, read_serving, target_of
+from sources.planning.context import PipelineContext
 from spark_jobs.run_state.lock import is_switching, take_switch_lock
 from spark_jobs.target import adopt_table
 from spark_jobs.target.adopt_table import NO_MORE, transactions_of
@@ -212,7 +213,12 @@ def test_one_that_serves_no_more_is_not_run(tmp_path: Path) -> None:
     with pytest.raises(StateError, match="g2 of pipeline `events` serves no more: g1 took"):
         generations.require_in_service(case.loaded, generation)
     # Its history was read: nothing is to be run for that.
-    assert chain.run_bounded(case.loaded, case.loaded.pipeline.source("history")).splits == 1
+    assert (
+        chain.run_bounded(
+            PipelineContext.require(case.loaded), case.loaded.pipeline.source("history")
+        ).splits
+        == 1
+    )
 
 
 def test_rows_whose_files_were_vacuumed_are_not_promised(tmp_path: Path) -> None:
@@ -244,6 +250,6 @@ def test_two_promotions_at_once_are_one(tmp_path: Path) -> None:
     lock = take_switch_lock(case.loaded.state)
     assert lock is not None
     assert is_switching(case.loaded.state)
-    with pytest.raises(StateError, match="Another process changes which generation"):
+    with pytest.raises(StateError, match="Another process is changing which generation"):
         promotion.promote(case.loaded)
     assert read_serving(case.loaded).generation == "g1"

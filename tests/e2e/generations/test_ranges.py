@@ -137,13 +137,13 @@ def test_what_can_not_be_made_anew_on_its_own_is_refused(
     case.write_history()
     case.produce(range(1000, 1100))
     loaded = case.pipeline()
-    assert "has no state" in call(loaded, 0, 60)[1]["error"]
+    assert "has no state" in call(loaded, 0, 60)[1]["message"]
     run_history(spark, loaded)
     keep_definition(loaded, loaded.require_generation())
     status, answer = call(loaded, 60, 60)
-    assert (status, "holds nothing" in answer["error"]) == (2, True)
+    assert (status, "holds nothing" in answer["message"]) == (2, True)
     # 999 minus the allowed lateness of 100 minutes.
-    assert "complete through 2024-01-01T14:59:00Z" in call(loaded, 0, 901)[1]["error"]
+    assert "complete through 2024-01-01T14:59:00Z" in call(loaded, 0, 901)[1]["message"]
     assert seen(tmp_path) == {n: n / 2 for n in range(1000)}
 
     (tmp_path / "merged").mkdir()
@@ -151,4 +151,4 @@ def test_what_can_not_be_made_anew_on_its_own_is_refused(
     merged.write_history()
     stateful = merged.pipeline(windows)
     run_history(spark, stateful)
-    assert "`events` merges" in call(stateful, 0, 60)[1]["error"]
+    assert "`events` merges" in call(stateful, 0, 60)[1]["message"]

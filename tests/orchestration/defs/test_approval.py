@@ -124,7 +124,7 @@ def test_what_can_not_be_approved_is_told(
 ) -> None:
     status, answer = call(loaded, "approve", *(options or ("--by", "Ada")))
     assert status == 2
-    assert told in answer["error"]
+    assert told in answer["message"]
 
 
 def test_a_pipeline_that_waits_for_nobody_can_not_be_approved(tmp_path: Path) -> None:

@@ -7,28 +7,23 @@ the target; then one commit replaces the rows of history in the range by the row
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow.compute as pc
 import yaml
 
+from orchestration.generations.range_scope import last_files, parts_of, require_fit, shown
 from orchestration.requested_state import read_wanted
 from orchestration.steps import ChainRun, Observer, Outcome, PlanStep, Step, run_chain
-from sources.common.positions import Record, iso, to_ms
+from sources.common.positions import Record
 from sources.common.state import Folder
-from sources.config.file_source import FileSource, TimeRange
-from sources.config.kafka_source import KafkaSource
 from sources.config.loader import KEPT, KeptDefinition, LoadedPipeline, load_pipeline
-from sources.errors import InputError, StateError
-from sources.files.splits import FileListing, list_source
-from sources.files.time_range import EmptyRangeError
-from sources.generations import in_service, kept_file, require_in_service, target_of
+from sources.generations import in_service, kept_file, target_of
 from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
-from spark_jobs.checkpoint.transform_history import read_transforms
 from spark_jobs.target.adopt_table import paths_of
 from spark_jobs.target.history_files import read_history_files
 from spark_jobs.target.replace_range import Range, Replaced, Replacement
@@ -37,15 +32,6 @@ _FOLDER = "ranges"
 _REMOVED = "removed-files.json"
 _SAME = ("name", "event_time", "key", "allowed_lateness", "transform", "spark", "s3", "hdfs")
 _NOT_FOR_A_RANGE = ("converge", "complete_through", "offsets", "sequence")
-
-
-class _Part(NamedTuple):
-    """The part of a range that one source of files contains."""
-
-    source: FileSource
-    since: datetime
-    until: datetime
-    listing: FileListing
 
 
 class RemovedFiles(Record):
@@ -118,11 +104,11 @@ def backfill(
     """
     context = _serving(loaded)
     generation = context.generation
-    _require_fit(context, since, until)
+    require_fit(context, since, until)
     folder = Folder(generation.path(f"{_FOLDER}/{run_id}"))
     side = _side_pipeline(context, folder, since, until)
     if side is None:
-        say(f"No file contains rows from {_shown(since)} until {_shown(until)}.")
+        say(f"No file contains rows from {shown(since)} until {shown(until)}.")
     else:
         run_chain(ChainRun(side, _Lines(say), rest_requested=True))
     target = target_of(context.loaded, generation.name)
@@ -157,8 +143,8 @@ def look(loaded: LoadedPipeline, since: datetime, until: datetime) -> RangeLook:
         HybridError: As :func:`backfill`.
     """
     context = _serving(loaded)
-    _require_fit(context, since, until)
-    splits = [part.listing.splits for part in _parts(context.loaded, since, until)]
+    require_fit(context, since, until)
+    splits = [part.listing.splits for part in parts_of(context.loaded, since, until)]
     return RangeLook(
         since=since,
         until=until,
@@ -178,7 +164,7 @@ def complete_through(loaded: LoadedPipeline) -> datetime | None:
         StateError: Nothing was planned yet.
     """
     context = _serving(loaded)
-    end = context.switch_state.end_of(_last_files(context.loaded).name)
+    end = context.switch_state.end_of(last_files(context.loaded).name)
     return None if end is None else datetime.fromtimestamp(end.complete_through_ms / 1000, UTC)
 
 
@@ -201,64 +187,6 @@ class _Lines(Observer):
             self._say(f"{splits:,} splits are to be read.")
 
 
-def _require_fit(context: PipelineContext, since: datetime, until: datetime) -> None:
-    """Refuse a range whose replacement would lose or duplicate rows."""
-    pipeline, generation = context.pipeline, context.generation
-    if since >= until:
-        message = f"The range from {_shown(since)} until {_shown(until)} is empty."
-        raise InputError(message, "Choose an end after its beginning.", pipeline=pipeline.name)
-    if pipeline.sink.mode != "append":
-        message = (
-            f"Pipeline `{pipeline.name}` merges rows by key, so a range of its target is not the "
-            "result of a range of its files."
-        )
-        hint = "Recompute the whole table: `hybrid rerun`."
-        raise StateError(message, hint, pipeline=pipeline.name, field="sink.mode")
-    require_in_service(context.loaded, generation)
-    known = read_transforms(generation)
-    if known and known[-1].operators:
-        operators = "; ".join(known[-1].operators)
-        message = (
-            f"`transform: {pipeline.transform}` keeps state ({operators}): a range can't be "
-            "recomputed without the rows before it."
-        )
-        hint = "Recompute the whole table as another generation: `hybrid rerun`."
-        raise StateError(message, hint, pipeline=pipeline.name, field="transform")
-    for source in pipeline.sources:
-        if source.boundedness is Boundedness.BOUNDED:
-            _require_in_files(context, source, until)
-
-
-def _require_in_files(
-    context: PipelineContext, source: FileSource | KafkaSource, until: datetime
-) -> None:
-    """Refuse a range whose rows are not all in files that were read to the end.
-
-    Args:
-        context: The serving generation.
-        source: A bounded source of it.
-        until: The first event time after the range.
-    """
-    name = context.generation.name
-    if not isinstance(source, FileSource):
-        message = f"Source `{source.name}` is a bounded topic: its rows are in no file."
-        raise StateError(message, "Recompute the whole table: `hybrid rerun`.", source=source.name)
-    if (end := context.switch_state.end_of(source.name)) is None:
-        message = f"Generation {name} has not read `{source.name}` to its end yet."
-        raise StateError(message, "Try again when it has.", source=source.name, generation=name)
-    if to_ms(until) - 1 > end.complete_through_ms and source is _last_files(context.loaded):
-        complete = iso(end.complete_through_ms)
-        message = (
-            f"History of generation {name} is complete through {complete}, but the range ends at "
-            f"{_shown(until)}: later rows come from the live run, not from files."
-        )
-        raise InputError(message, f"End the range at {complete} or earlier.", source=source.name)
-
-
-def _last_files(loaded: LoadedPipeline) -> FileSource:
-    return [each for each in loaded.pipeline.sources if isinstance(each, FileSource)][-1]
-
-
 def _side_pipeline(
     context: PipelineContext, folder: Folder, since: datetime, until: datetime
 ) -> LoadedPipeline | None:
@@ -273,7 +201,7 @@ def _side_pipeline(
     loaded, generation = context.loaded, context.generation
     time_ranges = {
         part.source.name: {"since": part.since.isoformat(), "until": part.until.isoformat()}
-        for part in _parts(loaded, since, until)
+        for part in parts_of(loaded, since, until)
     }
     if not time_ranges:
         return None
@@ -303,24 +231,6 @@ def _side_pipeline(
     return load_pipeline(path)
 
 
-def _parts(loaded: LoadedPipeline, since: datetime, until: datetime) -> Iterator[_Part]:
-    """Yield the part of a range that each source of files has; skip sources that have none."""
-    for source in loaded.pipeline.sources:
-        if not isinstance(source, FileSource) or source.discovery_interval is not None:
-            continue
-        declared = source.time_range
-        begin = since if declared.since is None else max(since, declared.since)
-        end = until if declared.until is None else min(until, declared.until)
-        if begin >= end:
-            continue
-        limits = TimeRange.model_construct(since=begin, until=end)
-        try:
-            listing = list_source(loaded, source.model_copy(update={"time_range": limits}))
-        except EmptyRangeError:
-            continue
-        yield _Part(source, begin, end, listing)
-
-
 def _history(context: PipelineContext, target: str) -> set[str]:
     """Return the target's files that hold history: all of them until a stream was requested."""
     last = context.pipeline.sources[-1]
@@ -334,7 +244,3 @@ def _removed_before(ranges: Folder) -> set[str]:
     names = [path.parent.name for path in ranges.root.glob(f"*/{_REMOVED}")]
     documents = (ranges.read(f"{name}/{_REMOVED}", RemovedFiles) for name in names)
     return {path for each in documents if each is not None for path in each.paths}
-
-
-def _shown(moment: datetime) -> str:
-    return iso(to_ms(moment))

@@ -31,6 +31,7 @@ import sys
 from pathlib import Path
 from orchestration import chain
 from sources.config.loader import load_pipeline
+from sources.planning.context import PipelineContext
 
 loaded = load_pipeline(Path(sys.argv[1]))
 print(chain.run_bounded(PipelineContext.require(loaded), loaded.pipeline.sources[0]).rows)

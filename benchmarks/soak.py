@@ -29,6 +29,7 @@ from confluent_kafka import Producer
 from benchmarks.record import record
 from orchestration import chain
 from orchestration.audit.run import audit
+from orchestration.backlog import wait_until_caught_up
 from orchestration.cli import console
 from orchestration.supervision.status import status
 from services.broker import LocalBroker, create_topic
@@ -109,7 +110,7 @@ def main() -> int:
             samples = _watch(loaded, options.minutes * 60)
             stop.set()
             feed.join()
-            chain.wait_until_caught_up(PipelineContext.require(loaded))
+            wait_until_caught_up(PipelineContext.require(loaded))
         finally:
             stop.set()
             chain.stop(loaded)

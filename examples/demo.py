@@ -30,6 +30,7 @@ from examples import flight_data
 from orchestration import chain
 from orchestration.audit.report import AuditReport
 from orchestration.audit.run import audit
+from orchestration.backlog import wait_until_caught_up
 from orchestration.cli import tables
 from services.broker import LocalBroker
 from sources.config.kafka_source import KafkaSource
@@ -163,7 +164,7 @@ def _run(
 
 
 def _finish(loaded: LoadedPipeline) -> None:
-    chain.wait_until_caught_up(PipelineContext.require(loaded))
+    wait_until_caught_up(PipelineContext.require(loaded))
     chain.stop(loaded)
 
 

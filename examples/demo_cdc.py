@@ -34,6 +34,7 @@ from examples.demo import ROOT, Stages, console
 from examples.shop import TABLES, Customers, make_shop
 from orchestration import chain, snapshots
 from orchestration.audit.compare_source import SourceComparison, compare_with_source
+from orchestration.backlog import wait_until_caught_up
 from orchestration.cli.console import run
 from services.broker import LocalBroker, create_topic
 from services.connect import LocalConnect, debezium_config
@@ -165,11 +166,7 @@ def _run(options: argparse.Namespace, stages: Stages, cleanup: ExitStack) -> lis
     console.print(f"          {customers.changes:,} rows were changed{killed}")
     with stages("connector and streams caught up"), ThreadPoolExecutor(len(shop.loaded)) as pool:
         _wait_for_connector(shop)
-        list(
-            pool.map(
-                lambda one: chain.wait_until_caught_up(PipelineContext.require(one)), shop.loaded
-            )
-        )
+        list(pool.map(lambda one: wait_until_caught_up(PipelineContext.require(one)), shop.loaded))
     rate = (_committed(shop) - before) / (time.monotonic() - started)
     console.print(f"          {rate:,.0f} records/s since all were live")
     fresh: dict[str, dict[str, float]] = {}

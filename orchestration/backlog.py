@@ -5,14 +5,20 @@ The lag that the status shows, the wait until the stream has caught up and a dra
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Protocol
 
 from sources.config.kafka_source import KafkaSource
-from sources.errors import InputError, UnavailableError
+from sources.errors import InputError, RunError, UnavailableError
 from sources.kafka.client import KafkaLog
 from sources.planning.context import PipelineContext
 from sources.planning.discovery import Folder
+from spark_jobs.launch import process
+from spark_jobs.launch.runs import log_path
 from spark_jobs.run_state.heartbeat import Heartbeat
+
+_POLL_S = 0.3
 
 
 class Backlog(Protocol):
@@ -61,6 +67,33 @@ def backlog_of(context: PipelineContext, *, as_of_now: bool = False) -> Backlog:
     if isinstance(last, KafkaSource):
         return TopicBacklog(context, last, as_of_now=as_of_now)
     return FolderBacklogAsOfNow(context) if as_of_now else FolderBacklog(context)
+
+
+def wait_until_caught_up(
+    context: PipelineContext, on_waiting: Callable[[int, str], None] = lambda _count, _unit: None
+) -> None:
+    """Wait until the unbounded run has committed all that its topic, or folder, holds.
+
+    Args:
+        context: The pipeline and its state.
+        on_waiting: Called with how much waits, and in which unit that is counted.
+
+    Raises:
+        RunError: The run ended in the meantime.
+    """
+    name = context.pipeline.sources[-1].name
+    backlog = backlog_of(context)
+    while True:
+        beat = process.find_running(context.generation, name)
+        if beat is None:
+            message = f"The live run of `{name}` ended before it had caught up."
+            hint = f"See {log_path(context.generation, name)}."
+            raise RunError(message, hint, source=name)
+        waiting = backlog.waiting(beat)
+        on_waiting(waiting, backlog.unit)
+        if waiting == 0:
+            return
+        time.sleep(_POLL_S)
 
 
 class TopicBacklog:

@@ -7,10 +7,8 @@ them in order are in :mod:`orchestration.steps`; the hand-over, which needs no S
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from orchestration.backlog import backlog_of
 from orchestration.requested_state import put_wish, read_wanted, require_wanted, want
 from sources.common.positions import EndPosition, Offsets
 from sources.config.file_source import FileSource
@@ -33,11 +31,10 @@ from sources.planning.topic_range import find_range, read_range_splits, require_
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.jvm.java import require_java
 from spark_jobs.launch import process
-from spark_jobs.launch.runs import OnOutput, find_run, log_path
+from spark_jobs.launch.runs import OnOutput, find_run
 from spark_jobs.run_state.heartbeat import Heartbeat
 
 Source = FileSource | KafkaSource
-_POLL_S = 0.3
 
 
 def validate(loaded: LoadedPipeline) -> None:
@@ -64,10 +61,17 @@ def plan(loaded: LoadedPipeline) -> Plan:
     """
     validate(loaded)
     made = make_plan(loaded)
-    first = loaded.pipeline.sources[0]
-    if isinstance(first, KafkaSource) and first.boundedness is Boundedness.BOUNDED:
+    if (first := planned_topic(loaded)) is not None:
         hand_over(PipelineContext.require(loaded), first)
     return made
+
+
+def planned_topic(loaded: LoadedPipeline) -> KafkaSource | None:
+    """Return the topic whose offsets the plan decides: a bounded one that comes first, or None."""
+    first = loaded.pipeline.sources[0]
+    if isinstance(first, KafkaSource) and first.boundedness is Boundedness.BOUNDED:
+        return first
+    return None
 
 
 def run_bounded(
@@ -255,30 +259,3 @@ def is_live(loaded: LoadedPipeline) -> bool:
     context = PipelineContext.find(loaded)
     last = loaded.pipeline.sources[-1].name
     return context is not None and process.find_running(context.generation, last) is not None
-
-
-def wait_until_caught_up(
-    context: PipelineContext, on_waiting: Callable[[int, str], None] = lambda _count, _unit: None
-) -> None:
-    """Wait until the unbounded run has committed all that its topic, or folder, holds.
-
-    Args:
-        context: The pipeline and its state.
-        on_waiting: Called with how much waits, and in which unit that is counted.
-
-    Raises:
-        RunError: The run ended in the meantime.
-    """
-    name = context.pipeline.sources[-1].name
-    backlog = backlog_of(context)
-    while True:
-        beat = process.find_running(context.generation, name)
-        if beat is None:
-            message = f"The live run of `{name}` ended before it had caught up."
-            hint = f"See {log_path(context.generation, name)}."
-            raise RunError(message, hint, source=name)
-        waiting = backlog.waiting(beat)
-        on_waiting(waiting, backlog.unit)
-        if waiting == 0:
-            return
-        time.sleep(_POLL_S)

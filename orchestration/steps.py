@@ -13,9 +13,9 @@ from functools import cached_property, partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from orchestration import chain, snapshots
+from orchestration.backlog import wait_until_caught_up
 from orchestration.snapshots import TakenSnapshot
 from sources.common.positions import EndPosition, iso
-from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, InputError
 from sources.hand_over import hand_over
@@ -222,7 +222,7 @@ class LiveStep(Step[Heartbeat]):
         source = run.context.pipeline.source(self.name)
         beat = chain.go_live(run.context, source, partial(run.observer.beat, self))
         if run.until_caught_up:
-            chain.wait_until_caught_up(run.context, partial(run.observer.waiting, self))
+            wait_until_caught_up(run.context, partial(run.observer.waiting, self))
         return Outcome(beat, beat.model_dump(mode="json"), f"Live: {describe(beat)}.")
 
 
@@ -233,11 +233,11 @@ def steps_of(loaded: LoadedPipeline) -> list[Step[Any]]:
 
 
 def _steps_of_sources(loaded: LoadedPipeline) -> Iterator[Step[Any]]:
-    for place, source in enumerate(loaded.pipeline.sources):
-        is_bounded = source.boundedness is Boundedness.BOUNDED
-        # The plan decides a bounded source that comes first, be it files or topics.
-        if isinstance(source, KafkaSource) and (place or not is_bounded):
+    planned = chain.planned_topic(loaded)
+    for source in loaded.pipeline.sources:
+        if source in loaded.pipeline.topics and source is not planned:
             yield HandoverStep(source.name)
+        is_bounded = source.boundedness is Boundedness.BOUNDED
         yield BoundedStep(source.name) if is_bounded else LiveStep(source.name)
 
 

@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from orchestration import chain
+from orchestration.backlog import wait_until_caught_up
 from orchestration.progress.phases import RowsByDay, rows_by_day
 from sources.generations import read_serving
 from sources.planning.context import PipelineContext
@@ -97,7 +97,7 @@ def test_ranges_are_made_anew_and_a_new_generation_is_promoted_and_rolled_back(
     pages.fill_in(page, shown, "versioned", pages.plan_form("versioned", generation="NEW"))
     pages.launch(page)
     pages.await_end(page, "Success")
-    chain.wait_until_caught_up(PipelineContext.require(loaded))
+    wait_until_caught_up(PipelineContext.require(loaded))
     assert read_serving(loaded).generation == "g1"
     for job, serves in (("promote", "g2"), ("rollback", "g1")):
         page.goto(f"{shown.job(f'versioned_{job}')}/playground")

@@ -18,6 +18,7 @@ from benchmarks.record import record
 from orchestration import chain
 from orchestration.audit.report import AuditReport
 from orchestration.audit.run import audit
+from orchestration.backlog import wait_until_caught_up
 from services.broker import LocalBroker
 from services.process import free_ports
 from sources.config.loader import LoadedPipeline
@@ -122,7 +123,7 @@ class Chain:
         """Let it run to the end, and compare its table with an independent computation."""
         # The kill before this one may have ended a watcher as well.
         self._while_it_runs(self._is_left_running)
-        chain.wait_until_caught_up(PipelineContext.require(self.loaded))
+        wait_until_caught_up(PipelineContext.require(self.loaded))
         chain.stop(self.loaded)
         return audit(self.loaded)
 

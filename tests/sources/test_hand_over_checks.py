@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from sources.errors import SeamError
+from sources.errors import SeamError, StateError
 from sources.hand_over import hand_over
 from sources.hand_over_checks import CHECKS, Check, check_hand_over, require_sound
 from sources.planning.context import PipelineContext
 from tests.e2e.case import Case, live_of
 from tests.sources.hand_over_case import (
     delete_below,
+    documents,
     hand_over_anew,
     hand_over_in_part,
     live,
@@ -124,3 +125,16 @@ def test_records_deleted_between_start_and_ledger_hold_up_the_launch_as_lost(
 
     with pytest.raises(SeamError, match="51 offsets"):
         launch()
+
+
+def test_checks_write_nothing_and_name_the_step_that_completes_a_hand_over(
+    tmp_path: Path, servers: str
+) -> None:
+    case = prepared(tmp_path, servers)
+    loaded = up_to_hand_over(case.pipeline())
+    hand_over_in_part(loaded)
+    before = documents(tmp_path / "state")
+    for check in (check_hand_over, require_sound):
+        with pytest.raises(StateError, match="Run step `live_handover`"):
+            check(PipelineContext.require(loaded), live_of(loaded))
+    assert documents(tmp_path / "state") == before

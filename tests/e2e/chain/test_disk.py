@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from orchestration import chain
 from orchestration.audit.run import audit
+from orchestration.backlog import wait_until_caught_up
 from orchestration.cli.main import app
 from orchestration.supervision import controls
 from orchestration.supervision.status import status
@@ -59,7 +60,7 @@ def test_a_disk_that_fills_up_under_a_stream_is_red_and_the_next_run_ends_exact(
         hand_over(PipelineContext.require(loaded), live)
         try:
             chain.go_live(PipelineContext.require(loaded), live)
-            chain.wait_until_caught_up(PipelineContext.require(loaded))
+            wait_until_caught_up(PipelineContext.require(loaded))
             disk.fill()
             case.produce(range(1200, 1400))
             wait_for(lambda: not chain.is_live(loaded), "the end of the run", 90)
@@ -76,7 +77,7 @@ def test_a_disk_that_fills_up_under_a_stream_is_red_and_the_next_run_ends_exact(
             disk.free()
             controls.resume(loaded)
             case.produce(range(1400, 1500))
-            chain.wait_until_caught_up(PipelineContext.require(loaded))
+            wait_until_caught_up(PipelineContext.require(loaded))
         finally:
             chain.stop(loaded)
         report = audit(loaded)

@@ -18,6 +18,7 @@ from deltalake import write_deltalake
 
 from orchestration import chain
 from orchestration.audit.run import audit
+from orchestration.backlog import wait_until_caught_up
 from orchestration.defs.chain_assets import pipeline_assets
 from sources.errors import RunError, StateError
 from sources.hand_over import hand_over
@@ -69,7 +70,7 @@ def test_the_chain_runs_as_dagster_assets_and_the_stream_outlives_the_run(
         assert checks == dict.fromkeys(["no_gap", "no_duplicates", "retention", "schema"], True)
         assert chain.is_live(loaded)
         case.produce(range(1200, 1300))
-        chain.wait_until_caught_up(PipelineContext.require(loaded))
+        wait_until_caught_up(PipelineContext.require(loaded))
         # Materializing again finds the run, and does not start a second one.
         beat = chain.go_live(PipelineContext.require(loaded), live_of(loaded))
         again = chain.go_live(PipelineContext.require(loaded), live_of(loaded))
@@ -234,7 +235,7 @@ def test_a_killed_stream_is_seen_as_dead_and_resumed_exactly(tmp_path: Path, ser
         wait_for(lambda: not chain.is_live(loaded), "the lock of the dead driver", DEADLINE_S)
         assert status_of_live(tmp_path) == "dead"
         chain.go_live(PipelineContext.require(loaded), live_of(loaded))
-        chain.wait_until_caught_up(PipelineContext.require(loaded))
+        wait_until_caught_up(PipelineContext.require(loaded))
     finally:
         chain.stop(loaded)
     report = audit(loaded)

@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 
 from orchestration import chain
 from orchestration.audit.run import audit
+from orchestration.backlog import wait_until_caught_up
 from orchestration.supervision.status import status
 from sources.errors import StateError
 from sources.planning.context import PipelineContext
@@ -109,14 +110,14 @@ def test_a_driver_that_wakes_after_it_was_replaced_adds_no_row(
         (tmp_path / "hold").unlink()
         chain.go_live(PipelineContext.require(loaded), live)
         case.produce(range(1600, 1700))
-        chain.wait_until_caught_up(PipelineContext.require(loaded))
+        wait_until_caught_up(PipelineContext.require(loaded))
         second = last_launch(generation)
         assert second is not None
         assert second.launch_id != first.launch_id
         os.killpg(first.group, signal.SIGCONT)
         wait_for(lambda: not runs(groups[0]), "the first driver to give up", 120)
         case.produce(range(1700, 1800))
-        chain.wait_until_caught_up(PipelineContext.require(loaded))
+        wait_until_caught_up(PipelineContext.require(loaded))
         assert status(loaded).sources[-1].state == "running"
         beat = read_heartbeat(generation, live.name)
         assert beat is not None

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from orchestration import chain
 from orchestration.audit.run import audit
+from orchestration.backlog import wait_until_caught_up
 from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
 from spark_jobs.launch.submit import STATE_STORE
@@ -83,7 +84,7 @@ def test_a_stateful_processor_in_python_crosses_the_switch(tmp_path: Path, serve
     loaded = case.pipeline(by_processor)
     try:
         start_live(loaded)
-        chain.wait_until_caught_up(PipelineContext.require(loaded))
+        wait_until_caught_up(PipelineContext.require(loaded))
     finally:
         chain.stop(loaded)
     assert ".changelog" in suffixes(loaded.require_generation().checkpoint)

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from orchestration import chain
 from orchestration.audit.run import audit
+from orchestration.backlog import wait_until_caught_up
 from orchestration.requested_state import read_wanted
 from orchestration.supervision.status import status
 from sources.errors import SeamError
@@ -53,7 +54,7 @@ def test_one_driver_reads_history_hands_over_and_goes_live(tmp_path: Path, serve
         assert (before.launch_id, before.pid) == (beat.launch_id, beat.pid)
         assert [each.state for each in status(loaded).sources] == ["finished", "running"]
         case.produce(range(1200, 1300))
-        chain.wait_until_caught_up(PipelineContext.require(loaded))
+        wait_until_caught_up(PipelineContext.require(loaded))
     finally:
         stopped = chain.stop(loaded)
     assert stopped == ["live"]

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from orchestration import chain
 from orchestration.audit.compare_generations import compare_generations
 from orchestration.audit.run import audit
+from orchestration.backlog import wait_until_caught_up
 from orchestration.generations import promotion
 from orchestration.generations.lifecycle import rerun
 from orchestration.supervision.status import status
@@ -90,7 +91,7 @@ def test_readers_change_over_in_one_step_and_back(
     hand_over(PipelineContext.require(loaded), live_of(loaded))
     try:
         chain.go_live(PipelineContext.require(loaded), live_of(loaded))
-        chain.wait_until_caught_up(PipelineContext.require(loaded))
+        wait_until_caught_up(PipelineContext.require(loaded))
         # Another definition, in the same place; this time a person looks at the plan.
         (tmp_path / "transforms.py").write_text(DOUBLED)
         document = yaml.safe_load(loaded.path.read_text())
@@ -113,7 +114,7 @@ def test_readers_change_over_in_one_step_and_back(
             case.produce(range(1500, 1700))
             serving = in_service(loaded)[1]
             for each in (loaded, serving):
-                chain.wait_until_caught_up(PipelineContext.require(each))
+                wait_until_caught_up(PipelineContext.require(each))
             assert status(loaded).healthy
             rows = DeltaTable(tmp_path / "out").to_pyarrow_table()
             assert (len(rows), "w" in rows.column_names) == (1700, False)
@@ -125,7 +126,7 @@ def test_readers_change_over_in_one_step_and_back(
         assert min(kept) == 1700, "no reader sees less than there was"
 
         case.produce(range(1700, 1800))
-        chain.wait_until_caught_up(PipelineContext.require(loaded))
+        wait_until_caught_up(PipelineContext.require(loaded))
         rows = DeltaTable(tmp_path / "out").to_pyarrow_table()
         values = dict(zip(rows["id"].to_pylist(), rows["v"].to_pylist(), strict=True))
         assert values == {n: float(n) for n in range(1800)}
@@ -134,7 +135,7 @@ def test_readers_change_over_in_one_step_and_back(
         promotion.roll_back(loaded)
         back = load_pipeline(kept_file(loaded, "g1"))
         case.produce(range(1800, 1900))
-        chain.wait_until_caught_up(PipelineContext.require(back))
+        wait_until_caught_up(PipelineContext.require(back))
         report = audit(back)
         assert (report.expected, wrong(report)) == (1900, {})
     finally:

@@ -141,7 +141,7 @@ def test_what_can_not_be_made_anew_on_its_own_is_refused(
     run_history(spark, loaded)
     keep_definition(loaded, loaded.require_generation())
     status, answer = call(loaded, 60, 60)
-    assert (status, "holds nothing" in answer["message"]) == (2, True)
+    assert (status, "is empty." in answer["message"]) == (2, True)
     # 999 minus the allowed lateness of 100 minutes.
     assert "complete through 2024-01-01T14:59:00Z" in call(loaded, 0, 901)[1]["message"]
     assert seen(tmp_path) == {n: n / 2 for n in range(1000)}

@@ -10,6 +10,7 @@ from hdfs_native import WriteOptions
 
 from orchestration import chain
 from orchestration.audit.run import audit
+from orchestration.backlog import wait_until_caught_up
 from sources.planning.context import PipelineContext
 from sources.storage.hdfs import connect
 from sources.storage.settings import HdfsSettings
@@ -64,7 +65,7 @@ def test_parquet_and_json_in_hdfs_then_the_topic(
     loaded = case.pipeline(on_hdfs)
     try:
         start_live(loaded)
-        chain.wait_until_caught_up(PipelineContext.require(loaded))
+        wait_until_caught_up(PipelineContext.require(loaded))
     finally:
         chain.stop(loaded)
     report = audit(loaded)

@@ -9,6 +9,7 @@ import pytest
 
 from orchestration import chain
 from orchestration.audit.run import audit
+from orchestration.backlog import wait_until_caught_up
 from sources.planning.context import PipelineContext
 from tests.e2e.case import Case, as_json, start_live, wrong
 from tests.services.s3_server import LOGIN, client, s3_server
@@ -46,7 +47,7 @@ def test_parquet_and_json_in_a_bucket_then_the_topic(
         loaded = case.pipeline(on_s3)
         try:
             start_live(loaded)
-            chain.wait_until_caught_up(PipelineContext.require(loaded))
+            wait_until_caught_up(PipelineContext.require(loaded))
         finally:
             chain.stop(loaded)
         report = audit(loaded)

@@ -11,6 +11,7 @@ import pytest
 
 from orchestration import chain
 from orchestration.audit.run import audit
+from orchestration.backlog import wait_until_caught_up
 from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline
 from sources.planning.context import PipelineContext
@@ -89,9 +90,9 @@ def test_an_executor_that_is_killed_costs_no_row_and_no_state(
         os.kill(min(both), signal.SIGKILL)
         wait_for(lambda: len(cluster.executors() - both) == 1, "another executor", 120)
         (tmp_path / "hold").unlink()
-        chain.wait_until_caught_up(PipelineContext.require(loaded))
+        wait_until_caught_up(PipelineContext.require(loaded))
         case.produce(range(1600, 1700))
-        chain.wait_until_caught_up(PipelineContext.require(loaded))
+        wait_until_caught_up(PipelineContext.require(loaded))
         assert status(loaded).sources[-1].state == "running"
     finally:
         stopped = chain.stop(loaded)

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from orchestration import chain
 from orchestration.audit.run import audit
+from orchestration.backlog import wait_until_caught_up
 from orchestration.defs.chain_assets import pipeline_assets
 from orchestration.supervision.status import status
 from services.broker import create_topic
@@ -294,7 +295,7 @@ def test_each_bounded_topic_is_an_asset_and_has_a_start_unless_it_is_the_first(
         ]
         checks = result.get_asset_check_evaluations()
         assert (len(checks), all(each.passed for each in checks)) == (8, True)
-        chain.wait_until_caught_up(PipelineContext.require(loaded))
+        wait_until_caught_up(PipelineContext.require(loaded))
         states = {each.source: each.state for each in status(loaded).sources}
         assert states == {"history": "finished", "archive": "finished", "live": "running"}
     finally:

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from orchestration import chain
 from orchestration.audit.run import audit
+from orchestration.backlog import wait_until_caught_up
 from orchestration.supervision import controls
 from orchestration.supervision.status import status
 from sources.errors import RunError, SeamError
@@ -39,7 +40,7 @@ def test_sigterm_in_a_long_batch_and_a_drain_leave_a_state_to_go_on_from_exactly
     generation = loaded.require_generation()
     try:
         controls.resume(loaded)
-        chain.wait_until_caught_up(PipelineContext.require(loaded))
+        wait_until_caught_up(PipelineContext.require(loaded))
         (tmp_path / "hold").touch()
         done, version = (
             last_committed(generation.checkpoint),

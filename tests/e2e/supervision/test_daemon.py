@@ -15,6 +15,7 @@ from dagster import DagsterInstance
 
 from orchestration import chain
 from orchestration.audit.run import audit
+from orchestration.backlog import wait_until_caught_up
 from sources.config.loader import LoadedPipeline
 from sources.planning.context import PipelineContext
 from spark_jobs.launch import process
@@ -91,7 +92,7 @@ def test_the_stream_outlives_dagster_and_is_brought_back_by_it(
             second = kill_and_await_another(loaded)
         assert runs(second.pid)
         case.produce(range(1200, 1300))
-        chain.wait_until_caught_up(PipelineContext.require(loaded))
+        wait_until_caught_up(PipelineContext.require(loaded))
     finally:
         chain.stop(loaded)
     report = audit(loaded)

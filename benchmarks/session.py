@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.record import record
 from sources.config.loader import LoadedPipeline
 from sources.hand_over import hand_over
+from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from spark_jobs import job
 from spark_jobs.driver.reporter import Reporter
@@ -115,7 +116,7 @@ def read_history(spark: SparkSession, loaded: LoadedPipeline) -> None:
     reporter = Reporter(loaded.require_generation(), "history", "bench", None, bounded=True)
     job.run_bounded(spark, loaded, "history", reporter, threading.Event())
     (live,) = loaded.pipeline.topics
-    hand_over(loaded, live)
+    hand_over(PipelineContext.require(loaded), live)
 
 
 def race(

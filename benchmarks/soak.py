@@ -32,12 +32,14 @@ from confluent_kafka import Producer
 from benchmarks.record import record
 from orchestration import chain
 from orchestration.audit.run import audit
+from orchestration.backlog import wait_until_caught_up
 from orchestration.cli import console
 from orchestration.supervision.status import status
 from services.broker import LocalBroker, create_topic
 from sources.common.positions import iso, now_ms
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.planning.context import PipelineContext
 from spark_jobs.launch.runs import last_launch
 
 SAMPLE_INTERVAL_S = 5.0
@@ -122,7 +124,7 @@ def main() -> int:
             samples = _watch(loaded, options.minutes * 60)
             stop.set()
             feed.join()
-            chain.wait_until_caught_up(loaded, _live(loaded))
+            wait_until_caught_up(PipelineContext.require(loaded))
         finally:
             stop.set()
             chain.stop(loaded)

@@ -27,6 +27,7 @@ from sources.hand_over import hand_over
 from sources.kafka.client import consumer_settings
 from sources.kafka.range_reader import RangeReader
 from sources.kafka.ranges import Split
+from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from sources.planning.topic_range import require_range
 from spark_jobs.query.kafka_stream import stream_topics
@@ -46,7 +47,7 @@ def main() -> None:
         loaded = topic_pipeline(folder, broker.bootstrap_servers, HERE)
         make_plan(loaded)
         (source,) = loaded.pipeline.topics
-        hand_over(loaded, source)
+        hand_over(PipelineContext.require(loaded), source)
         generation = loaded.require_generation()
         offset_range = require_range(generation, source.name)
         os.environ["PYSPARK_PYTHON"] = sys.executable

@@ -1,9 +1,10 @@
-"""The chain of ``flight_events`` as an Airflow DAG: a task a step, by the command line.
+"""The chain of ``flight_events`` as an Airflow DAG: each step of the chain is a task.
 
 For Airflow 3 with its standard provider; copy it into the DAGs folder. The workers need this
-project, ``hybrid`` in their path, and the folder of the pipeline at ``PIPELINE``. A step that was
-done is not done again, so a task may be retried or cleared at any time. The live run outlives its
-task: ``watch`` is red when it is dead, stuck or late, and the next ``live`` brings it back.
+project, ``hybrid`` in their path, and the folder of the pipeline at ``PIPELINE``. A step that is
+complete does nothing when it is run again, so a task may be retried or cleared at any time. The
+live run outlives its task: ``watch`` fails when it is dead, stuck or late, and the next ``live``
+starts it again.
 """
 
 import os
@@ -13,7 +14,7 @@ from airflow.providers.standard.operators.bash import BashOperator
 from airflow.sdk import DAG
 
 PIPELINE = os.environ.get("PIPELINE", "/opt/pipelines/flight_events.yaml")
-STEPS = ["plan", "history", "live_start", "live"]
+STEPS = ["plan", "history", "live_handover", "live"]
 
 with DAG(
     "flight_events",

@@ -31,12 +31,14 @@ from examples import flight_data
 from orchestration import chain
 from orchestration.audit.report import AuditReport
 from orchestration.audit.run import audit
+from orchestration.backlog import wait_until_caught_up
 from orchestration.cli import tables
 from services.broker import LocalBroker
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import HybridError, RunError
 from sources.kafka.address import LOCAL
+from sources.planning.context import PipelineContext
 from spark_jobs.jvm.jars import resolve_sets
 
 ROOT = Path(__file__).parent.parent
@@ -162,8 +164,8 @@ def _run(
         RunError: A Dagster job fails.
     """
     with (
-        stages("Dagster: plan → history → live_start → live, both pipelines"),
-        # Creates Dagster's database, which two processes can't do at the same time.
+        stages("Dagster: plan → history → live_handover → live, both pipelines"),
+        # Makes Dagster's database: two processes can't both make it.
         DagsterInstance.get(),
         ThreadPoolExecutor(len(loaded)) as pool,
     ):
@@ -178,8 +180,7 @@ def _run(
 
 
 def _finish(loaded: LoadedPipeline) -> None:
-    """Wait until the live run has caught up with its topic, and stop it."""
-    chain.wait_until_caught_up(loaded, _live_source(loaded))
+    wait_until_caught_up(PipelineContext.require(loaded))
     chain.stop(loaded)
 
 

@@ -34,6 +34,7 @@ from examples.demo import ROOT, Stages, console
 from examples.shop import TABLES, Customers, make_shop
 from orchestration import chain, snapshots
 from orchestration.audit.compare_source import SourceComparison, compare_with_source
+from orchestration.backlog import wait_until_caught_up
 from orchestration.cli.console import run
 from services.broker import LocalBroker, create_topic
 from services.connect import LocalConnect, debezium_config
@@ -42,6 +43,7 @@ from sources.common.positions import now_ms
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import HybridError, RunError
+from sources.planning.context import PipelineContext
 from spark_jobs.jvm.jars import resolve_sets
 from spark_jobs.launch.local import kill_group
 from spark_jobs.launch.runs import last_launch
@@ -173,7 +175,7 @@ def _run(options: argparse.Namespace, stages: Stages, cleanup: ExitStack) -> lis
     console.print(f"          {customers.changes:,} rows were changed{killed}")
     with stages("connector and streams caught up"), ThreadPoolExecutor(len(shop.loaded)) as pool:
         _wait_for_connector(shop)
-        list(pool.map(lambda one: chain.wait_until_caught_up(one, _changes(one)), shop.loaded))
+        list(pool.map(lambda one: wait_until_caught_up(PipelineContext.require(one)), shop.loaded))
     rate = (_committed(shop) - before) / (time.monotonic() - started)
     console.print(f"          {rate:,.0f} records/s since all were live")
     latency: dict[str, dict[str, float]] = {}
@@ -240,7 +242,7 @@ class _Killer(threading.Thread):
             if self.are_live.is_set():
                 while chain.is_live(one):
                     time.sleep(_POLL_S)
-                chain.go_live(one, _changes(one))
+                chain.go_live(PipelineContext.require(one), _changes(one))
 
     def run_until_live(self, one: LoadedPipeline) -> None:
         """Run a pipeline until it is live; run it again if its driver is killed.
@@ -349,8 +351,11 @@ def _changes(loaded: LoadedPipeline) -> KafkaSource:
 
 
 def _committed(shop: _Shop) -> int:
-    """Return the sum of the committed offsets of all pipelines and partitions."""
-    return sum(sum(chain.reached(one, _changes(one)).values()) for one in shop.loaded)
+    """Offsets of all topics that the streams have merged."""
+    return sum(
+        sum(chain.reached(PipelineContext.require(one), _changes(one)).values())
+        for one in shop.loaded
+    )
 
 
 def _wait_for_connector(shop: _Shop) -> None:

@@ -1,10 +1,11 @@
-"""Everything of one pipeline in Dagster, for a code location of one's own or for this one's."""
+"""All Dagster definitions of one pipeline, to be used in this code location or in your own."""
 
 from __future__ import annotations
 
 import dagster as dg
 
-from orchestration.defs.assets import approval_check, live_key, pipeline_assets
+from orchestration.defs.assets import approval_check, live_key
+from orchestration.defs.chain_assets import pipeline_assets
 from orchestration.defs.generation_jobs import finish_job, generation_jobs, rerun_schedules
 from orchestration.defs.jobs import control_jobs
 from orchestration.defs.progress_asset import progress_asset
@@ -14,13 +15,14 @@ from sources.config.loader import LoadedPipeline
 
 
 def pipeline_definitions(loaded: LoadedPipeline) -> dg.Definitions:
-    """A pipeline's group of assets, and its jobs, checks, schedules and sensor."""
+    """Return a pipeline's assets, jobs, checks, schedules and sensor."""
     name = loaded.pipeline.name
-    # The chain of a pipeline is one job: one run, ordered steps.
+    # One job for the whole chain: one Dagster run with ordered steps.
     chain = dg.define_asset_job(
         name,
         selection=dg.AssetSelection.groups(name),
-        description="The whole chain, from the plan on; what was done before is not done again.",
+        description="Load history from files, hand over to Kafka, start the live stream. "
+        "Safe to run again: completed steps are skipped.",
     )
     finish = finish_job(loaded)
     generations = generation_jobs(loaded)
@@ -36,7 +38,7 @@ def pipeline_definitions(loaded: LoadedPipeline) -> dg.Definitions:
     resume = dg.define_asset_job(
         f"{name}_resume",
         selection=[live_key(loaded)],
-        description="Starts the live run where it was paused, stopped or drained.",
+        description="Start the live stream where it was paused, stopped or drained.",
     )
     live = dg.Definitions(
         jobs=[resume],

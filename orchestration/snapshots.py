@@ -1,4 +1,4 @@
-"""The snapshots of database tables that a pipeline begins with."""
+"""The snapshots of database tables that a pipeline starts from."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from sources.errors import InputError
 
 
 @dataclass(frozen=True)
-class Taken:
-    """One snapshot.
+class TakenSnapshot:
+    """A complete snapshot of one table.
 
     Attributes:
-        document: As JSON has it.
-        text: In words.
+        document: What it is, as JSON.
+        text: What it is, in words; its warnings too.
     """
 
     document: dict[str, Any]
@@ -26,7 +26,7 @@ class Taken:
 
 
 def declared(loaded: LoadedPipeline) -> list[FileSource]:
-    """The sources whose files are snapshots that the pipeline takes."""
+    """Return the sources whose files are snapshots that the pipeline takes itself."""
     return [
         source
         for source in loaded.pipeline.sources
@@ -34,28 +34,31 @@ def declared(loaded: LoadedPipeline) -> list[FileSource]:
     ]
 
 
-def take(loaded: LoadedPipeline, report: Callable[[str], None]) -> list[Taken]:
-    """Take what is not there yet.
+def take(loaded: LoadedPipeline, report: Callable[[str], None]) -> list[TakenSnapshot]:
+    """Take all declared snapshots; what was read before is kept.
 
     Args:
         loaded: The pipeline.
-        report: Told of each chunk.
+        report: Called with a line for each chunk that is read.
 
     Raises:
-        InputError: No source declares a `snapshot`; or the database is not as needed.
-        RunError: The reading was interrupted; what is there is kept.
+        InputError: No source declares a `snapshot`, or the database does not meet its
+            requirements.
+        RunError: Reading was interrupted; what was read is kept.
     """
-    # The driver takes a while to import, and few need it.
+    # The database driver takes a while to import, and few commands need it.
     from sources.databases.snapshot_copy import TableSnapshot  # noqa: PLC0415
 
     sources = declared(loaded)
     if not sources:
-        message = f"No source of pipeline `{loaded.pipeline.name}` declares a `snapshot`."
-        raise InputError(message, "Add `snapshot: {dsn: …, slot: …}` to its source of files.")
+        name = loaded.pipeline.name
+        message = f"No source of pipeline `{name}` declares a `snapshot`."
+        hint = "Add `snapshot: {dsn: …, slot: …}` to its source of files."
+        raise InputError(message, hint, pipeline=name, field="snapshot")
     taken = []
     for source in sources:
-        made = TableSnapshot(loaded, source, report)
-        manifest = made.take()
+        snapshot = TableSnapshot(loaded, source, report)
+        manifest = snapshot.take()
         rows = sum(chunk.rows for chunk in manifest.done.values())
         seen = manifest.seen
         document = {
@@ -65,12 +68,12 @@ def take(loaded: LoadedPipeline, report: Callable[[str], None]) -> list[Taken]:
             "chunks": len(manifest.done),
             "interrupted": len(manifest.snapshots) - 1,
             **seen.model_dump(mode="json"),
-            "warnings": made.warnings,
+            "warnings": snapshot.warnings,
         }
         lines = [
             f"{source.name}: {rows:,} rows of {manifest.table} as of {iso(seen.taken_ms)}, in "
             f"{len(manifest.done)} chunks; {len(seen.in_progress)} transactions were in flight.",
-            *made.warnings,
+            *snapshot.warnings,
         ]
-        taken.append(Taken(document, "\n".join(lines)))
+        taken.append(TakenSnapshot(document, "\n".join(lines)))
     return taken

@@ -1,7 +1,7 @@
-"""Generations of a pipeline side by side: which one readers see, and where each one's rows go.
+"""Generations of a pipeline: which one readers see, and to which table each one writes.
 
-The first generation writes to the target itself. A later one has a table of its own beside it
-until it is promoted: then the target holds its rows, and its runs go on there.
+The first generation writes to the target itself. A later one has a table of its own next to it
+until it is promoted: then the target holds its rows, and its runs continue there.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from sources.common.state import (
     make_generation,
     read_generation,
 )
+from sources.config.kafka_source import StartByFactory
 from sources.config.loader import KEPT, KeptDefinition, LoadedPipeline, load_pipeline
 from sources.errors import StateError
 
@@ -36,12 +37,12 @@ _FOLDER = "definition"
 
 
 class Served(Part):
-    """A generation that readers saw before.
+    """A generation that readers saw earlier.
 
     Attributes:
         generation: Its name.
         version: Version of the target that holds its last rows.
-        until_ms: When another one took its place.
+        until_ms: When another one replaced it.
     """
 
     generation: str
@@ -50,31 +51,31 @@ class Served(Part):
 
 
 class Serving(Record):
-    """Which generation's rows the target holds.
+    """The generation whose rows the target holds, and those before it.
 
     Attributes:
-        generation: Its name.
-        before: Those that the target held before, each once, the last one at the end.
+        generation: Name of the serving generation.
+        before: The generations that served before, each once, the latest at the end.
     """
 
     generation: str
     before: list[Served] = Field(default_factory=list)
 
     def served(self, generation: str) -> Served | None:
-        """What is known of a generation that served before and does no more."""
+        """Return the record of a generation that served before; None if it never did, or serves."""
         return next((each for each in self.before if each.generation == generation), None)
 
 
 class Switch(Record):
-    """A change of the generation that serves, from before its first step to after its last.
+    """A promotion or rollback under way: written before its first step, removed after its last.
 
     Attributes:
         to: The generation that is to serve.
         past: The one that served.
-        at_ms: When it was asked for.
+        at_ms: When it was requested.
         is_rollback: Whether ``to`` served before.
-        target_version: The version of the target that holds the last rows of ``past``; None until
-            its runs are ended.
+        target_version: Version of the target with the last rows of ``past``; None until the runs
+            of ``past`` are stopped.
     """
 
     NAME: ClassVar = "switch.json"
@@ -87,22 +88,22 @@ class Switch(Record):
 
 
 def pending_switch(loaded: LoadedPipeline) -> Switch | None:
-    """The promotion or rollback that is under way, if one is."""
+    """Return the promotion or rollback that is under way; None if there is none."""
     return Folder(loaded.state).read(Switch.NAME, Switch)
 
 
 def read_serving(loaded: LoadedPipeline) -> Serving:
-    """Which generation serves: the first one, until another one is promoted."""
+    """Return which generation serves: the first one, until another one is promoted."""
     return Folder(loaded.state).read(_SERVING, Serving) or Serving(generation=_FIRST)
 
 
 def write_serving(loaded: LoadedPipeline, serving: Serving) -> None:
-    """Write down which generation serves."""
+    """Record which generation serves."""
     Folder(loaded.state).replace(_SERVING, serving)
 
 
 def generations(loaded: LoadedPipeline) -> list[Generation]:
-    """All generations that are there, the oldest first."""
+    """Return all existing generations, the oldest first."""
     names = [path.name for path in loaded.state.glob("g*") if _NAME.fullmatch(path.name)]
     names.sort(key=lambda name: int(name[1:]))
     return [
@@ -113,36 +114,40 @@ def generations(loaded: LoadedPipeline) -> list[Generation]:
 
 
 def newest(loaded: LoadedPipeline) -> str | None:
-    """Name of the generation that the pipeline's own file is about; None before the first."""
+    """Return the name of the newest generation, which the pipeline's own file declares; or None."""
     current = Folder(loaded.state).read(CURRENT, CurrentGeneration)
     return None if current is None else current.generation
 
 
 def waiting(loaded: LoadedPipeline) -> str | None:
-    """Name of the newest generation while it waits for its promotion; else None."""
+    """Return the name of the newest generation while it waits for its promotion; else None."""
     serving, name = read_serving(loaded), newest(loaded)
     serves = name is None or name == serving.generation or serving.served(name) is not None
     return None if serves else name
 
 
-def require_waiting(loaded: LoadedPipeline, way_out: str) -> str:
-    """Name of the generation that waits for its promotion.
+def require_waiting(loaded: LoadedPipeline, hint: str) -> str:
+    """Return the name of the generation that waits for its promotion.
+
+    Args:
+        loaded: The pipeline.
+        hint: What to do if none waits.
 
     Raises:
-        StateError: None does.
+        StateError: None waits.
     """
     if (name := waiting(loaded)) is None:
         message = f"Pipeline `{loaded.pipeline.name}` has no generation that waits for promotion."
-        raise StateError(message, way_out)
+        raise StateError(message, hint, pipeline=loaded.pipeline.name)
     return name
 
 
 def target_of(loaded: LoadedPipeline, generation: str | None = None) -> str:
-    """Folder of the table to which a generation's rows go.
+    """Return the folder of the table that a generation writes to.
 
     Args:
         loaded: The pipeline.
-        generation: Its name; the one that the declaration is about, if left out.
+        generation: Its name; the generation of this declaration, if left out.
     """
     if generation is None:
         kept = None if loaded.kept is None else loaded.kept.generation
@@ -155,72 +160,75 @@ def target_of(loaded: LoadedPipeline, generation: str | None = None) -> str:
 
 
 def own_table(loaded: LoadedPipeline, generation: str) -> str:
-    """Folder of the table that a later generation has until it is promoted."""
+    """Return the folder of the table that a later generation has until it is promoted."""
     return f"{loaded.locate(loaded.pipeline.sink.path).rstrip('/')}.{generation}"
 
 
 def require_in_service(loaded: LoadedPipeline, generation: Generation) -> None:
-    """Refuse to run a generation whose place in the target another one has taken, or takes.
+    """Refuse to run a generation that another one has replaced in the target, or is replacing.
 
     Raises:
-        StateError: It has, or does.
+        StateError: Another one serves in its place, or a promotion or rollback is under way.
     """
+    name = loaded.pipeline.name
     if (switch := pending_switch(loaded)) is not None:
-        message = f"Generation {switch.to} of `{loaded.pipeline.name}` is taking the target over."
-        raise StateError(message, "If that broke off: `hybrid generation finish`.")
+        message = f"Generation {switch.to} of `{name}` is replacing {switch.past} in the target."
+        hint = "Wait for it. If it was interrupted, run `hybrid generation finish`."
+        raise StateError(message, hint, transient=True, pipeline=name, generation=switch.to)
     serving = read_serving(loaded)
     if serving.served(generation.name) is not None:
         message = (
-            f"Generation {generation.name} of pipeline `{loaded.pipeline.name}` serves no more: "
-            f"{serving.generation} took its place."
+            f"Generation {generation.name} of pipeline `{name}` no longer serves: "
+            f"{serving.generation} replaced it."
         )
-        hint = "Go back to it with `hybrid generation rollback`, or begin a new one."
-        raise StateError(message, hint)
+        hint = "Return to it with `hybrid generation rollback`, or begin a new one."
+        raise StateError(message, hint, pipeline=name, generation=generation.name)
 
 
 def begin(loaded: LoadedPipeline) -> Generation:
-    """Begin a new generation, under the declaration as it is now; nothing runs yet.
+    """Begin a new generation with the declaration as it is now; nothing runs yet.
 
-    One that was begun and not planned takes the declaration over as it is now.
-    The generation that serves goes on by the definition that was kept when it was last started.
+    A generation that was begun but not planned yet adopts the declaration as it is now. The serving
+    generation continues with the definition that was kept when it was last started.
 
     Raises:
-        StateError: There is none yet, or one that has not run; or a newer one waits for its
-            promotion already.
+        StateError: The pipeline has not run yet, or a newer generation already waits for its
+            promotion.
     """
     serving = read_serving(loaded)
     name = newest(loaded)
     if name is None or not kept_file(loaded, serving.generation).exists():
         message = f"Pipeline `{loaded.pipeline.name}` has not run yet."
-        raise StateError(message, "Run it: the first generation needs no beginning.")
+        hint = "Run it with `hybrid run`: that begins the first generation."
+        raise StateError(message, hint, pipeline=loaded.pipeline.name)
     if waiting(loaded) is not None:
         begun = read_generation(loaded.state, name)
         if begun.read_bytes("plan.json") is None:
-            # Nothing was done by it yet: it takes the declaration as it is now.
+            # It has done nothing yet, so it can adopt the declaration as it is now.
             info = begun.info.model_copy(update={"contract": digests(loaded.contract())})
             begun.replace("generation.json", info)
             return Generation(begun.root, info)
         message = f"Generation {name} of pipeline `{loaded.pipeline.name}` was begun already."
         hint = "Run it and promote it, or remove it with `hybrid generation discard`."
-        raise StateError(message, hint)
-    # Never a name that was used: a folder that could not be removed keeps its own.
-    taken = [int(path.name[1:]) for path in loaded.state.glob("g*") if _NAME.fullmatch(path.name)]
-    made = make_generation(loaded.state, f"g{max(taken) + 1}", loaded.contract())
+        raise StateError(message, hint, pipeline=loaded.pipeline.name, generation=name)
+    # Never reuse a name: a folder that could not be removed keeps its own.
+    used = [int(path.name[1:]) for path in loaded.state.glob("g*") if _NAME.fullmatch(path.name)]
+    made = make_generation(loaded.state, f"g{max(used) + 1}", loaded.contract())
     Folder(loaded.state).replace(CURRENT, CurrentGeneration(generation=made.name))
     return made
 
 
 def discard(loaded: LoadedPipeline) -> str:
-    """Remove the newest generation, which was never promoted, and its table; returns its name.
+    """Remove the newest generation, which was never promoted, with its table; return its name.
 
-    What runs for it has to be ended before.
+    Its runs have to be stopped before.
 
     Raises:
-        StateError: The newest one serves, or has served.
+        StateError: The newest generation serves, or has served.
     """
-    way_out = "The one that serves is removed with its folder and its table."
-    name = require_waiting(loaded, way_out)
-    # First of all, so that nobody takes up what is about to go.
+    hint = "To remove the serving one, delete the pipeline's state folder and its table."
+    name = require_waiting(loaded, hint)
+    # First of all, so that no process continues what is about to be removed.
     last = CurrentGeneration(generation=read_serving(loaded).generation)
     Folder(loaded.state).replace(CURRENT, last)
     remove(loaded, name)
@@ -228,22 +236,22 @@ def discard(loaded: LoadedPipeline) -> str:
 
 
 def remove(loaded: LoadedPipeline, generation: str) -> None:
-    """Remove a generation's state, and the table that it had of its own."""
+    """Remove a generation's state, and its own table if it has one."""
     shutil.rmtree(own_table(loaded, generation), ignore_errors=True)
     shutil.rmtree(loaded.state / generation, ignore_errors=True)
 
 
 def keep_definition(loaded: LoadedPipeline, generation: Generation) -> None:
-    """Keep what a generation is run by, so that it goes on when the originals change.
+    """Copy what a generation runs by to its state, so that later changes do not affect it.
 
-    The pipeline's file, which holds no secret, and the modules of its functions as far as they lie
-    beside it. What else they import is taken as it is installed.
+    That is the pipeline's file, which contains no secret, and the modules of its functions if they
+    are next to it. Other modules that they import are used as they are installed.
     """
     if loaded.kept is not None:
         return
     for path in [loaded.path, *_modules(loaded)]:
         copy = f"{_FOLDER}/{path.relative_to(loaded.folder)}"
-        # Whole or not at all: a driver may be reading it.
+        # Written atomically: a driver may be reading it.
         if generation.read_bytes(copy) != path.read_bytes():
             generation.replace_bytes(copy, path.read_bytes())
     kept = KeptDefinition(generation=generation.name, home=str(loaded.folder))
@@ -252,12 +260,12 @@ def keep_definition(loaded: LoadedPipeline, generation: Generation) -> None:
 
 
 def kept_file(loaded: LoadedPipeline, generation: str) -> Path:
-    """The pipeline's file as it was kept for a generation."""
+    """Return the path of the copy of the pipeline's file that was kept for a generation."""
     return loaded.state / generation / _FOLDER / loaded.path.name
 
 
 def in_service(loaded: LoadedPipeline) -> list[LoadedPipeline]:
-    """The declarations by which a pipeline's generations may run: newest, and serving if older."""
+    """Return the declarations of the generations that may run: newest, and serving if older."""
     serving = read_serving(loaded).generation
     if newest(loaded) in (None, serving) or not kept_file(loaded, serving).exists():
         return [loaded]
@@ -265,18 +273,20 @@ def in_service(loaded: LoadedPipeline) -> list[LoadedPipeline]:
 
 
 def _modules(loaded: LoadedPipeline) -> list[Path]:
-    """Files of the modules beside a pipeline's file that its functions need; none is run."""
+    """Return the files next to a pipeline's file that its functions import; none is executed."""
     pipeline = loaded.pipeline
     named = [pipeline.transform]
-    for source in pipeline.topics:
-        if (factory := getattr(source.start, "factory", None)) is not None:
-            named.append(factory)
+    named += [
+        source.start.factory
+        for source in pipeline.topics
+        if isinstance(source.start, StartByFactory)
+    ]
     finder = ModuleFinder(path=[str(loaded.folder)])
     for name in named:
         try:
             finder.import_hook(name.partition(":")[0])
         except ImportError:
-            # Not beside the file: it is installed.
+            # Not next to the file, so it is an installed module.
             continue
     found = (getattr(module, "__file__", None) for module in finder.modules.values())
     files = {Path(file) for file in found if file is not None}

@@ -1,4 +1,4 @@
-"""The ledger of a hand-over: what was decided for each partition, why, and what came of it."""
+"""The ledger of a hand-over: each partition's start offset, the reason for it, and the outcome."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from sources.common.positions import (
     Record,
     StartPosition,
 )
-from sources.common.state import Folder
+from sources.common.state import Folder, digests
 from sources.common.topic_log import Log
+from sources.config.kafka_source import KafkaSource
+from sources.errors import StateError
 from sources.kafka.seam import SeamRule
 
 
@@ -22,16 +24,16 @@ class LedgerEntry(Part):
     """One partition of a hand-over.
 
     Attributes:
-        topic, partition: Which.
-        start: First offset read.
-        why: The evidence for it, in words.
-        log_start: Log start when it was decided.
-        first_offset: Offset of the first record from ``start`` on, None if there was none yet.
-        first_ms: Its record timestamp.
+        topic, partition: The partition.
+        start: First offset that is read.
+        why: The reason for it, in words.
+        log_start: Log start offset when it was decided.
+        first_offset: Offset of the first record at or after ``start``; None if there was none yet.
+        first_ms: Record timestamp of that record.
         seam_end: First offset beyond the seam.
-        overlap: Offsets in the seam; records in both files and topic lie among them. None (0) if
-            history tells exactly which records it holds.
-        gap: What is missing, if that was accepted.
+        overlap: Number of offsets in the seam; records that are in both files and topic are among
+            them. 0 if history records exactly which offsets it holds.
+        gap: What is missing, if the declaration accepts that; else None.
     """
 
     topic: str
@@ -51,17 +53,19 @@ class Ledger(Record):
 
     Attributes:
         source: The source that was handed over to.
-        previous: End position of the source before, if there is one.
-        evidence: What the start was made from.
-        rule: How rows of the seam that history has delivered are told.
+        previous: End position of the source before it, if there is one.
+        decided_by: What the start was derived from.
+        rule: How rows of the seam that history already delivered are recognized.
         end_ms: Highest event time of all sources before it.
-        declared: Digest of what the source declared as its ``start``.
+        declared: Digest of the ``start`` that the source declared.
         entries: One for each partition.
     """
 
+    VERSION = 2
+
     source: str
     previous: EndPosition | None
-    evidence: Evidence
+    decided_by: Evidence
     rule: SeamRule
     end_ms: int | None
     declared: str
@@ -69,12 +73,12 @@ class Ledger(Record):
 
 
 class SeamCount(Record):
-    """What was in the seam, once the stream has passed it.
+    """Rows of the seam, counted once the stream has passed it.
 
     Attributes:
-        source: The source whose stream it is.
+        source: The source of the stream.
         rows: Rows read in the seam, by partition.
-        removed: Those of them that history had delivered.
+        removed: Those of them that were dropped because history had delivered them.
     """
 
     source: str
@@ -88,23 +92,35 @@ def make_ledger(
     rule: SeamRule,
     seam_end: Offsets,
     log: Log,
-    *,
-    declared: str,
+    source: KafkaSource,
 ) -> Ledger:
-    """The ledger of a start position, as the log stands."""
-    begun = log.log_start()
-    left = {at: max(offset, begun[at]) for at, offset in start.offsets().items() if at in begun}
-    firsts = {record.at: record for record in log.read(left, 1, log.log_end())}
+    """Describe a start position, with the first record that each partition has from it on now.
+
+    Args:
+        start: Where the source starts.
+        ends: End positions of all sources before it, in order.
+        rule: How rows of the seam that history already delivered are recognized.
+        seam_end: First offset of each partition beyond the seam.
+        log: Look-ups on its topics.
+        source: The source.
+    """
+    log_start = log.log_start()
+    present = {
+        partition: max(offset, log_start[partition])
+        for partition, offset in start.offsets().items()
+        if partition in log_start
+    }
+    firsts = {record.at: record for record in log.read(present, 1, log.log_end())}
     gaps: dict[tuple[str, int], Gap] = {(gap.topic, gap.partition): gap for gap in start.gaps}
     entries = []
-    for at, part in sorted(start.partitions.items()):
-        end = seam_end.get(at, part.start)
-        gap = gaps.get(at)
-        first = firsts.get(at)
+    for partition, part in sorted(start.partitions.items()):
+        end = seam_end.get(partition, part.start)
+        gap = gaps.get(partition)
+        first = firsts.get(partition)
         entries.append(
             LedgerEntry(
-                topic=at.topic,
-                partition=at.partition,
+                topic=partition.topic,
+                partition=partition.partition,
                 start=part.start,
                 why=part.reason,
                 log_start=part.log_start,
@@ -118,25 +134,56 @@ def make_ledger(
     return Ledger(
         source=start.source,
         previous=ends[-1] if ends else None,
-        evidence=start.evidence,
+        decided_by=start.evidence,
         rule=rule,
         end_ms=max((end.event_time_ms for end in ends), default=None),
-        declared=declared,
+        declared=_start_digest(source),
         entries=entries,
     )
 
 
 def ledger_name(source: str) -> str:
-    """Where the ledger of a hand-over lies in the generation's folder."""
+    """Return the name of a hand-over's ledger in the generation's folder."""
     return f"ledger/{source}.json"
 
 
 def count_name(source: str) -> str:
-    """Where the count of a seam lies in the generation's folder."""
+    """Return the name of a seam's count in the generation's folder."""
     return f"ledger/{source}-seam.json"
 
 
 def read_ledger(generation: Folder, source: str) -> tuple[Ledger | None, SeamCount | None]:
-    """The ledger of a hand-over, and the count of its seam once that is passed."""
+    """Read the ledger of a hand-over, and the count of its seam once the stream has passed it."""
     count = generation.read(count_name(source), SeamCount)
     return generation.read(ledger_name(source), Ledger), count
+
+
+def find_ledger(generation: Folder, source: KafkaSource) -> Ledger | None:
+    """Return the ledger of a source's hand-over; None if the hand-over was not made.
+
+    Raises:
+        StateError: The source's ``start`` was changed since.
+    """
+    ledger = generation.read(ledger_name(source.name), Ledger)
+    if ledger is not None and ledger.declared != _start_digest(source):
+        message = f"`start` of source `{source.name}` changed after the hand-over was made."
+        hint = "Undo the change, or begin a new generation: `hybrid generation new`."
+        raise StateError(message, hint, source=source.name, field="start")
+    return ledger
+
+
+def require_ledger(generation: Folder, source: KafkaSource) -> Ledger:
+    """Return the ledger of a source's hand-over.
+
+    Raises:
+        StateError: The hand-over was not made, or the source's ``start`` was changed since.
+    """
+    if (ledger := find_ledger(generation, source)) is None:
+        message = f"The hand-over to `{source.name}` is not recorded."
+        hint = f"Run step `{source.name}_handover`: it keeps what was already decided."
+        raise StateError(message, hint, source=source.name)
+    return ledger
+
+
+def _start_digest(source: KafkaSource) -> str:
+    return digests({"start": source.model_dump(mode="json", include={"start"})})["start"]

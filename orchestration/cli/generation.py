@@ -1,4 +1,4 @@
-"""``hybrid generation …``: a generation beside the one that serves, and the way to readers."""
+"""``hybrid generation …``: compute a new table next to the serving one, then switch readers."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from sources.generations import Serving
 
 app = typer.Typer(
-    help="Generations: a new one beside the one that serves, promoted, rolled back.",
+    help="Compute a new table next to the serving one; promote it, or roll back.",
     no_args_is_help=True,
 )
 
 
 @app.command("list")
 def list_(pipeline: PipelineFile, as_json: AsJson = False) -> None:
-    """Show all generations: which one serves, which one waits, which ones can be gone back to."""
+    """List all generations: the serving one, one that waits, and those to roll back to."""
     with answer(as_json) as show:
         from orchestration.cli import tables
         from orchestration.generations.lifecycle import overview
@@ -31,22 +31,22 @@ def list_(pipeline: PipelineFile, as_json: AsJson = False) -> None:
 
 @app.command()
 def new(pipeline: PipelineFile, as_json: AsJson = False) -> None:
-    """Begin a new generation under the pipeline's file as it is now; the other one serves on."""
+    """Begin a new generation from the pipeline's file as it is now; the old one keeps serving."""
     with answer(as_json) as show:
         from sources.generations import begin
 
         loaded = load(pipeline)
         name = begin(loaded).name
         text = (
-            f"Generation {name} is begun: `hybrid run {pipeline}` makes its table, beside the one "
-            f"that serves; then `hybrid generation compare {pipeline}`, and `promote`."
+            f"Generation {name} is begun. `hybrid run {pipeline}` computes its table, next to the "
+            f"serving one; then run `hybrid generation compare {pipeline}`, and `promote`."
         )
         show({"ok": True, "generation": name}, text)
 
 
 @app.command()
 def compare(pipeline: PipelineFile, as_json: AsJson = False) -> None:
-    """Compare the newest generation's table with that of the one that serves, row by row."""
+    """Compare the newest generation's table with the serving one, row by row."""
     with answer(as_json) as show:
         from orchestration.audit.compare_generations import compare_generations
         from orchestration.cli import tables
@@ -57,7 +57,7 @@ def compare(pipeline: PipelineFile, as_json: AsJson = False) -> None:
 
 @app.command()
 def promote(pipeline: PipelineFile, as_json: AsJson = False) -> None:
-    """Let readers see the newest generation, in one commit; the one before can be gone back to."""
+    """Let readers see the newest generation, in one commit; `rollback` undoes it."""
     with answer(as_json) as show:
         from orchestration.generations import promotion
 
@@ -66,7 +66,7 @@ def promote(pipeline: PipelineFile, as_json: AsJson = False) -> None:
 
 @app.command()
 def rollback(pipeline: PipelineFile, as_json: AsJson = False) -> None:
-    """Let readers see the generation again that served before; its live run goes on."""
+    """Let readers see the previous generation again; its live stream resumes."""
     with answer(as_json) as show:
         from orchestration.generations import promotion
 
@@ -75,7 +75,7 @@ def rollback(pipeline: PipelineFile, as_json: AsJson = False) -> None:
 
 @app.command()
 def finish(pipeline: PipelineFile, as_json: AsJson = False) -> None:
-    """Finish a promotion or a rollback that broke off; supervision does it by itself."""
+    """Finish an interrupted promotion or rollback; the supervision does it by itself."""
     with answer(as_json) as show:
         from orchestration.generations import promotion
         from sources.generations import read_serving
@@ -87,7 +87,7 @@ def finish(pipeline: PipelineFile, as_json: AsJson = False) -> None:
 
 @app.command()
 def discard(pipeline: PipelineFile, as_json: AsJson = False) -> None:
-    """End and remove the newest generation, which was never promoted, and its table."""
+    """Stop and remove the newest generation, which was never promoted, with its table."""
     with answer(as_json) as show:
         from orchestration.generations.lifecycle import discard as remove
 
@@ -97,6 +97,6 @@ def discard(pipeline: PipelineFile, as_json: AsJson = False) -> None:
 
 def _served(serving: Serving) -> tuple[dict[str, Any], str]:
     before = [each.generation for each in serving.before]
-    back = f"; {before[-1]} can be gone back to with `hybrid generation rollback`" if before else ""
+    back = f"; `hybrid generation rollback` returns to {before[-1]}" if before else ""
     text = f"Readers see generation {serving.generation}{back}."
     return {"ok": True, "serving": serving.generation, "before": before}, text

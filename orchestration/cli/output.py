@@ -1,4 +1,4 @@
-"""How commands answer: words for people, one JSON document for programs, exit statuses."""
+"""How commands answer: text for people, one JSON document for programs, exit statuses."""
 
 from __future__ import annotations
 
@@ -15,11 +15,15 @@ if TYPE_CHECKING:
     from sources.config.loader import LoadedPipeline
 
 PipelineFile = Annotated[Path, typer.Argument(help="The pipeline's YAML file.", metavar="PIPELINE")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout.")]
 
 
 def load(path: Path) -> LoadedPipeline:
-    """The pipeline that a command is about."""
+    """Return the pipeline that a command is about.
+
+    Raises:
+        InputError: Its file can't be read or is invalid.
+    """
     from sources.config.loader import load_pipeline
 
     return load_pipeline(path)
@@ -27,8 +31,20 @@ def load(path: Path) -> LoadedPipeline:
 
 @contextmanager
 def answer(as_json: bool) -> Iterator[Any]:
-    """Print one answer in the form asked for; turn errors into words and exit statuses."""
-    from sources.errors import HybridError, InputError, SeamError, StateError
+    """Yield a function that prints the answer; turn errors into text and exit statuses.
+
+    The function takes the answer as a JSON object, whose ``ok`` decides the exit status, and as
+    what :mod:`rich` prints. With ``as_json`` an error is printed as ``{"ok": false, …}`` with the
+    fields of :class:`sources.errors.ErrorReport`.
+
+    Args:
+        as_json: Print the JSON object to stdout, not the text.
+
+    Raises:
+        typer.Exit: 1 if the answer is bad or a run failed, 2 if the declaration, the data, the
+            state or a service does not allow the command, 130 if it was interrupted.
+    """
+    from sources.errors import HybridError, InputError, SeamError, StateError, UnavailableError
 
     good = True
 
@@ -46,10 +62,10 @@ def answer(as_json: bool) -> Iterator[Any]:
         yield show
     except HybridError as error:
         if as_json:
-            sys.stdout.write(json.dumps({"ok": False, "error": str(error)}) + "\n")
+            sys.stdout.write(json.dumps({"ok": False, **error.report().model_dump()}) + "\n")
         typer.secho(str(error), fg=typer.colors.RED, err=True)
-        bad_input = isinstance(error, InputError | SeamError | StateError)
-        raise typer.Exit(2 if bad_input else 1) from None
+        refused = isinstance(error, InputError | SeamError | StateError | UnavailableError)
+        raise typer.Exit(2 if refused else 1) from None
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     if not good:

@@ -1,4 +1,4 @@
-"""Answers as people read them on a terminal."""
+"""Answers of commands as tables on a terminal."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 def plan(made: Plan, seen: Preview) -> Group:
-    """A plan: what is read, what it takes, and where the topic is expected to start."""
-    names = ("source", "splits", "bytes", "rows", "event time", "complete through", "disorder")
-    files = Table(*names, title=f"Plan of {made.pipeline}")
+    """Show a plan: what is read, how long it takes, and where the topic is expected to start."""
+    names = ("source", "splits", "bytes", "rows", "event time", "complete through")
+    files = Table(*names, "out-of-orderness", title=f"Plan of {made.pipeline}")
     for part in made.files:
         files.add_row(
             part.source,
@@ -45,7 +45,7 @@ def plan(made: Plan, seen: Preview) -> Group:
     for topic in made.topics:
         parts.append(_starts(topic))
         parts.append(
-            f"Rows that {topic.source} and history both hold are told by: {topic.seam_rule}."
+            f"Duplicates between {topic.source} and history are removed by: {topic.seam_rule}."
         )
         parts.extend(f"Retention: {room}." for room in topic.headroom[:1])
     if seen.previous is not None:
@@ -67,7 +67,7 @@ def _schemas(seen: Preview) -> Table:
 
 def _changes(seen: Preview) -> Table | str:
     if not seen.changes:
-        return f"Nothing is otherwise than in the plan of {seen.previous}."
+        return f"Nothing differs from the plan of {seen.previous}."
     table = Table("source", "what", "before", "now", title=f"Changes since {seen.previous}")
     for change in seen.changes:
         table.add_row(change.source, change.what, escape(change.before), escape(change.now))
@@ -91,15 +91,15 @@ def _starts(topic: TopicPlan) -> Table:
 
 
 def status(found: Status) -> Group:
-    """Where a pipeline stands, and the generation that serves if that is another one."""
-    beside = [] if found.served_by is None else [_status(found.served_by)]
-    return Group(_status(found), *beside)
+    """Show the state of a pipeline, and of the serving generation if that is another one."""
+    serving = [] if found.served_by is None else [_status(found.served_by)]
+    return Group(_status(found), *serving)
 
 
 def _status(found: Status) -> Table:
     table = Table("source", "state", "batch", "splits", "lag", "rows/s", "event time", "time left")
     is_serving = found.generation in (None, found.serving)
-    role = "" if is_serving else f", beside {found.serving}, which serves"
+    role = "" if is_serving else f" ({found.serving} is serving)"
     table.title = f"{found.pipeline}, generation {found.generation or 'none yet'}{role}"
     counts = [source.heartbeat.bad_records if source.heartbeat else 0 for source in found.sources]
     if any(counts):
@@ -133,7 +133,7 @@ def _status(found: Status) -> Table:
 
 
 def audit(report: AuditReport) -> Group:
-    """The audit's counts and examples."""
+    """Show an audit's counts and examples."""
     names = ("expected", "found", "missing", "duplicated", "different", "unexpected")
     document = report.to_dict()
     table = Table(*names, title=f"Audit of {report.pipeline}")
@@ -150,7 +150,7 @@ def audit(report: AuditReport) -> Group:
 
 
 def generations(lines: list[GenerationLine]) -> Table:
-    """A pipeline's generations."""
+    """Show a pipeline's generations."""
     table = Table("generation", "role", "begun", "until", "table")
     for line in lines:
         until = "" if line.until_ms is None else iso(line.until_ms)
@@ -160,15 +160,15 @@ def generations(lines: list[GenerationLine]) -> Table:
 
 
 def comparison(found: GenerationComparison) -> Group:
-    """Two generations beside each other."""
+    """Show two generations side by side."""
     table = Table("generation", "rows")
-    table.title = f"{found.pipeline}: {found.candidate} beside {found.serving}, which serves"
+    table.title = f"{found.pipeline}: {found.candidate} compared with {found.serving} (serving)"
     for name, rows in found.rows.items():
         table.add_row(name, f"{rows:,}")
-    lines = [f"gone {found.gone:,}, added {found.added:,}, changed {found.changed:,}"]
+    lines = [f"missing {found.gone:,}, added {found.added:,}, changed {found.changed:,}"]
     lines += [
         f"columns {what}: {', '.join(names)}"
-        for what, names in (("gone", found.columns_gone), ("added", found.columns_added))
+        for what, names in (("missing", found.columns_gone), ("added", found.columns_added))
         if names
     ]
     shown = [escape(f"{kind}: {row}") for kind, rows in found.examples.items() for row in rows]
@@ -176,9 +176,9 @@ def comparison(found: GenerationComparison) -> Group:
 
 
 def _bad(line: BadLine) -> str:
-    done = "dropped" if line.policy == "drop" else "put into quarantine"
+    done = "dropped" if line.policy == "drop" else "quarantined"
     counted = "none yet" if line.counted is None else f"{line.counted:,}"
-    lacking = f"; {line.lacking:,} of them are not there" if line.lacking else ""
+    lacking = f"; {line.lacking:,} of them are missing" if line.lacking else ""
     text = f"Bad records of `{line.source}`: {line.found:,} found, {counted} {done}{lacking}."
     return text if line.agrees else f"[red]{text}[/]"
 
@@ -186,7 +186,7 @@ def _bad(line: BadLine) -> str:
 def _seam(lines: list[LedgerLine]) -> Table:
     names = ("source", "topic", "partition", "start", "first record", "rows in the seam")
     more = ("in history", "removed", "in neither")
-    table = Table(*names, *more, title="The seam, counted anew")
+    table = Table(*names, *more, title="The seam, counted by the audit")
     for line in lines:
         values = (
             line.source,

@@ -11,11 +11,11 @@ import dagster as dg
 
 from orchestration.audit.compare_generations import GenerationComparison
 from orchestration.generations.ranges import RangeLook, RangeResult
-from orchestration.snapshots import Taken
+from orchestration.snapshots import TakenSnapshot
 from orchestration.supervision.health import Finding, Verdict
 from sources.common.positions import EndPosition, TopicPartition, iso, nest
 from sources.config.bad_records import BadRecordCount
-from sources.hand_over import Check
+from sources.hand_over_checks import Check
 from sources.kafka.start_offsets import GapError
 from sources.ledger import Ledger, LedgerEntry, SeamCount
 from sources.planning.approval import Approval, how_to_approve
@@ -24,7 +24,7 @@ from spark_jobs.run_state.heartbeat import Heartbeat
 Metadata = dict[str, Any]
 
 
-def snapshots(taken: Sequence[Taken]) -> Metadata:
+def snapshots(taken: Sequence[TakenSnapshot]) -> Metadata:
     """Snapshots of tables that are there now."""
     return {
         "dagster/row_count": sum(each.document["rows"] for each in taken),
@@ -81,7 +81,7 @@ def end(position: EndPosition, bad: BadRecordCount | None) -> Metadata:
 def ledger(made: Ledger, count: SeamCount | None) -> Metadata:
     """The ledger of a hand-over, one row a partition."""
     shown: Metadata = {
-        "evidence": made.evidence,
+        "evidence": made.decided_by,
         "rows in both": made.rule,
         "ledger": table([_entry(entry, count) for entry in made.entries]),
     }

@@ -1,35 +1,33 @@
-"""What people ask of a pipeline's generations: what there is, a rerun, an end."""
+"""Life of a pipeline's generations: list them, compute a new one, remove one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from orchestration import chain, snapshots
+from orchestration import chain
 from orchestration.audit.compare_generations import compare_generations
 from orchestration.generations import promotion
+from orchestration.steps import ChainRun, Observer, Step, run_chain
 from sources import generations
-from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.generations import Serving, read_serving, target_of, waiting
-from sources.hand_over import hand_over
-from sources.hybrid import Boundedness
 
 Role = Literal["serving", "waiting", "served"]
 
 
 class GenerationLine(BaseModel):
-    """One generation.
+    """One generation in the list of all.
 
     Attributes:
         name: Its name.
-        role: ``serving``; ``waiting`` before its promotion; ``served`` before, and kept.
+        role: ``serving``; ``waiting`` for its promotion; ``served`` earlier, and kept.
         begun_ms: When it was begun.
-        until_ms: When another one took its place; None if none did.
-        table: Where its rows are, or would be.
+        until_ms: When another one replaced it; None if none did.
+        table: Folder of the table with its rows.
     """
 
     name: str
@@ -40,7 +38,7 @@ class GenerationLine(BaseModel):
 
 
 def overview(loaded: LoadedPipeline) -> list[GenerationLine]:
-    """All generations of a pipeline, the oldest first."""
+    """Return all generations of a pipeline, the oldest first."""
     serving = read_serving(loaded)
     lines = []
     for each in generations.generations(loaded):
@@ -59,10 +57,10 @@ def overview(loaded: LoadedPipeline) -> list[GenerationLine]:
 
 
 def discard(loaded: LoadedPipeline) -> str:
-    """End what runs for the newest generation, and remove it; returns its name.
+    """Stop the newest generation's runs and remove it with its table; return its name.
 
     Raises:
-        StateError: It serves, or served; or a promotion is under way.
+        StateError: It serves or has served, or another process is changing which one serves.
     """
     promotion.finish(loaded)
     if waiting(loaded) is not None:
@@ -73,36 +71,29 @@ def discard(loaded: LoadedPipeline) -> str:
 def rerun(
     loaded: LoadedPipeline, *, promote: bool, rows_at_least: float, say: Callable[[str], None]
 ) -> Serving:
-    """Make the pipeline's table anew as a new generation, and let it serve if all is well.
+    """Recompute the pipeline's table as a new generation; promote it if it passes.
 
-    One that was begun and not promoted is gone on with: so a rerun that broke off is taken up.
+    An interrupted rerun resumes where it stopped: a generation that waits for its promotion is
+    continued.
 
     Args:
         loaded: The pipeline.
-        promote: Whether it is to serve.
-        rows_at_least: Its rows over those of the one that serves, or it is not promoted.
-        say: Told of each step.
+        promote: Whether to promote it.
+        rows_at_least: Its rows divided by those of the serving generation; below that it is not
+            promoted.
+        say: Called with a line for each step.
+
+    Returns:
+        Which generation serves afterwards.
 
     Raises:
-        StateError: It is not fit to serve: the reason is told, and it waits for people.
+        StateError: It has too few rows, or is not ready to be promoted. It is kept, and waits.
         HybridError: A step of the chain failed.
     """
     promotion.finish(loaded)
     name = waiting(loaded) or generations.begin(loaded).name
-    if snapshots.declared(loaded):
-        say(f"generation {name}: snapshot")
-        snapshots.take(loaded, say)
-    say(f"generation {name}: plan")
-    chain.plan(loaded)
-    for source in loaded.pipeline.sources:
-        say(f"generation {name}: {source.name}")
-        if isinstance(source, KafkaSource):
-            hand_over(loaded, source)
-        if source.boundedness is Boundedness.BOUNDED:
-            chain.run_bounded(loaded, source, go_on=True)
-        else:
-            chain.go_live(loaded, source)
-            chain.wait_until_caught_up(loaded, source)
+    observer = _Lines(name, say)
+    run_chain(ChainRun(loaded, observer, rest_requested=True, until_caught_up=True))
     found = compare_generations(loaded)
     before, now = found.rows[found.serving], found.rows[found.candidate]
     say(
@@ -110,7 +101,24 @@ def rerun(
         f"{found.added:,} added, {found.changed:,} changed"
     )
     if now < rows_at_least * before:
-        message = f"Generation {name} has {now:,} rows, {found.serving} has {before:,}."
-        hint = "It waits: look at it with `hybrid generation compare`, then promote or discard it."
-        raise StateError(message, hint)
+        message = (
+            f"Generation {name} has {now:,} rows, {found.serving} has {before:,}: it is not "
+            "promoted."
+        )
+        hint = "Compare them with `hybrid generation compare`, then promote or discard it."
+        raise StateError(message, hint, pipeline=loaded.pipeline.name, generation=name)
     return promotion.promote(loaded) if promote else read_serving(loaded)
+
+
+class _Lines(Observer):
+    """A line for each step, and for what it reports in words."""
+
+    def __init__(self, generation: str, say: Callable[[str], None]) -> None:
+        self._generation = generation
+        self._say = say
+
+    def started(self, step: Step[Any]) -> None:
+        self._say(f"generation {self._generation}: {step.name}")
+
+    def noted(self, step: Step[Any], text: str) -> None:
+        self._say(text)

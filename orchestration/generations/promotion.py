@@ -1,7 +1,7 @@
 """Promotion: readers get another generation's rows, in one commit, and can get the old ones back.
 
-What is done is written down before it begins (``switch.json``), each step may be repeated, and
-while it is under way no run of the pipeline is started. Whoever comes by finishes it.
+It is recorded before its first step (``switch.json``), each step may be repeated, and no run of the
+pipeline starts while it is under way. Whichever process finds it unfinished finishes it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from orchestration.supervision.health import Verdict
 from orchestration.supervision.status import look_at_live
 from sources.common.positions import now_ms
 from sources.common.state import Folder, Generation, read_generation
-from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import StateError
 from sources.generations import (
@@ -32,9 +31,8 @@ from sources.generations import (
     require_waiting,
     write_serving,
 )
-from sources.hybrid import Boundedness, SwitchState
-from sources.kafka.client import KafkaLog
-from sources.kafka.start_offsets import check_not_deleted
+from sources.hybrid import Boundedness
+from sources.planning.context import PipelineContext
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.launch import process
 from spark_jobs.run_state.lock import take_switch_lock
@@ -42,59 +40,67 @@ from spark_jobs.target.adopt_table import NO_MORE, take_over, transactions_of, v
 
 
 def promote(loaded: LoadedPipeline) -> Serving:
-    """Let readers see the newest generation; the one that served until now is ended.
+    """Let readers see the newest generation; the runs of the previous one are stopped.
+
+    Returns:
+        Which generation serves now.
 
     Raises:
-        StateError: There is no generation to promote, or it is not ready: history not read, its
-            live run not there, or red.
-        InputError: Its table can't take the target's place.
+        StateError: There is no generation to promote, or it is not ready: its history is not read,
+            or its live run is missing or not healthy.
+        InputError: Its table can't replace the target.
+        RunError: As :func:`finish`.
     """
     finish(loaded)
     name = require_waiting(loaded, "Begin one with `hybrid generation new`, and run it.")
-    _require_ready(loaded, loaded.require_generation())
+    _require_ready(PipelineContext.require(loaded))
     _begin(loaded, name, read_serving(loaded).generation)
     finish(loaded)
     return read_serving(loaded)
 
 
 def roll_back(loaded: LoadedPipeline) -> Serving:
-    """Let readers see the generation again that served before; its live run goes on from there.
+    """Let readers see the previously serving generation again; its live run resumes from there.
+
+    Returns:
+        Which generation serves now.
 
     Raises:
-        StateError: None served before.
-        SeamError: Kafka has deleted records meanwhile that its live run would go on with.
+        StateError: No generation served before.
+        SeamError: Kafka has deleted records since that its live run has not read.
+        RunError: As :func:`finish`.
     """
     finish(loaded)
     serving = read_serving(loaded)
     if not serving.before:
         message = f"No generation of pipeline `{loaded.pipeline.name}` served before this one."
-        raise StateError(message, "Only what was promoted can be rolled back.")
+        hint = "Only a promotion can be rolled back."
+        raise StateError(message, hint, pipeline=loaded.pipeline.name)
     name = serving.before[-1].generation
-    before = _declaration(loaded, name)
-    last = before.pipeline.sources[-1]
-    if isinstance(last, KafkaSource):
-        check_not_deleted(chain.reached(before, last), KafkaLog(last).log_start())
+    chain.require_not_deleted(PipelineContext.require(_declaration(loaded, name)))
     _begin(loaded, name, serving.generation)
     finish(loaded)
     return read_serving(loaded)
 
 
 def finish(loaded: LoadedPipeline) -> bool:
-    """Finish a promotion or a rollback that was begun; does nothing if none was.
+    """Finish a promotion or a rollback that was begun; do nothing if there is none.
 
     Returns:
         Whether there was one.
 
     Raises:
-        RunError: A run can't be ended, or the one that is to serve does not come up; it is wanted
-            then, and supervision goes on trying.
-        StateError: Its files are gone.
+        RunError: A run can't be stopped, or the new serving one does not start; it stays requested
+            then, and the supervision retries.
+        StateError: Files of its table are missing, or another process does it at this moment.
     """
     if pending_switch(loaded) is None:
         return False
     if (lock := take_switch_lock(loaded.state)) is None:
-        message = f"Another process changes which generation of `{loaded.pipeline.name}` serves."
-        raise StateError(message, "Wait for it.")
+        message = (
+            f"Another process is changing which generation of `{loaded.pipeline.name}` serves."
+        )
+        raise StateError(message, "Wait for it.", transient=True, pipeline=loaded.pipeline.name)
     try:
         to = _switch(loaded)
     finally:
@@ -106,55 +112,63 @@ def finish(loaded: LoadedPipeline) -> bool:
     return True
 
 
-def _switch(loaded: LoadedPipeline) -> LoadedPipeline | None:
-    """Do what was begun, all but the start; returns what is to be started."""
+def _switch(loaded: LoadedPipeline) -> PipelineContext | None:
+    """Do all steps of a pending change but the start of the run; return what is to be started."""
     switch = pending_switch(loaded)
     if switch is None:
         # Another process was first.
         return None
-    to, past = (_declaration(loaded, name) for name in (switch.to, switch.past))
+    to, past = (
+        PipelineContext.require(_declaration(loaded, name)) for name in (switch.to, switch.past)
+    )
     _end_runs(to, past)
     target = loaded.locate(loaded.pipeline.sink.path)
-    if switch.target_version is None:
-        switch = switch.model_copy(update={"target_version": version_of(target)})
+    if (past_version := switch.target_version) is None:
+        past_version = version_of(target)
+        switch = switch.model_copy(update={"target_version": past_version})
         Folder(loaded.state).replace(Switch.NAME, switch)
-    assert switch.target_version is not None
     _commit(loaded, switch, target)
     serving = read_serving(loaded)
     if serving.generation != switch.to:
-        gone = Served(generation=switch.past, version=switch.target_version, until_ms=now_ms())
+        replaced = Served(generation=switch.past, version=past_version, until_ms=now_ms())
         kept = [each for each in serving.before if each.generation not in (switch.to, switch.past)]
-        # One that is rolled back is not what to go back to next.
-        older = [gone, *kept] if switch.is_rollback else [*kept, gone]
+        # A generation that was rolled back is the last one to return to.
+        older = [replaced, *kept] if switch.is_rollback else [*kept, replaced]
         write_serving(loaded, Serving(generation=switch.to, before=older))
-    # Its files are linked into the target by now.
+    # The target has links to its files by now.
     shutil.rmtree(own_table(loaded, switch.to), ignore_errors=True)
     _clean(loaded)
     last = to.pipeline.sources[-1]
     if last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
-        # Whoever finds it down from now on brings it up.
-        want(to.require_generation(), last.name, is_wanted=True)
+        # From now on the supervision starts it whenever it is down.
+        want(to.generation, last.name, is_wanted=True)
     Folder(loaded.state).path(Switch.NAME).unlink()
     return to
 
 
-def _require_ready(loaded: LoadedPipeline, generation: Generation) -> None:
-    enumerator = SwitchState(loaded.pipeline.hybrid_source(), generation)
-    for source in loaded.pipeline.sources:
+def _require_ready(context: PipelineContext) -> None:
+    """Refuse to promote a generation that has not read its history or whose stream is not healthy.
+
+    Raises:
+        StateError: Names what is missing.
+    """
+    generation = context.generation
+    for source in context.pipeline.sources:
         is_bounded = source.boundedness is Boundedness.BOUNDED
-        if is_bounded and enumerator.end_of(source.name) is None:
+        if is_bounded and context.switch_state.end_of(source.name) is None:
             message = f"Generation {generation.name} has not read `{source.name}` to its end."
-            raise StateError(message, "Run it: `hybrid run`.")
+            hint = "Run it: `hybrid run`."
+            raise StateError(message, hint, generation=generation.name, source=source.name)
         if is_bounded:
             continue
-        look = look_at_live(loaded, generation)
+        look = look_at_live(context.loaded, generation)
         verdict: Verdict | None = None if look is None else look.verdict
         if verdict is None or verdict.health != "healthy":
-            found = "was never started" if verdict is None else f"is {verdict.health}"
-            why = "" if verdict is None else f" ({verdict.reason})"
-            message = f"The live run of generation {generation.name} {found}{why}."
-            hint = "Readers would get less than they have: promote it once it is healthy."
-            raise StateError(message, hint)
+            state = "was never started" if verdict is None else f"is {verdict.health}"
+            reason = "" if verdict is None else f" ({verdict.reason})"
+            message = f"The live run of generation {generation.name} {state}{reason}."
+            hint = "Readers would get fewer rows than they have: promote it once it is healthy."
+            raise StateError(message, hint, generation=generation.name, source=source.name)
 
 
 def _begin(loaded: LoadedPipeline, to: str, past: str) -> None:
@@ -163,15 +177,15 @@ def _begin(loaded: LoadedPipeline, to: str, past: str) -> None:
     Folder(loaded.state).put_if_absent(Switch.NAME, made)
 
 
-def _end_runs(to: LoadedPipeline, past: LoadedPipeline) -> None:
-    """End what runs of both; the one is wanted again once its rows are in the target."""
-    generation = past.require_generation()
+def _end_runs(to: PipelineContext, past: PipelineContext) -> None:
+    """Stop the runs of both; the new one is requested again once its rows are in the target."""
     last = past.pipeline.sources[-1].name
-    if (wanted := read_wanted(generation)) is not None and (wanted.is_wanted or wanted.is_paused):
-        want(generation, last, is_wanted=False)
-    for loaded in (to, past):
-        for source in loaded.pipeline.sources:
-            process.stop(loaded.require_generation(), source.name)
+    wanted = read_wanted(past.generation)
+    if wanted is not None and (wanted.is_wanted or wanted.is_paused):
+        want(past.generation, last, is_wanted=False)
+    for context in (to, past):
+        for source in context.pipeline.sources:
+            process.stop(context.generation, source.name)
 
 
 def _commit(loaded: LoadedPipeline, switch: Switch, target: str) -> None:
@@ -183,28 +197,28 @@ def _commit(loaded: LoadedPipeline, switch: Switch, target: str) -> None:
     if transactions_of(target, list(fence)) == fence:
         return
     written = transactions_of(source, _writers(to), version)
-    # Of a driver that was taken for dead and wakes up, no batch gets in any more.
+    # A driver that was believed dead and wakes up can't commit a batch any more.
     properties = {OWNER: to.info.transaction_id}
     take_over(target, source, version, {**written, **fence}, properties)
 
 
 def _writers(generation: Generation) -> list[str]:
-    """The ids under which a generation writes: its own in a MERGE, its query's when it appends."""
+    """Return a generation's Delta transaction ids: its own for MERGE, its query's for append."""
     found = offset_log.query_id(generation.checkpoint)
     return [generation.info.transaction_id, *([] if found is None else [found])]
 
 
 def _declaration(loaded: LoadedPipeline, generation: str) -> LoadedPipeline:
-    """By what a generation runs: the pipeline's own file if it is the newest one."""
+    """Return the declaration of a generation: the pipeline's own file if it is the newest one."""
     own = newest(loaded) == generation and loaded.kept is None
     return loaded if own else load_pipeline(kept_file(loaded, generation))
 
 
 def _clean(loaded: LoadedPipeline) -> None:
-    """Remove generations that served, beyond those to be kept."""
+    """Remove previously serving generations beyond the number to be kept."""
     serving = read_serving(loaded)
     surplus = len(serving.before) - loaded.pipeline.generations.keep
-    # The newest one is what the pipeline's own file is about, even after a rollback.
+    # The newest one belongs to the pipeline's own file, even after a rollback.
     gone = [each for each in serving.before if each.generation != newest(loaded)][: max(surplus, 0)]
     if not gone:
         return

@@ -1,65 +1,53 @@
-"""A range of the target made anew from the files, while the live run goes on.
+"""Backfill of a time range: its rows are recomputed from the files while the live run continues.
 
-The files of the range are read by the chain's own code, as a pipeline of their own, into a table
-beside the target; then one commit puts its rows in the place of those of history.
+The chain's own code reads the files of the range, as a pipeline of their own, into a table next to
+the target; then one commit replaces the rows of history in the range by the rows of that table.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any
 
 import pyarrow.compute as pc
 import yaml
 
-from orchestration import chain
+from orchestration.generations.range_scope import last_files, parts_of, require_fit, shown
 from orchestration.requested_state import read_wanted
-from sources.common.positions import Record, iso, to_ms
-from sources.common.state import Folder, Generation
-from sources.config.file_source import FileSource, TimeRange
+from orchestration.steps import ChainRun, Observer, Outcome, PlanStep, Step, run_chain
+from sources.common.positions import Record
+from sources.common.state import Folder
 from sources.config.loader import KEPT, KeptDefinition, LoadedPipeline, load_pipeline
-from sources.errors import InputError, StateError
-from sources.files.splits import FileListing, list_source
-from sources.files.time_range import EmptyRangeError
-from sources.generations import in_service, kept_file, require_in_service, target_of
-from sources.hybrid import Boundedness, SwitchState
-from spark_jobs.checkpoint.transform_history import read_transforms
+from sources.generations import in_service, kept_file, target_of
+from sources.hybrid import Boundedness
+from sources.planning.context import PipelineContext
 from spark_jobs.target.adopt_table import paths_of
 from spark_jobs.target.history_files import read_history_files
 from spark_jobs.target.replace_range import Range, Replaced, Replacement
 
 _FOLDER = "ranges"
-_OUT = "taken-out.json"
+_REMOVED = "removed-files.json"
 _SAME = ("name", "event_time", "key", "allowed_lateness", "transform", "spark", "s3", "hdfs")
-_OF_THE_CHAIN = ("converge", "complete_through", "offsets", "sequence")
+_NOT_FOR_A_RANGE = ("converge", "complete_through", "offsets", "sequence")
 
 
-class _Part(NamedTuple):
-    """A range as far as one source of files holds it."""
-
-    source: FileSource
-    since: datetime
-    until: datetime
-    listing: FileListing
-
-
-class TakenOut(Record):
-    """Files of history that a replacement takes out of the target; written before it does."""
+class RemovedFiles(Record):
+    """Files of history that a replacement removes from the target; written before it does."""
 
     paths: list[str]
 
 
 @dataclass(frozen=True)
 class RangeLook:
-    """What making a range anew would come to.
+    """What a backfill of a range would read.
 
     Attributes:
-        since, until: The range.
-        generation: The generation that serves, whose rows would be replaced.
-        splits, bytes: Of files that may hold rows of it, as they are now.
+        since, until: The range: from ``since`` on, before ``until``.
+        generation: The serving generation, whose rows would be replaced.
+        splits, bytes: Splits and bytes of the files that may contain rows of the range now.
     """
 
     since: datetime
@@ -70,18 +58,18 @@ class RangeLook:
 
     @property
     def text(self) -> str:
-        """In words."""
+        """The same, in words."""
         return f"{self.splits:,} splits, {self.bytes:,} bytes would be read"
 
 
 @dataclass(frozen=True)
 class RangeResult:
-    """A range that was made anew.
+    """Result of a backfill.
 
     Attributes:
-        since, until: The range.
-        generation: The generation that serves, whose rows were replaced.
-        replaced: What was done; all counts zero if it was done before.
+        since, until: The range: from ``since`` on, before ``until``.
+        generation: The serving generation, whose rows were replaced.
+        replaced: Rows removed and written; all zero if this backfill was done before.
     """
 
     since: datetime
@@ -97,156 +85,137 @@ def backfill(
     run_id: str,
     say: Callable[[str], None] = lambda _: None,
 ) -> RangeResult:
-    """Make a range of the target anew from the files as they are now.
+    """Recompute a range of the target from the files as they are now.
 
-    Rows of history in the range are replaced in one commit; rows that the live run delivered stay.
+    Rows of history in the range are replaced in one commit; rows that the live run wrote are kept.
 
     Args:
         loaded: The pipeline.
-        since: The first event time.
-        until: The first one after it.
-        run_id: By which it is done once, and gone on with if it broke off.
-        say: Told of each step.
+        since: The first event time of the range.
+        until: The first event time after it.
+        run_id: Idempotency key: a second call with it resumes an interrupted backfill, and does
+            nothing after a complete one.
+        say: Called with a line for each step.
 
     Raises:
-        InputError: The range is none, or the table's rows have no event time.
-        StateError: It can't be made anew on its own: by this kind of pipeline, or now.
+        InputError: The range is empty, ends after history does, or the table has no event time.
+        StateError: This pipeline can't recompute a range on its own, or not now.
         HybridError: The files can't be read.
     """
-    serving = in_service(loaded)[-1]
-    generation = serving.require_generation()
-    _require_fit(serving, generation, since, until)
+    context = _serving(loaded)
+    generation = context.generation
+    require_fit(context, since, until)
     folder = Folder(generation.path(f"{_FOLDER}/{run_id}"))
-    beside = _beside(serving, generation, folder, since, until)
-    if beside is None:
-        say(f"no file holds rows from {_told(since)} until {_told(until)}")
+    side = _side_pipeline(context, folder, since, until)
+    if side is None:
+        say(f"No file contains rows from {shown(since)} until {shown(until)}.")
     else:
-        say("plan")
-        made = chain.plan(beside)
-        say(f"{sum(part.splits for part in made.files):,} splits are read")
-        for source in beside.pipeline.sources:
-            chain.run_bounded(beside, source, go_on=True)
-    target = target_of(serving, generation.name)
-    taken = Folder(generation.path(_FOLDER))
+        run_chain(ChainRun(side, _Lines(say), rest_requested=True))
+    target = target_of(context.loaded, generation.name)
     replacement = Replacement(
         table=target,
-        side=None if beside is None else beside.locate(beside.pipeline.sink.path),
-        where=Range(serving.pipeline.event_time, since, until),
-        history=_history(serving, generation, target),
-        gone=_gone(taken),
-        key=serving.pipeline.sink.key,
+        side=None if side is None else side.locate(side.pipeline.sink.path),
+        where=Range(context.pipeline.event_time, since, until),
+        history=_history(context, target),
+        gone=_removed_before(Folder(generation.path(_FOLDER))),
+        key=context.pipeline.sink.key,
         transaction=f"{generation.info.transaction_id}-range-{run_id}",
         scratch=folder.path("scratch"),
     )
-    done = replacement.run(lambda paths: folder.replace(_OUT, TakenOut(paths=paths)))
+    done = replacement.run(lambda paths: folder.replace(_REMOVED, RemovedFiles(paths=paths)))
     for name in ("scratch", "state", "rows"):
         shutil.rmtree(folder.path(name), ignore_errors=True)
-    found = done or Replaced(0, 0, 0)
-    live = f"; {found.kept_live:,} that the live run had delivered stay" if found.kept_live else ""
-    say(f"{found.removed:,} rows are replaced by {found.written:,}{live}")
-    return RangeResult(since, until, generation.name, found)
+    replaced = done or Replaced(0, 0, 0)
+    kept = f"; {replaced.kept_live:,} rows of the live run are kept" if replaced.kept_live else ""
+    say(f"{replaced.removed:,} rows are replaced by {replaced.written:,}{kept}.")
+    return RangeResult(since, until, generation.name, replaced)
 
 
 def look(loaded: LoadedPipeline, since: datetime, until: datetime) -> RangeLook:
-    """What :func:`backfill` would read, and which rows it would replace; nothing is written.
+    """Return what :func:`backfill` would read; nothing is written.
+
+    Args:
+        loaded: The pipeline.
+        since: The first event time of the range.
+        until: The first event time after it.
 
     Raises:
-        InputError, StateError, HybridError: As of that.
+        HybridError: As :func:`backfill`.
     """
-    serving = in_service(loaded)[-1]
-    generation = serving.require_generation()
-    _require_fit(serving, generation, since, until)
-    splits = [part.listing.splits for part in _parts(serving, since, until)]
+    context = _serving(loaded)
+    require_fit(context, since, until)
+    splits = [part.listing.splits for part in parts_of(context.loaded, since, until)]
     return RangeLook(
         since=since,
         until=until,
-        generation=generation.name,
+        generation=context.generation.name,
         splits=sum(len(each) for each in splits),
         bytes=sum(pc.sum(each["length"], min_count=0).as_py() for each in splits),
     )
 
 
 def complete_through(loaded: LoadedPipeline) -> datetime | None:
-    """The time through which files hold the serving generation's history; None before its end.
+    """Return the event time through which files hold the serving generation's whole history.
+
+    Returns:
+        None until its last source of files has been read to the end.
 
     Raises:
         StateError: Nothing was planned yet.
     """
-    serving = in_service(loaded)[-1]
-    chain_ = SwitchState(serving.pipeline.hybrid_source(), serving.require_generation())
-    end = chain_.end_of(_last_files(serving).name)
+    context = _serving(loaded)
+    end = context.switch_state.end_of(last_files(context.loaded).name)
     return None if end is None else datetime.fromtimestamp(end.complete_through_ms / 1000, UTC)
 
 
-def _require_fit(
-    loaded: LoadedPipeline, generation: Generation, since: datetime, until: datetime
-) -> None:
-    """Refuse what would lose or double rows."""
-    pipeline, name = loaded.pipeline, generation.name
-    if since >= until:
-        message = f"A range from {_told(since)} until {_told(until)} holds nothing."
-        raise InputError(message, "It begins before it ends.")
-    if pipeline.sink.mode != "append":
-        message = f"Pipeline `{pipeline.name}` merges: its rows are not those of a range of files."
-        raise StateError(message, "Make the table anew: `hybrid rerun`.")
-    require_in_service(loaded, generation)
-    known = read_transforms(generation)
-    if known and known[-1].operators:
-        kept = "; ".join(known[-1].operators)
-        message = (
-            f"`transform: {pipeline.transform}` keeps state ({kept}): a range can't be made anew "
-            "without the rows before it."
-        )
-        raise StateError(message, "Make the table anew as another generation: `hybrid rerun`.")
-    enumerator = SwitchState(pipeline.hybrid_source(), generation)
-    for source in pipeline.sources:
-        if source.boundedness is not Boundedness.BOUNDED:
-            continue
-        if not isinstance(source, FileSource):
-            message = f"Source `{source.name}` is a topic that ends: its rows are in no file."
-            raise StateError(message, "Make the table anew: `hybrid rerun`.")
-        end = enumerator.end_of(source.name)
-        if end is None:
-            message = f"Generation {name} has not read `{source.name}` to its end yet."
-            raise StateError(message, "Wait for that.")
-        if to_ms(until) - 1 > end.complete_through_ms and source is _last_files(loaded):
-            message = (
-                f"History of generation {name} is complete through "
-                f"{iso(end.complete_through_ms)}; the range goes on until {_told(until)}, where "
-                "rows are the live run's."
-            )
-            raise InputError(message, "End it before that.")
+def _serving(loaded: LoadedPipeline) -> PipelineContext:
+    return PipelineContext.require(in_service(loaded)[-1])
 
 
-def _last_files(loaded: LoadedPipeline) -> FileSource:
-    return [each for each in loaded.pipeline.sources if isinstance(each, FileSource)][-1]
+class _Lines(Observer):
+    """A line for the plan and for what it is about to read."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+
+    def started(self, step: Step[Any]) -> None:
+        self._say(step.name)
+
+    def finished(self, step: Step[Any], outcome: Outcome[Any]) -> None:
+        if isinstance(step, PlanStep):
+            splits = sum(part.splits for part in outcome.value.files)
+            self._say(f"{splits:,} splits are to be read.")
 
 
-def _beside(
-    loaded: LoadedPipeline,
-    generation: Generation,
-    folder: Folder,
-    since: datetime,
-    until: datetime,
+def _side_pipeline(
+    context: PipelineContext, folder: Folder, since: datetime, until: datetime
 ) -> LoadedPipeline | None:
-    """The pipeline that reads the range's files; None if no file holds a row of it."""
-    wanted = {
+    """Return the pipeline that reads the range's files; None if no file has a row of the range.
+
+    Args:
+        context: The serving generation.
+        folder: The backfill's own folder; the pipeline is declared there once.
+        since: The first event time of the range.
+        until: The first event time after it.
+    """
+    loaded, generation = context.loaded, context.generation
+    time_ranges = {
         part.source.name: {"since": part.since.isoformat(), "until": part.until.isoformat()}
-        for part in _parts(loaded, since, until)
+        for part in parts_of(loaded, since, until)
     }
-    if not wanted:
+    if not time_ranges:
         return None
     path = folder.path(loaded.path.name)
     if not path.exists():
         document = yaml.safe_load(kept_file(loaded, generation.name).read_text())
         kept = {key: document[key] for key in _SAME if key in document}
         sources = [
-            {key: value for key, value in each.items() if key not in _OF_THE_CHAIN}
-            | {"time_range": wanted[each["name"]]}
+            {key: value for key, value in each.items() if key not in _NOT_FOR_A_RANGE}
+            | {"time_range": time_ranges[each["name"]]}
             for each in document["sources"]
-            if each["name"] in wanted
+            if each["name"] in time_ranges
         ]
-        beside = {
+        side = {
             **kept,
             "sources": sources,
             "state": str(folder.path("state")),
@@ -258,42 +227,20 @@ def _beside(
             code=str(kept_file(loaded, generation.name).parent),
         )
         folder.replace(KEPT, definition)
-        folder.replace_bytes(path.name, yaml.safe_dump(beside).encode())
+        folder.replace_bytes(path.name, yaml.safe_dump(side).encode())
     return load_pipeline(path)
 
 
-def _parts(loaded: LoadedPipeline, since: datetime, until: datetime) -> Iterator[_Part]:
-    """What of a range each source of files holds; those that hold nothing of it are left out."""
-    for source in loaded.pipeline.sources:
-        if not isinstance(source, FileSource) or source.discovery_interval is not None:
-            continue
-        declared = source.time_range
-        begin = since if declared.since is None else max(since, declared.since)
-        end = until if declared.until is None else min(until, declared.until)
-        if begin >= end:
-            continue
-        limits = TimeRange.model_construct(since=begin, until=end)
-        try:
-            listing = list_source(loaded, source.model_copy(update={"time_range": limits}))
-        except EmptyRangeError:
-            continue
-        yield _Part(source, begin, end, listing)
-
-
-def _history(loaded: LoadedPipeline, generation: Generation, target: str) -> set[str]:
-    """Files that hold history: all of them before the first live batch."""
-    last = loaded.pipeline.sources[-1]
-    if last.boundedness is Boundedness.BOUNDED or read_wanted(generation) is None:
+def _history(context: PipelineContext, target: str) -> set[str]:
+    """Return the target's files that hold history: all of them until a stream was requested."""
+    last = context.pipeline.sources[-1]
+    if last.boundedness is Boundedness.BOUNDED or read_wanted(context.generation) is None:
         return set(paths_of(target))
-    return read_history_files(generation)
+    return read_history_files(context.generation)
 
 
-def _gone(ranges: Folder) -> set[str]:
-    """Files of history that earlier replacements took out."""
-    names = [path.parent.name for path in ranges.root.glob(f"*/{_OUT}")]
-    found = (ranges.read(f"{name}/{_OUT}", TakenOut) for name in names)
-    return {path for each in found if each is not None for path in each.paths}
-
-
-def _told(moment: datetime) -> str:
-    return iso(to_ms(moment))
+def _removed_before(ranges: Folder) -> set[str]:
+    """Return the files of history that earlier backfills removed from the target."""
+    names = [path.parent.name for path in ranges.root.glob(f"*/{_REMOVED}")]
+    documents = (ranges.read(f"{name}/{_REMOVED}", RemovedFiles) for name in names)
+    return {path for each in documents if each is not None for path in each.paths}

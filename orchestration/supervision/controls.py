@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from orchestration import chain
+from orchestration.backlog import backlog_of
 from orchestration.requested_state import Wanted, put_wish, read_wanted
 from sources.common.positions import now_ms
 from sources.common.state import Generation
@@ -15,17 +16,12 @@ from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, RunError, StateError
 from sources.hybrid import Boundedness
-from sources.kafka.client import KafkaLog
-from sources.planning.discovery import Folder
-from sources.planning.plan import require_plan
+from sources.planning.context import PipelineContext
 from spark_jobs.launch import process
 from spark_jobs.launch.runs import log_path
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 
 _POLL_S = 0.5
-
-Left = Callable[[Heartbeat], int]
-"""How much of what was there when it was asked for is not committed yet."""
 
 
 def live_source(loaded: LoadedPipeline) -> FileSource | KafkaSource:
@@ -80,7 +76,8 @@ def resume(loaded: LoadedPipeline) -> Heartbeat:
         SeamError: The hand-over does not pass its checks; asked before the first launch only.
         RunError: Spark failed before its first batch; it is wanted all the same.
     """
-    return chain.go_live(loaded, live_source(loaded))
+    source = live_source(loaded)
+    return chain.go_live(PipelineContext.require(loaded), source)
 
 
 def drain(
@@ -106,21 +103,20 @@ def drain(
         message = f"The live run of `{source.name}` does not run: nothing would be drained."
         raise StateError(message, "Start it with `hybrid resume`, then drain it.")
     deadline = time.monotonic() + within.total_seconds()
-    is_topic = isinstance(source, KafkaSource)
-    count_left = _of_topic(loaded, source) if is_topic else _of_folder(loaded, generation)
+    backlog = backlog_of(PipelineContext(loaded, generation), as_of_now=True)
     left: int | None = None
     while True:
         beat = process.find_running(generation, source.name)
         if beat is None:
             raise _ended(generation, source.name, left)
-        left = count_left(beat)
+        left = backlog.waiting(beat)
         on_left(left)
         if left == 0:
             break
         if time.monotonic() > deadline:
             message = (
                 f"`{source.name}` is not drained after {within.total_seconds():,.0f} s: "
-                f"{left:,} {'records' if is_topic else 'files or splits'} are left."
+                f"{left:,} {backlog.unit} are left."
             )
             hint = "It goes on running: drain it once more, or end it with `hybrid stop`."
             raise RunError(message, hint)
@@ -133,29 +129,3 @@ def _ended(generation: Generation, name: str, left: int | None) -> RunError:
     cause = last.error if last is not None and last.error else f"See {log_path(generation, name)}."
     rest = "" if left is None else f", with {left:,} left"
     return RunError(f"The live run of `{name}` ended before it was drained{rest}.", cause)
-
-
-def _of_topic(loaded: LoadedPipeline, source: FileSource | KafkaSource) -> Left:
-    assert isinstance(source, KafkaSource)
-    log = KafkaLog(source)
-    ends = log.log_end()
-    return lambda beat: chain.lag(beat, log, loaded, ends)
-
-
-def _of_folder(loaded: LoadedPipeline, generation: Generation) -> Left:
-    plan = require_plan(generation)
-    arrived = Folder(loaded, generation, plan).undiscovered()
-    splits: int | None = None
-
-    def left(beat: Heartbeat) -> int:
-        nonlocal arrived, splits
-        if splits is None:
-            # What is neither known nor to be found was removed again.
-            folder = Folder(loaded, generation, plan)
-            arrived &= folder.undiscovered()
-            if arrived:
-                return len(arrived) + folder.splits - (beat.splits_done or 0)
-            splits = folder.splits
-        return max(splits - (beat.splits_done or 0), 0)
-
-    return left

@@ -7,20 +7,18 @@ from typing import Literal, NamedTuple
 
 from pydantic import BaseModel
 
-from orchestration import chain
+from orchestration.backlog import backlog_of
 from orchestration.progress.forecast import eta_s
 from orchestration.requested_state import Watch, read_wanted, read_watch
 from orchestration.supervision.health import Seen, SlotSeen, Verdict, behind_since, judge
 from sources.common.positions import now_ms, span_ms
 from sources.common.state import Generation
-from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.databases.replication_slot import SlotGone, ask_slot, slot_gone, watched_slot
-from sources.errors import InputError
 from sources.generations import in_service, read_serving
 from sources.hybrid import Boundedness, SwitchState
-from sources.kafka.client import KafkaLog
 from sources.planning.approval import find_approval
+from sources.planning.context import PipelineContext
 from sources.planning.plan import Plan
 from spark_jobs.checkpoint.transform_history import last_change
 from spark_jobs.launch import process
@@ -220,13 +218,8 @@ def _source_status(
     source = loaded.pipeline.source(name)
     lag = None
     is_live = source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
-    if isinstance(source, KafkaSource) and is_live and beat is not None:
-        try:
-            lag = chain.lag(beat, KafkaLog(source), loaded)
-        except InputError:
-            lag = None
-    elif is_live and beat is not None and beat.splits_total is not None:
-        lag = beat.splits_total - (beat.splits_done or 0)
+    if is_live and beat is not None:
+        lag = backlog_of(PipelineContext(loaded, generation)).reported(beat)
     state = _state(loaded, generation, name, beat)
     left = eta_s(read_progress_log(generation, name)) if state == "running" else None
     return SourceStatus(source=name, state=state, heartbeat=beat, lag=lag, eta_s=left)

@@ -15,6 +15,7 @@ from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.config.supervision import Supervision
 from sources.databases.replication_slot import keep_gone
+from sources.planning.context import PipelineContext
 from spark_jobs.launch import process
 from spark_jobs.run_state.heartbeat import Heartbeat
 
@@ -99,7 +100,7 @@ def restart(loaded: LoadedPipeline, source: FileSource | KafkaSource) -> Heartbe
     look = look_at_live(loaded, generation)
     if look is not None and look.verdict.down == "stuck":
         process.stop(generation, source.name)
-    return chain.resume(loaded, source)
+    return chain.resume(PipelineContext(loaded, generation), source)
 
 
 def _alert(loaded: LoadedPipeline, look: Look, watch: Watch) -> tuple[Watch, str | None]:

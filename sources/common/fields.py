@@ -38,10 +38,10 @@ def _duration(value: Any) -> Any:
 
 
 def _name(value: str) -> str:
-    if not _NAME.fullmatch(value) or value in RESERVED_NAMES or value.endswith("_start"):
+    if not _NAME.fullmatch(value) or value in RESERVED_NAMES or value.endswith("_handover"):
         message = (
             f"`{value}` can't be a name: lower case letters, digits and underscores, starting "
-            "with a letter, not `plan` and not ending in `_start`"
+            "with a letter, not `plan` and not ending in `_handover`"
         )
         raise ValueError(message)
     return value

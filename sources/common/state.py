@@ -1,4 +1,4 @@
-"""The state of a pipeline: one folder per generation, the truth about what was decided and done."""
+"""State of a pipeline: one folder per generation, the record of what was decided and done."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from sources.common.positions import Record, now_ms
 from sources.errors import InputError, StateError
 
 R = TypeVar("R", bound=Record)
-_NEEDED = 64 * 1024  # bytes; below that not even a few small documents can be kept
+_MIN_FREE = 64 * 1024  # bytes; below that not even a few small documents can be written
 
 
 class GenerationInfo(Record):
-    """What a generation was made for.
+    """Identity of a generation, written when it is created.
 
     Attributes:
         generation: Name of its folder.
-        transaction_id: Delta transaction id of all its writes; never shared with another one.
-        created_ms: When.
+        transaction_id: Delta transaction id of all its writes; unique to it.
+        created_ms: Time of creation.
         contract: Digest of each part of the declaration that may not change under a checkpoint.
 
     """
@@ -38,7 +38,7 @@ class GenerationInfo(Record):
 
 
 class CurrentGeneration(Record):
-    """Which generation of a pipeline is the newest one."""
+    """Name of the newest generation of a pipeline."""
 
     generation: str
 
@@ -47,27 +47,27 @@ CURRENT = "current.json"
 
 
 class Folder:
-    """Small documents in a local folder, written whole or not at all."""
+    """Local folder of small documents, each written atomically."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def path(self, name: str) -> Path:
-        """Where a document lies."""
+        """Return the path of a document."""
         return self.root / name
 
     def read_bytes(self, name: str) -> bytes | None:
-        """A document, or None."""
+        """Return the bytes of a document, or None if it does not exist."""
         try:
             return self.path(name).read_bytes()
         except FileNotFoundError:
             return None
 
     def read(self, name: str, kind: type[R]) -> R | None:
-        """A versioned document, or None.
+        """Return a versioned document, or None if it does not exist.
 
         Raises:
-            StateError: It is of an unknown version or damaged.
+            StateError: The document has an unknown version or is damaged.
 
         """
         text = self.read_bytes(name)
@@ -76,49 +76,53 @@ class Folder:
         return kind.parse(text)
 
     def replace(self, name: str, document: Record) -> None:
-        """Write a document over the one that stands there; readers see one or the other."""
+        """Write a document over an existing one; a reader sees all of the old or of the new one."""
         self.replace_bytes(name, _encoded(document))
 
     def replace_bytes(self, name: str, data: bytes) -> None:
-        """The same with a file of any kind."""
+        """Write a file over an existing one; a reader sees all of the old or of the new one."""
         temporary = self._temporary(name, data)
         temporary.replace(self.path(name))
         self._sync(name)
 
     def put_if_absent(self, name: str, document: R) -> R:
-        """Write a document unless one stands there; of two writers exactly one wins.
+        """Write a document unless it exists; of two concurrent writers exactly one wins.
 
         Returns:
-            The document that stands: the winner's, for both.
+            The document that is there now: for both writers, the winner's.
 
+        Raises:
+            StateError: It can't be written, or it was removed again while this was called.
         """
         temporary = self._temporary(name, _encoded(document))
         try:
             # A hard link is refused if the name exists, on every POSIX file system.
             os.link(temporary, self.path(name))
         except FileExistsError:
-            standing = self.read(name, type(document))
-            assert standing is not None
-            return standing
+            if (existing := self.read(name, type(document))) is None:
+                message = f"{self.path(name)} was removed while it was being written."
+                hint = "Leave the files of a running pipeline in place; run this step again."
+                raise StateError(message, hint, file=str(self.path(name))) from None
+            return existing
         finally:
             temporary.unlink()
         self._sync(name)
         return document
 
     def obstacle(self) -> str | None:
-        """Why nothing can be written here, as far as that is told without writing; else None."""
+        """Return why nothing can be written here, if that shows without writing; else None."""
         try:
             found = os.statvfs(self.root)
         except OSError as error:
-            return f"the state folder {self.root} can't be looked at: {error.strerror}"
+            return f"the state folder {self.root} can't be accessed: {error.strerror}"
         if found.f_flag & os.ST_RDONLY or not os.access(self.root, os.W_OK):
             return f"the state folder {self.root} is read-only"
-        if found.f_bavail * found.f_frsize < _NEEDED:
+        if found.f_bavail * found.f_frsize < _MIN_FREE:
             return f"the disk of the state folder {self.root} is full"
         return None
 
     def _sync(self, name: str) -> None:
-        """Make a name outlive a power cut: the folder holds it, not the file."""
+        """Make a file's name survive a power failure: it is kept in the folder, not in the file."""
         folder = os.open(self.path(name).parent, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -136,10 +140,10 @@ class Folder:
 
     @contextlib.contextmanager
     def writing(self, path: Path) -> Iterator[None]:
-        """Write a file of the state, its folder made; what is left of one that fails is removed.
+        """Create the folder of a file that the body writes; remove the file if the body fails.
 
         Raises:
-            StateError: It can't be written.
+            StateError: The file can't be written.
         """
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -150,7 +154,8 @@ class Folder:
             # Without the path, which may be of a temporary file.
             what = f"[Errno {error.errno}] {error.strerror}"
             message = f"The state folder {self.root} can't be written: {what}."
-            raise StateError(message, "Free space, or make it writable, and run again.") from error
+            hint = "Free space, or make it writable, and run again."
+            raise StateError(message, hint, file=str(self.root)) from error
 
 
 def _encoded(document: Record) -> bytes:
@@ -158,7 +163,7 @@ def _encoded(document: Record) -> bytes:
 
 
 class Generation(Folder):
-    """One generation of a pipeline: its own plan, positions, checkpoint and transaction id."""
+    """One generation of a pipeline: its plan, positions, checkpoint and transaction id."""
 
     def __init__(self, root: Path, info: GenerationInfo) -> None:
         super().__init__(root)
@@ -166,7 +171,7 @@ class Generation(Folder):
 
     @property
     def name(self) -> str:
-        """Of its folder: g1, g2 …."""
+        """Name of its folder: g1, g2 …."""
         return self.info.generation
 
     @property
@@ -176,7 +181,7 @@ class Generation(Folder):
 
 
 def digests(contract: dict[str, object]) -> dict[str, str]:
-    """A short digest of each value, so that no value itself lands in the state."""
+    """Return a short digest of each value, so that no value itself is written to the state."""
     return {
         key: hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
         for key, value in contract.items()
@@ -186,13 +191,16 @@ def digests(contract: dict[str, object]) -> dict[str, str]:
 def open_generation(
     home: Path, contract: dict[str, object], named: str | None = None, *, create: bool
 ) -> Generation | None:
-    """A generation of a pipeline; the first is made if there is none and ``create`` is set.
+    """Return a generation of a pipeline; create the first one if ``create`` is set.
 
     Args:
         home: The pipeline's folder in the state folder; its name is the pipeline's.
-        contract: What of the declaration may not change under a checkpoint.
-        named: Which generation; the newest, if left out.
-        create: Whether to make the first one.
+        contract: The parts of the declaration that may not change under a checkpoint.
+        named: Name of the generation; the newest, if left out.
+        create: Whether to create the first generation if there is none.
+
+    Returns:
+        The generation; None if there is none and none was to be created.
 
     Raises:
         StateError: The declaration was changed in a way that the checkpoint can't follow.
@@ -201,7 +209,7 @@ def open_generation(
     """
     if ":/" in str(home):
         message = f"The state folder `{home.parent}` is not on a local file system."
-        raise InputError(message, "Name a local folder.")
+        raise InputError(message, "Name a local folder.", field="state", value=str(home.parent))
     folder = Folder(home)
     if named is None:
         current = folder.read(CURRENT, CurrentGeneration)
@@ -209,25 +217,25 @@ def open_generation(
             if not create:
                 return None
             made = make_generation(home, "g1", contract)
-            # Of two that made it, both go on with the one that stands.
+            # Of two processes that created it, both continue with the one that was written.
             current = folder.put_if_absent(CURRENT, CurrentGeneration(generation=made.name))
         named = current.generation
     found = read_generation(home, named)
-    wanted = digests(contract)
-    keys = sorted({*wanted, *found.info.contract})
-    changed = [key for key in keys if found.info.contract.get(key) != wanted.get(key)]
+    declared = digests(contract)
+    keys = sorted({*declared, *found.info.contract})
+    changed = [key for key in keys if found.info.contract.get(key) != declared.get(key)]
     if changed:
         message = (
             f"`{', '.join(changed)}` of pipeline `{home.name}` changed since generation "
-            f"{named} began; its checkpoint can't follow."
+            f"{named} began; its checkpoint can't follow the change."
         )
         hint = "Undo the change, or begin a new generation: `hybrid generation new`."
-        raise StateError(message, hint)
+        raise StateError(message, hint, pipeline=home.name, generation=named, field=changed[0])
     return found
 
 
 def make_generation(home: Path, name: str, contract: dict[str, object]) -> Generation:
-    """Make a generation of this name, unless there is one; of two that do, one wins."""
+    """Create a generation, or return the existing one of that name; of two callers one wins."""
     info = GenerationInfo(
         generation=name,
         transaction_id=f"{home.name}-{uuid.uuid4().hex}",
@@ -239,14 +247,15 @@ def make_generation(home: Path, name: str, contract: dict[str, object]) -> Gener
 
 
 def read_generation(home: Path, name: str) -> Generation:
-    """A generation that is there.
+    """Return an existing generation.
 
     Raises:
-        StateError: It is not.
+        StateError: There is none of that name.
     """
     folder = Folder(home / name)
     found = folder.read("generation.json", GenerationInfo)
     if found is None:
         message = f"{folder.path('generation.json')} is missing."
-        raise StateError(message, "Restore it, or start over with an empty state folder.")
+        hint = "Restore it, or start over with an empty state folder."
+        raise StateError(message, hint, file=str(folder.path("generation.json")), generation=name)
     return Generation(folder.root, found)

@@ -12,8 +12,10 @@ from sources.common.state import Generation
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError
-from sources.hand_over import hand_over, require_sound
+from sources.hand_over import hand_over
+from sources.hand_over_checks import require_sound
 from sources.kafka.client import KafkaLog
+from sources.planning.context import PipelineContext
 from spark_jobs.launch.runs import go_on
 
 
@@ -26,9 +28,9 @@ def switch(loaded: LoadedPipeline, generation: Generation, launch_id: str, name:
     source = loaded.pipeline.source(name)
     try:
         if isinstance(source, KafkaSource):
-            log = KafkaLog(source)
-            hand_over(loaded, source, log)
-            require_sound(loaded, source, log)
+            context, log = PipelineContext(loaded, generation), KafkaLog(source)
+            hand_over(context, source, log)
+            require_sound(context, source, log)
         go_on(generation, launch_id, name)
     except HybridError as error:
         sys.stderr.write(f"Not gone on with `{name}`: {error}\n")

@@ -49,7 +49,7 @@ def main() -> None:
 
 def _take_all(page: Page, shown: Site) -> None:
     page.goto(f"{shown.url}/locations/hybrid_source/asset-groups/{NAME}")
-    expect(page.get_by_text("live_start").first).to_be_visible()
+    expect(page.get_by_text("live_handover").first).to_be_visible()
     _take(page, "chain")
     page.goto(shown.job(NAME))
     expect(page.get_by_role("button", name="Materialize all")).to_be_visible()
@@ -81,7 +81,7 @@ def _take_all(page: Page, shown: Site) -> None:
     page.goto(shown.asset(NAME, "progress"))
     pages.open_markdown(page, "progress")
     _take(page, "progress")
-    expect(pages.check_result(page, shown, NAME, "live_start", "no_gap")).to_have_text("Passed")
+    expect(pages.check_result(page, shown, NAME, "live_handover", "no_gap")).to_have_text("Passed")
     _take(page, "checks")
     _take_later(page, shown)
 

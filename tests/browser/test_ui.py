@@ -7,9 +7,10 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from orchestration import chain
+from orchestration.backlog import wait_until_caught_up
 from orchestration.progress.phases import RowsByDay, rows_by_day
 from sources.generations import read_serving
+from sources.planning.context import PipelineContext
 from tests.browser import pages
 from tests.browser.site import Site
 
@@ -38,8 +39,8 @@ def test_a_chain_is_materialized_and_its_progress_seen(page: Page, shown: Site) 
         page.keyboard.press("Escape")
         expect(picture).to_be_hidden()
 
-    for name in ("no_gap", "no_overlap", "retention", "schema"):
-        expect(pages.check_result(page, shown, "flights", "live_start", name)).to_have_text(
+    for name in ("no_gap", "no_duplicates", "retention", "schema"):
+        expect(pages.check_result(page, shown, "flights", "live_handover", name)).to_have_text(
             "Passed"
         )
 
@@ -67,7 +68,7 @@ def test_a_plan_waits_for_its_approval_and_a_gap_is_red_with_its_reason(
     shown.delete_records("guarded")
     pages.materialize_all(page, shown, "guarded")
     pages.await_end(page, "Failure")
-    expect(pages.check_result(page, shown, "guarded", "live_start", "no_gap")).to_have_text(
+    expect(pages.check_result(page, shown, "guarded", "live_handover", "no_gap")).to_have_text(
         "Failed"
     )
     expect(page.get_by_text(re.compile("topic `?guarded`?", re.IGNORECASE)).first).to_be_visible()
@@ -96,7 +97,7 @@ def test_ranges_are_made_anew_and_a_new_generation_is_promoted_and_rolled_back(
     pages.fill_in(page, shown, "versioned", pages.plan_form("versioned", generation="NEW"))
     pages.launch(page)
     pages.await_end(page, "Success")
-    chain.wait_until_caught_up(loaded, loaded.pipeline.topics[-1])
+    wait_until_caught_up(PipelineContext.require(loaded))
     assert read_serving(loaded).generation == "g1"
     for job, serves in (("promote", "g2"), ("rollback", "g1")):
         page.goto(f"{shown.job(f'versioned_{job}')}/playground")

@@ -24,6 +24,7 @@ from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.hand_over import hand_over
 from sources.hybrid import Boundedness
+from sources.planning.context import PipelineContext
 from tests.services.processes import wait_for
 
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
@@ -215,11 +216,11 @@ def start_live(loaded: LoadedPipeline) -> None:
     chain.plan(loaded)
     for source in loaded.pipeline.sources:
         if isinstance(source, KafkaSource):
-            hand_over(loaded, source)
+            hand_over(PipelineContext.require(loaded), source)
         if source.boundedness is Boundedness.BOUNDED:
-            chain.run_bounded(loaded, source, go_on=True)
+            chain.run_bounded(PipelineContext.require(loaded), source, rest_requested=True)
         else:
-            chain.go_live(loaded, source)
+            chain.go_live(PipelineContext.require(loaded), source)
 
 
 def steps(result: dg.ExecuteInProcessResult) -> list[str]:

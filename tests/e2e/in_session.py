@@ -9,15 +9,16 @@ from contextlib import contextmanager
 import pytest
 from pyspark.sql import SparkSession
 
-from orchestration import chain
 from orchestration.audit.report import AuditReport
 from orchestration.audit.run import audit
+from orchestration.backlog import backlog_of
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
-from sources.hand_over import hand_over, require_sound
+from sources.hand_over import hand_over
+from sources.hand_over_checks import require_sound
 from sources.hybrid import Boundedness
-from sources.kafka.client import KafkaLog
 from sources.ledger import Ledger, read_ledger
+from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from spark_jobs import job
 from spark_jobs.driver.reporter import Reporter
@@ -43,7 +44,7 @@ def run_history(spark: SparkSession, loaded: LoadedPipeline) -> None:
     for source in loaded.pipeline.sources:
         if source.boundedness is Boundedness.BOUNDED:
             if isinstance(source, KafkaSource):
-                hand_over(loaded, source)
+                hand_over(PipelineContext.require(loaded), source)
             reporter = Reporter(generation, source.name, "test", None, bounded=True)
             never = threading.Event()
             done = job.run_bounded(spark, loaded, source.name, reporter, never)
@@ -84,9 +85,9 @@ def run_live(
     seen: list[Heartbeat] = []
 
     def is_behind(beat: Heartbeat) -> bool:
-        if isinstance(source, KafkaSource):
-            return beat.offsets is None or chain.lag(beat, KafkaLog(source), loaded) > 0
-        return chain.unread_files(beat, loaded) > 0
+        if isinstance(source, KafkaSource) and beat.offsets is None:
+            return True
+        return backlog_of(PipelineContext.require(loaded)).waiting(beat) > 0
 
     def has_read_all() -> bool:
         if failures:
@@ -126,8 +127,8 @@ def run_chain(
 ) -> Ledger:
     """All of it; returns the ledger of the hand-over."""
     run_history(spark, loaded)
-    ledger = hand_over(loaded, live_of(loaded))
-    require_sound(loaded, live_of(loaded))
+    ledger = hand_over(PipelineContext.require(loaded), live_of(loaded))
+    require_sound(PipelineContext.require(loaded), live_of(loaded))
     run_live(spark, loaded, is_done)
     return ledger
 

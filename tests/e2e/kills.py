@@ -18,13 +18,15 @@ from benchmarks.record import record
 from orchestration import chain
 from orchestration.audit.report import AuditReport
 from orchestration.audit.run import audit
+from orchestration.backlog import wait_until_caught_up
 from services.broker import LocalBroker
 from services.process import free_ports
 from sources.config.loader import LoadedPipeline
 from sources.hybrid import SwitchState
+from sources.planning.context import PipelineContext
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.launch.runs import last_launch
-from tests.e2e.case import Case, live_of, windows
+from tests.e2e.case import Case, windows
 from tests.services.processes import child_of, runs, wait_for
 
 Victim = Literal["driver", "JVM", "driver and JVM", "watcher", "watcher and driver", "broker"]
@@ -121,7 +123,7 @@ class Chain:
         """Let it run to the end, and compare its table with an independent computation."""
         # The kill before this one may have ended a watcher as well.
         self._while_it_runs(self._is_left_running)
-        chain.wait_until_caught_up(self.loaded, live_of(self.loaded))
+        wait_until_caught_up(PipelineContext.require(self.loaded))
         chain.stop(self.loaded)
         return audit(self.loaded)
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from orchestration import chain
 from orchestration.cli.main import app
+from orchestration.steps import steps_of
 from sources.config.loader import load_pipeline
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -67,7 +67,7 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
 
 
 def test_each_step_of_the_chain_is_a_task_after_the_one_before(tasks: list[Task]) -> None:
-    steps = [step.name for step in chain.steps(load_pipeline(EXAMPLES / "flight_events.yaml"))]
+    steps = [step.name for step in steps_of(load_pipeline(EXAMPLES / "flight_events.yaml"))]
     assert [task.name for task in tasks] == [*steps, "watch"]
     assert [task.after for task in tasks] == [[], *([each.name] for each in tasks[:-1])]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from orchestration import chain, snapshots
-from orchestration.cli import console
-from orchestration.defs.assets import pipeline_assets
+from orchestration import snapshots
+from orchestration.defs.chain_assets import pipeline_assets
+from orchestration.steps import ChainRun, run_step, steps_of
 from sources.common.positions import DatabaseSnapshot
 from sources.config.loader import declare, load_pipeline
 from sources.config.snapshot import MANIFEST, Chunk, SnapshotManifest
@@ -59,13 +59,13 @@ def make(folder: Path) -> Path:
 
 def test_the_snapshot_is_the_first_step_and_others_have_none(tmp_path: Path) -> None:
     loaded = load_pipeline(make(tmp_path))
-    steps = [step.name for step in chain.steps(loaded)]
-    assert steps == ["take_snapshot", "plan", "snapshot", "changes_start", "changes"]
+    steps = [step.name for step in steps_of(loaded)]
+    assert steps == ["take_snapshot", "plan", "snapshot", "changes_handover", "changes"]
     first, second, *_ = pipeline_assets(loaded)
     assert first.key == dg.AssetKey(["orders", "take_snapshot"])
     assert second.asset_deps[second.key] == {first.key}
     other = GenerationCase(tmp_path).loaded
-    assert [step.name for step in chain.steps(other)] == ["plan", "history"]
+    assert [step.name for step in steps_of(other)] == ["plan", "history"]
     with pytest.raises(InputError, match="declares a `snapshot`"):
         snapshots.take(other, lambda _: None)
 
@@ -96,9 +96,9 @@ def test_a_snapshot_that_is_there_is_told_without_asking_the_database(tmp_path: 
         done={0: Chunk(rows=3, snapshot=0)},
     )
     (tmp_path / "snapshot" / MANIFEST).write_text(manifest.model_dump_json())
-    document, text = console.step(loaded, "take_snapshot")
-    assert document["snapshots"][0]["rows"] == 3
-    assert "3 rows of public.orders as of 2023-11-14T22:13:20Z" in text
+    outcome = run_step(ChainRun(loaded), "take_snapshot")
+    assert outcome.document["snapshots"][0]["rows"] == 3
+    assert "3 rows of public.orders as of 2023-11-14T22:13:20Z" in outcome.text
     first, *_ = pipeline_assets(loaded)
     with dg.DagsterInstance.ephemeral() as instance:
         done = dg.materialize([first], instance=instance)

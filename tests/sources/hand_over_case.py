@@ -16,6 +16,7 @@ from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.hand_over import hand_over
 from sources.hybrid import SwitchState
 from sources.ledger import Ledger
+from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from sources.planning.rounds import history_of
 from tests.e2e.case import Case, live_of
@@ -57,13 +58,13 @@ def hand_over_in_part(loaded: LoadedPipeline) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "make_ledger", die)
         with pytest.raises(RuntimeError, match="killed"):
-            hand_over(loaded, live_of(loaded))
+            hand_over(PipelineContext.require(loaded), live_of(loaded))
 
 
 def hand_over_anew(case: Case) -> Ledger:
     """As another process does it, that knows the pipeline's file only."""
     loaded = load_pipeline(case.folder / "events.yaml")
-    return hand_over(loaded, live_of(loaded))
+    return hand_over(PipelineContext.require(loaded), live_of(loaded))
 
 
 def decided(loaded: LoadedPipeline) -> StartPosition | None:

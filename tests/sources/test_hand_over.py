@@ -12,9 +12,11 @@ import pytest
 from sources.common.positions import TopicPartition
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import StateError
-from sources.hand_over import check_hand_over, hand_over, require_sound
+from sources.hand_over import hand_over
+from sources.hand_over_checks import check_hand_over, require_sound
 from sources.kafka.start_offsets import GapError
 from sources.ledger import LedgerEntry, read_ledger
+from sources.planning.context import PipelineContext
 from sources.planning.plan import draft_plan, make_plan
 from sources.planning.rounds import history_of, next_round
 from tests.e2e import case as declared
@@ -41,8 +43,8 @@ def test_the_ledger_tells_where_each_partition_starts_and_how_far_files_and_topi
     case.write_history()
     case.produce(n for n in range(500, 2000) if n % 3)
     loaded = up_to_hand_over(case.pipeline())
-    ledger = hand_over(loaded, live_of(loaded))
-    assert (ledger.source, ledger.evidence, ledger.rule) == ("live", "timestamp", "key")
+    ledger = hand_over(PipelineContext.require(loaded), live_of(loaded))
+    assert (ledger.source, ledger.decided_by, ledger.rule) == ("live", "timestamp", "key")
     assert ledger.previous is not None
     assert ledger.previous.source == "history"
     no_match = "no record at or after 2024-01-01T14:59:00Z: end offset read before the look-up"
@@ -84,7 +86,7 @@ def test_the_seam_ends_where_the_topic_ended_when_history_was_listed(
     make_plan(loaded)
     case.produce(range(2000, 2100))
     finish(loaded)
-    (line,) = hand_over(loaded, live_of(loaded)).entries
+    (line,) = hand_over(PipelineContext.require(loaded), live_of(loaded)).entries
     assert (line.seam_end, line.overlap) == (1500, 1500 - 399)
 
 
@@ -141,7 +143,11 @@ POINTS: dict[str, list[Callable[[LoadedPipeline], object]]] = {
     "planned": [make_plan],
     "history finished": [make_plan, finish],
     "start decided": [make_plan, finish, hand_over_in_part],
-    "ledger written": [make_plan, finish, lambda loaded: hand_over(loaded, live_of(loaded))],
+    "ledger written": [
+        make_plan,
+        finish,
+        lambda loaded: hand_over(PipelineContext.require(loaded), live_of(loaded)),
+    ],
 }
 
 
@@ -163,7 +169,7 @@ def test_wherever_the_chain_broke_off_it_ends_with_the_same_hand_over(
     plan = make_plan(restored)
     remove_files(tmp_path)
     finish(restored)
-    ledger = hand_over(restored, live_of(restored))
+    ledger = hand_over(PipelineContext.require(restored), live_of(restored))
     assert [(line.start, line.first_offset) for line in ledger.entries] == [(399, 399)]
     assert (ledger.previous, ledger.rule) == (plan.files_of("history").end, "key")
     after = documents(tmp_path / "state")
@@ -178,15 +184,15 @@ def remove_files(folder: Path) -> None:
 def test_nothing_is_handed_over_out_of_turn(tmp_path: Path, servers: str) -> None:
     loaded = prepared(tmp_path, servers).pipeline()
     with pytest.raises(StateError, match="has no state in"):
-        hand_over(loaded, live_of(loaded))
+        hand_over(PipelineContext.require(loaded), live_of(loaded))
     assert not (tmp_path / "state").exists()
     make_plan(loaded)
     before = documents(tmp_path / "state")
     with pytest.raises(StateError, match="`live` can't start: `history` before it"):
-        hand_over(loaded, live_of(loaded))
+        hand_over(PipelineContext.require(loaded), live_of(loaded))
     for check in (check_hand_over, require_sound):
-        with pytest.raises(StateError, match="Nobody decided where `live` starts"):
-            check(loaded, live_of(loaded))
+        with pytest.raises(StateError, match="Where `live` starts is not decided"):
+            check(PipelineContext.require(loaded), live_of(loaded))
     assert documents(tmp_path / "state") == before
 
 
@@ -198,10 +204,10 @@ def test_a_hand_over_that_is_refused_leaves_nothing_and_may_be_made_later(
     before = documents(tmp_path / "state")
     delete_below(case, 420)
     with pytest.raises(GapError, match="the log starts at offset 420"):
-        hand_over(loaded, live_of(loaded))
+        hand_over(PipelineContext.require(loaded), live_of(loaded))
     assert documents(tmp_path / "state") == before
     accepting = case.pipeline(live(on_gap="accept"))
-    (line,) = hand_over(accepting, live_of(accepting)).entries
+    (line,) = hand_over(PipelineContext.require(accepting), live_of(accepting)).entries
     assert line.start == 420
     assert "the log starts at offset 420" in (line.gap or "")
 
@@ -216,12 +222,12 @@ def test_three_sources_take_their_turns_and_the_last_starts_where_the_second_end
     loaded = case.pipeline(old_and_recent)
     make_plan(loaded)
     with pytest.raises(StateError, match="`live` can't start: `old` before it has not finished"):
-        hand_over(loaded, live_of(loaded))
+        hand_over(PipelineContext.require(loaded), live_of(loaded))
     with pytest.raises(StateError, match="`recent` can't start: `old` before it"):
         finish(loaded, "recent")
     finish(loaded, "old")
     with pytest.raises(StateError, match="`live` can't start: `recent` before it has not finished"):
-        hand_over(loaded, live_of(loaded))
+        hand_over(PipelineContext.require(loaded), live_of(loaded))
     finish(load_pipeline(loaded.path), "old", "recent")
     ledger = hand_over_anew(case)
     assert ledger.previous is not None
@@ -281,6 +287,6 @@ def test_a_topic_without_history_starts_as_declared(tmp_path: Path, servers: str
 
     loaded = case.pipeline(alone)
     make_plan(loaded)
-    ledger = hand_over(loaded, live_of(loaded))
-    assert (ledger.previous, ledger.evidence, ledger.rule) == (None, "fixed", "none")
+    ledger = hand_over(PipelineContext.require(loaded), live_of(loaded))
+    assert (ledger.previous, ledger.decided_by, ledger.rule) == (None, "fixed", "none")
     assert [(line.start, line.overlap) for line in ledger.entries] == [(0, 0)]

@@ -168,7 +168,7 @@ def test_a_factory_that_returns_nonsense_is_refused_and_nothing_is_kept(tmp_path
 def test_a_source_without_a_hand_over_can_not_start(tmp_path: Path) -> None:
     chain = chain_of(bounded("a"), LIVE)
     enumerator = SwitchState(chain, generation(tmp_path))
-    with pytest.raises(StateError, match="Nobody decided where `live` starts"):
+    with pytest.raises(StateError, match="Where `live` starts is not decided"):
         enumerator.require_start("live")
 
 

@@ -14,12 +14,14 @@ from typer.testing import CliRunner
 
 from orchestration import chain
 from orchestration.audit.run import audit
+from orchestration.backlog import wait_until_caught_up
 from orchestration.cli.main import app
 from orchestration.supervision import controls
 from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.hand_over import hand_over
+from sources.planning.context import PipelineContext
 from spark_jobs.run_state.lock import take_launch_lock
 from tests.e2e.case import Case, live_of, wrong
 from tests.e2e.in_session import run_history
@@ -55,10 +57,10 @@ def test_a_disk_that_fills_up_under_a_stream_is_red_and_the_next_run_ends_exact(
         loaded = case.pipeline()
         live = live_of(loaded)
         run_history(spark, loaded)
-        hand_over(loaded, live)
+        hand_over(PipelineContext.require(loaded), live)
         try:
-            chain.go_live(loaded, live)
-            chain.wait_until_caught_up(loaded, live)
+            chain.go_live(PipelineContext.require(loaded), live)
+            wait_until_caught_up(PipelineContext.require(loaded))
             disk.fill()
             case.produce(range(1200, 1400))
             wait_for(lambda: not chain.is_live(loaded), "the end of the run", 90)
@@ -75,7 +77,7 @@ def test_a_disk_that_fills_up_under_a_stream_is_red_and_the_next_run_ends_exact(
             disk.free()
             controls.resume(loaded)
             case.produce(range(1400, 1500))
-            chain.wait_until_caught_up(loaded, live)
+            wait_until_caught_up(PipelineContext.require(loaded))
         finally:
             chain.stop(loaded)
         report = audit(loaded)
@@ -104,7 +106,7 @@ def test_a_state_folder_that_is_read_only_is_told_before_anything_is_started(
         for command in ("plan", "run", "stop", "pause"):
             status, answer = call(case, command)
             assert status == 2, command
-            assert "can't be written: [Errno 30] Read-only file system" in answer["error"]
+            assert "can't be written: [Errno 30] Read-only file system" in answer["message"]
         with pytest.raises(StateError, match=r"launch\.lock can't be taken: Read-only"):
             take_launch_lock(case.generation)
         told = case.generation.obstacle()

@@ -18,9 +18,11 @@ from deltalake import write_deltalake
 
 from orchestration import chain
 from orchestration.audit.run import audit
-from orchestration.defs.assets import pipeline_assets
+from orchestration.backlog import wait_until_caught_up
+from orchestration.defs.chain_assets import pipeline_assets
 from sources.errors import RunError, StateError
 from sources.hand_over import hand_over
+from sources.planning.context import PipelineContext
 from spark_jobs.checkpoint.offset_log import last_planned
 from spark_jobs.launch import process
 from spark_jobs.launch.runs import last_launch
@@ -62,16 +64,16 @@ def test_the_chain_runs_as_dagster_assets_and_the_stream_outlives_the_run(
         with dg.DagsterInstance.ephemeral() as instance:
             result = dg.materialize(pipeline_assets(loaded), instance=instance)
             logged = [event.message for event in instance.all_logs(result.run_id)]
-        assert steps(result) == ["plan", "history", "live_start", "live"]
+        assert steps(result) == ["plan", "history", "live_handover", "live"]
         assert any("4 of 4 splits, 1,000 of 1,000 rows" in message for message in logged)
         checks = {each.check_name: each.passed for each in result.get_asset_check_evaluations()}
-        assert checks == dict.fromkeys(["no_gap", "no_overlap", "retention", "schema"], True)
+        assert checks == dict.fromkeys(["no_gap", "no_duplicates", "retention", "schema"], True)
         assert chain.is_live(loaded)
         case.produce(range(1200, 1300))
-        chain.wait_until_caught_up(loaded, live_of(loaded))
+        wait_until_caught_up(PipelineContext.require(loaded))
         # Materializing again finds the run, and does not start a second one.
-        beat = chain.go_live(loaded, live_of(loaded))
-        again = chain.go_live(loaded, live_of(loaded))
+        beat = chain.go_live(PipelineContext.require(loaded), live_of(loaded))
+        again = chain.go_live(PipelineContext.require(loaded), live_of(loaded))
         history = read_heartbeat(loaded.require_generation(), "history")
         assert history is not None
         assert history.launch_id == beat.launch_id == again.launch_id
@@ -109,7 +111,7 @@ def test_planned_files_that_vanish_or_change_stop_the_run_before_it_reads(
     chain.plan(loaded)
     (tmp_path / "in" / "2.parquet").unlink()
     with pytest.raises(RunError, match=r"changed since it was planned:\n.*2\.parquet is gone"):
-        chain.run_bounded(loaded, history_of(loaded))
+        chain.run_bounded(PipelineContext.require(loaded), history_of(loaded))
     assert not (tmp_path / "out").exists()
 
 
@@ -121,7 +123,7 @@ def test_a_table_of_somebody_else_is_not_touched(tmp_path: Path, servers: str) -
     write_deltalake(str(tmp_path / "out"), pa.table({"id": [1]}))
     chain.plan(loaded)
     with pytest.raises(RunError, match="was not made by this generation"):
-        chain.run_bounded(loaded, history_of(loaded))
+        chain.run_bounded(PipelineContext.require(loaded), history_of(loaded))
 
 
 def test_a_run_is_refused_while_another_one_is_active(tmp_path: Path, servers: str) -> None:
@@ -134,7 +136,7 @@ def test_a_run_is_refused_while_another_one_is_active(tmp_path: Path, servers: s
         QueryLock(loaded.require_generation()),
         pytest.raises(StateError, match="Another run of pipeline `events` is active"),
     ):
-        chain.run_bounded(loaded, history_of(loaded))
+        chain.run_bounded(PipelineContext.require(loaded), history_of(loaded))
 
 
 def test_a_live_run_can_not_start_before_history_is_done(tmp_path: Path, servers: str) -> None:
@@ -144,9 +146,9 @@ def test_a_live_run_can_not_start_before_history_is_done(tmp_path: Path, servers
     loaded = case.pipeline()
     chain.plan(loaded)
     with pytest.raises(StateError, match="`history` before it has not finished"):
-        hand_over(loaded, live_of(loaded))
+        hand_over(PipelineContext.require(loaded), live_of(loaded))
     with pytest.raises(StateError, match="`history` before it has not finished"):
-        chain.go_live(loaded, live_of(loaded))
+        chain.go_live(PipelineContext.require(loaded), live_of(loaded))
 
 
 def test_interrupting_a_bounded_run_ends_spark_and_the_next_run_goes_on(
@@ -169,10 +171,10 @@ def test_interrupting_a_bounded_run_ends_spark_and_the_next_run_goes_on(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        chain.run_bounded(loaded, history_of(loaded), on_beat=interrupt)
+        chain.run_bounded(PipelineContext.require(loaded), history_of(loaded), on_beat=interrupt)
     with pytest.raises(ProcessLookupError):
         os.kill(seen[-1], 0)
-    assert chain.run_bounded(loaded, history_of(loaded)).rows == 1000
+    assert chain.run_bounded(PipelineContext.require(loaded), history_of(loaded)).rows == 1000
     assert audit_rows(loaded) == 1000
 
 
@@ -205,10 +207,10 @@ def test_a_bounded_run_whose_driver_freezes_is_ended_and_the_next_one_goes_on(
             frozen.append(launch.group)
 
     with pytest.raises(RunError, match=r"is frozen: its driver, .* was last heard of 2. s ago"):
-        chain.run_bounded(loaded, history_of(loaded), on_beat=freeze)
+        chain.run_bounded(PipelineContext.require(loaded), history_of(loaded), on_beat=freeze)
     assert not runs(frozen[0])
     (tmp_path / "hold").unlink()
-    assert chain.run_bounded(loaded, history_of(loaded)).rows == 1000
+    assert chain.run_bounded(PipelineContext.require(loaded), history_of(loaded)).rows == 1000
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (1000, {})
 
@@ -232,8 +234,8 @@ def test_a_killed_stream_is_seen_as_dead_and_resumed_exactly(tmp_path: Path, ser
         os.killpg(os.getpgid(beat.pid), signal.SIGKILL)
         wait_for(lambda: not chain.is_live(loaded), "the lock of the dead driver", DEADLINE_S)
         assert status_of_live(tmp_path) == "dead"
-        chain.go_live(loaded, live_of(loaded))
-        chain.wait_until_caught_up(loaded, live_of(loaded))
+        chain.go_live(PipelineContext.require(loaded), live_of(loaded))
+        wait_until_caught_up(PipelineContext.require(loaded))
     finally:
         chain.stop(loaded)
     report = audit(loaded)

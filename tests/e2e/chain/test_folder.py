@@ -16,8 +16,10 @@ from pyspark.sql import SparkSession
 
 from orchestration import chain
 from orchestration.audit.run import audit
-from orchestration.defs.assets import pipeline_assets
+from orchestration.backlog import wait_until_caught_up
+from orchestration.defs.chain_assets import pipeline_assets
 from orchestration.supervision.status import status
+from sources.planning.context import PipelineContext
 from sources.planning.discovery import Folder
 from sources.planning.plan import require_plan
 from spark_jobs.launch import process
@@ -122,7 +124,7 @@ def test_the_stream_over_a_folder_is_an_asset_and_survives_a_kill(
             result = dg.materialize(pipeline_assets(loaded), instance=instance)
         assert steps(result) == ["plan", "history", "inbox"]
         arrive(tmp_path / "inbox", "a.json", range(100, 200))
-        chain.wait_until_caught_up(loaded, source)
+        wait_until_caught_up(PipelineContext.require(loaded))
         beat = process.find_running(loaded.require_generation(), source.name)
         assert beat is not None
         arrive(tmp_path / "inbox", "b.json", range(200, 300))
@@ -130,9 +132,9 @@ def test_the_stream_over_a_folder_is_an_asset_and_survives_a_kill(
         wait_for(lambda: not runs(beat.pid), "the driver to be gone")
         wait_for(lambda: not chain.is_live(loaded), "the lock to be free")
         assert status(loaded).sources[-1].state == "dead"
-        chain.go_live(loaded, source)
+        chain.go_live(PipelineContext.require(loaded), source)
         arrive(tmp_path / "inbox", "c.json", range(300, 400))
-        chain.wait_until_caught_up(loaded, source)
+        wait_until_caught_up(PipelineContext.require(loaded))
     finally:
         chain.stop(loaded)
     report = audit(loaded)

@@ -16,8 +16,10 @@ from deltalake import DeltaTable
 
 from orchestration import chain
 from orchestration.audit.run import audit
+from orchestration.backlog import wait_until_caught_up
 from orchestration.supervision.status import status
 from sources.errors import StateError
+from sources.planning.context import PipelineContext
 from spark_jobs.checkpoint.offset_log import last_planned
 from spark_jobs.launch.runs import last_launch
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
@@ -30,9 +32,10 @@ import sys
 from pathlib import Path
 from orchestration import chain
 from sources.config.loader import load_pipeline
+from sources.planning.context import PipelineContext
 
 loaded = load_pipeline(Path(sys.argv[1]))
-print(chain.run_bounded(loaded, loaded.pipeline.sources[0]).rows)
+print(chain.run_bounded(PipelineContext.require(loaded), loaded.pipeline.sources[0]).rows)
 """
 
 
@@ -63,10 +66,12 @@ def test_a_run_outlives_its_watchers_and_is_found_again(tmp_path: Path, servers:
     assert launch is not None
     assert status(loaded).sources[0].state in ("starting", "running")
     with pytest.raises(StateError, match="`history` before it has not finished"):
-        chain.go_live(loaded, loaded.pipeline.sources[1])
+        chain.go_live(PipelineContext.require(loaded), loaded.pipeline.sources[1])
     beats: list[Heartbeat] = []
     printed: list[str] = []
-    end = chain.run_bounded(loaded, history_of(loaded), beats.append, printed.append)
+    end = chain.run_bounded(
+        PipelineContext.require(loaded), history_of(loaded), beats.append, printed.append
+    )
     assert end.rows == 1000
     assert {beat.launch_id for beat in beats} == {launch.launch_id}
     assert last_launch(generation) == launch
@@ -103,16 +108,16 @@ def test_a_driver_that_wakes_after_it_was_replaced_adds_no_row(
         for lock in ("query.lock", "launch.lock"):
             generation.path(f"run/{lock}").unlink()
         (tmp_path / "hold").unlink()
-        chain.go_live(loaded, live)
+        chain.go_live(PipelineContext.require(loaded), live)
         case.produce(range(1600, 1700))
-        chain.wait_until_caught_up(loaded, live)
+        wait_until_caught_up(PipelineContext.require(loaded))
         second = last_launch(generation)
         assert second is not None
         assert second.launch_id != first.launch_id
         os.killpg(first.group, signal.SIGCONT)
         wait_for(lambda: not runs(groups[0]), "the first driver to give up", 120)
         case.produce(range(1700, 1800))
-        chain.wait_until_caught_up(loaded, live)
+        wait_until_caught_up(PipelineContext.require(loaded))
         assert status(loaded).sources[-1].state == "running"
         beat = read_heartbeat(generation, live.name)
         assert beat is not None

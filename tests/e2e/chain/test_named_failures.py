@@ -15,7 +15,7 @@ import pytest
 
 from orchestration import chain
 from orchestration.audit.run import audit
-from orchestration.defs.assets import pipeline_assets
+from orchestration.defs.chain_assets import pipeline_assets
 from orchestration.supervision.status import status
 from sources.config.loader import load_pipeline
 from spark_jobs.checkpoint.offset_log import last_committed, last_planned

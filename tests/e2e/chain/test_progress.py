@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from sources.common.positions import to_ms
 from sources.hand_over import hand_over
+from sources.planning.context import PipelineContext
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from spark_jobs.run_state.progress_log import read_progress_log
 from tests.e2e.case import Case, live_of, moment
@@ -27,7 +28,7 @@ def test_one_batch_after_an_idle_time_is_told(
     case.produce(range(500, 1200))
     loaded = case.pipeline()
     run_history(spark, loaded)
-    hand_over(loaded, live_of(loaded))
+    hand_over(PipelineContext.require(loaded), live_of(loaded))
 
     def idle_past_the_seam() -> bool:
         beat = read_heartbeat(loaded.require_generation(), "live")
@@ -51,7 +52,7 @@ def test_a_stream_that_is_started_again_with_nothing_to_read_is_idle_at_once(
     case.produce(range(500, 1200))
     loaded = case.pipeline(lambda document: document["sources"][1].update(trigger_interval="3 s"))
     run_history(spark, loaded)
-    hand_over(loaded, live_of(loaded))
+    hand_over(PipelineContext.require(loaded), live_of(loaded))
     run_live(spark, loaded)
     beat = run_live(spark, loaded, lambda beat: beat.idle)
     assert (beat.batches, beat.idle) == (0, True)
@@ -65,7 +66,7 @@ def test_a_micro_batch_that_takes_long_is_seen_to_work(
     case.produce(range(500, 1200))
     loaded = case.pipeline(lambda document: document.update(transform="transforms:held"))
     run_history(spark, loaded)
-    hand_over(loaded, live_of(loaded))
+    hand_over(PipelineContext.require(loaded), live_of(loaded))
     hold = tmp_path / "hold"
 
     def one_task_waits() -> None:
@@ -104,7 +105,7 @@ def test_what_runs_have_told_is_kept_over_the_seam_and_restarts(
         (1000, 0),
     ]
     assert history.samples[-1].event_time_ms == to_ms(moment(999))
-    hand_over(loaded, live_of(loaded))
+    hand_over(PipelineContext.require(loaded), live_of(loaded))
     run_live(spark, loaded)
     first = read_progress_log(generation, "live")
     assert first is not None

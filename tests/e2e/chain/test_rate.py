@@ -13,6 +13,7 @@ from orchestration.audit.run import audit
 from sources.config.rate_limit import RateLimit
 from sources.errors import InputError
 from sources.hand_over import hand_over
+from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.query.streaming_query import Query
@@ -34,7 +35,7 @@ def test_a_live_run_keeps_its_limit_until_another_is_put_in_force(
 
     loaded = case.pipeline(slow)
     run_history(spark, loaded)
-    hand_over(loaded, live_of(loaded))
+    hand_over(PipelineContext.require(loaded), live_of(loaded))
     folder = loaded.require_generation().checkpoint
 
     def reached(batch: int) -> int:

@@ -20,13 +20,14 @@ from confluent_kafka.admin import (
 from pyspark.sql import SparkSession
 
 from orchestration.audit.run import audit
-from orchestration.defs.assets import pipeline_assets
+from orchestration.defs.chain_assets import pipeline_assets
 from sources.common.positions import TopicPartition
 from sources.config.loader import LoadedPipeline
 from sources.errors import SeamError
 from sources.hand_over import hand_over
 from sources.kafka.client import KafkaLog
 from sources.kafka.start_offsets import GapError
+from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from tests.e2e.case import Case, live_of, moment, wrong
@@ -68,7 +69,9 @@ def test_a_hole_made_while_history_ran_turns_the_check_red_and_holds_up_the_laun
     (check,) = result.get_asset_check_evaluations()
     assert (check.check_name, check.passed, check.blocking) == ("no_gap", False, True)
     assert "the log starts at offset 500" in (check.description or "")
-    assert [event.step_key for event in result.get_step_failure_events()] == ["events__live_start"]
+    assert [event.step_key for event in result.get_step_failure_events()] == [
+        "events__live_handover"
+    ]
     assert read_heartbeat(loaded.require_generation(), "live") is None
 
 
@@ -158,7 +161,7 @@ def test_rounds_follow_files_that_keep_arriving_until_the_gap_is_small(
     assert beat is not None
     assert (beat.splits_done, beat.splits_total, beat.rows_total) == (6, 6, 1400)
     case.write_history(range(1400, 1450), files=1, name=lambda *_: "too-late.parquet")
-    ledger = hand_over(loaded, live_of(loaded))
+    ledger = hand_over(PipelineContext.require(loaded), live_of(loaded))
     assert ledger.entries[0].start == 1299 - 500
     run_live(spark, loaded)
     report = audit(loaded)

@@ -10,7 +10,9 @@ from pyspark.sql import SparkSession
 
 from orchestration import chain
 from orchestration.audit.run import audit
+from orchestration.backlog import wait_until_caught_up
 from sources.hand_over import hand_over
+from sources.planning.context import PipelineContext
 from spark_jobs.launch.submit import STATE_STORE
 from tests.e2e.case import Case, live_of, start_live, windows, wrong
 from tests.e2e.in_session import run_history, run_live
@@ -58,7 +60,7 @@ def test_state_that_was_begun_in_memory_goes_on_there(
         run_history(spark, loaded)
     finally:
         spark.conf.set(PROVIDER, STATE_STORE[PROVIDER])
-    hand_over(loaded, live_of(loaded))
+    hand_over(PipelineContext.require(loaded), live_of(loaded))
     run_live(spark, loaded)
     found = suffixes(loaded.require_generation().checkpoint)
     assert (".delta" in found, ".changelog" in found) == (True, False)
@@ -82,7 +84,7 @@ def test_a_stateful_processor_in_python_crosses_the_switch(tmp_path: Path, serve
     loaded = case.pipeline(by_processor)
     try:
         start_live(loaded)
-        chain.wait_until_caught_up(loaded, live_of(loaded))
+        wait_until_caught_up(PipelineContext.require(loaded))
     finally:
         chain.stop(loaded)
     assert ".changelog" in suffixes(loaded.require_generation().checkpoint)

@@ -11,10 +11,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from orchestration import chain
 from orchestration.audit.run import audit
+from orchestration.backlog import wait_until_caught_up
 from orchestration.requested_state import read_wanted
 from orchestration.supervision.status import status
 from sources.errors import SeamError
 from sources.hand_over import hand_over
+from sources.planning.context import PipelineContext
 from spark_jobs.driver.warm_up import Ahead, rehearsal
 from spark_jobs.launch.runs import find_run, last_launch
 from spark_jobs.query import kafka_stream
@@ -36,21 +38,23 @@ def test_one_driver_reads_history_hands_over_and_goes_live(tmp_path: Path, serve
     chain.plan(loaded)
     generation = loaded.require_generation()
     try:
-        end = chain.run_bounded(loaded, history_of(loaded), go_on=True)
+        end = chain.run_bounded(
+            PipelineContext.require(loaded), history_of(loaded), rest_requested=True
+        )
         assert end.rows == 1000
         wanted = read_wanted(generation)
         assert wanted is not None
         assert wanted.is_wanted
         # Made by the driver; whoever asks for it later gets the same.
-        made = hand_over(loaded, live_of(loaded))
-        beat = chain.go_live(loaded, live_of(loaded))
-        assert hand_over(loaded, live_of(loaded)) == made
+        made = hand_over(PipelineContext.require(loaded), live_of(loaded))
+        beat = chain.go_live(PipelineContext.require(loaded), live_of(loaded))
+        assert hand_over(PipelineContext.require(loaded), live_of(loaded)) == made
         before = read_heartbeat(generation, "history")
         assert before is not None
         assert (before.launch_id, before.pid) == (beat.launch_id, beat.pid)
         assert [each.state for each in status(loaded).sources] == ["finished", "running"]
         case.produce(range(1200, 1300))
-        chain.wait_until_caught_up(loaded, live_of(loaded))
+        wait_until_caught_up(PipelineContext.require(loaded))
     finally:
         stopped = chain.stop(loaded)
     assert stopped == ["live"]
@@ -75,7 +79,7 @@ def test_rows_that_were_made_ahead_serve_only_where_nothing_has_changed(
     if grown:
         case.grow(2)
         case.produce(range(1200, 1300))
-    hand_over(loaded, live)
+    hand_over(PipelineContext.require(loaded), live)
     made: list[object] = []
 
     def stream_topics(*arguments: Any) -> DataFrame:
@@ -130,7 +134,12 @@ def test_a_hand_over_that_is_refused_ends_the_driver_and_is_told_by_the_next_ste
             assert producer.flush(30) == 0
             sent.append(beat)
 
-    end = chain.run_bounded(loaded, history_of(loaded), on_beat=send_strange_records, go_on=True)
+    end = chain.run_bounded(
+        PipelineContext.require(loaded),
+        history_of(loaded),
+        on_beat=send_strange_records,
+        rest_requested=True,
+    )
     assert end.rows == 1000
     generation = loaded.require_generation()
     launch = last_launch(generation)
@@ -138,6 +147,6 @@ def test_a_hand_over_that_is_refused_ends_the_driver_and_is_told_by_the_next_ste
     assert (launch.source, launch.then) == ("history", ["live"])
     assert find_run(generation, "live") is None
     assert read_wanted(generation) is None
-    hand_over(loaded, live_of(loaded))
+    hand_over(PipelineContext.require(loaded), live_of(loaded))
     with pytest.raises(SeamError, match="Check `schema` of source `live` fails"):
-        chain.go_live(loaded, live_of(loaded))
+        chain.go_live(PipelineContext.require(loaded), live_of(loaded))

@@ -17,6 +17,7 @@ from orchestration.audit.run import audit
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.hand_over import hand_over
+from sources.planning.context import PipelineContext
 from spark_jobs.checkpoint.offset_log import last_planned
 from spark_jobs.checkpoint.transform_history import last_change, read_transforms
 from spark_jobs.checkpoint.transform_shape import Shape, digest_of_code
@@ -93,7 +94,7 @@ def test_state_that_would_mean_something_else_is_refused_and_the_rest_goes_on_ex
     case.produce()
     loaded = named(case, "hourly")
     run_history(spark, loaded)
-    hand_over(loaded, live_of(loaded))
+    hand_over(PipelineContext.require(loaded), live_of(loaded))
     generation = loaded.require_generation()
     before = DeltaTable(str(tmp_path / "out")).version()
     begun = last_planned(generation.checkpoint)
@@ -139,7 +140,7 @@ def test_a_stateless_change_goes_on_and_says_which_rows_the_old_one_made(
     case.produce(range(1000, 1100))
     loaded = named(case, "plain", lambda _: None)
     run_history(spark, loaded)
-    hand_over(loaded, live_of(loaded))
+    hand_over(PipelineContext.require(loaded), live_of(loaded))
     run_live(spark, loaded)
     generation = loaded.require_generation()
     assert [each.first_batch for each in read_transforms(generation)] == [0]

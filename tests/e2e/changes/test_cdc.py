@@ -33,8 +33,10 @@ from sources.common.positions import DatabaseSnapshot
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, RunError
 from sources.generations import begin
-from sources.hand_over import hand_over, require_sound
+from sources.hand_over import hand_over
+from sources.hand_over_checks import require_sound
 from sources.kafka.client import KafkaLog
+from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from spark_jobs.launch.runs import last_launch
 from tests.e2e.case import live_of, steps, wrong
@@ -94,7 +96,7 @@ def test_changes_of_transactions_in_flight_at_the_snapshot_are_not_lost(
     case.restart()
     case.execute("UPDATE orders SET paid = true, receipt = '\\x00ff', day = '1999-12-31'")
     ledger = run_chain(spark, loaded, is_equal(loaded))
-    assert (ledger.evidence, ledger.rule) == ("offsets", "sequence")
+    assert (ledger.decided_by, ledger.rule) == ("offsets", "sequence")
     # By their own log position, as others do it, these would have been taken for delivered.
     assert lost_by_lsn(loaded, manifest.seen) >= 100 + 2 + 11
     report = audit(loaded)
@@ -228,8 +230,8 @@ def test_a_slot_that_was_lost_is_made_good_by_a_new_snapshot_under_the_readers(
     loaded = case.pipeline()
     take_snapshot(loaded)
     run_history(spark, loaded)
-    hand_over(loaded, live_of(loaded))
-    chain.go_live(loaded, live_of(loaded))
+    hand_over(PipelineContext.require(loaded), live_of(loaded))
+    chain.go_live(PipelineContext.require(loaded), live_of(loaded))
     case.end()
     # Nobody is told of these.
     case.execute(
@@ -329,7 +331,7 @@ def test_a_table_in_use_is_taken_over_though_the_driver_is_killed(case: CdcCase)
         # The JVM and the driver in it, whatever they are at.
         os.killpg(launch.group, signal.SIGKILL)
         wait_for(lambda: not chain.is_live(loaded), "the end of the driver")
-        chain.go_live(loaded, live_of(loaded))
+        chain.go_live(PipelineContext.require(loaded), live_of(loaded))
         is_live.set()
         customers.wait()
         equal = is_equal(loaded)
@@ -372,8 +374,8 @@ def changes(case: CdcCase) -> None:
 
 def require_sound_start(loaded: Any) -> None:
     make_plan(loaded)
-    hand_over(loaded, live_of(loaded))
-    require_sound(loaded, live_of(loaded))
+    hand_over(PipelineContext.require(loaded), live_of(loaded))
+    require_sound(PipelineContext.require(loaded), live_of(loaded))
 
 
 def lost_by_lsn(loaded: Any, snapshot: DatabaseSnapshot) -> int:

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from orchestration import chain
 from orchestration.audit.compare_generations import compare_generations
 from orchestration.audit.run import audit
+from orchestration.backlog import wait_until_caught_up
 from orchestration.generations import promotion
 from orchestration.generations.lifecycle import rerun
 from orchestration.supervision.status import status
@@ -25,6 +26,7 @@ from sources.errors import StateError
 from sources.generations import begin, in_service, kept_file
 from sources.hand_over import hand_over
 from sources.planning.approval import approve
+from sources.planning.context import PipelineContext
 from tests.e2e.case import TRANSFORMS, Case, live_of, wrong
 from tests.e2e.in_session import run_history
 from tests.services.processes import wait_for
@@ -86,10 +88,10 @@ def test_readers_change_over_in_one_step_and_back(
     case.produce(range(500, 1500))
     loaded = case.pipeline()
     run_history(spark, loaded)
-    hand_over(loaded, live_of(loaded))
+    hand_over(PipelineContext.require(loaded), live_of(loaded))
     try:
-        chain.go_live(loaded, live_of(loaded))
-        chain.wait_until_caught_up(loaded, live_of(loaded))
+        chain.go_live(PipelineContext.require(loaded), live_of(loaded))
+        wait_until_caught_up(PipelineContext.require(loaded))
         # Another definition, in the same place; this time a person looks at the plan.
         (tmp_path / "transforms.py").write_text(DOUBLED)
         document = yaml.safe_load(loaded.path.read_text())
@@ -112,7 +114,7 @@ def test_readers_change_over_in_one_step_and_back(
             case.produce(range(1500, 1700))
             serving = in_service(loaded)[1]
             for each in (loaded, serving):
-                chain.wait_until_caught_up(each, live_of(each))
+                wait_until_caught_up(PipelineContext.require(each))
             assert status(loaded).healthy
             rows = DeltaTable(tmp_path / "out").to_pyarrow_table()
             assert (len(rows), "w" in rows.column_names) == (1700, False)
@@ -124,7 +126,7 @@ def test_readers_change_over_in_one_step_and_back(
         assert min(kept) == 1700, "no reader sees less than there was"
 
         case.produce(range(1700, 1800))
-        chain.wait_until_caught_up(loaded, live_of(loaded))
+        wait_until_caught_up(PipelineContext.require(loaded))
         rows = DeltaTable(tmp_path / "out").to_pyarrow_table()
         values = dict(zip(rows["id"].to_pylist(), rows["v"].to_pylist(), strict=True))
         assert values == {n: float(n) for n in range(1800)}
@@ -133,7 +135,7 @@ def test_readers_change_over_in_one_step_and_back(
         promotion.roll_back(loaded)
         back = load_pipeline(kept_file(loaded, "g1"))
         case.produce(range(1800, 1900))
-        chain.wait_until_caught_up(back, live_of(back))
+        wait_until_caught_up(PipelineContext.require(back))
         report = audit(back)
         assert (report.expected, wrong(report)) == (1900, {})
     finally:

@@ -18,6 +18,7 @@ from orchestration.pipeline_definitions import pipeline_definitions
 from sources.config.loader import LoadedPipeline
 from sources.generations import keep_definition
 from sources.hand_over import hand_over
+from sources.planning.context import PipelineContext
 from tests.e2e.case import BEGIN, Case, live_of, windows
 from tests.e2e.in_session import run_history, run_live
 
@@ -64,7 +65,7 @@ def test_a_corrected_range_takes_its_place_while_the_stream_goes_on(
         lambda document: document.update(ranges={"by": "hour", "start": "2024-01-01"})
     )
     run_history(spark, loaded)
-    hand_over(loaded, live_of(loaded))
+    hand_over(PipelineContext.require(loaded), live_of(loaded))
     keep_definition(loaded, loaded.require_generation())
     answers = []
     with dg.DagsterInstance.ephemeral() as instance:
@@ -136,13 +137,13 @@ def test_what_can_not_be_made_anew_on_its_own_is_refused(
     case.write_history()
     case.produce(range(1000, 1100))
     loaded = case.pipeline()
-    assert "has no state" in call(loaded, 0, 60)[1]["error"]
+    assert "has no state" in call(loaded, 0, 60)[1]["message"]
     run_history(spark, loaded)
     keep_definition(loaded, loaded.require_generation())
     status, answer = call(loaded, 60, 60)
-    assert (status, "holds nothing" in answer["error"]) == (2, True)
+    assert (status, "is empty." in answer["message"]) == (2, True)
     # 999 minus the allowed lateness of 100 minutes.
-    assert "complete through 2024-01-01T14:59:00Z" in call(loaded, 0, 901)[1]["error"]
+    assert "complete through 2024-01-01T14:59:00Z" in call(loaded, 0, 901)[1]["message"]
     assert seen(tmp_path) == {n: n / 2 for n in range(1000)}
 
     (tmp_path / "merged").mkdir()
@@ -150,4 +151,4 @@ def test_what_can_not_be_made_anew_on_its_own_is_refused(
     merged.write_history()
     stateful = merged.pipeline(windows)
     run_history(spark, stateful)
-    assert "`events` merges" in call(stateful, 0, 60)[1]["error"]
+    assert "`events` merges" in call(stateful, 0, 60)[1]["message"]

@@ -10,9 +10,11 @@ from hdfs_native import WriteOptions
 
 from orchestration import chain
 from orchestration.audit.run import audit
+from orchestration.backlog import wait_until_caught_up
+from sources.planning.context import PipelineContext
 from sources.storage.hdfs import connect
 from sources.storage.settings import HdfsSettings
-from tests.e2e.case import Case, as_json, live_of, start_live, wrong
+from tests.e2e.case import Case, as_json, start_live, wrong
 from tests.services.hdfs_server import write_conf
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
@@ -63,7 +65,7 @@ def test_parquet_and_json_in_hdfs_then_the_topic(
     loaded = case.pipeline(on_hdfs)
     try:
         start_live(loaded)
-        chain.wait_until_caught_up(loaded, live_of(loaded))
+        wait_until_caught_up(PipelineContext.require(loaded))
     finally:
         chain.stop(loaded)
     report = audit(loaded)

@@ -9,7 +9,9 @@ import pytest
 
 from orchestration import chain
 from orchestration.audit.run import audit
-from tests.e2e.case import Case, as_json, live_of, start_live, wrong
+from orchestration.backlog import wait_until_caught_up
+from sources.planning.context import PipelineContext
+from tests.e2e.case import Case, as_json, start_live, wrong
 from tests.services.s3_server import LOGIN, client, s3_server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
@@ -45,7 +47,7 @@ def test_parquet_and_json_in_a_bucket_then_the_topic(
         loaded = case.pipeline(on_s3)
         try:
             start_live(loaded)
-            chain.wait_until_caught_up(loaded, live_of(loaded))
+            wait_until_caught_up(PipelineContext.require(loaded))
         finally:
             chain.stop(loaded)
         report = audit(loaded)

@@ -104,8 +104,8 @@ def test_a_wrong_password_is_told_before_anything_is_read(
     monkeypatch.setenv("KAFKA_PASSWORD", "wrong horse")
     run = hybrid(case, "plan")
     assert run.returncode == 2
-    assert "refuses the login" in json.loads(run.stdout)["error"]
-    assert "invalid credentials" in json.loads(run.stdout)["error"]
+    assert "refuses the login" in json.loads(run.stdout)["message"]
+    assert "invalid credentials" in json.loads(run.stdout)["message"]
     assert "wrong horse" not in run.stdout + run.stderr
     assert not (tmp_path / "state").exists()
 

@@ -11,11 +11,13 @@ import pytest
 
 from orchestration import chain
 from orchestration.audit.run import audit
+from orchestration.backlog import wait_until_caught_up
 from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline
+from sources.planning.context import PipelineContext
 from spark_jobs.launch.runs import log_path
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
-from tests.e2e.case import TRANSFORMS, Case, live_of, start_live, windows, wrong
+from tests.e2e.case import TRANSFORMS, Case, start_live, windows, wrong
 from tests.services.processes import wait_for
 from tests.services.standalone import Standalone
 
@@ -76,7 +78,6 @@ def test_an_executor_that_is_killed_costs_no_row_and_no_state(
         }
 
     loaded = case.pipeline(on_the_cluster)
-    live = live_of(loaded)
     try:
         start_live(loaded)
         wait_for(lambda: not beat_of(loaded).filtering, "the end of the seam", 120)
@@ -89,9 +90,9 @@ def test_an_executor_that_is_killed_costs_no_row_and_no_state(
         os.kill(min(both), signal.SIGKILL)
         wait_for(lambda: len(cluster.executors() - both) == 1, "another executor", 120)
         (tmp_path / "hold").unlink()
-        chain.wait_until_caught_up(loaded, live)
+        wait_until_caught_up(PipelineContext.require(loaded))
         case.produce(range(1600, 1700))
-        chain.wait_until_caught_up(loaded, live)
+        wait_until_caught_up(PipelineContext.require(loaded))
         assert status(loaded).sources[-1].state == "running"
     finally:
         stopped = chain.stop(loaded)

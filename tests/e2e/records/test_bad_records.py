@@ -15,8 +15,10 @@ from pyspark.sql import SparkSession
 
 from orchestration import chain
 from orchestration.audit.run import audit
+from orchestration.backlog import wait_until_caught_up
 from sources.config.bad_records import BadRecordCount, bad_count_name
 from sources.config.loader import LoadedPipeline
+from sources.planning.context import PipelineContext
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.launch import process
 from spark_jobs.query.bad_records import Collector, staging_folder
@@ -205,8 +207,8 @@ def test_a_killed_stream_loses_and_doubles_no_bad_record(tmp_path: Path, servers
         # Somewhere among the batches, whatever is staged, written or counted by then.
         os.killpg(os.getpgid(beat.pid), signal.SIGKILL)
         wait_for(lambda: not chain.is_live(loaded), "the lock of the dead driver", 60)
-        chain.go_live(loaded, live_of(loaded))
-        chain.wait_until_caught_up(loaded, live_of(loaded))
+        chain.go_live(PipelineContext.require(loaded), live_of(loaded))
+        wait_until_caught_up(PipelineContext.require(loaded))
     finally:
         chain.stop(loaded)
     assert [row["value"] for row in quarantined(loaded)] == sent

@@ -23,6 +23,7 @@ from sources.errors import RunError
 from sources.files import sampler
 from sources.files import splits as splitting
 from sources.hand_over import hand_over
+from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.job import cause_of
@@ -122,7 +123,7 @@ def test_a_bad_row_stops_the_run_by_its_place_or_is_set_aside(
     policies["lines"] = "quarantine"
     loaded = case.pipeline(edit)
     run_history(spark, loaded)
-    hand_over(loaded, live_of(loaded))
+    hand_over(PipelineContext.require(loaded), live_of(loaded))
     run_live(spark, loaded)
     generation = loaded.require_generation()
     beat = read_heartbeat(generation, "lines")
@@ -167,7 +168,7 @@ def test_whatever_is_interrupted_each_bad_row_is_kept_once(case: Case, spark: Sp
         (generation.checkpoint / "commits" / name).unlink()
     collector = Collector(generation, "lines", history_of(loaded))
     assert 0 < collector.collect() < len(places)
-    hand_over(loaded, live_of(loaded))
+    hand_over(PipelineContext.require(loaded), live_of(loaded))
     run_live(spark, loaded)
     expected = [(f"{case.folder}/lines/0.json", *place) for place in places]
     assert kept(loaded, "lines") == expected
@@ -198,9 +199,9 @@ def test_a_killed_run_over_files_loses_and_doubles_no_bad_row(case: Case) -> Non
             os.killpg(os.getpgid(beat.pid), signal.SIGKILL)
 
     with pytest.raises(RunError):
-        chain.run_bounded(loaded, history_of(loaded), on_beat=kill)
+        chain.run_bounded(PipelineContext.require(loaded), history_of(loaded), on_beat=kill)
     wait_for(lambda: not chain.is_live(loaded), "the lock of the dead driver", 60)
-    chain.run_bounded(loaded, history_of(loaded))
+    chain.run_bounded(PipelineContext.require(loaded), history_of(loaded))
     assert kept(loaded, "lines") == [(f"{case.folder}/lines/0.json", *each) for each in places]
     counted = loaded.require_generation().read(bad_count_name("lines"), BadRecordCount)
     assert counted is not None

@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 
 from orchestration import chain
 from orchestration.audit.run import audit
-from orchestration.defs.assets import pipeline_assets
+from orchestration.backlog import wait_until_caught_up
+from orchestration.defs.chain_assets import pipeline_assets
 from orchestration.supervision.status import status
 from services.broker import create_topic
 from sources.common.positions import TopicPartition
@@ -23,12 +24,13 @@ from sources.errors import SeamError
 from sources.hand_over import hand_over
 from sources.hybrid import SwitchState
 from sources.ledger import read_ledger
+from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from sources.planning.topic_range import require_range
 from spark_jobs import job
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.driver.reporter import Reporter
-from tests.e2e.case import Case, live_of, moment, steps, windows, wrong
+from tests.e2e.case import Case, moment, steps, windows, wrong
 from tests.e2e.in_session import run_and_audit, run_chain, run_history, run_live, seam_is_counted
 from tests.e2e.seam.test_topics import transact
 from tests.services.processes import wait_for
@@ -128,9 +130,9 @@ def test_files_then_the_topic_in_step_then_the_same_topic(
     )
     run_history(spark, loaded)
     case.produce(range(1500, 2000))
-    ledger = hand_over(loaded, loaded.pipeline.topics[-1])
+    ledger = hand_over(PipelineContext.require(loaded), loaded.pipeline.topics[-1])
     # The archive has passed the seam of the files: the live topic needs no filter.
-    assert (ledger.rule, ledger.evidence) == ("none", "offsets")
+    assert (ledger.rule, ledger.decided_by) == ("none", "offsets")
     run_live(spark, loaded)
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (2000, {})
@@ -155,7 +157,7 @@ def test_aborted_transactions_and_control_records_at_the_end_of_the_range(
     found = require_range(loaded.require_generation(), "archive")
     assert found.ends == {TopicPartition(case.topic, 0): 10 * 51}
     transact(case, range(450, 500), commit=True)
-    hand_over(loaded, loaded.pipeline.topics[-1])
+    hand_over(PipelineContext.require(loaded), loaded.pipeline.topics[-1])
     run_live(spark, loaded)
     report = audit(loaded)
     if isolation == "read_committed":
@@ -197,7 +199,7 @@ def test_a_run_that_stopped_or_died_goes_on_with_the_batch_that_was_due(
     loaded = case.pipeline(archive_first(max_offsets_per_batch=100))
     make_plan(loaded)
     generation = loaded.require_generation()
-    hand_over(loaded, loaded.pipeline.topics[0])
+    hand_over(PipelineContext.require(loaded), loaded.pipeline.topics[0])
     assert stop_after_first_batch(spark, loaded) == job.INCOMPLETE
     done = offset_log.last_committed(generation.checkpoint)
     assert done is not None
@@ -258,7 +260,7 @@ def test_records_that_are_deleted_before_they_are_read_stop_the_run(
     case.produce(range(1000))
     loaded = case.pipeline(archive_first(max_offsets_per_batch=100))
     make_plan(loaded)
-    hand_over(loaded, loaded.pipeline.topics[0])
+    hand_over(PipelineContext.require(loaded), loaded.pipeline.topics[0])
     stop_after_first_batch(spark, loaded)
     done = offset_log.last_committed(loaded.require_generation().checkpoint)
     assert done is not None
@@ -286,14 +288,14 @@ def test_each_bounded_topic_is_an_asset_and_has_a_start_unless_it_is_the_first(
         assert steps(result) == [
             "plan",
             "history",
-            "archive_start",
+            "archive_handover",
             "archive",
-            "live_start",
+            "live_handover",
             "live",
         ]
         checks = result.get_asset_check_evaluations()
         assert (len(checks), all(each.passed for each in checks)) == (8, True)
-        chain.wait_until_caught_up(loaded, live_of(loaded))
+        wait_until_caught_up(PipelineContext.require(loaded))
         states = {each.source: each.state for each in status(loaded).sources}
         assert states == {"history": "finished", "archive": "finished", "live": "running"}
     finally:
@@ -302,7 +304,7 @@ def test_each_bounded_topic_is_an_asset_and_has_a_start_unless_it_is_the_first(
     assert (report.expected, wrong(report)) == (1200, {})
     first = case.pipeline(lambda document: archive_first()(document) or document.update(state="s2"))
     names = [asset.key.path[-1] for asset in pipeline_assets(first)]
-    assert names == ["plan", "archive", "live_start", "live"]
+    assert names == ["plan", "archive", "live_handover", "live"]
 
 
 def stop_after_first_batch(spark: SparkSession, loaded: LoadedPipeline) -> int:

@@ -15,6 +15,7 @@ from orchestration.audit.run import audit
 from sources.errors import SeamError
 from sources.hand_over import hand_over
 from sources.ledger import read_ledger
+from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from tests.e2e.case import TOPIC, Case, live_of, moment, wrong
 from tests.e2e.in_session import run_and_audit, run_chain, run_history, seam_is_counted
@@ -107,11 +108,11 @@ def test_now_minus_a_span_is_fixed_when_the_hand_over_is_made(
     ago = datetime.now(UTC) - moment(700)
     loaded = case.pipeline(start({"ago": f"{int(ago.total_seconds())} s"}))
     run_chain(spark, loaded)
-    begun = hand_over(loaded, live_of(loaded))
-    assert begun.evidence == "fixed"
+    begun = hand_over(PipelineContext.require(loaded), live_of(loaded))
+    assert begun.decided_by == "fixed"
     # A minute may have passed since.
     assert begun.entries[0].start in (200, 201)
-    assert hand_over(loaded, live_of(loaded)) == begun
+    assert hand_over(PipelineContext.require(loaded), live_of(loaded)) == begun
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (2000, {})
 
@@ -134,7 +135,7 @@ def test_a_factory_that_the_user_wrote_decides_the_start(
     )
     loaded = case.pipeline(start({"factory": f"where_{shape}:{shape}"}))
     ledger = run_chain(spark, loaded)
-    assert ledger.evidence == "factory"
+    assert ledger.decided_by == "factory"
     assert [entry.start for entry in ledger.entries] == ([195, 194], [150, 150])[shape == "offsets"]
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (2000, {})
@@ -194,7 +195,7 @@ def test_names_of_kafka_connect_tell_the_offsets(
     case.write_history(range(1000), name=name)
     loaded = case.pipeline(lambda document: document["sources"][0].update(offsets="names"))
     ledger = run_chain(spark, loaded)
-    assert ledger.evidence == "offsets"
+    assert ledger.decided_by == "offsets"
     # Without an end the names only suggest where the files end: time decides.
     assert [entry.start for entry in ledger.entries] == [1000 if form != "start" else 899]
     assert ledger.rule == ("none" if form != "start" else "key")
@@ -228,7 +229,7 @@ def test_changes_up_to_the_log_position_of_a_snapshot_are_dropped(
 
     loaded = case.pipeline(snapshot)
     ledger = run_chain(spark, loaded)
-    assert (ledger.evidence, ledger.rule) == ("sequence", "sequence")
+    assert (ledger.decided_by, ledger.rule) == ("sequence", "sequence")
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (2000, {})
 
@@ -243,7 +244,7 @@ def test_an_end_position_costs_no_second_look_at_the_files(
     run_history(spark, loaded)
     for file in (tmp_path / "in").iterdir():
         file.unlink()
-    assert hand_over(loaded, live_of(loaded)).entries[0].start == 399
+    assert hand_over(PipelineContext.require(loaded), live_of(loaded)).entries[0].start == 399
 
 
 def start(where: dict[str, Any]) -> Any:

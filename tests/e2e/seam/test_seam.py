@@ -13,6 +13,7 @@ from orchestration.audit.run import audit
 from sources.errors import SeamError
 from sources.hand_over import hand_over
 from sources.hybrid import SwitchState
+from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from spark_jobs.query import seam_filter
 from tests.e2e.case import TOPIC, Case, history_of, live_of, windows, wrong
@@ -169,10 +170,10 @@ def test_history_that_is_done_is_not_read_again(tmp_path: Path, servers: str) ->
     case.produce()
     loaded = case.pipeline()
     chain.plan(loaded)
-    end = chain.run_bounded(loaded, history_of(loaded))
+    end = chain.run_bounded(PipelineContext.require(loaded), history_of(loaded))
     # A file that lands later is not in the plan; were it read, Spark would have to start.
     case.write_history(range(3000, 3010), files=1)
-    assert chain.run_bounded(loaded, history_of(loaded)) == end
-    start = hand_over(loaded, live_of(loaded))
+    assert chain.run_bounded(PipelineContext.require(loaded), history_of(loaded)) == end
+    start = hand_over(PipelineContext.require(loaded), live_of(loaded))
     case.produce(range(2000, 2100))
-    assert hand_over(loaded, live_of(loaded)) == start
+    assert hand_over(PipelineContext.require(loaded), live_of(loaded)) == start

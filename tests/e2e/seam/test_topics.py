@@ -14,6 +14,7 @@ from services.broker import create_topic
 from sources.errors import SeamError, StateError
 from sources.hand_over import hand_over
 from sources.kafka.client import KafkaLog
+from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from tests.e2e.case import Case, as_json, live_of, moment, wrong
 from tests.e2e.in_session import run_and_audit, run_chain, run_history, run_live
@@ -86,7 +87,7 @@ def test_an_open_transaction_is_waited_for(
     run_history(spark, loaded)
     # History was listed while the transaction was open: the seam reaches beyond it.
     assert list(make_plan(loaded).topic.seam_end.values()) == [600]  # type: ignore[union-attr]
-    hand_over(loaded, live_of(loaded))
+    hand_over(PipelineContext.require(loaded), live_of(loaded))
     case.produce(range(1100, 1200))
 
     def commit() -> None:
@@ -136,7 +137,7 @@ def test_partitions_that_appear_later_are_read_from_their_beginning(
     case.produce(range(500, 1000))
     loaded = case.pipeline()
     run_history(spark, loaded)
-    hand_over(loaded, live_of(loaded))
+    hand_over(PipelineContext.require(loaded), live_of(loaded))
     # Between the decision and the first launch Spark would refuse the partition.
     case.grow(2)
     case.produce(range(1000, 1100))
@@ -163,7 +164,7 @@ def test_a_topic_that_comes_to_fit_the_pattern_is_read_from_its_beginning(
 
     loaded = case.pipeline(by_pattern)
     run_history(spark, loaded)
-    hand_over(loaded, live_of(loaded))
+    hand_over(PipelineContext.require(loaded), live_of(loaded))
 
     def one_more() -> None:
         more = f"{case.topic}-more"
@@ -197,7 +198,7 @@ def test_an_empty_topic_and_empty_partitions_start_where_they_are(
     case.write_history()
     loaded = case.pipeline()
     run_history(spark, loaded)
-    ledger = hand_over(loaded, live_of(loaded))
+    ledger = hand_over(PipelineContext.require(loaded), live_of(loaded))
     assert [entry.start for entry in ledger.entries] == [0, 0, 0, 0]
     case.produce(n for n in range(1000, 1100) if n % 4 != 3)
     run_live(spark, loaded)

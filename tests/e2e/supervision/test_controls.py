@@ -11,10 +11,12 @@ from pyspark.sql import SparkSession
 
 from orchestration import chain
 from orchestration.audit.run import audit
+from orchestration.backlog import wait_until_caught_up
 from orchestration.supervision import controls
 from orchestration.supervision.status import status
 from sources.errors import RunError, SeamError
 from sources.hand_over import hand_over
+from sources.planning.context import PipelineContext
 from spark_jobs.checkpoint.offset_log import last_committed, last_planned
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from tests.e2e.case import Case, live_of, wrong
@@ -34,11 +36,11 @@ def test_sigterm_in_a_long_batch_and_a_drain_leave_a_state_to_go_on_from_exactly
     case.produce(range(500, 1200))
     loaded = case.pipeline(lambda document: document.update(transform="transforms:held"))
     run_history(spark, loaded)
-    hand_over(loaded, live_of(loaded))
+    hand_over(PipelineContext.require(loaded), live_of(loaded))
     generation = loaded.require_generation()
     try:
         controls.resume(loaded)
-        chain.wait_until_caught_up(loaded, live_of(loaded))
+        wait_until_caught_up(PipelineContext.require(loaded))
         (tmp_path / "hold").touch()
         done, version = (
             last_committed(generation.checkpoint),
@@ -91,7 +93,7 @@ def test_a_stream_is_not_resumed_over_records_that_were_deleted_meanwhile(
     case.produce(range(1000, 1100))
     loaded = case.pipeline()
     run_history(spark, loaded)
-    hand_over(loaded, live_of(loaded))
+    hand_over(PipelineContext.require(loaded), live_of(loaded))
     run_live(spark, loaded)
     # What was read may go; the rest may not.
     delete_below(case, 100)

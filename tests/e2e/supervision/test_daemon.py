@@ -15,10 +15,12 @@ from dagster import DagsterInstance
 
 from orchestration import chain
 from orchestration.audit.run import audit
+from orchestration.backlog import wait_until_caught_up
 from sources.config.loader import LoadedPipeline
+from sources.planning.context import PipelineContext
 from spark_jobs.launch import process
 from spark_jobs.run_state.heartbeat import Heartbeat
-from tests.e2e.case import Case, live_of, start_live, wrong
+from tests.e2e.case import Case, start_live, wrong
 from tests.services.processes import runs, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka, pytest.mark.crash]
@@ -90,7 +92,7 @@ def test_the_stream_outlives_dagster_and_is_brought_back_by_it(
             second = kill_and_await_another(loaded)
         assert runs(second.pid)
         case.produce(range(1200, 1300))
-        chain.wait_until_caught_up(loaded, live_of(loaded))
+        wait_until_caught_up(PipelineContext.require(loaded))
     finally:
         chain.stop(loaded)
     report = audit(loaded)

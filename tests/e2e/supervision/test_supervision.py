@@ -13,11 +13,13 @@ from pyspark.sql import SparkSession
 
 from orchestration import chain
 from orchestration.audit.run import audit
+from orchestration.backlog import wait_until_caught_up
 from orchestration.defs.assets import live_key
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline
 from sources.hand_over import hand_over
+from sources.planning.context import PipelineContext
 from spark_jobs.launch import process
 from spark_jobs.run_state.heartbeat import Heartbeat
 from tests.e2e.case import Case, live_of, wrong
@@ -99,14 +101,14 @@ def test_a_stream_that_dies_or_freezes_is_red_and_comes_back_exactly(
     patient = {"restarts": {"backoff": "0 s"}}
     loaded = case.pipeline(lambda document: document.update(supervision=patient))
     run_history(spark, loaded)
-    hand_over(loaded, live_of(loaded))
+    hand_over(PipelineContext.require(loaded), live_of(loaded))
 
     try:
         with dg.DagsterInstance.ephemeral() as instance:
             dagster = Dagster(loaded, instance)
             dagster.materialize(dg.RunRequest(asset_selection=[live_key(loaded)]))
             dagster.wait_until_healthy()
-            chain.wait_until_caught_up(loaded, live_of(loaded))
+            wait_until_caught_up(PipelineContext.require(loaded))
             observed, checks, runs_asked = dagster.look()
             assert (observed["lag"], observed["red"], runs_asked) == (0, 0, [])
             assert checks == {"alive": True, "lag": True, "freshness": True}
@@ -138,7 +140,7 @@ def test_a_stream_that_dies_or_freezes_is_red_and_comes_back_exactly(
             assert not runs(second.pid)
             case.pipeline(lambda document: document.update(supervision=patient))
             dagster.wait_until_healthy()
-            chain.wait_until_caught_up(loaded, live_of(loaded))
+            wait_until_caught_up(PipelineContext.require(loaded))
             assert len({first.launch_id, second.launch_id, driver(loaded).launch_id}) == 3
 
             assert chain.stop(loaded) == ["live"]

@@ -85,7 +85,7 @@ def test_what_can_not_be_found_out_has_to_be_named(
     write(tmp_path / "data" / "a.parquet", rows)
     status, answer = call(tmp_path, *arguments)
     assert status == 2
-    assert message in answer["error"]
+    assert message in f"{answer['message']} {answer['hint']}"
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
@@ -95,11 +95,11 @@ def test_names_that_can_not_be_and_files_that_can_not_be_read(tmp_path: Path) ->
         result = CliRunner().invoke(
             app, ["init", name, "--files", "data/*", "--folder", str(tmp_path), "--json"]
         )
-        assert "can't be a name" in json.loads(result.stdout)["error"]
+        assert "can't be a name" in json.loads(result.stdout)["message"]
     (tmp_path / "data" / "a.parquet").write_bytes(b"PAR1 but no more")
-    assert "can't be read as parquet" in call(tmp_path, "--files", "data/*")[1]["error"]
+    assert "can't be read as parquet" in call(tmp_path, "--files", "data/*")[1]["message"]
     (tmp_path / "data" / "a.parquet").rename(tmp_path / "data" / "a.xls")
-    assert "What a.xls holds" in call(tmp_path, "--files", "data/*")[1]["error"]
+    assert "What a.xls holds" in call(tmp_path, "--files", "data/*")[1]["message"]
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
@@ -107,5 +107,5 @@ def test_nothing_that_is_there_is_written_over(tmp_path: Path) -> None:
     write(tmp_path / "data" / "a.parquet", table())
     (tmp_path / "mine_audit.sql").write_text("-- mine")
     status, answer = call(tmp_path, "--files", "data/*")
-    assert (status, "mine_audit.sql is there already" in answer["error"]) == (2, True)
+    assert (status, "mine_audit.sql is there already" in answer["message"]) == (2, True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "mine_audit.sql"]

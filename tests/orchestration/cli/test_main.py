@@ -67,7 +67,7 @@ def test_bad_input_ends_with_status_2_and_says_what_is_wrong(
 ) -> None:
     status, answer = call(tmp_path, {**declared, "transfrom": "x:y"}, "validate")
     assert status == 2
-    assert "did you mean `transform`?" in answer["error"]
+    assert "did you mean `transform`?" in answer["message"]
 
 
 @pytest.mark.parametrize(
@@ -83,13 +83,13 @@ def test_a_transform_that_can_not_be_loaded_is_named(
 ) -> None:
     status, answer = call(tmp_path, {**declared, "transform": transform}, "validate")
     assert status == 2
-    assert message in answer["error"]
+    assert message in answer["message"]
 
 
 def test_what_the_last_driver_printed_is_shown(tmp_path: Path, declared: dict[str, Any]) -> None:
     status, answer = call(tmp_path, declared, "logs")
     assert status == 2
-    assert "No run of pipeline `events` was launched yet." in answer["error"]
+    assert "No run of pipeline `events` was launched yet." in answer["message"]
     call(tmp_path, declared, "plan")
     generation = load_pipeline(tmp_path / "events.yaml").require_generation()
     made = Launch(launch_id="a", source="history", log="run/history.log", group=None, at_ms=1)
@@ -117,7 +117,7 @@ def test_a_refused_plan_leaves_no_state(tmp_path: Path, declared: dict[str, Any]
     (tmp_path / "a.parquet").write_bytes(b"no parquet")
     status, answer = call(tmp_path, declared, "plan")
     assert status == 2
-    assert "a.parquet can't be read as Parquet" in answer["error"]
+    assert "a.parquet can't be read as Parquet" in answer["message"]
     assert not (tmp_path / "state").exists()
 
 
@@ -130,7 +130,7 @@ def test_a_broker_that_is_not_there_is_named_before_anything_is_written(
     changed = {**declared, "sources": [*declared["sources"], live]}
     status, answer = call(tmp_path, changed, "plan")
     assert status == 2
-    assert "broker 127.0.0.1:1 can't be reached" in answer["error"]
+    assert "broker 127.0.0.1:1 can't be reached" in answer["message"]
     assert not (tmp_path / "state").exists()
 
 
@@ -142,7 +142,7 @@ def test_a_topic_that_is_not_there_is_named(
     changed = {**declared, "sources": [*declared["sources"], live]}
     status, answer = call(tmp_path, changed, "plan")
     assert status == 2
-    assert "There is no topic `no-such`" in answer["error"]
+    assert "There is no topic `no-such`" in answer["message"]
 
 
 def test_without_a_local_broker_the_way_to_one_is_told(
@@ -152,7 +152,7 @@ def test_without_a_local_broker_the_way_to_one_is_told(
     live = {"name": "live", "type": "kafka", "topic": "t"}
     changed = {**declared, "sources": [*declared["sources"], live]}
     _, answer = call(tmp_path, changed, "plan")
-    assert "Start one with `hybrid broker`" in answer["error"]
+    assert "Start one with `hybrid broker`" in answer["hint"]
 
 
 def test_status_of_a_pipeline_that_never_ran_is_waiting(
@@ -193,7 +193,7 @@ def test_without_java_a_run_is_refused_before_anything_is_written(
         check=False,
     )
     assert done.returncode == 2
-    assert "Java" in json.loads(done.stdout)["error"]
+    assert "Java" in json.loads(done.stdout)["message"]
     assert not (tmp_path / "state").exists()
 
 
@@ -213,7 +213,14 @@ def test_a_step_is_done_by_name_and_only_in_its_turn(
         assert (status, answer["step"], answer["files"][0]["rows"]) == (0, "plan", 2)
     status, answer = step(declared, "hisory")
     assert status == 2
-    assert answer["error"].endswith("has no step `hisory`. Its steps are plan, history.")
+    assert answer == {
+        "ok": False,
+        "kind": "input",
+        "message": "Pipeline `events` has no step `hisory`.",
+        "hint": "Its steps are plan, history.",
+        "transient": False,
+        "fields": {"value": "hisory"},
+    }
     followed = {**declared, "state": "other", "sources": [*declared["sources"], topic]}
-    status, answer = step(followed, "live_start")
+    status, answer = step(followed, "live_handover")
     assert (status, answer["ok"]) == (2, False)

@@ -59,7 +59,7 @@ def test_the_time_left_is_told_where_it_is_known() -> None:
         (BadLine("live", "drop", 3, 3, None, True), "3 found, 3 dropped."),
         (
             BadLine("live", "quarantine", 3, 2, 1, False),
-            "3 found, 2 put into quarantine; 1 of them are not there.",
+            "3 found, 2 quarantined; 1 of them are missing.",
         ),
         (BadLine("live", "drop", 0, None, None, True), "0 found, none yet dropped."),
     ],

@@ -14,13 +14,15 @@ from typer.testing import CliRunner
 
 from orchestration import chain
 from orchestration.cli.main import app
-from orchestration.defs.assets import approval_check, pipeline_assets, plan_key
+from orchestration.defs.assets import approval_check, plan_key
+from orchestration.defs.chain_assets import pipeline_assets
 from orchestration.defs.jobs import control_jobs
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError, StateError
 from sources.hand_over import hand_over
 from sources.planning.approval import approve, find_approval
+from sources.planning.context import PipelineContext
 from sources.planning.plan import Plan
 from tests.e2e.case import Case
 from tests.orchestration.supervision.live_case import LiveCase
@@ -56,10 +58,10 @@ def starts(loaded: LoadedPipeline) -> list[Callable[[], object]]:
 
     history, inbox = loaded.pipeline.sources
     return [
-        lambda: chain.run_bounded(loaded, history),
-        lambda: chain.run_bounded(loaded, history, go_on=True),
+        lambda: chain.run_bounded(PipelineContext.require(loaded), history),
+        lambda: chain.run_bounded(PipelineContext.require(loaded), history, rest_requested=True),
         by_hand,
-        lambda: chain.go_live(loaded, inbox),
+        lambda: chain.go_live(PipelineContext.require(loaded), inbox),
     ]
 
 
@@ -75,7 +77,7 @@ def test_nothing_starts_before_the_plan_is_approved_whoever_asks(loaded: LoadedP
             start()
     assert files(loaded) == before
     with pytest.raises(StateError, match=r"not approved yet\..*`hybrid approve`.*`events_approve`"):
-        chain.run_bounded(loaded, loaded.pipeline.sources[0])
+        chain.run_bounded(PipelineContext.require(loaded), loaded.pipeline.sources[0])
 
 
 def test_an_approval_is_kept_with_name_and_time_and_the_first_one_stands(
@@ -108,7 +110,7 @@ def test_a_plan_that_is_not_the_approved_one_waits_again(loaded: LoadedPipeline)
     generation.replace("plan.json", made.model_copy(update={"warnings": ["another one"]}))
     assert find_approval(generation) is None
     with pytest.raises(StateError, match="not approved yet"):
-        chain.run_bounded(loaded, loaded.pipeline.sources[0])
+        chain.run_bounded(PipelineContext.require(loaded), loaded.pipeline.sources[0])
     assert approve(loaded, "Bob").by == "Bob"
     assert find_approval(generation) is not None
 
@@ -122,7 +124,7 @@ def test_what_can_not_be_approved_is_told(
 ) -> None:
     status, answer = call(loaded, "approve", *(options or ("--by", "Ada")))
     assert status == 2
-    assert told in answer["error"]
+    assert told in answer["message"]
 
 
 def test_a_pipeline_that_waits_for_nobody_can_not_be_approved(tmp_path: Path) -> None:
@@ -147,9 +149,9 @@ def test_no_hand_over_is_made_before_the_approval(tmp_path: Path, servers: str) 
     assert isinstance(live, KafkaSource)
     chain.plan(loaded)
     with pytest.raises(StateError, match="not approved yet"):
-        hand_over(loaded, live)
+        hand_over(PipelineContext.require(loaded), live)
     approve(loaded, "Ada")
-    assert hand_over(loaded, live).entries[0].start == 0
+    assert hand_over(PipelineContext.require(loaded), live).entries[0].start == 0
 
 
 class Jobs:

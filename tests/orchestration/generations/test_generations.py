@@ -20,6 +20,7 @@ from sources.config.loader import load_pipeline
 from sources.config.user_functions import load_transform
 from sources.errors import InputError, StateError
 from sources.generations import begin, in_service, kept_file, read_serving, target_of
+from sources.planning.context import PipelineContext
 from spark_jobs.run_state.lock import is_switching, take_switch_lock
 from spark_jobs.target import adopt_table
 from spark_jobs.target.adopt_table import NO_MORE, transactions_of
@@ -103,7 +104,7 @@ def test_a_promotion_that_breaks_off_anywhere_is_finished_by_whoever_comes_next(
             promotion.promote(case.loaded)
     assert case.seen() in (OLD, NEW), "readers see the one or the other"
     # Until it is finished, neither of them is started.
-    with pytest.raises(StateError, match="g2 of `events` is taking the target over"):
+    with pytest.raises(StateError, match="g2 of `events` is replacing g1"):
         generations.require_in_service(case.loaded, case.loaded.require_generation())
     assert call(case, "finish")["serving"] == "g2"
     assert case.seen() == NEW
@@ -187,17 +188,17 @@ def test_only_as_many_are_kept_as_declared(tmp_path: Path) -> None:
 
 def test_what_can_not_be_done_is_refused_by_name(tmp_path: Path) -> None:
     case = GenerationCase(tmp_path)
-    assert "has not run yet" in call(case, "new", status=2)["error"]
+    assert "has not run yet" in call(case, "new", status=2)["message"]
     case.run(OLD)
-    assert "no generation next to g1" in call(case, "compare", status=2)["error"]
-    assert "waits for promotion" in call(case, "promote", status=2)["error"]
-    assert "No generation" in call(case, "rollback", status=2)["error"]
-    assert "waits for promotion" in call(case, "discard", status=2)["error"]
+    assert "no generation next to g1" in call(case, "compare", status=2)["message"]
+    assert "waits for promotion" in call(case, "promote", status=2)["message"]
+    assert "No generation" in call(case, "rollback", status=2)["message"]
+    assert "waits for promotion" in call(case, "discard", status=2)["message"]
     call(case, "new")
-    assert "has not read `history` to its end" in call(case, "promote", status=2)["error"]
-    assert "There is no table" in call(case, "compare", status=2)["error"]
+    assert "has not read `history` to its end" in call(case, "promote", status=2)["message"]
+    assert "There is no table" in call(case, "compare", status=2)["message"]
     (tmp_path / "state/events/g2/plan.json").write_text("{}")
-    assert "g2 of pipeline `events` was begun already" in call(case, "new", status=2)["error"]
+    assert "g2 of pipeline `events` was begun already" in call(case, "new", status=2)["message"]
     assert call(case, "discard")["discarded"] == "g2"
     assert not (tmp_path / "state/events/g2").exists()
     assert case.seen() == OLD
@@ -209,10 +210,15 @@ def test_one_that_serves_no_more_is_not_run(tmp_path: Path) -> None:
     promotion.roll_back(case.loaded)
     generation = case.loaded.require_generation()
     assert generation.name == "g2"
-    with pytest.raises(StateError, match="g2 of pipeline `events` serves no more: g1 took"):
+    with pytest.raises(StateError, match="g2 of pipeline `events` no longer serves: g1 replaced"):
         generations.require_in_service(case.loaded, generation)
     # Its history was read: nothing is to be run for that.
-    assert chain.run_bounded(case.loaded, case.loaded.pipeline.source("history")).splits == 1
+    assert (
+        chain.run_bounded(
+            PipelineContext.require(case.loaded), case.loaded.pipeline.source("history")
+        ).splits
+        == 1
+    )
 
 
 def test_rows_whose_files_were_vacuumed_are_not_promised(tmp_path: Path) -> None:
@@ -244,6 +250,6 @@ def test_two_promotions_at_once_are_one(tmp_path: Path) -> None:
     lock = take_switch_lock(case.loaded.state)
     assert lock is not None
     assert is_switching(case.loaded.state)
-    with pytest.raises(StateError, match="Another process changes which generation"):
+    with pytest.raises(StateError, match="Another process is changing which generation"):
         promotion.promote(case.loaded)
     assert read_serving(case.loaded).generation == "g1"

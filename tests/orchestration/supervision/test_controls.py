@@ -142,20 +142,20 @@ def test_what_nobody_wants_can_not_be_paused_and_what_does_not_run_not_drained(
 ) -> None:
     exit_code, answer = call(case, "pause")
     assert exit_code == 2
-    assert "The live run of `inbox` is not wanted: there is nothing to pause." in answer["error"]
+    assert "The live run of `inbox` is not wanted: there is nothing to pause." in answer["message"]
     case.ask_for_it()
     chain.stop(case.loaded)
     assert call(case, "pause")[0] == 2
     exit_code, answer = call(case, "drain")
     assert exit_code == 2
-    assert (
-        "does not run: nothing would be drained. Start it with `hybrid resume`" in answer["error"]
-    )
-    assert "is no duration. Write 90 s" in call(case, "drain", "--within", "soon")[1]["error"]
+    assert "does not run: nothing would be drained." in answer["message"]
+    assert answer["hint"].startswith("Start it with `hybrid resume`")
+    refused = call(case, "drain", "--within", "soon")[1]
+    assert "is no duration. Write 90 s" in f"{refused['message']} {refused['hint']}"
     # Its turn has not come: history is not read yet.
     exit_code, answer = call(case, "resume")
     assert exit_code == 2
-    assert "`history` before it has not finished" in answer["error"]
+    assert "`history` before it has not finished" in answer["message"]
 
 
 def test_a_pipeline_that_ends_has_no_live_run(case: LiveCase) -> None:

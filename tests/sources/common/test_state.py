@@ -96,4 +96,15 @@ def test_what_is_in_the_way_of_writing_is_told_without_writing(tmp_path: Path) -
     assert Folder(tmp_path).obstacle() is None
     told = Folder(tmp_path / "absent").obstacle()
     assert told is not None
-    assert "can't be looked at: No such file or directory" in told
+    assert "can't be accessed: No such file or directory" in told
+
+
+def test_a_document_that_is_removed_while_it_is_written_is_an_error_with_a_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def link(*_: object) -> None:
+        raise FileExistsError
+
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(StateError, match=r"end.json was removed .* run this step again"):
+        Folder(tmp_path).put_if_absent("end.json", end(1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestration.generations.ranges import TakenOut
+from orchestration.generations.ranges import RemovedFiles
 from orchestration.requested_state import Wanted, Watch
 from sources.common.positions import EndPosition, Record, StartPosition
 from sources.common.state import CurrentGeneration, GenerationInfo
@@ -49,7 +49,7 @@ KINDS: list[type[Record]] = [
     SnapshotManifest,
     StartPosition,
     Switch,
-    TakenOut,
+    RemovedFiles,
     TopicRange,
     Transform,
     Wanted,

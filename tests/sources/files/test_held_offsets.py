@@ -107,7 +107,7 @@ def test_names_without_an_end_tell_holes() -> None:
     assert held == HeldOffsets(next={ZERO: 30}, exact=False, holes={ZERO: [(14, 20)]})
 
 
-def test_names_without_an_end_tell_no_overlaps() -> None:
+def test_names_without_an_end_tell_no_duplicatess() -> None:
     held, warnings = names("orders+0+0.parquet", "orders+0+5.parquet", rows=[10, 10])
     assert held == HeldOffsets(next={ZERO: 15}, exact=False, holes={})
     assert warnings == []

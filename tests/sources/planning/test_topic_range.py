@@ -21,6 +21,7 @@ from sources.kafka.client import consumer_settings
 from sources.kafka.end_offsets import end_position, newest_read, resolve_ends
 from sources.kafka.range_reader import RangeReader
 from sources.kafka.ranges import Split
+from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from sources.planning.topic_range import TopicRange, find_range, require_range
 from tests.e2e.case import BEGIN, Case, moment
@@ -215,7 +216,7 @@ class TestDecided:
         make_plan(loaded)
         source = loaded.pipeline.topics[0]
         with pytest.raises(StateError, match="`history` before it has not finished"):
-            hand_over(loaded, source)
+            hand_over(PipelineContext.require(loaded), source)
         finish(loaded)
         case.produce(range(800, 850), archive)
         case.produce(range(900, 1000))
@@ -295,7 +296,7 @@ class TestDecided:
         assert any("whatever its topics hold before" in text for text in plan.warnings)
         case.produce(range(800, 900))
         finish(loaded)
-        ledger = hand_over(loaded, loaded.pipeline.topics[-1])
+        ledger = hand_over(PipelineContext.require(loaded), loaded.pipeline.topics[-1])
         assert [(entry.start, entry.why) for entry in ledger.entries] == [(400, "log end")]
 
 
@@ -348,7 +349,7 @@ def source_of(case: Case) -> KafkaSource:
 def ranged(loaded: LoadedPipeline) -> TopicRange:
     """The range of the first topic, decided if it was not."""
     make_plan(loaded)
-    hand_over(loaded, loaded.pipeline.topics[0])
+    hand_over(PipelineContext.require(loaded), loaded.pipeline.topics[0])
     generation = loaded.require_generation()
     enumerator = SwitchState(loaded.pipeline.hybrid_source(), generation)
     found = find_range(generation, "archive")

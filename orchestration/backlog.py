@@ -1,0 +1,190 @@
+"""Backlog of a pipeline's last source: how much input is there that the target does not have yet.
+
+The lag that the status shows, the wait until the stream has caught up and a drain all ask here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from sources.config.kafka_source import KafkaSource
+from sources.errors import InputError, RunError, UnavailableError
+from sources.kafka.client import KafkaLog
+from sources.planning.context import PipelineContext
+from sources.planning.discovery import Folder
+from spark_jobs.launch import process
+from spark_jobs.launch.runs import log_path
+from spark_jobs.run_state.heartbeat import Heartbeat
+
+_POLL_S = 0.3
+
+
+class Backlog(Protocol):
+    """Input of an unbounded source that its run has not committed yet.
+
+    Attributes:
+        unit: What is counted, in the plural.
+    """
+
+    unit: str
+
+    def waiting(self, beat: Heartbeat | None) -> int:
+        """Count what waits, by a look at the topic or the folder.
+
+        Args:
+            beat: The run's latest heartbeat; None if it has not committed anything.
+
+        Raises:
+            InputError: The topic or the folder can't be read.
+            UnavailableError: The broker or the store does not answer.
+        """
+
+    def reported(self, beat: Heartbeat) -> int | None:
+        """Count what waits as cheaply as a frequent status needs it: no folder is listed.
+
+        Args:
+            beat: The run's latest heartbeat.
+
+        Returns:
+            None if the broker does not answer, or the run has not reported it.
+        """
+
+
+def backlog_of(context: PipelineContext, *, as_of_now: bool = False) -> Backlog:
+    """Return the backlog of a pipeline's last source.
+
+    Args:
+        context: The pipeline and its state.
+        as_of_now: Count only what is in the topic, or the folder, at the moment of this call.
+
+    Raises:
+        InputError: With ``as_of_now``: the topic or the folder can't be read.
+        UnavailableError: With ``as_of_now``: the broker or the store does not answer.
+    """
+    last = context.pipeline.sources[-1]
+    if isinstance(last, KafkaSource):
+        return TopicBacklog(context, last, as_of_now=as_of_now)
+    return FolderBacklogAsOfNow(context) if as_of_now else FolderBacklog(context)
+
+
+def wait_until_caught_up(
+    context: PipelineContext, on_waiting: Callable[[int, str], None] = lambda _count, _unit: None
+) -> None:
+    """Wait until the unbounded run has committed all that its topic, or folder, holds.
+
+    Args:
+        context: The pipeline and its state.
+        on_waiting: Called with how much waits, and in which unit that is counted.
+
+    Raises:
+        RunError: The run ended in the meantime.
+    """
+    name = context.pipeline.sources[-1].name
+    backlog = backlog_of(context)
+    while True:
+        beat = process.find_running(context.generation, name)
+        if beat is None:
+            message = f"The live run of `{name}` ended before it had caught up."
+            hint = f"See {log_path(context.generation, name)}."
+            raise RunError(message, hint, source=name)
+        waiting = backlog.waiting(beat)
+        on_waiting(waiting, backlog.unit)
+        if waiting == 0:
+            return
+        time.sleep(_POLL_S)
+
+
+class TopicBacklog:
+    """Offsets of a source's topics that are not committed yet; it opens the topics once.
+
+    Args:
+        context: The pipeline and its state.
+        source: The source.
+        as_of_now: Count up to the end offsets of this moment, not of each look.
+    """
+
+    unit = "records"
+
+    def __init__(
+        self, context: PipelineContext, source: KafkaSource, *, as_of_now: bool = False
+    ) -> None:
+        self._context = context
+        self._source = source
+        self._opened: KafkaLog | None = None
+        self._ends = self._log().log_end() if as_of_now else None
+
+    def waiting(self, beat: Heartbeat | None) -> int:
+        """Count the offsets from the committed ones, or else the start, up to the end."""
+        log = self._log()
+        start = self._context.switch_state.start_of(self._source.name)
+        position = {**log.log_start(), **({} if start is None else start.offsets())}
+        if beat is not None and beat.offsets is not None:
+            position.update(beat.offsets)
+        ends = log.log_end() if self._ends is None else self._ends
+        return sum(max(end - position[partition], 0) for partition, end in ends.items())
+
+    def reported(self, beat: Heartbeat) -> int | None:
+        """Count the same; one look-up at the broker is cheap."""
+        try:
+            return self.waiting(beat)
+        except (InputError, UnavailableError):
+            return None
+
+    def _log(self) -> KafkaLog:
+        self._opened = self._opened or KafkaLog(self._source)
+        return self._opened
+
+
+class FolderBacklog:
+    """Splits of discovered files that are not committed yet, and files not discovered yet.
+
+    Args:
+        context: The pipeline and its state.
+    """
+
+    unit = "files or splits"
+
+    def __init__(self, context: PipelineContext) -> None:
+        self._context = context
+
+    def waiting(self, beat: Heartbeat | None) -> int:
+        """List the folder and count."""
+        folder = self._folder()
+        return folder.splits - _done(beat) + len(folder.undiscovered())
+
+    def reported(self, beat: Heartbeat) -> int | None:
+        """Count the discovered splits by what the run reported."""
+        return None if beat.splits_total is None else beat.splits_total - _done(beat)
+
+    def _folder(self) -> Folder:
+        return Folder(self._context.loaded, self._context.generation, self._context.plan)
+
+
+class FolderBacklogAsOfNow(FolderBacklog):
+    """The same of the files that are in the folder when this is created.
+
+    Args:
+        context: The pipeline and its state.
+    """
+
+    def __init__(self, context: PipelineContext) -> None:
+        super().__init__(context)
+        self._undiscovered = self._folder().undiscovered()
+        self._splits: int | None = None
+
+    def waiting(self, beat: Heartbeat | None) -> int:
+        """List the folder until all of these files are discovered; from then on only count."""
+        if self._splits is None:
+            folder = self._folder()
+            # A file that is neither discovered nor there any more was removed again.
+            self._undiscovered &= folder.undiscovered()
+            if self._undiscovered:
+                return len(self._undiscovered) + folder.splits - _done(beat)
+            self._splits = folder.splits
+        return max(self._splits - _done(beat), 0)
+
+
+def _done(beat: Heartbeat | None) -> int:
+    return 0 if beat is None or beat.splits_done is None else beat.splits_done

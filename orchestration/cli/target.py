@@ -1,0 +1,104 @@
+"""Commands about a pipeline's target table: prove it, compare it, recompute it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from orchestration.cli.output import AsJson, PipelineFile, answer, load
+
+app = typer.Typer()
+
+
+@app.command()
+def audit(pipeline: PipelineFile, as_json: AsJson = False) -> None:
+    """Compare the target with an independent computation over all input."""
+    with answer(as_json) as show:
+        from orchestration.audit.run import audit as compare_with_input
+        from orchestration.cli import tables
+
+        report = compare_with_input(load(pipeline))
+        show(report.to_dict(), tables.audit(report))
+
+
+@app.command()
+def backfill(
+    pipeline: PipelineFile,
+    since: Annotated[
+        str, typer.Option(help="First event time of the range: a date, or a time with a zone.")
+    ],
+    until: Annotated[str, typer.Option(help="First event time after the range.")],
+    dry_run: Annotated[bool, typer.Option(help="Only show how much would be read.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Recompute a time range of the target from the files.
+
+    Rows of the live stream are kept, and the stream continues.
+    """
+    with answer(as_json) as show:
+        import uuid
+
+        from orchestration.generations.ranges import backfill as recompute
+        from orchestration.generations.ranges import look
+        from sources.common.fields import parse_instant
+
+        begin, end = parse_instant(since), parse_instant(until)
+        if dry_run:
+            would = look(load(pipeline), begin, end)
+            document = {"generation": would.generation, "splits": would.splits}
+            show({"ok": True, **document, "bytes": would.bytes}, f"{would.text}.")
+            return
+        found = recompute(
+            load(pipeline),
+            begin,
+            end,
+            uuid.uuid4().hex[:12],
+            lambda text: typer.echo(text, err=True),
+        )
+        counts = found.replaced._asdict()
+        text = f"{counts['removed']:,} rows are replaced by {counts['written']:,}."
+        show({"ok": True, "generation": found.generation, **counts}, text)
+
+
+@app.command()
+def rerun(
+    pipeline: PipelineFile,
+    promote: Annotated[bool, typer.Option(help="Promote it if it passes.")] = True,
+    rows_at_least: Annotated[
+        float,
+        typer.Option(help="Its rows divided by those of the serving table, at least.", min=0),
+    ] = 0.99,
+    as_json: AsJson = False,
+) -> None:
+    """Recompute the whole table as a new generation, then let readers see it.
+
+    The old table serves until the new one has caught up and has enough rows.
+    """
+    with answer(as_json) as show:
+        from orchestration.generations.lifecycle import rerun as recompute
+
+        served = recompute(
+            load(pipeline),
+            promote=promote,
+            rows_at_least=rows_at_least,
+            say=lambda text: typer.echo(text, err=True),
+        )
+        document = {"ok": True, "serving": served.generation}
+        show(document, f"Readers see generation {served.generation}.")
+
+
+@app.command()
+def compare(pipeline: PipelineFile, as_json: AsJson = False) -> None:
+    """Compare the target with the database table that it was captured from, row by row."""
+    with answer(as_json) as show:
+        from orchestration.audit.compare_source import compare_with_source
+
+        found = compare_with_source(load(pipeline))
+        lines = [
+            f"{found.table}: {found.rows:,} rows, {found.found:,} in the target; "
+            f"{found.only_in_source:,} only in the source, {found.only_in_target:,} only in the "
+            "target.",
+            *found.examples,
+        ]
+        show(found.to_dict(), "\n".join(lines))

@@ -1,0 +1,279 @@
+"""The assets of a pipeline's chain, one for each step."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from orchestration.defs import metadata, plan_metadata
+from orchestration.defs.assets import (
+    DECLARATION_TAG,
+    RESTART_TAG,
+    failures,
+    live_key,
+    plan_key,
+    step_key,
+)
+from orchestration.defs.range_partitions import filled_by_history
+from orchestration.progress.plan_preview import preview
+from orchestration.steps import (
+    BoundedStep,
+    ChainRun,
+    HandoverStep,
+    LiveStep,
+    Observer,
+    PlanStep,
+    SnapshotStep,
+    Step,
+    steps_of,
+)
+from orchestration.supervision import supervisor
+from sources.config.bad_records import BadRecordCount, bad_count_name
+from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.generations import begin, target_of, waiting
+from sources.hand_over_checks import CHECKS
+from sources.kafka.start_offsets import GapError
+from sources.ledger import read_ledger
+from spark_jobs.checkpoint.transform_history import last_change
+from spark_jobs.launch.runs import log_path
+
+
+class Which(Enum):
+    """A generation to choose in the form of a launch."""
+
+    CURRENT = "current"
+    NEW = "new"
+
+
+class PlanConfig(dg.Config):
+    """The form of a chain's launch."""
+
+    generation: Which = Field(
+        default=Which.CURRENT,
+        description="CURRENT: continue the newest generation. NEW: begin a new generation, which "
+        "computes a table next to the serving one from the pipeline's file as it is now; if one "
+        "is already waiting for its promotion, that one is continued.",
+    )
+
+
+class AssetLog(Observer):
+    """Progress of a step in the log of its Dagster run.
+
+    Args:
+        context: The asset's run.
+    """
+
+    def __init__(self, context: dg.AssetExecutionContext) -> None:
+        self._context = context
+
+    def noted(self, step: Step[Any], text: str) -> None:
+        """Log the text."""
+        self._context.log.info(text)
+
+    def printed(self, step: Step[Any], line: str) -> None:
+        """Print the line where Dagster captures a run's output."""
+        print(line, file=sys.stderr, flush=True)  # noqa: T201
+
+
+def pipeline_assets(loaded: LoadedPipeline) -> list[dg.AssetsDefinition]:
+    """Return the assets of a pipeline, one for each step of its chain, each after the previous.
+
+    Each reads the pipeline's file again when it runs, so that a change of the environment between
+    two runs takes effect.
+    """
+    made: list[dg.AssetsDefinition] = []
+    for step in steps_of(loaded):
+        made.append(_asset(loaded, step, [each.key for each in made[-1:]]))
+    return made
+
+
+def _asset(
+    loaded: LoadedPipeline, step: Step[Any], before: Sequence[dg.AssetKey]
+) -> dg.AssetsDefinition:
+    match step:
+        case SnapshotStep():
+            return _snapshot(loaded, step)
+        case PlanStep():
+            return _plan(loaded, step, before)
+        case HandoverStep():
+            return _handover(loaded, step, before)
+        case BoundedStep():
+            return _bounded(loaded, step, before)
+        case LiveStep():
+            return _live(loaded, step, before)
+        case _:
+            message = f"There is no asset for a step of kind {type(step).__name__}."
+            raise TypeError(message)
+
+
+def _snapshot(loaded: LoadedPipeline, step: SnapshotStep) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=step_key(loaded, step.name),
+        group_name=loaded.pipeline.name,
+        kinds={"postgres"},
+        description=(
+            "Copies the database tables into files, chunk by chunk, all as of one snapshot of the "
+            "database. Safe to run again: chunks that are complete are kept."
+        ),
+    )
+    def take_snapshot(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+        with failures():
+            taken = step.run(ChainRun(load_pipeline(loaded.path), AssetLog(context))).value
+        for each in taken:
+            for warning in each.document["warnings"]:
+                context.log.warning(warning)
+        return dg.MaterializeResult(metadata=metadata.snapshots(taken))
+
+    return take_snapshot
+
+
+def _plan(
+    loaded: LoadedPipeline, step: PlanStep, before: Sequence[dg.AssetKey]
+) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=plan_key(loaded),
+        deps=before,
+        group_name=loaded.pipeline.name,
+        kinds={"plan"},
+        description=(
+            "Decides what will be read, in which order, where the next source is expected to "
+            "start, and estimates how long that takes. No row is read or written yet."
+        ),
+    )
+    def plan(context: dg.AssetExecutionContext, config: PlanConfig) -> dg.MaterializeResult[None]:
+        with failures():
+            fresh = load_pipeline(loaded.path)
+            if config.generation is Which.NEW and waiting(fresh) is None:
+                context.log.info(f"Generation {begin(fresh).name} is begun.")
+            made = step.run(ChainRun(fresh, AssetLog(context))).value
+            seen = preview(fresh, made)
+        for warning in made.warnings:
+            context.log.warning(warning)
+        return dg.MaterializeResult(metadata=plan_metadata.plan(made, seen))
+
+    return plan
+
+
+def _bounded(
+    loaded: LoadedPipeline, step: BoundedStep, before: Sequence[dg.AssetKey]
+) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=step_key(loaded, step.name),
+        deps=before,
+        group_name=loaded.pipeline.name,
+        kinds={"spark", "deltalake"},
+        tags={"boundedness": "bounded"},
+        description=f"Reads the bounded source `{step.name}` to its end.",
+    )
+    def bounded(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+        with (
+            failures(),
+            # Only shows the job's progress: its result is read from the state folder.
+            dg.open_pipes_session(
+                context=context,
+                context_injector=dg.PipesTempFileContextInjector(),
+                message_reader=dg.PipesTempFileMessageReader(),
+            ) as session,
+        ):
+            run = ChainRun(
+                load_pipeline(loaded.path),
+                AssetLog(context),
+                rest_requested=_is_requested(context, live_key(loaded)),
+                environment=session.get_bootstrap_env_vars(),
+            )
+            end = step.run(run).value
+        generation = run.context.generation
+        bad = generation.read(bad_count_name(step.name), BadRecordCount)
+        if any(part.source == step.name for part in run.context.plan.files):
+            for filled in filled_by_history(run.loaded, generation.name, context.instance):
+                context.log_event(filled)
+        changed = metadata.transform(last_change(generation))
+        return dg.MaterializeResult(metadata={**metadata.end(end, bad), **changed})
+
+    return bounded
+
+
+def _handover(
+    loaded: LoadedPipeline, step: HandoverStep, before: Sequence[dg.AssetKey]
+) -> dg.AssetsDefinition:
+    key = step_key(loaded, step.name)
+
+    @dg.asset(
+        key=key,
+        deps=before,
+        group_name=loaded.pipeline.name,
+        kinds={"kafka"},
+        description=(
+            f"Decides from which offsets `{step.source}` starts, by where the source before it "
+            "ends, with the reason for each partition (the SourceFactory of FLIP-150)."
+        ),
+        check_specs=[
+            dg.AssetCheckSpec(check, asset=key, description=text, blocking=True)
+            for check, text in CHECKS.items()
+        ],
+    )
+    def handover(context: dg.AssetExecutionContext) -> Iterator[Any]:
+        run = ChainRun(load_pipeline(loaded.path), AssetLog(context))
+        with failures():
+            try:
+                ledger, checks = step.run(run).value
+            except GapError as error:
+                yield metadata.gaps(error)
+                raise
+            _, count = read_ledger(run.context.generation, step.source)
+            yield dg.MaterializeResult(metadata=metadata.ledger(ledger, count))
+            for check in checks:
+                if not check.passed:
+                    context.log.warning(f"{check.name}: {check.text}")
+                yield metadata.check(check)
+
+    return handover
+
+
+def _live(
+    loaded: LoadedPipeline, step: LiveStep, before: Sequence[dg.AssetKey]
+) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=step_key(loaded, step.name),
+        deps=before,
+        group_name=loaded.pipeline.name,
+        kinds={"spark", "deltalake", *({"kafka"} & {loaded.pipeline.source(step.name).type})},
+        tags={"boundedness": "continuous_unbounded"},
+        description=(
+            f"Starts the unbounded run of `{step.name}` and returns when its first batch is "
+            "committed; the run continues in the background, watched by the supervision."
+        ),
+    )
+    def live(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+        tags = context.run.tags
+        run = ChainRun(
+            load_pipeline(Path(tags.get(DECLARATION_TAG, loaded.path))), AssetLog(context)
+        )
+        with failures():
+            if RESTART_TAG in tags:
+                beat = supervisor.restart(run.loaded, run.context.pipeline.source(step.name))
+            else:
+                beat = step.run(run).value
+        context.log.info(f"The run of `{step.name}` is live: driver {beat.pid}.")
+        generation = run.context.generation
+        if (changed := last_change(generation)) is not None:
+            context.log.warning(changed)
+        log = log_path(generation, step.name)
+        target = target_of(run.loaded, generation.name)
+        shown = {**metadata.live(beat, log, target), **metadata.transform(changed)}
+        return dg.MaterializeResult(metadata=shown)
+
+    return live
+
+
+def _is_requested(context: dg.AssetExecutionContext, asset: dg.AssetKey) -> bool:
+    """Return whether this Dagster run is to materialize an asset, too."""
+    planned = context.instance.get_records_for_run(
+        context.run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED
+    )
+    events = [record.event_log_entry.dagster_event for record in planned.records]
+    return any(event is not None and event.asset_key == asset for event in events)

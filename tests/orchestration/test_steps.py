@@ -1,0 +1,66 @@
+"""The one runner over a chain's steps: their order, what an observer sees, where it stops."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestration import steps
+from orchestration.steps import ChainRun, HandoverStep, Observer, Outcome, Step, run_chain, run_step
+from sources.errors import InputError, SeamError
+from tests.orchestration.generations.generation_case import GenerationCase
+
+
+class Seen(Observer):
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def started(self, step: Step[Any]) -> None:
+        self.events.append(f"{step.name} started")
+
+    def finished(self, step: Step[Any], outcome: Outcome[Any]) -> None:
+        self.events.append(f"{step.name}: {outcome.text}")
+
+
+class Fixed(Step[None]):
+    def __init__(self, name: str, refusal: SeamError | None = None) -> None:
+        self.name = name
+        self.refusal = refusal
+
+    def _run(self, run: ChainRun) -> Outcome[None]:
+        return Outcome(None, {}, "done", self.refusal)
+
+
+def chain_of(monkeypatch: pytest.MonkeyPatch, *made: Step[Any]) -> None:
+    monkeypatch.setattr(steps, "steps_of", lambda _: list(made))
+
+
+def test_steps_run_in_order_and_the_observer_sees_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain_of(monkeypatch, Fixed("a"), Fixed("b"))
+    seen = Seen()
+    run_chain(ChainRun(GenerationCase(tmp_path).loaded, seen))
+    assert seen.events == ["a started", "a: done", "b started", "b: done"]
+
+
+def test_a_step_whose_outcome_is_refused_is_the_last_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusal = SeamError("The check fails.", "Nothing was started.")
+    chain_of(monkeypatch, Fixed("a", refusal), Fixed("b"))
+    run, seen = GenerationCase(tmp_path).loaded, Seen()
+    for go in (lambda: run_chain(ChainRun(run, seen)), lambda: run_step(ChainRun(run, seen), "a")):
+        with pytest.raises(SeamError, match="Nothing was started"):
+            go()
+    assert seen.events == ["a started", "a: done"] * 2
+
+
+def test_a_step_that_is_not_there_is_refused_with_the_names_of_those_that_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain_of(monkeypatch, Fixed("plan"), HandoverStep("live"))
+    with pytest.raises(InputError, match="Its steps are plan, live_handover"):
+        run_step(ChainRun(GenerationCase(tmp_path).loaded), "live_start")

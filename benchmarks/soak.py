@@ -35,7 +35,7 @@ from services.broker import LocalBroker, create_topic
 from sources.common.positions import iso, now_ms
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline, load_pipeline
-from spark_jobs.launch.runs import last_launch
+from spark_jobs.launch.record import last_launch
 
 EACH_S = 5.0
 ROWS = 20_000

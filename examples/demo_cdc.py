@@ -44,7 +44,7 @@ from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import HybridError, RunError
 from spark_jobs.jvm.jars import resolve
 from spark_jobs.launch.local import kill_group
-from spark_jobs.launch.runs import last_launch
+from spark_jobs.launch.record import last_launch
 from spark_jobs.run_state.lock import is_held
 
 _SLOT = "shop"

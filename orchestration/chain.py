@@ -11,7 +11,12 @@ from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
 from orchestration import snapshots
-from orchestration.requested_state import put_wish, read_wanted, require_wanted, want
+from orchestration.requested_state import (
+    read_requested,
+    request,
+    require_requested,
+    write_requested,
+)
 from sources.common.positions import EndPosition, Offsets
 from sources.common.state import Generation
 from sources.config.file_source import FileSource
@@ -32,7 +37,9 @@ from sources.planning.topic_range import find_range, read_range_splits, require_
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.jvm.java import require_java
 from spark_jobs.launch import process
-from spark_jobs.launch.runs import OnOutput, find_run, log_path
+from spark_jobs.launch.record import log_path
+from spark_jobs.launch.runs import find_run
+from spark_jobs.launch.watched_run import OnOutput
 from spark_jobs.run_state.heartbeat import Heartbeat
 
 SNAPSHOT = "take_snapshot"
@@ -137,7 +144,7 @@ def run_bounded(
     process.run_to_end(loaded, generation, to_run, on_beat, on_output, extra_environment)
     if go_on and find_run(generation, names[-1]) is not None:
         # From the switch on, not only once the step that asks for it is there.
-        want(generation, names[-1], is_wanted=True)
+        request(generation, names[-1], is_requested=True)
     if (end := enumerator.end_of(source.name)) is None:
         message = f"The Spark run of `{source.name}` ended well but left no end position."
         raise RunError(message, "Run it again.")
@@ -160,8 +167,8 @@ def go_live(
         RunError: Spark failed before its first batch; it is wanted all the same.
     """
     generation = _require_ready(loaded, source)
-    before = read_wanted(generation)
-    want(generation, source.name, is_wanted=True)
+    before = read_requested(generation)
+    request(generation, source.name, is_requested=True)
     try:
         return _start(loaded, generation, source, on_beat)
     except Exception:
@@ -169,9 +176,9 @@ def go_live(
     except BaseException:
         # Who interrupts what they asked for takes it back.
         if before is None:
-            want(generation, source.name, is_wanted=False)
-        elif not before.is_wanted:
-            put_wish(generation, before)
+            request(generation, source.name, is_requested=False)
+        elif not before.is_requested:
+            write_requested(generation, before)
         raise
 
 
@@ -183,7 +190,7 @@ def resume(loaded: LoadedPipeline, source: FileSource | KafkaSource) -> Heartbea
         RunError: As :func:`go_live`.
     """
     generation = _require_ready(loaded, source)
-    require_wanted(generation)
+    require_requested(generation)
     return _start(loaded, generation, source, lambda _: None)
 
 
@@ -195,7 +202,7 @@ def _start(
 ) -> Heartbeat:
     def while_wanted(beat: Heartbeat) -> None:
         # Asked once it is launched: a stop that came before that found nothing to end.
-        require_wanted(generation)
+        require_requested(generation)
         on_beat(beat)
 
     return process.start_detached(loaded, generation, source.name, while_wanted)
@@ -253,9 +260,9 @@ def stop(loaded: LoadedPipeline) -> list[str]:
     generation = loaded.open_generation(create=False)
     if generation is None:
         return []
-    wanted = read_wanted(generation)
-    if wanted is not None and (wanted.is_wanted or wanted.is_paused):
-        want(generation, wanted.source, is_wanted=False)
+    wanted = read_requested(generation)
+    if wanted is not None and (wanted.is_requested or wanted.is_paused):
+        request(generation, wanted.source, is_requested=False)
     names = [source.name for source in loaded.pipeline.sources]
     return [name for name in names if process.stop(generation, name)]
 

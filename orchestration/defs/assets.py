@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from pydantic import Field
 
 from orchestration import chain, snapshots
 from orchestration.defs import metadata, plan_metadata
+from orchestration.defs.failures import RETRY_POLICY, failures
 from orchestration.defs.range_partitions import filled_by_history
 from orchestration.progress.plan_preview import preview
 from orchestration.supervision import supervisor
@@ -19,14 +19,13 @@ from sources.config.bad_records import BadRecordCount, bad_count_name
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.errors import HybridError
 from sources.generations import begin, target_of, waiting
 from sources.hand_over import CHECKS, check_hand_over, hand_over
 from sources.kafka.start_offsets import GapError
 from sources.ledger import read_ledger
 from sources.planning.approval import find_approval
 from spark_jobs.checkpoint.transform_history import last_change
-from spark_jobs.launch.runs import log_path
+from spark_jobs.launch.record import log_path
 
 RESTART_TAG = "hybrid/restart"
 """Marks a run that the supervision asked for, unlike one that people did."""
@@ -91,6 +90,7 @@ def approval_check(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
         name=APPROVED,
         asset=plan_key(loaded),
         blocking=True,
+        retry_policy=RETRY_POLICY,
         description="A person has approved the plan; until then nothing after it starts.",
     )
     def approved() -> dg.AssetCheckResult:
@@ -110,6 +110,7 @@ def _snapshot(loaded: LoadedPipeline) -> dg.AssetsDefinition:
     @dg.asset(
         key=_key(loaded, chain.SNAPSHOT),
         group_name=loaded.pipeline.name,
+        retry_policy=RETRY_POLICY,
         kinds={"postgres"},
         description=(
             "Reads the tables under one snapshot of their database into files, chunk by chunk; "
@@ -132,6 +133,7 @@ def _plan(loaded: LoadedPipeline, before: list[dg.AssetKey]) -> dg.AssetsDefinit
         key=plan_key(loaded),
         deps=before,
         group_name=loaded.pipeline.name,
+        retry_policy=RETRY_POLICY,
         kinds={"plan"},
         description=(
             "What will be read, in which order, where the next source would start, and how long "
@@ -157,6 +159,7 @@ def _bounded(loaded: LoadedPipeline, name: str, before: dg.AssetKey) -> dg.Asset
         key=_key(loaded, name),
         deps=[before],
         group_name=loaded.pipeline.name,
+        retry_policy=RETRY_POLICY,
         kinds={"spark", "deltalake"},
         tags={"boundedness": "bounded"},
         description=f"Reads the bounded source `{name}` to its end.",
@@ -196,6 +199,7 @@ def _start(loaded: LoadedPipeline, name: str, before: dg.AssetKey) -> dg.AssetsD
         key=_key(loaded, f"{name}_start"),
         deps=[before],
         group_name=loaded.pipeline.name,
+        retry_policy=RETRY_POLICY,
         kinds={"kafka"},
         description=(
             f"Decides where `{name}` starts: from the end of history to start offsets, with the "
@@ -235,6 +239,7 @@ def _live(loaded: LoadedPipeline, name: str, before: dg.AssetKey) -> dg.AssetsDe
         key=_key(loaded, name),
         deps=[before],
         group_name=loaded.pipeline.name,
+        retry_policy=RETRY_POLICY,
         kinds={"spark", "deltalake", *(["kafka"] if is_topic else [])},
         tags={"boundedness": "continuous_unbounded"},
         description=(
@@ -245,8 +250,9 @@ def _live(loaded: LoadedPipeline, name: str, before: dg.AssetKey) -> dg.AssetsDe
     def live(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         fresh = load_pipeline(Path(context.run.tags.get(DECLARATION_TAG, loaded.path)))
         source = fresh.pipeline.source(name)
-        with failures():
-            is_restart = RESTART_TAG in context.run.tags
+        is_restart = RESTART_TAG in context.run.tags
+        # The supervision itself decides when a restart is tried again.
+        with failures(allow_retries=not is_restart):
             start = supervisor.restart if is_restart else chain.go_live
             beat = start(fresh, source)
         context.log.info(f"The run of `{name}` is live: driver {beat.pid}")
@@ -268,19 +274,6 @@ def _is_asked_for(context: dg.AssetExecutionContext, asset: dg.AssetKey) -> bool
     )
     events = [record.event_log_entry.dagster_event for record in planned.records]
     return any(event is not None and event.asset_key == asset for event in events)
-
-
-@contextmanager
-def failures() -> Iterator[None]:
-    """Show the cause on the asset's page instead of a stack of ours."""
-    try:
-        yield
-    except HybridError as error:
-        kind = type(error).__name__
-        raise dg.Failure(
-            description=str(error),
-            metadata={"kind": kind, "cause": dg.MetadataValue.md(f"```\n{error}\n```")},
-        ) from error
 
 
 def find_pipelines(places: Iterable[Path]) -> list[LoadedPipeline]:

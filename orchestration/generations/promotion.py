@@ -10,9 +10,9 @@ import os
 import shutil
 
 from orchestration import chain
-from orchestration.requested_state import read_wanted, want
-from orchestration.supervision.health import Verdict
+from orchestration.requested_state import read_requested, request
 from orchestration.supervision.status import look_at_live
+from orchestration.supervision.verdict import Verdict
 from sources.common.positions import now_ms
 from sources.common.state import Folder, Generation, read_generation
 from sources.config.kafka_source import KafkaSource
@@ -133,7 +133,7 @@ def _switch(loaded: LoadedPipeline) -> LoadedPipeline | None:
     last = to.pipeline.sources[-1]
     if last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
         # Whoever finds it down from now on brings it up.
-        want(to.require_generation(), last.name, is_wanted=True)
+        request(to.require_generation(), last.name, is_requested=True)
     Folder(loaded.state).path(Switch.NAME).unlink()
     return to
 
@@ -167,8 +167,10 @@ def _end_runs(to: LoadedPipeline, past: LoadedPipeline) -> None:
     """End what runs of both; the one is wanted again once its rows are in the target."""
     generation = past.require_generation()
     last = past.pipeline.sources[-1].name
-    if (wanted := read_wanted(generation)) is not None and (wanted.is_wanted or wanted.is_paused):
-        want(generation, last, is_wanted=False)
+    if (wanted := read_requested(generation)) is not None and (
+        wanted.is_requested or wanted.is_paused
+    ):
+        request(generation, last, is_requested=False)
     for loaded in (to, past):
         for source in loaded.pipeline.sources:
             process.stop(loaded.require_generation(), source.name)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import yaml
 
 from orchestration import chain
-from orchestration.requested_state import read_wanted
+from orchestration.requested_state import read_requested
 from sources.common.positions import Record, iso, to_ms
 from sources.common.state import Folder, Generation
 from sources.config.file_source import FileSource, TimeRange
@@ -283,7 +283,7 @@ def _parts(loaded: LoadedPipeline, since: datetime, until: datetime) -> Iterator
 def _history(loaded: LoadedPipeline, generation: Generation, target: str) -> set[str]:
     """Files that hold history: all of them before the first live batch."""
     last = loaded.pipeline.sources[-1]
-    if last.boundedness is Boundedness.BOUNDED or read_wanted(generation) is None:
+    if last.boundedness is Boundedness.BOUNDED or read_requested(generation) is None:
         return set(paths_of(target))
     return read_history_files(generation)
 

@@ -1,4 +1,4 @@
-"""Where a pipeline stands, from its state folder and the topic; nothing is changed."""
+"""The status of a pipeline, read from its state folder and its topic; nothing is changed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from pydantic import BaseModel
 
 from orchestration import chain
 from orchestration.progress.forecast import eta_s
-from orchestration.requested_state import Watch, read_wanted, read_watch
-from orchestration.supervision.health import Seen, SlotSeen, Verdict, behind_since, judge
+from orchestration.requested_state import Watch, read_refused, read_requested, read_watch
+from orchestration.supervision.health import judge
+from orchestration.supervision.observation import Seen, SlotSeen, behind_since
+from orchestration.supervision.verdict import Verdict
 from sources.common.positions import now_ms, span_ms
 from sources.common.state import Generation
 from sources.config.kafka_source import KafkaSource
@@ -24,8 +26,9 @@ from sources.planning.approval import find_approval
 from sources.planning.plan import Plan
 from spark_jobs.checkpoint.transform_history import last_change
 from spark_jobs.launch import process
-from spark_jobs.launch.runs import ALIVE, find_run, last_launch, why_ended
-from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
+from spark_jobs.launch.record import last_launch
+from spark_jobs.launch.runs import find_run, why_ended
+from spark_jobs.run_state.heartbeat import ALIVE, Heartbeat, read_heartbeat
 from spark_jobs.run_state.progress_log import read_progress_log
 
 SourceState = Literal[
@@ -34,17 +37,18 @@ SourceState = Literal[
 
 
 class SourceStatus(BaseModel):
-    """How far one source is.
+    """The progress of one source.
 
     Attributes:
-        state: ``waiting`` before its turn; ``dead`` if it should run but its process is gone;
-            ``silent`` if that is there, has an end to come to, and says nothing (of one without
-            an end, the verdict tells).
-        heartbeat: Its run's latest word.
+        source: Its name.
+        state: ``waiting`` before its turn; ``dead`` if its process has ended without a report;
+            ``silent`` if a bounded run's process is there and writes no heartbeats (for an
+            unbounded one, see the verdict).
+        heartbeat: Its run's latest heartbeat.
         lag: Unbounded: records of a topic, or splits found in a folder, that are not committed
             yet; None if the broker does not answer.
-        eta_s: Seconds until nothing of it is left, at its pace; None if it does not run, or that
-            can't be told.
+        eta_s: Seconds until nothing of it is left, at its present rate; None if it does not run,
+            or that is unknown.
     """
 
     source: str
@@ -55,16 +59,20 @@ class SourceStatus(BaseModel):
 
 
 class Status(BaseModel):
-    """Where a pipeline stands.
+    """The status of a pipeline.
 
     Attributes:
-        planned: Whether its plan was made.
-        waits_for_approval: Whether that plan waits for a person.
-        healthy: False if a run failed, is dead or silent, or the live run is red.
-        live: How well the live run does; None if nobody asked for it yet.
-        transform_changed: What is told of a transform that changed under the checkpoint.
+        pipeline: Its name.
+        generation: Name of the generation that is looked at; None if nothing was planned yet.
         serving: Name of the generation whose rows readers see.
-        served_by: Where that one stands, if it is not this one; its health counts too.
+        served_by: Status of that one, if it is another one; its health counts, too.
+        planned: Whether its plan was made.
+        waits_for_approval: Whether that plan waits for a person's approval.
+        healthy: False if a run failed, is dead or silent, or the live run is red.
+        sources: Progress of each source, in order.
+        live: Verdict on the live run; None if it was never requested.
+        transform_changed: Warning about a transform that changed under the checkpoint; None if
+            none did.
     """
 
     pipeline: str
@@ -80,7 +88,14 @@ class Status(BaseModel):
 
 
 class Look(NamedTuple):
-    """The live run at one moment: how well it does, and what is to be remembered of it."""
+    """The live run at one moment.
+
+    Attributes:
+        verdict: Its state.
+        watch: What the supervisor is to remember of it.
+        now_ms: When it was looked at.
+        slot_gone: That the replication slot of its changes is or was gone.
+    """
 
     verdict: Verdict
     watch: Watch
@@ -89,7 +104,7 @@ class Look(NamedTuple):
 
 
 def status(loaded: LoadedPipeline) -> Status:
-    """Look at a pipeline's state, its processes and its topic."""
+    """Return the status of a pipeline, by a look at its state, its processes and its topic."""
     generation = loaded.open_generation(create=False)
     sources = [
         _source_status(loaded, generation, source.name) for source in loaded.pipeline.sources
@@ -122,30 +137,30 @@ def status(loaded: LoadedPipeline) -> Status:
 def look_at_live(
     loaded: LoadedPipeline, generation: Generation, found: SourceStatus | None = None
 ) -> Look | None:
-    """Look at the live run alone; None if nobody asked for it yet.
+    """Return the live run as it is now; None if it was never requested.
 
     Args:
         loaded: The pipeline.
         generation: Its state.
-        found: How far its source is; looked up if left out.
+        found: Progress of its source; looked up if left out.
     """
-    if (wanted := read_wanted(generation)) is None:
+    if (requested := read_requested(generation)) is None:
         return None
     name, expected = loaded.pipeline.sources[-1].name, loaded.pipeline.supervision
     lag = (found or _source_status(loaded, generation, name)).lag
-    # After the look at the broker, which takes its time.
+    # After the question to the broker, which may take seconds.
     looked_ms = now_ms()
     launch = last_launch(generation)
     launch = launch if launch is not None and launch.source == name else None
     running = process.find_running(generation, name)
     beat = running or read_heartbeat(generation, name)
     if running is None and beat is not None and launch is not None:
-        # What an earlier launch said last says nothing of this one.
+        # The last heartbeat of an earlier launch says nothing about this one.
         beat = beat if beat.launch_id == launch.launch_id else None
     launch_id = beat.launch_id if beat is not None else launch and launch.launch_id
     batch_id = beat.batch_id if beat is not None else None
 
-    watch = read_watch(generation, wanted.at_ms)
+    watch = read_watch(generation, requested.at_ms)
     is_where_it_was = (watch.launch_id, watch.batch_id) == (launch_id, batch_id)
     before_ms = watch.behind_since_ms if is_where_it_was else None
     behind_ms = behind_since(beat, lag, before_ms, looked_ms)
@@ -154,18 +169,19 @@ def look_at_live(
     gone, slot = _look_at_slot(loaded, generation, watch.slot_idle_since_ms, looked_ms)
     is_alive = running is not None or find_run(generation, name) is not None
     seen = Seen(
-        wanted_ms=wanted.at_ms if wanted.is_wanted else None,
+        requested_ms=requested.at_ms if requested.is_requested else None,
         is_alive=is_alive,
         launched_ms=None if launch is None else launch.at_ms,
         beat=beat,
         lag=lag,
         behind_since_ms=behind_ms,
+        refused=read_refused(generation, requested.at_ms),
         ended=None if is_alive else why_ended(generation, name),
         restarts=len(restarts),
         last_failure=restarts[-1].why if restarts else None,
         gave_up=watch.gave_up,
-        paused_ms=wanted.at_ms if wanted.is_paused else None,
-        paused_why=wanted.why,
+        paused_ms=requested.at_ms if requested.is_paused else None,
+        paused_why=requested.why,
         obstacle=generation.obstacle(),
         slot=slot,
     )
@@ -188,11 +204,11 @@ def look_at_live(
 def _look_at_slot(
     loaded: LoadedPipeline, generation: Generation, idle_since_ms: int | None, looked_ms: int
 ) -> tuple[SlotGone | None, SlotSeen | None]:
-    """What is to be remembered and what is seen of the slot that changes come through.
+    """Return that the slot of a pipeline's changes is or was gone, and what is seen of it now.
 
     Args:
         loaded: The pipeline.
-        generation: Remembers that the slot was gone.
+        generation: Keeps the record that the slot was gone.
         idle_since_ms: Since when it was seen idle, if it was at the last look.
         looked_ms: Now.
     """
@@ -239,7 +255,7 @@ def _state(
     if enumerator.end_of(name) is not None:
         return "finished"
     run = find_run(generation, name)
-    if run is not None and run.beat() is None:
+    if run is not None and run.driver.beat() is None:
         return "starting"
     if beat is None:
         return "waiting"

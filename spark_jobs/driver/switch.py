@@ -14,7 +14,7 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError
 from sources.hand_over import hand_over, require_sound
 from sources.kafka.client import KafkaLog
-from spark_jobs.launch.runs import go_on
+from spark_jobs.launch.record import record_switch
 
 
 def switch(loaded: LoadedPipeline, generation: Generation, launch_id: str, name: str) -> bool:
@@ -29,7 +29,7 @@ def switch(loaded: LoadedPipeline, generation: Generation, launch_id: str, name:
             log = KafkaLog(source)
             hand_over(loaded, source, log)
             require_sound(loaded, source, log)
-        go_on(generation, launch_id, name)
+        record_switch(generation, launch_id, name)
     except HybridError as error:
         sys.stderr.write(f"Not gone on with `{name}`: {error}\n")
         return False

@@ -23,7 +23,7 @@ from services.process import free_ports
 from sources.config.loader import LoadedPipeline
 from sources.hybrid import SwitchState
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.launch.runs import last_launch
+from spark_jobs.launch.record import last_launch
 from tests.e2e.case import Case, live_of, windows
 from tests.services.processes import child_of, runs, wait_for
 

@@ -23,7 +23,7 @@ from sources.errors import RunError, StateError
 from sources.hand_over import hand_over
 from spark_jobs.checkpoint.offset_log import last_planned
 from spark_jobs.launch import process
-from spark_jobs.launch.runs import last_launch
+from spark_jobs.launch.record import last_launch
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from spark_jobs.run_state.lock import QueryLock
 from tests.e2e.case import Case, history_of, live_of, start_live, steps, windows, wrong

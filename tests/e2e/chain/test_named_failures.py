@@ -20,7 +20,7 @@ from orchestration.supervision.status import status
 from sources.config.loader import load_pipeline
 from spark_jobs.checkpoint.offset_log import last_committed, last_planned
 from spark_jobs.launch.process import find_running
-from spark_jobs.launch.runs import last_launch
+from spark_jobs.launch.record import last_launch
 from tests.e2e.case import Case, wrong
 from tests.orchestration.supervision.live_case import LiveCase
 from tests.services.processes import runs, wait_for

@@ -13,7 +13,7 @@ from orchestration import chain
 from orchestration.audit.run import audit
 from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline
-from spark_jobs.launch.runs import log_path
+from spark_jobs.launch.record import log_path
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from tests.e2e.case import TRANSFORMS, Case, live_of, start_live, windows, wrong
 from tests.services.processes import wait_for

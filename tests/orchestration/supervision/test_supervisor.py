@@ -18,15 +18,15 @@ from typer.testing import CliRunner
 
 from orchestration import chain
 from orchestration.cli.main import app
-from orchestration.requested_state import Restart, Watch, require_wanted, want
-from orchestration.supervision.health import Verdict
+from orchestration.requested_state import Restart, Watch, request, require_requested
 from orchestration.supervision.status import Look, status
 from orchestration.supervision.supervisor import Tick, decide, restart, tick
+from orchestration.supervision.verdict import Verdict
 from sources.common.positions import now_ms
 from sources.config.supervision import Restarts, Supervision
 from sources.errors import StateError
 from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
-from tests.orchestration.supervision.live_case import LiveCase
+from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase
 
 SECRET = "T0P-s3cret"
 
@@ -99,7 +99,7 @@ def test_a_dead_run_is_asked_for_once_by_launch_until_the_limit(tmp_path: Path) 
     case.ask_for_it()
     seen = []
     for number in range(5):
-        case.launch(str(number), state="failed", error="disk full")
+        case.launch(str(number), state="failed", failure=DISK_FULL)
         found = look_at(case)
         assert found.verdict.is_red
         assert not status(case.loaded).healthy
@@ -114,7 +114,7 @@ def test_a_dead_run_is_asked_for_once_by_launch_until_the_limit(tmp_path: Path) 
         ("crash-looping", None),
     ]
     reason = look_at(case).verdict.reason
-    assert "not started again any more" in reason
+    assert "is not restarted any more" in reason
     assert "disk full" in reason
     # Alive once more is no proof yet.
     case.launch("5")
@@ -134,12 +134,14 @@ def test_a_dead_run_is_asked_for_once_by_launch_until_the_limit(tmp_path: Path) 
 def test_the_command_line_tells_the_verdict_and_ends_with_it(tmp_path: Path) -> None:
     case = LiveCase(tmp_path)
     case.ask_for_it()
-    case.launch("a", state="failed", error="disk [full]")
+    case.launch(
+        "a", state="failed", failure=DISK_FULL.model_copy(update={"message": "disk [full]"})
+    )
     answer = CliRunner().invoke(app, ["status", str(case.path), "--json"])
     assert answer.exit_code == 1
     assert json.loads(answer.stdout)["live"]["health"] == "dead"
     assert (
-        "dead: it failed: disk [full]" in CliRunner().invoke(app, ["status", str(case.path)]).stdout
+        "dead: It failed: disk [full]" in CliRunner().invoke(app, ["status", str(case.path)]).stdout
     )
     # Dead before it was stopped, but that is no longer of interest.
     chain.stop(case.loaded)
@@ -164,17 +166,17 @@ def test_a_bounded_run_whose_driver_says_nothing_is_told_to_be_silent(tmp_path: 
 def test_a_stopped_run_is_neither_red_nor_started_again(tmp_path: Path) -> None:
     case = LiveCase(tmp_path)
     case.ask_for_it()
-    case.launch("a", state="failed", error="disk full")
+    case.launch("a", state="failed", failure=DISK_FULL)
     assert look_at(case).restart is not None
     assert chain.stop(case.loaded) == []
     found = look_at(case)
     assert (found.verdict.health, found.restart) == ("stopped", None)
     assert status(case.loaded).healthy
     # A restart that was asked for before it was stopped comes too late.
-    with pytest.raises(StateError, match="was stopped"):
+    with pytest.raises(StateError, match="was stopped or paused"):
         restart(case.loaded, case.loaded.pipeline.sources[-1])
-    with pytest.raises(StateError, match="was stopped"):
-        require_wanted(case.generation)
+    with pytest.raises(StateError, match="was stopped or paused"):
+        require_requested(case.generation)
 
 
 def test_a_silent_driver_is_stuck_and_started_again(tmp_path: Path) -> None:
@@ -216,7 +218,7 @@ def test_the_webhook_is_told_of_changes_alone(tmp_path: Path, hook: Hook) -> Non
     with case.alive():
         look_at(case)
     assert hook.told == []
-    case.launch("b", state="failed", error="disk full")
+    case.launch("b", state="failed", failure=DISK_FULL)
     for _ in range(3):
         assert look_at(case).alert_problem is None
     assert [(one["before"], one["health"]) for one in hook.told] == [("healthy", "dead")]
@@ -274,7 +276,7 @@ def test_whatever_happens_restarts_keep_their_distance_and_their_limit(
     states: list[tuple[int, Any]], limit: int, takes_effect: bool
 ) -> None:
     expected = Supervision(restarts=Restarts(limit=limit, loop=2, backoff=timedelta(seconds=90)))
-    watch, at, launches = Watch(wanted_ms=0), 0, 0
+    watch, at, launches = Watch(requested_ms=0), 0, 0
     done: list[Restart] = []
     for pause, down in states:
         at += pause
@@ -311,7 +313,7 @@ def test_waits_grow_up_to_the_longest() -> None:
 
 def test_a_wish_is_written_once_by_who_has_it(tmp_path: Path) -> None:
     case = LiveCase(tmp_path)
-    with pytest.raises(StateError, match="was stopped"):
-        require_wanted(case.generation)
-    want(case.generation, "inbox", is_wanted=True)
-    require_wanted(case.generation)
+    with pytest.raises(StateError, match="was stopped or paused"):
+        require_requested(case.generation)
+    request(case.generation, "inbox", is_requested=True)
+    require_requested(case.generation)

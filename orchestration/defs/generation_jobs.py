@@ -98,7 +98,7 @@ def _compare(loaded: LoadedPipeline) -> Callable[..., None]:
             found = compare_generations(load_pipeline(loaded.path))
         context.add_output_metadata(metadata.comparison(found))
         context.log.info(
-            f"{found.candidate} compared with {found.serving}: {found.gone:,} rows missing, "
+            f"{found.candidate} compared with {found.serving}: {found.gone:,} rows gone, "
             f"{found.added:,} added, {found.changed:,} changed."
         )
 

@@ -243,10 +243,10 @@ def comparison(found: GenerationComparison) -> Metadata:
     ]
     return {
         **{f"rows of {name}": rows for name, rows in found.rows.items()},
-        "missing": found.gone,
+        "gone": found.gone,
         "added": found.added,
         "changed": found.changed,
-        "columns missing": ", ".join(found.columns_gone) or "none",
+        "columns gone": ", ".join(found.columns_gone) or "none",
         "columns added": ", ".join(found.columns_added) or "none",
         **({"examples": table(examples)} if examples else {}),
     }

@@ -204,7 +204,9 @@ def test_a_bounded_run_whose_driver_freezes_is_ended_and_the_next_one_goes_on(
             os.killpg(launch.group, signal.SIGSTOP)
             frozen.append(launch.group)
 
-    with pytest.raises(RunError, match=r"is frozen: its driver, .* was last heard of 2. s ago"):
+    with pytest.raises(
+        RunError, match=r"is frozen: its driver, .* was wrote its last heartbeat 2. s ago"
+    ):
         chain.run_bounded(loaded, history_of(loaded), on_beat=freeze)
     assert not runs(frozen[0])
     (tmp_path / "hold").unlink()

@@ -171,7 +171,7 @@ def test_a_promotion_that_broke_off_is_finished_by_the_supervision(tmp_path: Pat
         assert lock is not None
         waits = sensor(context)
         assert isinstance(waits, dg.SkipReason)
-        assert "g2 is taking the target over" in str(waits.skip_message)
+        assert "g2 is being promoted" in str(waits.skip_message)
 
 
 def test_of_two_live_runs_the_worse_is_shown_and_each_is_started_by_its_own_file(

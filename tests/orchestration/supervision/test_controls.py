@@ -149,7 +149,7 @@ def test_what_nobody_wants_can_not_be_paused_and_what_does_not_run_not_drained(
     exit_code, answer = call(case, "drain")
     assert exit_code == 2
     assert (
-        "does not run: nothing would be drained. Start it with `hybrid resume`" in answer["error"]
+        "is not running: nothing would be drained. Start it with `hybrid resume`" in answer["error"]
     )
     assert "is no duration. Write 90 s" in call(case, "drain", "--within", "soon")[1]["error"]
     # Its turn has not come: history is not read yet.
@@ -163,7 +163,7 @@ def test_a_pipeline_that_ends_has_no_live_run(case: LiveCase) -> None:
     ended = pipeline.model_copy(update={"sources": pipeline.sources[:1]})
     loaded = type(case.loaded)(case.loaded.path, ended)
     for ask in (controls.pause, controls.resume, lambda it: controls.drain(it, MINUTE)):
-        with pytest.raises(InputError, match="ends with `history`: it has no live run"):
+        with pytest.raises(InputError, match="ends with the bounded source `history`: no live run"):
             ask(loaded)
     assert [job.name for job in control_jobs(loaded)] == ["events_stop", "events_rate"]
 
@@ -218,7 +218,7 @@ def test_each_command_is_a_job_of_dagster(tmp_path: Path, case: LiveCase) -> Non
     assert [job.name for job in control_jobs(case.loaded)] == [
         f"events_{job}" for job in ("stop", "rate", "pause", "drain")
     ]
-    assert "does not run: nothing would be drained" in cause(run(case, "drain", within="1 s"))
+    assert "is not running: nothing would be drained" in cause(run(case, "drain", within="1 s"))
     assert "`soon` is no duration" in cause(run(case, "drain", within="soon"))
     assert "there is nothing to pause" in cause(run(case, "pause", why="new brokers"))
 

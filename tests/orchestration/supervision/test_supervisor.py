@@ -24,9 +24,9 @@ from orchestration.supervision.supervisor import Tick, decide, restart, tick
 from orchestration.supervision.verdict import Verdict
 from sources.common.positions import now_ms
 from sources.config.supervision import Restarts, Supervision
-from sources.errors import StateError
+from sources.errors import RunError, StateError, UnavailableError
 from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
-from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase
+from tests.orchestration.supervision.live_case import DISK_FULL, GAP, LiveCase
 
 SECRET = "T0P-s3cret"
 
@@ -222,7 +222,7 @@ def test_the_webhook_is_told_of_changes_alone(tmp_path: Path, hook: Hook) -> Non
     for _ in range(3):
         assert look_at(case).alert_problem is None
     assert [(one["before"], one["health"]) for one in hook.told] == [("healthy", "dead")]
-    assert hook.told[0]["text"] == "events: the live run is dead: it failed: disk full"
+    assert hook.told[0]["text"] == "events: The live run is dead. It failed: disk full"
     assert (hook.told[0]["pipeline"], hook.told[0]["source"]) == ("events", "inbox")
     # What is told stays told, whoever asks for the run.
     case.ask_for_it()
@@ -231,6 +231,102 @@ def test_the_webhook_is_told_of_changes_alone(tmp_path: Path, hook: Hook) -> Non
         look_at(case)
         look_at(case)
     assert [(one["before"], one["health"]) for one in hook.told[1:]] == [("dead", "healthy")]
+
+
+def test_a_terminal_failure_is_left_alone_at_once_and_told_once_until_people_act(
+    tmp_path: Path, hook: Hook
+) -> None:
+    case = LiveCase(tmp_path, {"webhook": "${HOOK}"}, {"HOOK": hook.url})
+    case.ask_for_it()
+    case.launch("a")
+    with case.alive():
+        look_at(case)
+    case.launch("b", state="failed", failure=GAP)
+    for _ in range(3):
+        found = look_at(case)
+        assert (found.verdict.health, found.restart) == ("failed", None)
+    assert "Records are missing. Accept the gap." in found.verdict.reason
+    assert "`hybrid resume`" in found.verdict.reason
+    assert not status(case.loaded).healthy
+    [told] = hook.told
+    assert (told["health"], told["failure"]["kind"]) == ("failed", "seam")
+    assert case.watch().restarts == []
+    # The same end with a transient failure is restarted: the report decides, and nothing else.
+    case.launch("b", state="failed", failure=GAP.model_copy(update={"transient": True}))
+    assert look_at(case).restart is not None
+    # People ask for it again, or launch it: what failed before is over.
+    case.launch("c", state="failed", failure=GAP)
+    assert look_at(case).verdict.health == "failed"
+    case.ask_for_it()
+    assert look_at(case).verdict.health == "starting"
+    case.launch("d")
+    with case.alive():
+        assert look_at(case).verdict.health == "healthy"
+
+
+def test_a_restart_that_is_refused_is_not_tried_again_until_people_act(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    case.ask_for_it()
+    case.launch("a", state="failed", failure=DISK_FULL)
+    assert look_at(case).restart is not None
+    # History, which comes before it, was never read.
+    with pytest.raises(StateError) as refused:
+        restart(case.loaded, case.loaded.pipeline.sources[-1])
+    for _ in range(2):
+        found = look_at(case)
+        assert (found.verdict.health, found.restart) == ("failed", None)
+        assert "could not be started again" in found.verdict.reason
+        assert str(refused.value) in found.verdict.reason
+    live = status(case.loaded).live
+    assert live is not None
+    assert (live.health, live.reason) == ("failed", found.verdict.reason)
+    # A launch by hand, or another request, makes it irrelevant.
+    case.launch("b")
+    with case.alive():
+        assert look_at(case).verdict.health == "healthy"
+    case.launch("a", state="failed", failure=DISK_FULL)
+    assert look_at(case).verdict.health == "failed"
+    case.ask_for_it()
+    assert look_at(case).verdict.health == "starting"
+
+
+def test_a_restart_that_a_broker_did_not_answer_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = LiveCase(tmp_path, {"start_within": "0 s"})
+    case.ask_for_it()
+    case.launch("a", state="failed", failure=DISK_FULL)
+
+    def unavailable(*_: Any) -> None:
+        message = "Broker `b:1` does not answer."
+        raise UnavailableError(message)
+
+    monkeypatch.setattr(chain, "resume", unavailable)
+    for _ in range(2):
+        assert look_at(case).restart is not None
+        with pytest.raises(UnavailableError):
+            restart(case.loaded, case.loaded.pipeline.sources[-1])
+    verdict = look_at(case).verdict
+    assert verdict.down == "dead"
+    assert "could not be started again: Broker `b:1` does not answer." in verdict.reason
+
+
+def test_a_driver_that_a_restart_launched_reports_for_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = LiveCase(tmp_path)
+    case.ask_for_it()
+    case.launch("a", state="failed", failure=DISK_FULL)
+
+    def launched(*_: Any) -> None:
+        case.launch("b", state="failed", failure=DISK_FULL)
+        message = "The driver was killed."
+        raise RunError(message, transient=False)
+
+    monkeypatch.setattr(chain, "resume", launched)
+    with pytest.raises(RunError):
+        restart(case.loaded, case.loaded.pipeline.sources[-1])
+    assert look_at(case).verdict.reason == "It failed: disk full"
 
 
 @pytest.mark.parametrize("answer", [302, 404, 500])
@@ -311,7 +407,7 @@ def test_waits_grow_up_to_the_longest() -> None:
     assert waits == [10, 20, 40, 80, 160, 300, 300]
 
 
-def test_a_wish_is_written_once_by_who_has_it(tmp_path: Path) -> None:
+def test_a_run_is_requested_once_people_ask_for_it(tmp_path: Path) -> None:
     case = LiveCase(tmp_path)
     with pytest.raises(StateError, match="was stopped or paused"):
         require_requested(case.generation)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import NamedTuple
 
 from orchestration import chain
@@ -22,7 +23,7 @@ from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.config.supervision import Supervision
 from sources.databases.replication_slot import keep_gone
-from sources.errors import HybridError
+from sources.errors import HybridError, StateError
 from spark_jobs.launch import process
 from spark_jobs.launch.record import last_launch_id
 from spark_jobs.run_state.heartbeat import Heartbeat
@@ -120,7 +121,9 @@ def restart(loaded: LoadedPipeline, source: FileSource | KafkaSource) -> Heartbe
             refused = RefusedRestart(
                 requested_ms=requested.at_ms, launch_id=before, report=error.report()
             )
-            write_refused(generation, refused)
+            # Where the state can't be written, the error itself says so.
+            with contextlib.suppress(StateError):
+                write_refused(generation, refused)
         raise
 
 

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from services import kraft
-from services.process import HOST, Service, end, free_ports, last_lines, spawn
+from services.process import HOST, Service, end, free_ports, is_taken, last_lines, spawn
 from services.secured import SecuredListeners
 from sources.errors import RunError
 from sources.kafka.client import QUIET
@@ -169,7 +169,7 @@ class LocalBroker(Service):
             state = self._process.poll()
             end(self._process)
             self._process = None
-            if b"Address already in use" in printed and remaining:
+            if remaining and any(is_taken(port) for port in (*ports, controller_port)):
                 # Another process took the port before the broker did.
                 continue
             what = f"did not answer within {START_TIMEOUT_S:.0f} s"

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from services.process import GRACE_S, HOST, Service, end, free_ports, last_lines, spawn
+from services.process import GRACE_S, HOST, Service, end, free_ports, is_taken, last_lines, spawn
 from sources.errors import RunError
 
 USER = "hybrid"
@@ -129,7 +129,8 @@ class LocalPostgres(Service):
             printed = log.read_bytes()[begin:]
             end(process)
             self._process = None
-            if b"Address already in use" not in printed or not remaining:
+            # Otherwise another process took the port before the server did.
+            if not remaining or not is_taken(self.port):
                 message = f"PostgreSQL did not start. The end of its log:\n{last_lines(printed)}"
                 raise RunError(message)
 

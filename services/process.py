@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import subprocess
@@ -100,3 +101,15 @@ def free_ports(count: int) -> list[int]:
         for one in found:
             one.bind((HOST, 0))
         return [int(one.getsockname()[1]) for one in found]
+
+
+def is_taken(port: int) -> bool:
+    """Return whether another process of this machine listens on a port."""
+    with socket.socket() as probe:
+        # As servers do: a port whose connections are just being closed is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            return error.errno == errno.EADDRINUSE
+    return False

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from orchestration import chain, snapshots
 from orchestration.defs import metadata, plan_metadata
-from orchestration.defs.failures import RETRY_POLICY, failures
+from orchestration.defs.failures import failures
 from orchestration.defs.range_partitions import filled_by_history
 from orchestration.progress.plan_preview import preview
 from orchestration.supervision import supervisor
@@ -90,7 +90,6 @@ def approval_check(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
         name=APPROVED,
         asset=plan_key(loaded),
         blocking=True,
-        retry_policy=RETRY_POLICY,
         description="A person has approved the plan; until then nothing after it starts.",
     )
     def approved() -> dg.AssetCheckResult:
@@ -110,7 +109,6 @@ def _snapshot(loaded: LoadedPipeline) -> dg.AssetsDefinition:
     @dg.asset(
         key=_key(loaded, chain.SNAPSHOT),
         group_name=loaded.pipeline.name,
-        retry_policy=RETRY_POLICY,
         kinds={"postgres"},
         description=(
             "Reads the tables under one snapshot of their database into files, chunk by chunk; "
@@ -133,7 +131,6 @@ def _plan(loaded: LoadedPipeline, before: list[dg.AssetKey]) -> dg.AssetsDefinit
         key=plan_key(loaded),
         deps=before,
         group_name=loaded.pipeline.name,
-        retry_policy=RETRY_POLICY,
         kinds={"plan"},
         description=(
             "What will be read, in which order, where the next source would start, and how long "
@@ -159,7 +156,6 @@ def _bounded(loaded: LoadedPipeline, name: str, before: dg.AssetKey) -> dg.Asset
         key=_key(loaded, name),
         deps=[before],
         group_name=loaded.pipeline.name,
-        retry_policy=RETRY_POLICY,
         kinds={"spark", "deltalake"},
         tags={"boundedness": "bounded"},
         description=f"Reads the bounded source `{name}` to its end.",
@@ -199,7 +195,6 @@ def _start(loaded: LoadedPipeline, name: str, before: dg.AssetKey) -> dg.AssetsD
         key=_key(loaded, f"{name}_start"),
         deps=[before],
         group_name=loaded.pipeline.name,
-        retry_policy=RETRY_POLICY,
         kinds={"kafka"},
         description=(
             f"Decides where `{name}` starts: from the end of history to start offsets, with the "
@@ -239,7 +234,6 @@ def _live(loaded: LoadedPipeline, name: str, before: dg.AssetKey) -> dg.AssetsDe
         key=_key(loaded, name),
         deps=[before],
         group_name=loaded.pipeline.name,
-        retry_policy=RETRY_POLICY,
         kinds={"spark", "deltalake", *(["kafka"] if is_topic else [])},
         tags={"boundedness": "continuous_unbounded"},
         description=(

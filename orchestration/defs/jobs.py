@@ -10,7 +10,7 @@ from pydantic import Field, create_model
 from orchestration import chain
 from orchestration.defs import metadata
 from orchestration.defs.assets import APPROVED, plan_key
-from orchestration.defs.failures import RETRY_POLICY, failures
+from orchestration.defs.failures import failures
 from orchestration.supervision import controls
 from sources.common.fields import parse_duration
 from sources.config.loader import LoadedPipeline, load_pipeline
@@ -90,7 +90,7 @@ def job_of(loaded: LoadedPipeline, command: str, op: Callable[..., Any]) -> dg.J
         op: The step; its docstring is the job's description.
     """
     name = f"{loaded.pipeline.name}_{command}"
-    made = dg.op(name=f"do_{name}", description=op.__doc__, retry_policy=RETRY_POLICY)(op)
+    made = dg.op(name=f"do_{name}", description=op.__doc__)(op)
 
     @dg.job(name=name, description=op.__doc__)
     def job() -> None:

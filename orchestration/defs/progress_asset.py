@@ -6,7 +6,7 @@ import dagster as dg
 
 from orchestration.defs import metadata
 from orchestration.defs.assets import live_key
-from orchestration.defs.failures import RETRY_POLICY, failures
+from orchestration.defs.failures import failures
 from orchestration.progress import phases as progress
 from orchestration.progress.forecast import duration
 from sources.config.loader import LoadedPipeline, load_pipeline
@@ -20,7 +20,6 @@ def progress_asset(loaded: LoadedPipeline) -> dg.AssetsDefinition:
         deps=[live_key(loaded)],
         group_name=loaded.pipeline.name,
         kinds={"plot"},
-        retry_policy=RETRY_POLICY,
         description=(
             "Plots of all phases: throughput, remaining input, event time, and rows by day with "
             "the seam. Materialize this asset alone to update them, also while the chain runs."

@@ -9,7 +9,7 @@ import dagster as dg
 from pydantic import Field
 
 from orchestration.defs import metadata
-from orchestration.defs.failures import RETRY_POLICY, failures
+from orchestration.defs.failures import failures
 from orchestration.defs.jobs import job_of
 from orchestration.defs.range_partitions import partitions, ranges_key
 from orchestration.defs.schedules import schedule
@@ -51,7 +51,6 @@ def _asset(loaded: LoadedPipeline, ranges: Ranges) -> dg.Definitions:
         # Not in the chain's group: the chain's job materializes all of that.
         group_name=f"{name}_ranges",
         kinds={"spark", "deltalake"},
-        retry_policy=RETRY_POLICY,
         partitions_def=partitions(ranges),
         # One Spark run for a range of partitions.
         backfill_policy=dg.BackfillPolicy.single_run(),

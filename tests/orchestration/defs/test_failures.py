@@ -8,22 +8,28 @@ import dagster as dg
 import pytest
 
 from orchestration import chain
+from orchestration.defs import failures as module
 from orchestration.defs.assets import RESTART_TAG, live_key
 from orchestration.defs.failures import RETRY_POLICY, failures
 from orchestration.pipeline_definitions import pipeline_definitions
 from sources.errors import HybridError, RunError, SeamError, UnavailableError
 from tests.orchestration.supervision.live_case import LiveCase
 
-AT_ONCE = dg.RetryPolicy(max_retries=RETRY_POLICY.max_retries, delay=0)
 NO_BROKER = UnavailableError("Broker `b:1` does not answer.", "Start it.", server="b:1")
 GAP = SeamError("Records are missing.", "Accept the gap.", topic="t", partition=3)
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = dg.RetryPolicy(max_retries=RETRY_POLICY.max_retries, delay=0)
+    monkeypatch.setattr(module, "RETRY_POLICY", policy)
 
 
 def attempts(error: HybridError, *, allow_retries: bool = True) -> tuple[int, dg.Failure]:
     """How often an op that always fails is tried, and the failure that Dagster keeps."""
     tried = 0
 
-    @dg.op(retry_policy=AT_ONCE)
+    @dg.op
     def fails() -> None:
         nonlocal tried
         tried += 1
@@ -72,16 +78,46 @@ def test_the_supervision_alone_decides_about_the_retries_of_its_restarts() -> No
     assert attempts(NO_BROKER, allow_retries=False)[0] == 1
 
 
-def test_every_step_of_a_pipeline_has_the_policy(tmp_path: Path) -> None:
-    found = pipeline_definitions(LiveCase(tmp_path).loaded)
-    assets = [each for each in found.assets or [] if isinstance(each, dg.AssetsDefinition)]
-    steps = {each.op.name: each.op.retry_policy for each in assets}
-    repository = found.get_repository_def()
-    for job in repository.get_all_jobs():
-        steps |= {node.definition.name: node.definition.retry_policy for node in job.nodes}  # type: ignore[attr-defined]
-    checks = [name for name in steps if name.endswith("live_checks")]
-    assert len(steps) - len(checks) >= 12
-    assert {name for name, policy in steps.items() if policy != RETRY_POLICY} == {*checks}
+def test_an_interrupted_step_is_not_tried_again() -> None:
+    tried = 0
+
+    @dg.op
+    def waits() -> None:
+        nonlocal tried
+        tried += 1
+        with failures():
+            raise KeyboardInterrupt
+
+    @dg.job
+    def job() -> None:
+        waits()
+
+    with dg.DagsterInstance.ephemeral() as instance, pytest.raises(KeyboardInterrupt):
+        job.execute_in_process(instance=instance)
+    assert tried == 1
+
+
+def test_outside_a_step_an_error_is_a_failure() -> None:
+    with pytest.raises(dg.Failure, match="does not answer"), failures():
+        raise NO_BROKER
+
+
+@pytest.mark.parametrize(("error", "expected"), [(NO_BROKER, 3), (GAP, 1)])
+def test_a_job_of_a_pipeline_is_tried_again_where_that_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: HybridError, expected: int
+) -> None:
+    tried = 0
+
+    def fails(*_: object) -> None:
+        nonlocal tried
+        tried += 1
+        raise error
+
+    monkeypatch.setattr(chain, "stop", fails)
+    job = pipeline_definitions(LiveCase(tmp_path).loaded).resolve_job_def("events_stop")
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert not job.execute_in_process(instance=instance, raise_on_error=False).success
+    assert tried == expected
 
 
 def test_a_restart_that_fails_is_tried_once(

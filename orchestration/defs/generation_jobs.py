@@ -9,7 +9,7 @@ import dagster as dg
 from pydantic import Field
 
 from orchestration.audit.compare_generations import compare_generations
-from orchestration.defs import metadata
+from orchestration.defs import generation_metadata
 from orchestration.defs.failures import failures
 from orchestration.defs.jobs import job_of
 from orchestration.defs.schedules import schedule
@@ -96,7 +96,7 @@ def _compare(loaded: LoadedPipeline) -> Callable[..., None]:
         """Compare the newest generation's table with that of the serving one, row by row."""
         with failures():
             found = compare_generations(load_pipeline(loaded.path))
-        context.add_output_metadata(metadata.comparison(found))
+        context.add_output_metadata(generation_metadata.comparison(found))
         context.log.info(
             f"{found.candidate} compared with {found.serving}: {found.gone:,} rows gone, "
             f"{found.added:,} added, {found.changed:,} changed."

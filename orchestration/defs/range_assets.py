@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from orchestration.defs import metadata
+from orchestration.defs import generation_metadata
 from orchestration.defs.failures import failures
 from orchestration.defs.jobs import job_of
 from orchestration.defs.range_partitions import partitions, ranges_key
@@ -69,7 +69,7 @@ def _asset(loaded: LoadedPipeline, ranges: Ranges) -> dg.Definitions:
                 _run_id(context.run),
                 context.log.info,
             )
-        yield dg.MaterializeResult(metadata=metadata.replaced(found))
+        yield dg.MaterializeResult(metadata=generation_metadata.replaced(found))
 
     job = dg.define_asset_job(
         f"{name}_backfill",
@@ -91,11 +91,11 @@ def _any_range(loaded: LoadedPipeline) -> Callable[..., None]:
             since, until = (_instant(name, config) for name in ("since", "until"))
             if config.dry_run:
                 found = look(fresh, since, until)
-                context.add_output_metadata(metadata.looked(found))
+                context.add_output_metadata(generation_metadata.looked(found))
                 context.log.info(found.text)
                 return
             done = backfill(fresh, since, until, _run_id(context.run), context.log.info)
-        context.add_output_metadata(metadata.replaced(done))
+        context.add_output_metadata(generation_metadata.replaced(done))
 
     return backfill_range
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, time
 
 import dagster as dg
 
-from orchestration.defs import metadata
+from orchestration.defs import generation_metadata
 from orchestration.generations.ranges import complete_through
 from sources.config.loader import LoadedPipeline
 from sources.config.reruns import Ranges
@@ -56,7 +56,7 @@ def filled_by_history(
         dg.AssetMaterialization(
             asset_key=ranges_key(loaded),
             partition=key,
-            metadata=metadata.filled_by_history(generation),
+            metadata=generation_metadata.filled_by_history(generation),
         )
         for key in keys[-MOST_MARKED:]
         if key not in marked

@@ -12,7 +12,7 @@ import dagster as dg
 from orchestration.defs import metadata
 from orchestration.defs.assets import DECLARATION_TAG, RESTART_TAG, live_key
 from orchestration.supervision import supervisor
-from orchestration.supervision.status import look_at_live
+from orchestration.supervision.look import look_at_live
 from orchestration.supervision.verdict import FINDINGS, Finding, expected_findings
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.databases.replication_slot import watched_slot

@@ -11,7 +11,7 @@ import shutil
 
 from orchestration import chain
 from orchestration.requested_state import read_requested, request
-from orchestration.supervision.status import look_at_live
+from orchestration.supervision.look import look_at_live
 from orchestration.supervision.verdict import Verdict
 from sources.common.positions import now_ms
 from sources.common.state import Folder, Generation, read_generation

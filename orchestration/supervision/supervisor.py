@@ -14,7 +14,7 @@ from orchestration.requested_state import (
     write_refused,
     write_watch,
 )
-from orchestration.supervision.status import Look, look_at_live
+from orchestration.supervision.look import Look, look_at_live
 from orchestration.supervision.verdict import RED, Verdict
 from orchestration.supervision.webhook import post
 from sources.common.positions import iso, span_ms

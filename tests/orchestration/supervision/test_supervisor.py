@@ -19,7 +19,8 @@ from typer.testing import CliRunner
 from orchestration import chain
 from orchestration.cli.main import app
 from orchestration.requested_state import Restart, Watch, request, require_requested
-from orchestration.supervision.status import Look, status
+from orchestration.supervision.look import Look
+from orchestration.supervision.status import status
 from orchestration.supervision.supervisor import Tick, decide, restart, tick
 from orchestration.supervision.verdict import Verdict
 from sources.common.positions import now_ms

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestration.requested_state import read_requested, request
-from orchestration.supervision.status import look_at_live
+from orchestration.supervision.look import look_at_live
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError, RunError, StateError, UnavailableError
 from spark_jobs.jvm.jars import excludes, packages

@@ -35,7 +35,7 @@ from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.hybrid import SwitchState
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.jvm.jars import resolve
-from spark_jobs.launch.runs import last_launch
+from spark_jobs.launch.record import last_launch
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from spark_jobs.run_state.lock import is_held
 

@@ -46,7 +46,7 @@ from sources.errors import HybridError, RunError
 from sources.planning.context import PipelineContext
 from spark_jobs.jvm.jars import resolve_sets
 from spark_jobs.launch.local import kill_group
-from spark_jobs.launch.runs import last_launch
+from spark_jobs.launch.record import last_launch
 from spark_jobs.run_state.lock import is_held
 
 _SLOT = "shop"

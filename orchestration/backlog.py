@@ -15,7 +15,7 @@ from sources.kafka.client import KafkaLog
 from sources.planning.context import PipelineContext
 from sources.planning.discovery import Folder
 from spark_jobs.launch import process
-from spark_jobs.launch.runs import log_path
+from spark_jobs.launch.record import log_path
 from spark_jobs.run_state.heartbeat import Heartbeat
 
 _POLL_S = 0.3

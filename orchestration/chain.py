@@ -9,7 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from orchestration.requested_state import put_wish, read_wanted, require_wanted, want
+from orchestration.requested_state import (
+    read_requested,
+    request,
+    require_requested,
+    write_requested,
+)
 from sources.common.positions import EndPosition, Offsets
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource, StartByFactory
@@ -32,7 +37,8 @@ from sources.planning.topic_range import find_range, read_range_splits, require_
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.jvm.java import require_java
 from spark_jobs.launch import process
-from spark_jobs.launch.runs import OnOutput, find_run
+from spark_jobs.launch.runs import find_run
+from spark_jobs.launch.watched_run import OnOutput
 from spark_jobs.run_state.heartbeat import Heartbeat
 
 Source = FileSource | KafkaSource
@@ -117,7 +123,7 @@ def run_bounded(
     )
     if rest_requested and find_run(context.generation, names[-1]) is not None:
         # The stream is requested from the switch on, not only once its own step runs.
-        want(context.generation, names[-1], is_wanted=True)
+        request(context.generation, names[-1], is_requested=True)
     if (end := state.end_of(source.name)) is None:
         message = f"The Spark run of `{source.name}` ended well but left no end position."
         raise RunError(message, "Run it again.", source=source.name)
@@ -144,17 +150,17 @@ def go_live(
     """
     _require_ready_to_stream(context, source)
     generation = context.generation
-    before = read_wanted(generation)
-    want(generation, source.name, is_wanted=True)
+    before = read_requested(generation)
+    request(generation, source.name, is_requested=True)
     try:
         return _start(context, source, on_beat)
     except Exception:
         raise
     except BaseException:
         if before is None:
-            want(generation, source.name, is_wanted=False)
-        elif not before.is_wanted:
-            put_wish(generation, before)
+            request(generation, source.name, is_requested=False)
+        elif not before.is_requested:
+            write_requested(generation, before)
         raise
 
 
@@ -166,14 +172,14 @@ def resume(context: PipelineContext, source: Source) -> Heartbeat:
         RunError: As :func:`go_live`.
     """
     _require_ready_to_stream(context, source)
-    require_wanted(context.generation)
+    require_requested(context.generation)
     return _start(context, source, lambda _: None)
 
 
 def _start(context: PipelineContext, source: Source, on_beat: process.OnBeat) -> Heartbeat:
     def while_requested(beat: Heartbeat) -> None:
         # Asked after the launch: a stop that came before it found no run to end.
-        require_wanted(context.generation)
+        require_requested(context.generation)
         on_beat(beat)
 
     return process.start_detached(context.loaded, context.generation, source.name, while_requested)
@@ -250,9 +256,9 @@ def stop(loaded: LoadedPipeline) -> list[str]:
     if (context := PipelineContext.find(loaded)) is None:
         return []
     generation = context.generation
-    wanted = read_wanted(generation)
-    if wanted is not None and (wanted.is_wanted or wanted.is_paused):
-        want(generation, wanted.source, is_wanted=False)
+    wanted = read_requested(generation)
+    if wanted is not None and (wanted.is_requested or wanted.is_paused):
+        request(generation, wanted.source, is_requested=False)
     names = [source.name for source in context.pipeline.sources]
     return [name for name in names if process.stop(generation, name)]
 

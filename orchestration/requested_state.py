@@ -1,44 +1,46 @@
-"""What supervision keeps in the state folder: what people want, and what was done about it."""
+"""What the supervision keeps in the state folder: the requested state, and what it did."""
 
 from __future__ import annotations
 
 from pydantic import Field
 
 from sources.common.positions import Part, Record, now_ms
-from sources.common.state import Folder
-from sources.errors import StateError
+from sources.common.state import Folder, Generation
+from sources.errors import ErrorReport, StateError
+from spark_jobs.launch.record import last_launch_id
 
-_WANTED = "run/wanted.json"
+_REQUESTED = "run/requested.json"
 _WATCH = "run/watch.json"
+_REFUSED = "run/restart-refused.json"
 
 
-class Wanted(Record):
-    """What people last asked of the live run.
+class RequestedState(Record):
+    """The state of the live run that people last requested.
 
     Attributes:
-        source: Which source it reads.
-        is_wanted: Whether it shall run.
-        at_ms: When they asked.
-        is_paused: Whether it does not run only until people resume it.
-        why: What they said of it; empty if nothing.
+        source: The source that it reads.
+        is_requested: Whether it is to run.
+        at_ms: When this was requested.
+        is_paused: Whether it was paused, so that it waits for being resumed.
+        why: The reason that people gave; empty if none.
     """
 
-    VERSION = 2
+    VERSION = 3
 
     source: str
-    is_wanted: bool
+    is_requested: bool
     at_ms: int
     is_paused: bool = False
     why: str = ""
 
 
 class Restart(Part):
-    """A restart that was asked for.
+    """A restart that the supervision asked for.
 
     Attributes:
-        at_ms: When.
-        replaces: The launch that had failed; None if none was made.
-        why: What was seen, in words.
+        at_ms: When it did.
+        replaces: The launch that had failed; None if nothing was launched yet.
+        why: The reason of the verdict that led to it.
     """
 
     at_ms: int
@@ -46,21 +48,37 @@ class Restart(Part):
     why: str
 
 
-class Watch(Record):
-    """What the supervisor remembers from one look at the live run to the next.
+class RefusedRestart(Record):
+    """A restart that launched nothing, as the launch itself was refused.
 
     Attributes:
-        wanted_ms: The wish that this belongs to; another one starts anew.
-        launch_id, batch_id: Where the run was.
+        requested_ms: The request that it belongs to; a later one makes it irrelevant.
+        launch_id: The last launch at that time; a later one makes it irrelevant.
+        report: The error that refused it.
+    """
+
+    requested_ms: int
+    launch_id: str | None
+    report: ErrorReport
+
+
+class Watch(Record):
+    """What the supervision remembers from one look at the live run to the next.
+
+    Attributes:
+        requested_ms: The request that this belongs to; a later one starts with an empty memory.
+        launch_id, batch_id: Last launch and committed micro-batch that were seen.
         behind_since_ms: Since when input was seen to wait while nothing was committed.
         down_since_ms: Since when this launch is seen dead or stuck; None if it is not.
-        restarts: Those since the wish that may still count, oldest first.
-        gave_up: Whether the limit was reached: it is left alone until people act.
-        alerted: The health that the webhook was last told.
+        restarts: Restarts since the request that still count, oldest first.
+        gave_up: Whether the limit was reached: nothing is done until people act.
+        alerted: The health that the webhook last received.
         slot_idle_since_ms: Since when no connector was seen to read the slot; None if one does.
     """
 
-    wanted_ms: int
+    VERSION = 2
+
+    requested_ms: int
     launch_id: str | None = None
     batch_id: int | None = None
     behind_since_ms: int | None = None
@@ -71,41 +89,57 @@ class Watch(Record):
     slot_idle_since_ms: int | None = None
 
 
-def read_wanted(generation: Folder) -> Wanted | None:
-    """What people last asked of the live run; None if they never did."""
-    return generation.read(_WANTED, Wanted)
+def read_requested(generation: Folder) -> RequestedState | None:
+    """Return the state that people last requested; None if they never requested any."""
+    return generation.read(_REQUESTED, RequestedState)
 
 
-def want(generation: Folder, source: str, *, is_wanted: bool) -> None:
-    """Write down what people ask of the live run."""
-    put_wish(generation, Wanted(source=source, is_wanted=is_wanted, at_ms=now_ms()))
+def request(generation: Folder, source: str, *, is_requested: bool) -> None:
+    """Write down that the live run is requested to run, or not to, from now on."""
+    write_requested(
+        generation, RequestedState(source=source, is_requested=is_requested, at_ms=now_ms())
+    )
 
 
-def put_wish(generation: Folder, wish: Wanted) -> None:
-    """Write down a wish as it is: one of more words, or one that is to hold again."""
-    generation.replace(_WANTED, wish)
+def write_requested(generation: Folder, requested: RequestedState) -> None:
+    """Write a requested state down as it is: a pause, or an earlier one that applies again."""
+    generation.replace(_REQUESTED, requested)
 
 
-def require_wanted(generation: Folder) -> None:
-    """Refuse to go on with a run that people have stopped or paused.
+def require_requested(generation: Folder) -> RequestedState:
+    """Return the requested state; refuse to start a run that was stopped or paused.
 
     Raises:
-        StateError: They have.
+        StateError: It was.
     """
-    found = read_wanted(generation)
-    if found is None or not found.is_wanted:
-        raise StateError("The live run was stopped.", "Run it again if it is wanted after all.")
+    found = read_requested(generation)
+    if found is None or not found.is_requested:
+        message = "The live run was stopped or paused."
+        raise StateError(message, "Start it again with `hybrid resume`, if it is to run.")
+    return found
 
 
-def read_watch(generation: Folder, wanted_ms: int) -> Watch:
-    """What was remembered for this wish; of an earlier one only what people were told."""
+def read_watch(generation: Folder, requested_ms: int) -> Watch:
+    """Return what is remembered of a request; of an earlier one only what the webhook received."""
     found = generation.read(_WATCH, Watch)
-    if found is None or found.wanted_ms == wanted_ms:
-        return found or Watch(wanted_ms=wanted_ms)
-    return Watch(wanted_ms=wanted_ms, alerted=found.alerted)
+    if found is None or found.requested_ms == requested_ms:
+        return found or Watch(requested_ms=requested_ms)
+    return Watch(requested_ms=requested_ms, alerted=found.alerted)
 
 
 def write_watch(generation: Folder, watch: Watch) -> None:
-    """Remember; written only if it is news."""
+    """Remember; nothing is written if nothing changed."""
     if generation.read(_WATCH, Watch) != watch:
         generation.replace(_WATCH, watch)
+
+
+def read_refused(generation: Generation, requested_ms: int) -> ErrorReport | None:
+    """Return why the last restart launched nothing; None if people or a launch came after it."""
+    found = generation.read(_REFUSED, RefusedRestart)
+    now = (requested_ms, last_launch_id(generation))
+    return found.report if found and (found.requested_ms, found.launch_id) == now else None
+
+
+def write_refused(generation: Folder, refused: RefusedRestart) -> None:
+    """Write down why a restart launched nothing. Only the restart itself does so."""
+    generation.replace(_REFUSED, refused)

@@ -1,1 +1,5 @@
-"""Real servers for a laptop and for tests: they start on free ports and leave nothing behind."""
+"""Real servers for development and tests: they start on free ports and leave nothing behind.
+
+Belongs here: starting and stopping Kafka, Kafka Connect and PostgreSQL on this machine. Does not
+belong here: clients of such servers (`sources`).
+"""

@@ -1,4 +1,4 @@
-"""A real Kafka broker on this machine: one node, KRaft, gone with the process that started it."""
+"""A real Kafka broker on this machine: one node, KRaft, ends with the process that started it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from services import kraft
-from services.process import HOST, Service, end, free_ports, last_lines, spawn
+from services.process import HOST, Service, end, free_ports, is_taken, last_lines, spawn
 from services.secured import SecuredListeners
 from sources.errors import RunError
 from sources.kafka.client import QUIET
@@ -28,23 +28,23 @@ START_TIMEOUT_S = 60.0
 _POLL_S = 0.05
 _PORT_TRIES = 5
 _ADMIN_TIMEOUT_S = 10.0
-# For a broker of this size the small compiler and collector start faster, use less of the other
-# processes' cores, and cost nothing that could be measured when producing and consuming.
+# For a broker of this size, C1 and the serial collector start faster, use less of the other
+# processes' cores, and cost nothing measurable when producing and consuming.
 _JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=INFO")
 
 
 class LocalBroker(Service):
-    """A one-node Kafka broker, as a context manager.
+    """One-node Kafka broker, as a context manager.
 
     Args:
-        data_dir: Where topics, settings and the log are kept; they are found again at the next
-            start. Without one a temporary folder is used, and removed at the end.
-        config: More of Kafka's broker settings; they win over the ones made here.
-        address_file: Where to tell other processes the address, while the broker runs: JSON with
+        data_dir: Folder of topics, settings and the log, which the next start finds again. Without
+            one a temporary folder is used, and removed at the end.
+        config: More of Kafka's broker settings; they take precedence.
+        address_file: File that publishes the address while the broker runs: JSON with
             ``version`` (1), ``bootstrap_servers``, and the ``pid`` of a process that ends the
-            broker when it gets SIGTERM.
-        secured: Listeners to open beside the plain one, and their users.
-        port: Of the plain listener; a free one if left out.
+            broker on SIGTERM.
+        secured: Listeners to open next to the plain one, and their users.
+        port: Port of the plain listener; a free one if left out.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class LocalBroker(Service):
         """``host:port`` of the plain listener, for clients on this machine.
 
         Raises:
-            RunError: It is not started.
+            RunError: The broker is not running.
         """
         return self.address("PLAINTEXT")
 
@@ -77,34 +77,35 @@ class LocalBroker(Service):
         """``host:port`` of the listener with this security protocol.
 
         Raises:
-            RunError: It is not started, or has no such listener.
+            RunError: The broker is not running, or has no such listener.
         """
         if self._process is None:
             message = "The Kafka broker is not running."
-            raise RunError(message)
+            raise RunError(message, "Start it first.", transient=False)
         if protocol not in self._ports:
             message = f"The Kafka broker has no listener for {protocol}."
-            raise RunError(message, f"It has {', '.join(self._ports)}.")
+            hint = f"It has {', '.join(self._ports)}."
+            raise RunError(message, hint, transient=False, value=protocol)
         return f"{HOST}:{self._ports[protocol]}"
 
     @property
     def log_file(self) -> Path:
-        """What Kafka has printed, of all starts on this folder.
+        """Output of Kafka, of all starts on this folder.
 
         Raises:
-            RunError: It is not started.
+            RunError: The broker is not running.
         """
         if self._folder is None:
             message = "The Kafka broker is not running."
-            raise RunError(message)
+            raise RunError(message, "Start it first.", transient=False)
         return self._folder / "broker.log"
 
     def start(self) -> None:
-        """Start the broker on free ports and wait until it answers; nothing if it runs.
+        """Start the broker on free ports and wait until it answers; do nothing if it runs.
 
         Raises:
             RunError: It ended, or did not answer in time; carries the last lines of its log.
-            InputError: There is no Java, or no Kafka to start; or a secured listener lacks a file.
+            InputError: Java or Kafka is not installed, or a secured listener lacks a file.
         """
         if self._process is not None:
             return
@@ -123,7 +124,7 @@ class LocalBroker(Service):
             raise
 
     def stop(self) -> None:
-        """End the broker, gently first, then by force; nothing if it is not running."""
+        """End the broker, with SIGTERM first, then SIGKILL; do nothing if it is not running."""
         if self._process is not None:
             self._remove_address(self._process.pid)
             end(self._process)
@@ -133,7 +134,7 @@ class LocalBroker(Service):
         self._folder = None
 
     def wait(self) -> None:
-        """Return when the broker has ended by itself.
+        """Wait until the broker has ended by itself.
 
         Raises:
             RunError: It ended; carries the last lines of its log.
@@ -168,8 +169,8 @@ class LocalBroker(Service):
             state = self._process.poll()
             end(self._process)
             self._process = None
-            if b"Address already in use" in printed and remaining:
-                # Between choosing a port and using it, another process took it.
+            if remaining and any(is_taken(port) for port in (*ports, controller_port)):
+                # Another process took the port before the broker did.
                 continue
             what = f"did not answer within {START_TIMEOUT_S:.0f} s"
             if state is not None:
@@ -203,28 +204,28 @@ def create_topic(
     partitions: int = 1,
     config: Mapping[str, str] | None = None,
 ) -> None:
-    """Create a topic without replicas.
+    """Create a topic with one replica.
 
     Args:
-        bootstrap_servers: The broker.
-        name: The topic.
-        partitions: How many.
+        bootstrap_servers: Address of the broker.
+        name: Name of the topic.
+        partitions: Number of partitions.
         config: Topic settings, such as ``retention.ms``.
 
     Raises:
-        RunError: The broker refused, or can't be reached.
+        RunError: The broker refuses, or can't be reached.
     """
     admin = AdminClient({"bootstrap.servers": bootstrap_servers}, logger=QUIET)
     deadline = time.monotonic() + _ADMIN_TIMEOUT_S
     topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config or {})
     try:
         admin.create_topics([topic], operation_timeout=_ADMIN_TIMEOUT_S)[name].result()
-        # Made is not yet known to all that answer.
+        # A topic that was created is not known to all brokers at once.
         while len(_partitions(admin, name)) < partitions and time.monotonic() < deadline:
             time.sleep(_POLL_S)
     except KafkaException as error:
         message = f"The topic `{name}` can't be created: {error.args[0].str().rstrip('.')}."
-        raise RunError(message) from None
+        raise RunError(message, topic=name, server=bootstrap_servers) from None
 
 
 def _partitions(admin: AdminClient, topic: str) -> list[int]:
@@ -233,7 +234,7 @@ def _partitions(admin: AdminClient, topic: str) -> list[int]:
 
 
 def _wait_until_it_answers(process: subprocess.Popen[bytes], servers: str, data: Path) -> bool:
-    """Whether this very broker answers; False once it has ended, or when time is up."""
+    """Return whether this very broker answers; False once it has ended, or when time is up."""
     deadline = time.monotonic() + START_TIMEOUT_S
     host, port = servers.split(":")
     while process.poll() is None and time.monotonic() < deadline:
@@ -245,7 +246,7 @@ def _wait_until_it_answers(process: subprocess.Popen[bytes], servers: str, data:
         admin = AdminClient({"bootstrap.servers": servers}, logger=QUIET)
         with contextlib.suppress(KafkaException):
             found = admin.list_topics(timeout=min(_ADMIN_TIMEOUT_S, deadline - time.monotonic()))
-            # Where the race for the port is lost to another Kafka, that one answers.
+            # Another Kafka that won the race for the port would answer, too.
             if found.cluster_id and found.cluster_id in (data / "meta.properties").read_text():
                 return True
         time.sleep(_POLL_S)

@@ -28,13 +28,13 @@ _JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.lev
 
 
 class LocalConnect(Service):
-    """A worker of Kafka Connect, as a context manager; connectors come and go by name.
+    """Worker of Kafka Connect, as a context manager; connectors are created and deleted by name.
 
     Args:
-        servers: The broker, ``host:port``.
-        folder: Where its offsets and its log are kept; they are found again at the next start.
-            Without one a temporary folder is used, and removed at the end.
-        settings: More of Connect's worker settings; they win over the ones made here.
+        servers: Address of the broker, ``host:port``.
+        folder: Folder of its offsets and its log, which the next start finds again. Without one a
+            temporary folder is used, and removed at the end.
+        settings: More of Connect's worker settings; they take precedence.
     """
 
     def __init__(
@@ -51,11 +51,11 @@ class LocalConnect(Service):
         self._port = 0
 
     def start(self) -> None:
-        """Start the worker on a free port and wait until it answers; nothing if it runs.
+        """Start the worker on a free port and wait until it answers; do nothing if it runs.
 
         Raises:
             RunError: It ended, or did not answer in time; carries the last lines of its log.
-            InputError: There is no Java, or no Kafka Connect to start.
+            InputError: Java or Kafka Connect is not installed.
         """
         if self._process is not None:
             return
@@ -90,7 +90,7 @@ class LocalConnect(Service):
             raise
 
     def stop(self) -> None:
-        """End the worker; nothing if it is not running."""
+        """End the worker; do nothing if it is not running."""
         if self._process is not None:
             end(self._process)
             self._process = None
@@ -102,20 +102,22 @@ class LocalConnect(Service):
         """Start a connector, and wait until its task runs.
 
         Raises:
-            RunError: It is refused or fails; carries what Connect says.
+            RunError: Connect refuses it, or it fails; carries what Connect answers.
         """
         self._ask("POST", "/connectors", {"name": name, "config": dict(config)})
         self._wait(lambda: self._is_running(name), f"run connector `{name}`")
 
     def delete(self, name: str) -> dict[str, str]:
-        """End a connector, and return its settings; its offsets and its slot stay."""
+        """Delete a connector, and return its settings; its offsets and its slot are kept."""
         config: dict[str, str] = self._ask("GET", f"/connectors/{name}/config") or {}
         self._ask("DELETE", f"/connectors/{name}")
         return config
 
     @property
     def _log(self) -> Path:
-        assert self._folder is not None
+        if self._folder is None:
+            message = "Kafka Connect is not running."
+            raise RunError(message, "Start it first.", transient=False)
         return self._folder / "connect.log"
 
     def _is_running(self, name: str) -> bool:
@@ -129,16 +131,19 @@ class LocalConnect(Service):
 
     def _wait(self, is_done: Any, what: str) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
-        assert self._process is not None
         while not is_done():
-            if self._process.poll() is not None or time.monotonic() > deadline:
+            if (
+                self._process is None
+                or self._process.poll() is not None
+                or time.monotonic() > deadline
+            ):
                 tail = last_lines(self._log.read_bytes())
                 message = f"Kafka Connect did not {what}. The end of its log:\n{tail}"
                 raise RunError(message)
             time.sleep(_POLL_S)
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
-        """What Connect answers; None while it can't yet."""
+        """Return Connect's answer; None while it has none yet."""
         request = urllib.request.Request(
             f"http://{HOST}:{self._port}{path}",
             None if body is None else json.dumps(body).encode(),
@@ -163,13 +168,13 @@ class LocalConnect(Service):
 def debezium_config(
     postgres: LocalPostgres, prefix: str, tables: Sequence[str], **more: str
 ) -> dict[str, str]:
-    """The settings of Debezium's connector for some tables.
+    """Return the settings of Debezium's connector for some tables.
 
     Args:
         postgres: The server.
-        prefix: Of the topics' names, and the name of the replication slot.
-        tables: ``schema.table``.
-        more: More settings, with underscores for dots; they win over the ones made here.
+        prefix: Prefix of the topics' names, and the name of the replication slot.
+        tables: Names of the form ``schema.table``.
+        more: More settings, with underscores for dots; they take precedence.
     """
     made = {
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
@@ -186,7 +191,7 @@ def debezium_config(
         "table.include.list": ",".join(tables),
         "topic.creation.default.partitions": "3",
         "topic.creation.default.replication.factor": "1",
-        # By default a truncated table is not told of.
+        # By default a truncated table is not reported.
         "skipped.operations": "none",
         "poll.interval.ms": "50",
     }

@@ -1,12 +1,12 @@
-"""Runs a command that must not outlive whoever asked for it.
+"""Program that runs a command which must not outlive the process that started it, its owner.
 
-    python guard.py [--grace SECONDS] [--asker PID] -- command argument ...
+    python guard.py [--grace SECONDS] [--owner PID] -- command argument ...
 
-The asker holds the other end of this program's standard input. Once that end is closed, be it on
-purpose or because the asker was killed, or on SIGTERM, the command and its children get SIGTERM,
-and SIGKILL after the grace. So they do when the asker is gone and only forks of it hold that end.
-Exits with the command's status, or 128 plus the number of the signal that ended it. Started as a
-file, it works from any folder and imports nothing of the project.
+The owner holds the other end of this program's standard input. Once that end is closed, on purpose
+or because the owner was killed, or on SIGTERM, the command and its children get SIGTERM, and
+SIGKILL after the grace period. The same happens when the owner has ended and only forks of it hold
+that end. Exits with the command's status, or with 128 plus the number of the signal that ended it.
+Started as a file, it works from any folder and imports nothing of the project.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command to its end, or end it; returns the exit status."""
-    parser = argparse.ArgumentParser(description="Run a command that ends with its asker.")
+    """Run the command to its end, or end it; return the exit status."""
+    parser = argparse.ArgumentParser(description="Run a command that ends with its owner.")
     parser.add_argument("--grace", type=float, default=20.0, help="seconds from TERM to KILL")
-    # The parent may be gone before this line, and then another one would be found here.
-    parser.add_argument("--asker", type=int, default=os.getppid(), help="process to end with")
+    # If the parent has ended before this line, the default would be another process.
+    parser.add_argument("--owner", type=int, default=os.getppid(), help="process to end with")
     parser.add_argument("command", nargs="+")
     options = parser.parse_args(arguments)
     wake = _signals_as_bytes()
@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
         process_group=0,
         preexec_fn=_die_with_parent(os.getpid()),  # noqa: PLW1509 - no threads in here
     )
-    while child.poll() is None and not _told_to_end(wake, options.asker):
+    while child.poll() is None and not _must_end(wake, options.owner):
         pass
     _end_group(child, options.grace)
     status = child.wait()
@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _signals_as_bytes() -> socket.socket:
-    """A socket that gets one byte for each signal: ``select`` can then wait for all there is."""
+    """Return a socket that receives one byte for each signal, for ``select`` to wait for."""
     reader, writer = socket.socketpair()
     for end in (reader, writer):
         end.setblocking(False)
@@ -63,10 +63,10 @@ def _signals_as_bytes() -> socket.socket:
     return reader
 
 
-def _told_to_end(wake: socket.socket, asker: int) -> bool:
-    """Wait for something to happen; False if it does not mean the end."""
+def _must_end(wake: socket.socket, owner: int) -> bool:
+    """Wait for an event, for a second at most; return whether the command must end."""
     ready, _, _ = select.select([wake, sys.stdin], [], [], _LOOK_S)
-    if os.getppid() != asker:
+    if os.getppid() != owner:
         return True
     if wake in ready and any(number != signal.SIGCHLD for number in wake.recv(64)):
         return True
@@ -79,13 +79,13 @@ def _end_group(child: subprocess.Popen[bytes], grace_s: float) -> None:
         os.killpg(child.pid, signal.SIGTERM)
     while child.poll() is None and time.monotonic() < deadline:
         time.sleep(_POLL_S)
-    # Also when the command is gone: its own children may be left.
+    # Also when the command has ended: its own children may be left.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)
 
 
 def _die_with_parent(guard: int) -> Callable[[], None] | None:
-    """What the command runs before it starts: on Linux the kernel kills it with its guard."""
+    """Return what the command's process runs first: the kernel kills it with its guard (Linux)."""
     if not sys.platform.startswith("linux"):
         return None
     prctl = ctypes.CDLL(None, use_errno=True).prctl
@@ -93,7 +93,7 @@ def _die_with_parent(guard: int) -> Callable[[], None] | None:
     def ask_kernel() -> None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != guard:
-            # The guard went before the kernel was asked.
+            # The guard ended before the kernel was asked.
             os._exit(1)
 
     return ask_kernel

@@ -1,4 +1,4 @@
-"""Settings and storage of a Kafka broker that is its own controller (KRaft)."""
+"""Settings and storage of a Kafka broker that is also its own controller (KRaft)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from sources.errors import RunError
 def settings(
     ports: Mapping[str, int], controller_port: int, data: Path, more: Mapping[str, str]
 ) -> dict[str, str]:
-    """Kafka's broker settings for one node.
+    """Return Kafka's broker settings for one node.
 
     Args:
         ports: Port of each listener, by its security protocol; ``PLAINTEXT`` is among them.
         controller_port: Port of the controller.
-        data: Where topics are kept.
-        more: Other settings; they win.
+        data: Folder of the topics.
+        more: Other settings; they take precedence.
     """
     listeners = [f"{protocol}://{HOST}:{port}" for protocol, port in ports.items()]
     return {
@@ -44,7 +44,7 @@ def settings(
         "transaction.state.log.min.isr": "1",
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
-        # 50 each by default: made, opened and closed for a handful of groups.
+        # 50 each by default: created, opened and closed for a handful of groups.
         "offsets.topic.num.partitions": "1",
         "transaction.state.log.num.partitions": "1",
         "share.coordinator.state.topic.num.partitions": "1",
@@ -54,7 +54,7 @@ def settings(
 
 
 def write_properties(path: Path, values: Mapping[str, str]) -> None:
-    """Write settings in Java's format, for nobody else to read: passwords may be among them."""
+    """Write settings in Java's format, readable by the owner only: passwords may be among them."""
     path.touch(mode=0o600)
     path.chmod(0o600)
     lines = (f"{key}={_escaped(value)}\n" for key, value in values.items())
@@ -62,7 +62,7 @@ def write_properties(path: Path, values: Mapping[str, str]) -> None:
 
 
 def _escaped(value: str) -> str:
-    """A value as ``java.util.Properties`` reads it: Latin-1, with escapes for all the rest."""
+    """Escape a value for ``java.util.Properties``: ASCII, with escapes for all the rest."""
     text = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
     units = text.encode("utf-16-be", "surrogatepass")
     codes = (int.from_bytes(units[at : at + 2]) for at in range(0, len(units), 2))
@@ -70,16 +70,16 @@ def _escaped(value: str) -> str:
 
 
 def format_storage(launcher: list[str], properties: Path, data: Path, log: Path) -> None:
-    """Prepare a data folder for its first start; nothing if it was prepared before.
+    """Prepare a data folder for its first start; do nothing if it was prepared before.
 
     Args:
         launcher: Java with Kafka on its class path.
         properties: The broker's settings.
         data: The folder.
-        log: Gets what Kafka prints, appended.
+        log: File that Kafka's output is appended to.
 
     Raises:
-        RunError: Kafka refused; carries what it printed.
+        RunError: Kafka refuses; carries its output.
     """
     # Kafka writes this file as the last step.
     if (data / "meta.properties").exists():
@@ -97,4 +97,4 @@ def format_storage(launcher: list[str], properties: Path, data: Path, log: Path)
         file.write(run.stdout)
     if run.returncode != 0:
         message = f"The Kafka broker can't prepare its storage:\n{last_lines(run.stdout)}"
-        raise RunError(message)
+        raise RunError(message, transient=False, file=str(data))

@@ -1,4 +1,4 @@
-"""A real PostgreSQL on this machine: data of its own, logical decoding, gone with its owner."""
+"""A real PostgreSQL on this machine: own data, logical decoding, ends with its owner."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from services.process import GRACE_S, HOST, Service, end, free_ports, last_lines, spawn
+from services.process import GRACE_S, HOST, Service, end, free_ports, is_taken, last_lines, spawn
 from sources.errors import RunError
 
 USER = "hybrid"
@@ -32,24 +32,24 @@ _SETTINGS = {
     "max_prepared_transactions": "10",
     "listen_addresses": f"'{HOST}'",
     "unix_socket_directories": "''",
-    # What it holds is made up, and its owner's end is its own.
+    # Its data are test data, and it ends with its owner.
     "fsync": "off",
     "autovacuum_naptime": "1s",
 }
 
 
 class LocalPostgres(Service):
-    """A PostgreSQL server, as a context manager.
+    """PostgreSQL server, as a context manager.
 
     Args:
-        data_dir: Where its data are kept; they are found again at the next start, but not the
-            password, which is new each time. Every account must be able to reach it. Without one
-            a temporary folder is used, and removed at the end.
-        settings: More of PostgreSQL's settings; they win over the ones made here.
+        data_dir: Folder of its data, which the next start finds again; the password is new each
+            time. Every account must have access to it. Without one a temporary folder is used,
+            and removed at the end.
+        settings: More of PostgreSQL's settings; they take precedence.
 
     Attributes:
-        port: Where it listens, on the loopback address only.
-        password: Of the superuser ``hybrid``.
+        port: Port on the loopback address; 0 before the start.
+        password: Password of the superuser ``hybrid``.
     """
 
     def __init__(
@@ -64,14 +64,14 @@ class LocalPostgres(Service):
 
     @property
     def dsn(self) -> str:
-        """How libpq finds it; the password belongs into ``PGPASSWORD``."""
+        """Connection string for libpq; the password belongs into ``PGPASSWORD``."""
         return f"host={HOST} port={self.port} user={USER} dbname={DATABASE}"
 
     def start(self) -> None:
-        """Start the server on a free port and wait until it answers; nothing if it runs.
+        """Start the server on a free port and wait until it answers; do nothing if it runs.
 
         Raises:
-            RunError: There is none and it can't be installed, or it ended; carries what it said.
+            RunError: It is not installed and can't be, or it ended; carries its output.
         """
         if self._process is not None:
             return
@@ -88,9 +88,9 @@ class LocalPostgres(Service):
             raise
 
     def stop(self) -> None:
-        """End the server without waiting for its clients; nothing if it is not running."""
+        """End the server without waiting for its clients; do nothing if it is not running."""
         if self._process is not None and self._folder is not None:
-            # SIGTERM alone would wait until all clients are gone.
+            # On SIGTERM it would wait until all clients have left.
             with contextlib.suppress(OSError, ValueError, IndexError):
                 file = self._folder / "data" / "postmaster.pid"
                 os.kill(int(file.read_text().splitlines()[0]), signal.SIGINT)
@@ -123,13 +123,14 @@ class LocalPostgres(Service):
             (data / "postgresql.auto.conf").write_text("".join(lines))
             begin = log.stat().st_size
             server = [str(programs / "postgres"), "-D", str(data)]
-            self._process = spawn([*_as_account(), *server], log)
-            if self._answers(programs):
+            process = self._process = spawn([*_as_account(), *server], log)
+            if self._answers(programs, process):
                 return
             printed = log.read_bytes()[begin:]
-            end(self._process)
+            end(process)
             self._process = None
-            if b"Address already in use" not in printed or not remaining:
+            # Otherwise another process took the port before the server did.
+            if not remaining or not is_taken(self.port):
                 message = f"PostgreSQL did not start. The end of its log:\n{last_lines(printed)}"
                 raise RunError(message)
 
@@ -137,12 +138,11 @@ class LocalPostgres(Service):
         statement = f"ALTER ROLE {USER} PASSWORD '{self.password}';\n"
         _run([str(programs / "postgres"), "--single", "-D", str(data), DATABASE], "read", statement)
 
-    def _answers(self, programs: Path) -> bool:
-        """Whether it answers; False once it has ended, or when time is up."""
+    def _answers(self, programs: Path, process: subprocess.Popen[bytes]) -> bool:
+        """Return whether it answers; False once it has ended, or when time is up."""
         deadline = time.monotonic() + START_TIMEOUT_S
         ask = [str(programs / "pg_isready"), "-q", "-h", HOST, "-p", str(self.port)]
-        assert self._process is not None
-        while self._process.poll() is None and time.monotonic() < deadline:
+        while process.poll() is None and time.monotonic() < deadline:
             if subprocess.run(ask, check=False).returncode == 0:
                 return True
             time.sleep(_POLL_S)
@@ -152,13 +152,13 @@ class LocalPostgres(Service):
 def _programs() -> Path:
     found = subprocess.run([str(_INSTALL)], capture_output=True, check=False)
     if found.returncode:
-        message = f"There is no PostgreSQL to start:\n{last_lines(found.stderr)}"
+        message = f"PostgreSQL is not installed and could not be:\n{last_lines(found.stderr)}"
         raise RunError(message)
     return Path(found.stdout.decode().strip())
 
 
 def _as_account() -> list[str]:
-    """What runs a command as somebody else than root, and ends it with its parent."""
+    """Return a prefix that runs a command without root, and ends it with its parent."""
     if os.geteuid() != 0:
         return []
     account = pwd.getpwnam(_ACCOUNT)

@@ -1,8 +1,9 @@
-"""How a server is started under its guard, ended, and what it said last."""
+"""Starting a server under its guard, ending it, and reading the end of its log."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import subprocess
@@ -20,18 +21,18 @@ _TAIL_LINES = 25
 
 
 class Service(ABC):
-    """A server that runs as long as a ``with`` block."""
+    """Server that runs as long as a ``with`` block."""
 
     @abstractmethod
     def start(self) -> None:
-        """Start it and wait until it answers; nothing if it runs."""
+        """Start it and wait until it answers; do nothing if it runs."""
 
     @abstractmethod
     def stop(self) -> None:
-        """End it; nothing if it is not running."""
+        """End it; do nothing if it is not running."""
 
     def __enter__(self) -> Self:
-        """Start it; see ``start``."""
+        """Start the server, as :meth:`start` does."""
         self.start()
         return self
 
@@ -41,26 +42,26 @@ class Service(ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop it."""
+        """End the server, as :meth:`stop` does."""
         self.stop()
 
 
 def spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:
-    """Start a command that ends with this process, however that ends.
+    """Start a command that ends when this process ends, for whatever reason.
 
     Args:
-        command: What to start.
-        log: Gets what it prints, appended.
+        command: The command.
+        log: File that its output is appended to.
 
     Returns:
-        The guard; its status is the command's. ``end`` it.
+        The guard's process; its status is the command's. End it with :func:`end`.
     """
-    limits = ["--grace", str(GRACE_S), "--asker", str(os.getpid())]
+    limits = ["--grace", str(GRACE_S), "--owner", str(os.getpid())]
     with log.open("ab") as output:
         return subprocess.Popen(
             # -I: the guard needs nothing but the standard library, whatever PYTHONPATH says.
             [sys.executable, "-I", guard.__file__, *limits, "--", *command],
-            # Never handed on to other children, so its end arrives with the end of this process.
+            # Not inherited by other children, so that it is closed when this process ends.
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -70,10 +71,13 @@ def spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End what ``spawn`` started: SIGTERM, SIGKILL after ``GRACE_S``; returns when it is gone."""
-    assert process.stdin is not None
-    with contextlib.suppress(OSError):
-        process.stdin.close()
+    """End what :func:`spawn` started: SIGTERM, then SIGKILL after ``GRACE_S`` seconds.
+
+    Returns when it has ended.
+    """
+    if process.stdin is not None:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
     # A fork of this process may hold another copy of the pipe.
     process.terminate()
     try:
@@ -84,16 +88,28 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def last_lines(printed: bytes) -> str:
-    """The end of a log, as much as fits an error message."""
+    """Return the end of a log, as much as fits an error message."""
     lines = printed.decode(errors="replace").splitlines()
     return "\n".join([line for line in lines if line.strip()][-_TAIL_LINES:])
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of this machine that nobody listens on now; another process may be faster."""
+    """Return ports of this machine that are free now; another process may take them first."""
     with contextlib.ExitStack() as stack:
-        # All are held until all are known, so that they differ.
+        # All stay open until all are known, so that they differ.
         found = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in found:
             one.bind((HOST, 0))
         return [int(one.getsockname()[1]) for one in found]
+
+
+def is_taken(port: int) -> bool:
+    """Return whether another process of this machine listens on a port."""
+    with socket.socket() as probe:
+        # As servers do: a port whose connections are just being closed is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            return error.errno == errno.EADDRINUSE
+    return False

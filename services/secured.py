@@ -1,4 +1,4 @@
-"""Secured listeners of a local broker: which there are, who may sign in, and with what."""
+"""Secured listeners of a local broker, with their users and certificates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SCRAM = {
     "SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256,
     "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512,
 }
-# The least that Kafka takes.
+# The minimum that Kafka accepts.
 _ITERATIONS = 4096
 _TIMEOUT_S = 10.0
 _POLL_S = 0.02
@@ -35,16 +35,16 @@ _POLL_S = 0.02
 
 @dataclass(frozen=True)
 class SecuredListeners:
-    """What a local broker opens beside its plain listener.
+    """Listeners that a local broker opens next to its plain one.
 
     Args:
         protocols: Kafka's security protocols; one listener each.
         users: Password of each user, for PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 alike.
         certificate: PEM file of the broker's certificate; it must name 127.0.0.1.
         key: PEM file of the certificate's key, in PKCS#8 and not encrypted.
-        ca: PEM file of the authorities whose client certificates are taken.
-        client_certificate: What is asked of the clients of ``SSL``; those of ``SASL_SSL`` have
-            their password.
+        ca: PEM file of the authorities whose client certificates are accepted.
+        client_certificate: Whether clients of ``SSL`` must present a certificate; those of
+            ``SASL_SSL`` have their password.
     """
 
     protocols: tuple[Protocol, ...]
@@ -55,10 +55,10 @@ class SecuredListeners:
     client_certificate: Literal["required", "requested", "none"] = "none"
 
     def settings(self) -> dict[str, str]:
-        """Kafka's broker settings for these listeners, those of their ports aside.
+        """Return Kafka's broker settings for these listeners, without their ports.
 
         Raises:
-            InputError: A file is needed and not named, or can't be read.
+            InputError: A file is required and not named, or can't be read.
         """
         settings: dict[str, str] = {}
         for protocol in self.protocols:
@@ -72,13 +72,13 @@ class SecuredListeners:
         return settings
 
     def create_users(self, admin: AdminClient) -> None:
-        """Make the users known to SCRAM, whose passwords Kafka keeps in its own log (KIP-554).
+        """Create the SCRAM users, whose passwords Kafka keeps in its own log (KIP-554).
 
         Args:
             admin: Client of the plain listener.
 
         Raises:
-            RunError: Kafka refused.
+            RunError: Kafka refuses.
         """
         if not self.users or not any(one.startswith("SASL") for one in self.protocols):
             return
@@ -98,7 +98,7 @@ class SecuredListeners:
             raise RunError(message) from None
 
     def _wait_until_known(self, admin: AdminClient) -> None:
-        # The answer comes when the change is in the log, shortly before the broker heeds it.
+        # The answer comes when the change is in the log, shortly before the broker applies it.
         deadline = time.monotonic() + _TIMEOUT_S
         while time.monotonic() < deadline:
             found = admin.describe_user_scram_credentials().result(_TIMEOUT_S)
@@ -134,9 +134,9 @@ class SecuredListeners:
 def _read(field_name: str, path: Path | None) -> str:
     if path is None:
         message = f"The secured listeners need `{field_name}`."
-        raise InputError(message, "Name a PEM file.")
+        raise InputError(message, "Name a PEM file.", field=field_name)
     try:
         return path.read_text(encoding="ascii", errors="replace")
     except OSError as error:
         message = f"`{field_name}` names {path}, which can't be read: {error.strerror}."
-        raise InputError(message, "Name a PEM file.") from None
+        raise InputError(message, "Name a PEM file.", field=field_name, file=str(path)) from None

@@ -28,7 +28,7 @@ from sources.common.state import Generation
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.errors import HybridError, RunError, StateError
+from sources.errors import ErrorReport, HybridError, RunError, StateError
 from sources.hybrid import Boundedness
 from sources.planning.approval import require_approved
 from sources.planning.rounds import next_round
@@ -123,7 +123,7 @@ def _run(
             return run_unbounded(spark, loaded, source, reporter, stop, prepared)
         return run_bounded(spark, loaded, source, reporter, stop, ahead)
     except Exception as error:
-        reporter.failed(cause_of(error))
+        reporter.failed(report_of(error))
         raise
 
 
@@ -317,6 +317,16 @@ def _watch(
         reporter.bad_records(bad.collect())
     running.awaitTermination()
     reporter.progress(running)
+
+
+def report_of(error: Exception) -> ErrorReport:
+    """Return an error as the document that the heartbeat carries.
+
+    What is no :class:`HybridError` is unknown, and therefore worth a limited number of attempts.
+    """
+    if isinstance(error, HybridError):
+        return error.report()
+    return ErrorReport(kind="spark", message=cause_of(error), transient=True)
 
 
 def cause_of(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""A pipeline to start from: declaration, transform and audit over files that are there."""
+"""A starter pipeline over existing files: declaration, transform and audit query."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sources.storage.listing import find_files
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
 
-# By the end of a file's name, `.gz` and the like taken off.
+# By the suffix of a file's name, without `.gz` and the like.
 _FORMATS = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".ndjson": "json",
             ".csv": "csv"}  # fmt: skip
 _PACKED = {".gz", ".zst"}
@@ -24,7 +24,7 @@ _READERS = {
     "json": "read_json(?, format = 'newline_delimited')",
     "csv": "read_csv(?)",
 }
-# DuckDB's name of a type, and Spark's.
+# Spark SQL types by DuckDB's names.
 _TYPES = {
     "BOOLEAN": "boolean",
     "INTEGER": "int",
@@ -38,7 +38,7 @@ _TYPES = {
     "TIMESTAMP WITH TIME ZONE": "timestamp",
 }
 _DECLARATION = """\
-# Every field: docs/pipeline.md, or `hybrid reference`.
+# All fields: docs/pipeline.md, or `hybrid reference`.
 name: {name}
 
 # Read in this order. All sources but the last must have an end.
@@ -48,24 +48,24 @@ sources:
     path: {path}
     format: {format}
 {schema}{topic}
-# When a row happened, and what identifies it, in all sources alike.
+# Column with the event time, and columns that identify a row; the same in all sources.
 event_time: {event_time}
 key: [{key}]
-# History is complete up to its end minus this.
+# History is complete through its last event time minus this.
 allowed_lateness: 1 hour
 
-# The function `rows` of {name}_transform.py, beside this file.
+# The function `rows` in {name}_transform.py, next to this file.
 transform: {name}_transform:rows
 
 sink:
   path: {name}_out
-  mode: append # `merge` for rows that change
+  mode: append # `merge` if rows change
   key: [{key}]
 
-# Plan, positions and checkpoint.
+# Folder of plan, positions and checkpoint.
 state: {name}_state
 
-# The same table, computed by DuckDB from all raw input; `hybrid audit` compares the two.
+# The same table, computed by DuckDB from the raw input; `hybrid audit` compares the two.
 audit:
   sql: {name}_audit.sql
 """
@@ -74,32 +74,32 @@ _TOPIC = """\
     name: live
     topic: {topic}
     bootstrap_servers: {servers} # `local`: the broker of `hybrid broker`
-    format: json # columns and types are those of the source before
+    format: json # columns and types as in the source before
 """
 _TRANSFORM = '''\
-"""What becomes of the rows, of files and topic alike."""
+"""Transform of the rows, the same for files and topic."""
 
 from pyspark.sql import DataFrame
 
 
 def rows(rows: DataFrame) -> DataFrame:
-    """All rows as they are."""
+    """Return all rows unchanged."""
     return rows
 '''
 _AUDIT = "SELECT * FROM input\n"
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What people said of their pipeline.
+class StarterOptions:
+    """Options of a starter pipeline.
 
     Attributes:
-        name: Of the pipeline and its files.
+        name: Name of the pipeline, and of its files.
         files: Glob of history's files, relative to the folder.
-        topic: That goes on where the files end; None for files alone.
-        servers: Where it is.
-        event_time: The event-time column; None to find it.
-        key: Columns that identify a row; empty to find them.
+        topic: Topic that continues where the files end; None for files only.
+        servers: Brokers of the topic, or `local`.
+        event_time: Event-time column; None to detect it.
+        key: Columns that identify a row; empty to detect them.
     """
 
     name: str
@@ -110,48 +110,50 @@ class Wanted:
     key: Sequence[str] = ()
 
 
-def start(folder: Path, wanted: Wanted) -> tuple[LoadedPipeline, list[Path]]:
+def start(folder: Path, options: StarterOptions) -> tuple[LoadedPipeline, list[Path]]:
     """Write a pipeline into a folder.
 
     Returns:
         The pipeline, and the files that were written.
 
     Raises:
-        InputError: The name can't be one, there are no such files, they can't be read, a column
-            has to be named, or one of the files to be written is there.
+        InputError: The name is not valid, there are no such files, they can't be read, a column
+            has to be named, or one of the files to be written exists.
     """
-    check_name(wanted.name)
-    first = _first_file(folder, wanted.files)
+    check_name(options.name)
+    first = _first_file(folder, options.files)
     form = _format_of(first)
     columns = _columns_of(first, form)
-    event_time = wanted.event_time or _find_event_time(first, columns)
-    key = list(wanted.key) or _find_key(first, columns)
+    event_time = options.event_time or _find_event_time(first, columns)
+    key = list(options.key) or _find_key(first, columns)
     for name in (event_time, *key):
         if name not in columns:
             message = f"{first} has no column `{name}`."
-            raise InputError(message, f"It has {', '.join(columns)}.")
+            hint = f"Name one of {', '.join(columns)}."
+            raise InputError(message, hint, file=str(first), column=name)
     kinds = "".join(f"      {name}: {kind}\n" for name, kind in columns.items())
     declaration = _DECLARATION.format(
-        name=wanted.name,
-        path=wanted.files,
+        name=options.name,
+        path=options.files,
         format=form,
         schema="" if form == "parquet" else f"    schema:\n{kinds}",
-        topic=_TOPIC.format(topic=wanted.topic, servers=wanted.servers) if wanted.topic else "",
+        topic=_TOPIC.format(topic=options.topic, servers=options.servers) if options.topic else "",
         event_time=event_time,
         key=", ".join(key),
     )
     written = {
-        folder / f"{wanted.name}.yaml": declaration,
-        folder / f"{wanted.name}_transform.py": _TRANSFORM,
-        folder / f"{wanted.name}_audit.sql": _AUDIT,
+        folder / f"{options.name}.yaml": declaration,
+        folder / f"{options.name}_transform.py": _TRANSFORM,
+        folder / f"{options.name}_audit.sql": _AUDIT,
     }
     if there := [path for path in written if path.exists()]:
-        message = f"{there[0]} is there already."
-        raise InputError(message, "Take another name, or remove it.")
+        message = f"{there[0]} exists already."
+        hint = "Choose another name, or remove the file."
+        raise InputError(message, hint, file=str(there[0]))
     for path, text in written.items():
         path.write_text(text)
     try:
-        return load_pipeline(folder / f"{wanted.name}.yaml"), list(written)
+        return load_pipeline(folder / f"{options.name}.yaml"), list(written)
     except InputError:
         for path in written:
             path.unlink()
@@ -161,8 +163,8 @@ def start(folder: Path, wanted: Wanted) -> tuple[LoadedPipeline, list[Path]]:
 def _first_file(folder: Path, pattern: str) -> Path:
     if "://" in pattern:
         message = f"`{pattern}` is not on this machine."
-        hint = "Start from a few of the files, then write their place into the pipeline's `path`."
-        raise InputError(message, hint)
+        hint = "Copy a few of the files here, and set the pipeline's `path` afterwards."
+        raise InputError(message, hint, file=pattern)
     found = find_files("history", [pattern], folder.absolute(), Stores(S3Settings()))
     return Path(found["path"][0].as_py())
 
@@ -170,21 +172,22 @@ def _first_file(folder: Path, pattern: str) -> Path:
 def _format_of(path: Path) -> str:
     suffixes = [suffix for suffix in path.suffixes if suffix not in _PACKED]
     if not suffixes or suffixes[-1] not in _FORMATS:
-        message = f"What {path.name} holds can't be told by its name."
-        hint = f"A start can be made from {', '.join(_FORMATS)}; docs/sources.md has all formats."
-        raise InputError(message, hint)
+        message = f"The format of {path.name} is not known by its name."
+        hint = f"Use one of {', '.join(_FORMATS)}; docs/sources.md lists all formats."
+        raise InputError(message, hint, file=str(path))
     return _FORMATS[suffixes[-1]]
 
 
 def _columns_of(path: Path, form: str) -> dict[str, str]:
-    """Names and Spark's types of the columns that a look at the file suggests."""
+    """Return names and Spark SQL types of the columns, as DuckDB detects them."""
     try:
         with duckdb.connect() as connection:
             query = f"DESCRIBE SELECT * FROM {_READERS[form]}"
             found = connection.execute(query, [str(path)]).fetchall()
     except duckdb.Error as error:
         message = f"{path} can't be read as {form}: {error}"
-        raise InputError(message) from None
+        hint = "Check the file and the suffix of its name."
+        raise InputError(message, hint, file=str(path)) from None
     return {name: _TYPES.get(kind, "string") for name, kind, *_ in found}
 
 
@@ -192,13 +195,14 @@ def _find_event_time(path: Path, columns: Mapping[str, str]) -> str:
     times = [name for name, kind in columns.items() if kind == "timestamp"]
     if len(times) == 1:
         return times[0]
-    message = f"Which column of {path} tells when a row happened?"
-    choice = f"one of {', '.join(times)}" if times else "one that holds timestamps; none looks so"
-    raise InputError(message, f"Name it by --event-time: {choice}.")
+    message = f"Which column of {path} holds the event time?"
+    choice = f"one of {', '.join(times)}" if times else "no column has the type timestamp"
+    raise InputError(message, f"Name it with --event-time: {choice}.", file=str(path))
 
 
 def _find_key(path: Path, columns: Mapping[str, str]) -> list[str]:
     if "id" in columns:
         return ["id"]
     message = f"Which columns of {path} identify a row?"
-    raise InputError(message, f"Name each by --key: it has {', '.join(columns)}.")
+    hint = f"Name each with --key: the file has {', '.join(columns)}."
+    raise InputError(message, hint, file=str(path))

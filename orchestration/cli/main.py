@@ -54,10 +54,10 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
 ) -> None:
     """Create a new pipeline for existing files: its YAML file, a transform and an audit query."""
     with answer(as_json) as show:
-        from orchestration.cli.init import Wanted, start
+        from orchestration.cli.init import StarterOptions, start
 
-        wanted = Wanted(name, files, topic, servers, event_time, key or [])
-        loaded, written = start(folder, wanted)
+        options = StarterOptions(name, files, topic, servers, event_time, key or [])
+        loaded, written = start(folder, options)
         shown = "\n".join(f"  {path}" for path in written)
         text = f"Written:\n{shown}\nCheck these files, then run: hybrid plan {loaded.path}"
         show({"ok": True, "pipeline": name, "written": [str(path) for path in written]}, text)

@@ -1,4 +1,4 @@
-"""The reference of a pipeline's declaration, made from its models: Markdown, or JSON Schema."""
+"""Reference of a pipeline's declaration, generated from its models: Markdown or JSON Schema."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ _REFERENCE = "#/$defs/"
 _HEAD = """\
 # Reference of a pipeline
 
-What `pipeline.yaml` may hold; a field without a default is needed. Unknown fields are refused.
+All fields of `pipeline.yaml`. A field without a default is required; unknown fields are refused.
 `${NAME}` and `${NAME:-default}` are replaced by environment variables in every text. Durations are
 written as `90 s`, `10 min`, `2 h` or `1 day`, instants as `2024-01-01T12:00:00Z`.
 
-This page is printed by `hybrid reference`; `hybrid reference --json` prints a JSON Schema, by which
-an editor completes and checks a pipeline while it is written.
+This page is printed by `hybrid reference`. `hybrid reference --json` prints a JSON Schema, with
+which an editor completes and checks a pipeline.
 """
 
 
 def json_schema() -> dict[str, Any]:
-    """The declaration as JSON Schema (draft 2020-12)."""
+    """Return the declaration as JSON Schema (draft 2020-12)."""
     schema = Pipeline.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 def markdown() -> str:
-    """The declaration as a page with a table for each model, the pipeline first."""
+    """Return the declaration as a page with a table for each model, the pipeline first."""
     schema = json_schema()
     sections = [_section(Pipeline, schema)]
     models = {model.__name__: model for model in _models(Pipeline)}
@@ -46,7 +46,7 @@ def markdown() -> str:
 
 
 def _models(root: type[BaseModel]) -> Iterator[type[BaseModel]]:
-    """All models that a model is made of."""
+    """Yield all models that a model consists of, itself included."""
     seen: set[type] = set()
     waiting: list[Any] = [root]
     while waiting:
@@ -66,7 +66,7 @@ def _section(model: type[BaseModel], schema: dict[str, Any]) -> str:
         "",
         _first_sentence(model),
         "",
-        "| field | what | default | meaning |",
+        "| field | type | default | meaning |",
         "| --- | --- | --- | --- |",
     ]
     for attribute, field in model.model_fields.items():
@@ -84,7 +84,7 @@ def _first_sentence(model: type[BaseModel]) -> str:
 
 
 def _meanings(model: type[BaseModel]) -> dict[str, str]:
-    """What each field means, by the docstrings of the model and of those it is built on."""
+    """Return what each field means, from the docstrings of the model and of its base classes."""
     found: dict[str, str] = {}
     for kind in reversed(model.__mro__):
         names: list[str] = []
@@ -100,7 +100,7 @@ def _meanings(model: type[BaseModel]) -> dict[str, str]:
 
 
 def _kind(part: dict[str, Any]) -> str:
-    """What may be written, in words."""
+    """Return the type of a field in words."""
     if "$ref" in part:
         name = part["$ref"].removeprefix(_REFERENCE)
         return f"[{name}](#{name.lower()})"
@@ -131,7 +131,7 @@ _SIMPLE: dict[str, Callable[[dict[str, Any]], str]] = {
 
 def _default(value: Any) -> str:
     if isinstance(value, BaseModel):
-        return "see there"
+        return "its defaults"
     if value is None or value in ([], {}):
         return "none"
     if isinstance(value, timedelta):

@@ -1,14 +1,11 @@
-"""What all definitions of a pipeline share: its assets' keys, tags of runs, how failures show."""
-
-from collections.abc import Iterator
-from contextlib import contextmanager
+"""What all definitions of a pipeline share: keys of its assets, and tags of its runs."""
 
 import dagster as dg
 
 from orchestration.defs import metadata
+from orchestration.defs.failures import failures
 from orchestration.steps import PlanStep
 from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.errors import HybridError
 from sources.planning.approval import find_approval
 
 RESTART_TAG = "hybrid/restart"
@@ -50,20 +47,3 @@ def approval_check(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
 def step_key(loaded: LoadedPipeline, step: str) -> dg.AssetKey:
     """Return the key of the asset of a step, by the step's name."""
     return dg.AssetKey([loaded.pipeline.name, step])
-
-
-@contextmanager
-def failures() -> Iterator[None]:
-    """Turn a project's error into a Dagster failure that shows its text, without a stack trace.
-
-    Dagster's retry policy applies to transient errors only.
-    """
-    try:
-        yield
-    except HybridError as error:
-        cause = dg.MetadataValue.md(f"```\n{error}\n```")
-        raise dg.Failure(
-            description=str(error),
-            metadata={"kind": type(error).__name__, "cause": cause},
-            allow_retries=error.transient,
-        ) from error

@@ -13,11 +13,11 @@ from orchestration.defs import metadata, plan_metadata
 from orchestration.defs.assets import (
     DECLARATION_TAG,
     RESTART_TAG,
-    failures,
     live_key,
     plan_key,
     step_key,
 )
+from orchestration.defs.failures import failures
 from orchestration.defs.range_partitions import filled_by_history
 from orchestration.progress.plan_preview import preview
 from orchestration.steps import (
@@ -39,7 +39,7 @@ from sources.hand_over_checks import CHECKS
 from sources.kafka.start_offsets import GapError
 from sources.ledger import read_ledger
 from spark_jobs.checkpoint.transform_history import last_change
-from spark_jobs.launch.runs import log_path
+from spark_jobs.launch.record import log_path
 
 
 class Which(Enum):
@@ -253,8 +253,10 @@ def _live(
         run = ChainRun(
             load_pipeline(Path(tags.get(DECLARATION_TAG, loaded.path))), AssetLog(context)
         )
-        with failures():
-            if RESTART_TAG in tags:
+        is_restart = RESTART_TAG in tags
+        # The supervision itself decides when a restart is tried again.
+        with failures(allow_retries=not is_restart):
+            if is_restart:
                 beat = supervisor.restart(run.loaded, run.context.pipeline.source(step.name))
             else:
                 beat = step.run(run).value

@@ -1,4 +1,4 @@
-"""Dagster's side of generations: a job for each thing people ask, and reruns by the clock."""
+"""Generations in Dagster: a job for each command, and scheduled reruns."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -9,8 +9,8 @@ import dagster as dg
 from pydantic import Field
 
 from orchestration.audit.compare_generations import compare_generations
-from orchestration.defs import metadata
-from orchestration.defs.assets import failures
+from orchestration.defs import generation_metadata
+from orchestration.defs.failures import failures
 from orchestration.defs.jobs import job_of
 from orchestration.defs.schedules import schedule
 from orchestration.generations import promotion
@@ -21,27 +21,27 @@ from sources.generations import Serving, begin
 
 
 class Promote(Enum):
-    """Whether a rerun is to serve by itself."""
+    """Whether a rerun is promoted without a person."""
 
     CHECKS = "checks"
     NEVER = "never"
 
 
 class RerunConfig(dg.Config):
-    """The form of a rerun."""
+    """Launch form of a rerun."""
 
     promote: Promote = Field(
         default=Promote.CHECKS,
-        description="CHECKS: readers get it if it caught up, is healthy and has enough rows; "
-        "NEVER: it waits for people.",
+        description="CHECKS: promote it once it has caught up, is healthy and has enough rows. "
+        "NEVER: leave the promotion to a person.",
     )
     rows_at_least: float = Field(
-        default=0.99, description="Its rows over those of the generation that serves."
+        default=0.99, description="Fewest rows, as a fraction of those of the serving generation."
     )
 
 
 def generation_jobs(loaded: LoadedPipeline) -> dict[str, dg.JobDefinition]:
-    """Jobs that do what the commands ``hybrid generation …`` and ``hybrid rerun`` do, by name."""
+    """Return the jobs that correspond to ``hybrid generation …`` and ``hybrid rerun``, by name."""
     made: dict[str, Callable[..., None]] = {
         "new_generation": _new(loaded),
         "compare": _compare(loaded),
@@ -54,19 +54,19 @@ def generation_jobs(loaded: LoadedPipeline) -> dict[str, dg.JobDefinition]:
 
 
 def finish_job(loaded: LoadedPipeline) -> dg.JobDefinition:
-    """The job that finishes a promotion, or a rollback, that broke off."""
+    """Return the job that completes an interrupted promotion or rollback."""
 
     def finish(context: dg.OpExecutionContext) -> None:
-        """Finishes a promotion or a rollback that broke off; asked for by the supervision."""
+        """Complete an interrupted promotion or rollback. The supervision launches this job."""
         with failures():
             done = promotion.finish(load_pipeline(loaded.path))
-        context.log.info("Finished" if done else "Nothing was under way")
+        context.log.info("Completed." if done else "No promotion or rollback was under way.")
 
     return job_of(loaded, "finish", finish)
 
 
 def rerun_schedules(loaded: LoadedPipeline, job: dg.JobDefinition) -> list[dg.ScheduleDefinition]:
-    """The schedules that a pipeline declares; each makes a new generation."""
+    """Return the schedules that a pipeline declares; each tick begins a new generation."""
     return [
         schedule(loaded, each, job, partial(_form, job.name, each))
         for each in loaded.pipeline.generations.reruns
@@ -80,12 +80,12 @@ def _form(job: str, declared: Rerun) -> dict[str, Any]:
 
 def _new(loaded: LoadedPipeline) -> Callable[..., None]:
     def new(context: dg.OpExecutionContext) -> None:
-        """Begins a new generation under the pipeline's file as it is now; the other serves on."""
+        """Begin a new generation with the present declaration. The serving one is not touched."""
         with failures():
             made = begin(load_pipeline(loaded.path))
         context.log.info(
-            f"Generation {made.name} is begun: materialize the chain to make its table, compare, "
-            "then promote"
+            f"Generation {made.name} has begun. Materialize the chain to build its table, compare "
+            "it, then promote it."
         )
 
     return new
@@ -93,13 +93,13 @@ def _new(loaded: LoadedPipeline) -> Callable[..., None]:
 
 def _compare(loaded: LoadedPipeline) -> Callable[..., None]:
     def compare(context: dg.OpExecutionContext) -> None:
-        """Compares the newest generation's table with that of the one that serves."""
+        """Compare the newest generation's table with that of the serving one, row by row."""
         with failures():
             found = compare_generations(load_pipeline(loaded.path))
-        context.add_output_metadata(metadata.comparison(found))
+        context.add_output_metadata(generation_metadata.comparison(found))
         context.log.info(
-            f"{found.candidate} beside {found.serving}: {found.gone:,} rows gone, "
-            f"{found.added:,} added, {found.changed:,} changed"
+            f"{found.candidate} compared with {found.serving}: {found.gone:,} rows gone, "
+            f"{found.added:,} added, {found.changed:,} changed."
         )
 
     return compare
@@ -107,7 +107,7 @@ def _compare(loaded: LoadedPipeline) -> Callable[..., None]:
 
 def _promote(loaded: LoadedPipeline) -> Callable[..., None]:
     def promote(context: dg.OpExecutionContext) -> None:
-        """Lets readers see the newest generation, in one commit."""
+        """Switch readers to the newest generation, in one commit."""
         with failures():
             _say(context, promotion.promote(load_pipeline(loaded.path)))
 
@@ -116,7 +116,7 @@ def _promote(loaded: LoadedPipeline) -> Callable[..., None]:
 
 def _roll_back(loaded: LoadedPipeline) -> Callable[..., None]:
     def roll_back(context: dg.OpExecutionContext) -> None:
-        """Lets readers see the generation again that served before."""
+        """Switch readers back to the generation that served before."""
         with failures():
             _say(context, promotion.roll_back(load_pipeline(loaded.path)))
 
@@ -125,17 +125,17 @@ def _roll_back(loaded: LoadedPipeline) -> Callable[..., None]:
 
 def _discard(loaded: LoadedPipeline) -> Callable[..., None]:
     def remove(context: dg.OpExecutionContext) -> None:
-        """Ends and removes the newest generation, which was never promoted, and its table."""
+        """Stop and delete the newest generation and its table. One that was promoted is refused."""
         with failures():
             name = discard(load_pipeline(loaded.path))
-        context.log.info(f"Generation {name} is removed")
+        context.log.info(f"Generation {name} was deleted.")
 
     return remove
 
 
 def _rerun(loaded: LoadedPipeline) -> Callable[..., None]:
     def again(context: dg.OpExecutionContext, config: RerunConfig) -> None:
-        """Makes the table anew as a new generation, catches up, compares, and lets it serve."""
+        """Rebuild the table as a new generation, catch up, compare, and promote it."""
         with failures():
             served = rerun(
                 load_pipeline(loaded.path),
@@ -150,5 +150,5 @@ def _rerun(loaded: LoadedPipeline) -> Callable[..., None]:
 
 def _say(context: dg.OpExecutionContext, serving: Serving) -> None:
     before = [each.generation for each in serving.before]
-    back = f"; {before[-1]} can be gone back to" if before else ""
-    context.log.info(f"Readers see generation {serving.generation}{back}")
+    back = f" A rollback returns to {before[-1]}." if before else ""
+    context.log.info(f"Readers see generation {serving.generation}.{back}")

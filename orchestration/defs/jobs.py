@@ -1,4 +1,4 @@
-"""Dagster's side of what people ask of a pipeline that runs: one job each, with its own form."""
+"""Control jobs of a pipeline in Dagster: stop, rate, pause, drain, approve; each has a form."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -9,7 +9,8 @@ from pydantic import Field, create_model
 
 from orchestration import chain
 from orchestration.defs import metadata
-from orchestration.defs.assets import APPROVED, failures, plan_key
+from orchestration.defs.assets import APPROVED, plan_key
+from orchestration.defs.failures import failures
 from orchestration.supervision import controls
 from sources.common.fields import parse_duration
 from sources.config.loader import LoadedPipeline, load_pipeline
@@ -18,44 +19,47 @@ from sources.hybrid import Boundedness
 from sources.planning.approval import approve
 
 _REPORT_EVERY = 20
-"""Looks between two lines of a drain's log: each would fill Dagster's event log."""
+"""Looks between two log lines of a drain: one for each would fill Dagster's event log."""
 
 
 class PauseConfig(dg.Config):
-    """The form of a pause."""
+    """Launch form of a pause."""
 
-    why: str = Field(default="", description="Shown to everybody for as long as it is paused.")
+    why: str = Field(default="", description="Reason, shown for as long as the run is paused.")
 
 
 class DrainConfig(dg.Config):
-    """The form of a drain."""
+    """Launch form of a drain."""
 
     within: str = Field(
-        default="1 h", description="How long to wait, such as 90 s, 10 min or 2 h; then it fails."
+        default="1 h",
+        description="Longest time to wait: 90 s, 10 min or 2 h. Then the job fails.",
     )
 
 
 class RateConfig(dg.Config):
-    """The form of a rate limit; without any number the limit is lifted."""
+    """Launch form of a rate limit; without any number the limit is removed."""
 
-    # Numbers are judged by `parse_limit`: what Pydantic refuses shows as a stack of Dagster's.
-    bytes: str | None = Field(default=None, description="Of files, by second, such as 50MiB.")
-    files: int | None = Field(default=None, description="Files by second.")
-    rows: int | None = Field(default=None, description="Of Parquet, Delta or ORC, by second.")
-    offsets: int | None = Field(default=None, description="Of topics, by second.")
+    # Numbers are validated by `parse_limit`: Pydantic's refusals show as a stack trace.
+    bytes: str | None = Field(default=None, description="Bytes of files per second: 50MiB.")
+    files: int | None = Field(default=None, description="Files per second.")
+    rows: int | None = Field(
+        default=None, description="Rows of Parquet, Delta or ORC files per second."
+    )
+    offsets: int | None = Field(default=None, description="Offsets of topics per second.")
 
 
 class ApproveConfig(dg.Config):
-    """The form of an approval."""
+    """Launch form of an approval."""
 
-    # A default, so that the Launchpad has the field in place; an empty one is refused.
-    by: str = Field(default="", description="Who approves: your name. It is kept with the plan.")
+    # A default, so that the Launchpad shows the field; an empty one is refused.
+    by: str = Field(default="", description="Your name; it is kept with the plan.")
 
 
 def _rate_config(loaded: LoadedPipeline) -> type[RateConfig]:
-    """The form of a rate limit that offers the sources of a pipeline to choose from."""
+    """Return the launch form of a rate limit, with the pipeline's sources to choose from."""
     sources = Enum("Source", {source.name: source.name for source in loaded.pipeline.sources})  # type: ignore[misc]
-    about = f"Which source of the pipeline: {', '.join(each.name for each in sources)}."
+    about = f"Source of the pipeline: {', '.join(each.name for each in sources)}."
     made: type[RateConfig] = create_model(
         "SourceRateConfig", __base__=RateConfig, source=(sources, Field(description=about))
     )
@@ -63,12 +67,11 @@ def _rate_config(loaded: LoadedPipeline) -> type[RateConfig]:
 
 
 def control_jobs(loaded: LoadedPipeline) -> list[dg.JobDefinition]:
-    """Jobs that stop a pipeline and change its rate; pause and drain one that goes on for ever.
+    """Return the control jobs of a pipeline: stop and rate, and those that apply to it.
 
-    One that waits for a person's word has a job that gives it.
-
-    They do what the commands of the same names do, and read the pipeline's file again for it.
-    To resume is to materialize the live asset alone.
+    A pipeline that ends in an unbounded source has pause and drain; one whose plan needs an
+    approval has approve. Each does what the command of the same name does, and reads the
+    pipeline's file again. To resume, materialize the live asset alone.
     """
     made = {"stop": _stop, "rate": _rate}
     if loaded.pipeline.sources[-1].boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
@@ -79,12 +82,12 @@ def control_jobs(loaded: LoadedPipeline) -> list[dg.JobDefinition]:
 
 
 def job_of(loaded: LoadedPipeline, command: str, op: Callable[..., Any]) -> dg.JobDefinition:
-    """A job of a pipeline with one step.
+    """Return a job of a pipeline with one step.
 
     Args:
         loaded: The pipeline.
-        command: What the job's name ends in.
-        op: What the step does; its docstring describes the job.
+        command: Last part of the job's name.
+        op: The step; its docstring is the job's description.
     """
     name = f"{loaded.pipeline.name}_{command}"
     made = dg.op(name=f"do_{name}", description=op.__doc__)(op)
@@ -98,33 +101,33 @@ def job_of(loaded: LoadedPipeline, command: str, op: Callable[..., Any]) -> dg.J
 
 def _stop(loaded: LoadedPipeline) -> Callable[..., None]:
     def stop(context: dg.OpExecutionContext) -> None:
-        """Ends whatever run of the pipeline is there; it stays stopped."""
+        """Stop whatever run of the pipeline is active. It stays stopped until it is resumed."""
         with failures():
             stopped = chain.stop(load_pipeline(loaded.path))
-        context.log.info(f"Stopped {', '.join(stopped)}" if stopped else "Nothing was running")
+        context.log.info(f"Stopped {', '.join(stopped)}." if stopped else "Nothing was running.")
 
     return stop
 
 
 def _pause(loaded: LoadedPipeline) -> Callable[..., None]:
     def pause(context: dg.OpExecutionContext, config: PauseConfig) -> None:
-        """Ends the live run until it is resumed; meanwhile it is shown as paused."""
+        """Pause the live run until it is resumed. Its state and its position are kept."""
         with failures():
             was_there = controls.pause(load_pipeline(loaded.path), config.why)
-        context.log.info("Paused" if was_there else "Paused; nothing was running")
+        context.log.info("Paused." if was_there else "Paused. Nothing was running.")
 
     return pause
 
 
 def _drain(loaded: LoadedPipeline) -> Callable[..., None]:
     def drain(context: dg.OpExecutionContext, config: DrainConfig) -> None:
-        """Lets the live run commit all that is there now, then stops it."""
+        """Let the live run commit all input that is there now, then stop it."""
         looks = 0
 
         def report(left: int) -> None:
             nonlocal looks
             if looks % _REPORT_EVERY == 0 or left == 0:
-                context.log.info(f"{left:,} left")
+                context.log.info(f"{left:,} records, or files and splits, are left.")
             looks += 1
 
         with failures():
@@ -135,26 +138,27 @@ def _drain(loaded: LoadedPipeline) -> Callable[..., None]:
 
 def _rate(loaded: LoadedPipeline) -> Callable[..., None]:
     def rate(context: dg.OpExecutionContext, config: Any) -> None:
-        """Limits how fast a source is read, by second, also while it is."""
+        """Limit how fast a source is read, per second. An active run adopts the new limit."""
         with failures():
             limit = parse_limit(
                 config.bytes, files=config.files, rows=config.rows, offsets=config.offsets
             )
             source = config.source.value
             chain.change_rate(load_pipeline(loaded.path), source, limit)
-        context.log.info(f"`{source}`: {limit.model_dump(exclude_none=True) or 'no limit'}")
+        given = limit.model_dump(exclude_none=True)
+        context.log.info(f"Rate limit of `{source}`: {given or 'none'}.")
 
-    # Dagster reads the form off the annotation.
+    # Dagster takes the form from the annotation.
     rate.__annotations__["config"] = _rate_config(loaded)
     return rate
 
 
 def _approve(loaded: LoadedPipeline) -> Callable[..., None]:
     def approve_plan(context: dg.OpExecutionContext, config: ApproveConfig) -> None:
-        """Approves the plan as it stands; then materialize the rest of the chain."""
+        """Approve the plan as it is now. Afterwards materialize the rest of the chain."""
         with failures():
             given = approve(load_pipeline(loaded.path), config.by)
-        # The check is not asked again by itself, and would stay red.
+        # The check is not evaluated again by itself, and would stay red.
         found = metadata.approval(loaded.pipeline.name, given)
         context.instance.report_runless_asset_event(
             dg.AssetCheckEvaluation(

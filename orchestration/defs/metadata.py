@@ -1,4 +1,4 @@
-"""What assets show of themselves in Dagster's UI; the only place that knows metadata's shapes."""
+"""Metadata that assets and checks show in Dagster's UI; its shapes are defined here only."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from typing import Any
 
 import dagster as dg
 
-from orchestration.audit.compare_generations import GenerationComparison
-from orchestration.generations.ranges import RangeLook, RangeResult
 from orchestration.snapshots import TakenSnapshot
-from orchestration.supervision.health import Finding, Verdict
-from sources.common.positions import EndPosition, TopicPartition, iso, nest
+from orchestration.supervision.verdict import Finding, Verdict
+from sources.common.positions import EndPosition, Evidence, TopicPartition, iso, nest
 from sources.config.bad_records import BadRecordCount
 from sources.hand_over_checks import Check
 from sources.kafka.start_offsets import GapError
@@ -25,7 +23,7 @@ Metadata = dict[str, Any]
 
 
 def snapshots(taken: Sequence[TakenSnapshot]) -> Metadata:
-    """Snapshots of tables that are there now."""
+    """Return the metadata of the snapshots of tables that were taken."""
     return {
         "dagster/row_count": sum(each.document["rows"] for each in taken),
         "snapshots": table(
@@ -45,13 +43,13 @@ def snapshots(taken: Sequence[TakenSnapshot]) -> Metadata:
 
 
 def end(position: EndPosition, bad: BadRecordCount | None) -> Metadata:
-    """The end position of a bounded source, and how many bad records it had."""
+    """Return the metadata of a bounded source's end position, and the number of its bad records."""
     shown: Metadata = {
         "end": iso(position.event_time_ms),
         "end_ms": position.event_time_ms,
         "complete through": iso(position.complete_through_ms),
         "event times": position.event_times,
-        "evidence": position.evidence,
+        "decided by": decided_by(position.evidence),
         "splits": position.splits,
     }
     if position.rows is not None:
@@ -78,11 +76,16 @@ def end(position: EndPosition, bad: BadRecordCount | None) -> Metadata:
     return shown
 
 
+def decided_by(evidence: Evidence) -> str:
+    """Return in words what a position was decided by."""
+    return "event time" if evidence == "timestamp" else evidence
+
+
 def ledger(made: Ledger, count: SeamCount | None) -> Metadata:
-    """The ledger of a hand-over, one row a partition."""
+    """Return the metadata of a hand-over's ledger, with one row for each partition."""
     shown: Metadata = {
-        "evidence": made.decided_by,
-        "rows in both": made.rule,
+        "decided by": decided_by(made.decided_by),
+        "duplicates removed by": made.rule,
         "ledger": table([_entry(entry, count) for entry in made.entries]),
     }
     if made.previous is not None:
@@ -100,7 +103,7 @@ def _entry(entry: LedgerEntry, count: SeamCount | None) -> dict[str, str | int]:
         "why": entry.why,
         "log start": entry.log_start,
         "first record": "none yet" if entry.first_offset is None else entry.first_offset,
-        "its time": "" if entry.first_ms is None else iso(entry.first_ms),
+        "its timestamp": "" if entry.first_ms is None else iso(entry.first_ms),
         "seam end": entry.seam_end,
         "overlap (offsets)": entry.overlap,
         "gap": entry.gap or "none",
@@ -109,7 +112,7 @@ def _entry(entry: LedgerEntry, count: SeamCount | None) -> dict[str, str | int]:
 
 
 def check(found: Check) -> dg.AssetCheckResult:
-    """One check of a hand-over; one that the pipeline accepts does not hold up the launch."""
+    """Return one check of a hand-over; a failure that the pipeline accepts does not block."""
     severity = dg.AssetCheckSeverity.WARN if found.accepted else dg.AssetCheckSeverity.ERROR
     return dg.AssetCheckResult(
         check_name=found.name,
@@ -121,7 +124,7 @@ def check(found: Check) -> dg.AssetCheckResult:
 
 
 def approval(name: str, given: Approval | None) -> dg.AssetCheckResult:
-    """Whether a plan is approved, by whom; if not, what to do."""
+    """Return the check of a plan's approval: by whom and when, or what to do."""
     text = f"The plan is not approved yet. {how_to_approve(name)}"
     if given is not None:
         text = f"Approved by {given.by} at {iso(given.at_ms)}."
@@ -133,7 +136,7 @@ def approval(name: str, given: Approval | None) -> dg.AssetCheckResult:
 
 
 def gaps(error: GapError) -> dg.AssetCheckResult:
-    """The check that a refused hand-over fails."""
+    """Return the check that fails where a hand-over is refused for its gaps."""
     rows: list[dict[str, str | int]] = [
         {
             "topic": gap.topic,
@@ -159,7 +162,7 @@ def _known(time_ms: int | None, offset: int | None) -> str:
 
 
 def live(beat: Heartbeat, log: Path, target: str) -> Metadata:
-    """The unbounded run, as it was when its first batch was in."""
+    """Return the metadata of the unbounded run when its first batch was committed."""
     shown: Metadata = {
         "driver pid": beat.pid,
         "batch": beat.batch_id if beat.batch_id is not None else "waiting for data",
@@ -178,12 +181,12 @@ def live(beat: Heartbeat, log: Path, target: str) -> Metadata:
 
 
 def transform(changed: str | None) -> Metadata:
-    """What is told of a transform that changed under the checkpoint."""
+    """Return the warning about a transform that changed under the checkpoint, if one did."""
     return {} if changed is None else {"transform changed": changed}
 
 
 def finding(found: Finding) -> dg.AssetCheckResult:
-    """One thing that is expected of the live run; a launch that comes up is no error yet."""
+    """Return one expectation of the live run as a check; during a launch it only warns."""
     return dg.AssetCheckResult(
         check_name=found.name,
         passed=found.passed,
@@ -193,7 +196,7 @@ def finding(found: Finding) -> dg.AssetCheckResult:
 
 
 def evaluation(key: dg.AssetKey, found: Finding) -> dg.AssetCheckEvaluation:
-    """The same as a sensor reports it."""
+    """Return one expectation of the live run as a sensor reports it."""
     return dg.AssetCheckEvaluation(
         asset_key=key,
         check_name=found.name,
@@ -209,7 +212,7 @@ def _severity(found: Finding) -> dg.AssetCheckSeverity:
 
 
 def observation(verdict: Verdict) -> Metadata:
-    """How the live run does; numbers as they are, so that they are plotted."""
+    """Return the metadata of the live run's state; plain numbers, so that Dagster plots them."""
     shown: Metadata = {
         "health": verdict.health,
         "reason": verdict.reason,
@@ -223,63 +226,11 @@ def observation(verdict: Verdict) -> Metadata:
     return shown
 
 
-def comparison(found: GenerationComparison) -> Metadata:
-    """Two generations beside each other."""
-    examples = [
-        {
-            "what": kind,
-            "key": str(each.key),
-            "column": each.column or "",
-            found.serving: str(each.expected),
-            found.candidate: str(each.found),
-        }
-        for kind, rows in found.examples.items()
-        for each in rows
-    ]
-    return {
-        **{f"rows of {name}": rows for name, rows in found.rows.items()},
-        "gone": found.gone,
-        "added": found.added,
-        "changed": found.changed,
-        "columns gone": ", ".join(found.columns_gone) or "none",
-        "columns added": ", ".join(found.columns_added) or "none",
-        **({"examples": table(examples)} if examples else {}),
-    }
-
-
 def picture(name: str, png: bytes) -> dg.MarkdownMetadataValue:
-    """A picture that the UI shows where other values are text."""
+    """Return a PNG as Markdown, which the UI shows as a picture."""
     return dg.MetadataValue.md(f"![{name}](data:image/png;base64,{base64.b64encode(png).decode()})")
 
 
-def looked(found: RangeLook) -> Metadata:
-    """What making a range of the target anew would come to."""
-    return {**_range(found), "splits": found.splits, "bytes": found.bytes}
-
-
-def replaced(found: RangeResult) -> Metadata:
-    """A range of the target that was made anew."""
-    return {
-        **_range(found),
-        "dagster/row_count": found.replaced.written,
-        "rows replaced": found.replaced.removed,
-        "live rows that stay": found.replaced.kept_live,
-    }
-
-
-def _range(found: RangeLook | RangeResult) -> Metadata:
-    return {
-        "generation": found.generation,
-        "since": dg.MetadataValue.timestamp(found.since),
-        "until": dg.MetadataValue.timestamp(found.until),
-    }
-
-
-def filled_by_history(generation: str) -> Metadata:
-    """A range of the target that came with a generation's history."""
-    return {"generation": generation, "by": "history"}
-
-
 def table(rows: Sequence[Mapping[str, str | int]]) -> dg.TableMetadataValue:
-    """Rows with the same columns."""
+    """Return a table of rows that have the same columns."""
     return dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in rows])

@@ -1,10 +1,10 @@
-"""What the asset of the plan shows of itself in Dagster's UI."""
+"""Metadata of the plan's asset in Dagster's UI."""
 
 from __future__ import annotations
 
 import dagster as dg
 
-from orchestration.defs.metadata import Metadata, table
+from orchestration.defs.metadata import Metadata, decided_by, table
 from orchestration.progress.forecast import duration
 from orchestration.progress.plan_preview import Preview
 from sources.common.positions import StartPosition, iso
@@ -13,7 +13,7 @@ from sources.planning.topic_plan import RangePlan
 
 
 def plan(made: Plan, seen: Preview) -> Metadata:
-    """The plan: what will be read, what that takes, and where the topic is expected to start."""
+    """Return the plan: what will be read, the estimate, and the expected start of the topic."""
     shown: Metadata = {
         "warnings": dg.MetadataValue.md("\n".join(f"- {text}" for text in made.warnings) or "none"),
         "warnings (number)": len(made.warnings),
@@ -32,8 +32,8 @@ def plan(made: Plan, seen: Preview) -> Metadata:
                     "format": part.format,
                     "bytes": part.bytes,
                     "event times": part.end.event_times,
-                    "evidence": part.end.evidence,
-                    "disorder": f"{part.disorder_ms / 1000:,.0f} s",
+                    "decided by": decided_by(part.end.evidence),
+                    "out-of-orderness": f"{part.disorder_ms / 1000:,.0f} s",
                 }
                 for part in made.files
             ]
@@ -51,7 +51,7 @@ def plan(made: Plan, seen: Preview) -> Metadata:
                 {
                     "topic": name,
                     "timestamp type": topic.timestamp_type[name],
-                    "retention": "for ever" if kept is None else f"{kept / 3_600_000:,.1f} h",
+                    "retention": "unlimited" if kept is None else f"{kept / 3_600_000:,.1f} h",
                 }
                 for topic in made.topics
                 for name, kept in topic.retention_ms.items()
@@ -62,7 +62,7 @@ def plan(made: Plan, seen: Preview) -> Metadata:
             shown["retention headroom (s)"] = min(rooms) / 1000
     for topic in made.topics:
         of = f" of {topic.source}" if len(made.topics) > 1 else ""
-        shown[f"rows in both{of}"] = topic.seam_rule
+        shown[f"duplicates removed by{of}"] = topic.seam_rule
         shown[f"expected start{of}"] = _starts(topic.expected_start, topic.range)
     if seen.previous is not None:
         shown[f"changes since {seen.previous}"] = _changes(seen)
@@ -70,11 +70,11 @@ def plan(made: Plan, seen: Preview) -> Metadata:
 
 
 def _estimate(seen: Preview) -> Metadata:
-    """What it takes; a number only where one is known, so that it is plotted."""
+    """Return the estimate; as a number, which Dagster plots, only where one is known."""
     found = seen.estimate
     shown: Metadata = {
         "estimate": "unknown" if found.seconds is None else duration(found.seconds),
-        "estimate rests on": found.basis,
+        "estimate based on": found.basis,
     }
     if found.seconds is not None:
         shown["estimate (s)"] = round(found.seconds, 1)

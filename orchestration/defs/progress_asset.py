@@ -1,4 +1,4 @@
-"""The asset that shows a pipeline's progress: pictures of all phases, as things stand."""
+"""The asset that shows a pipeline's progress: plots of all phases."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import dagster as dg
 
 from orchestration.defs import metadata
-from orchestration.defs.assets import failures, live_key
+from orchestration.defs.assets import live_key
+from orchestration.defs.failures import failures
 from orchestration.progress import phases as progress
 from orchestration.progress.forecast import duration
 from sources.common.optional import require_extra
@@ -17,7 +18,7 @@ from spark_jobs.run_state.progress_log import ProgressLog
 
 
 def progress_asset(loaded: LoadedPipeline) -> dg.AssetsDefinition:
-    """Pictures of all phases; materialized alone, at any time, it draws them anew."""
+    """Return the asset with plots of all phases; it may be materialized alone at any time."""
 
     @dg.asset(
         key=[loaded.pipeline.name, "progress"],
@@ -25,8 +26,8 @@ def progress_asset(loaded: LoadedPipeline) -> dg.AssetsDefinition:
         group_name=loaded.pipeline.name,
         kinds={"plot"},
         description=(
-            "Pictures of all phases: throughput, what is left, event time, rows by day with the "
-            "seam. Materialize it alone for fresh ones, also while the chain runs."
+            "Plots of all phases: throughput, remaining input, event time, and rows by day with "
+            "the seam. Materialize this asset alone to update them, also while the chain runs."
         ),
     )
     def pictures() -> dg.MaterializeResult[None]:
@@ -41,20 +42,20 @@ def _metadata(loaded: LoadedPipeline) -> metadata.Metadata:
     try:
         require_extra("plots", "Drawing the progress")
     except InputError as error:
-        # Not a failure: the chain's job would end red for the lack of pictures.
+        # Not a failure: the chain's job would fail for lack of pictures.
         shown: metadata.Metadata = {"progress": str(error)}
     else:
         shown = _pictures(loaded, logs)
     for pace in progress.paces(logs):
         if pace.per_s is not None:
             shown[f"{pace.source} ({pace.unit}/s)"] = round(pace.per_s, 1)
-        left = "can't be told" if pace.eta_s is None else duration(pace.eta_s)
+        left = "unknown" if pace.eta_s is None else duration(pace.eta_s)
         shown[f"{pace.source}: time left"] = "none" if pace.eta_s == 0 else left
     return shown
 
 
 def _pictures(loaded: LoadedPipeline, logs: Mapping[str, ProgressLog]) -> metadata.Metadata:
-    # Half a second to import: only where something is drawn.
+    # Half a second to import: only where something is plotted.
     from orchestration.progress import plots  # noqa: PLC0415
 
     seam_ms = progress.seam_ms(loaded)
@@ -62,7 +63,7 @@ def _pictures(loaded: LoadedPipeline, logs: Mapping[str, ProgressLog]) -> metada
     if logs:
         shown["progress"] = metadata.picture("progress", plots.phases(logs, seam_ms))
     else:
-        shown["progress"] = "nothing was read yet"
+        shown["progress"] = "Nothing was read yet."
     days = progress.rows_by_day(loaded)
     if isinstance(days, str):
         shown["rows by day"] = days

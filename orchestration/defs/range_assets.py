@@ -1,4 +1,4 @@
-"""Ranges of the target as partitions of an asset, so that Dagster's UI shows and backfills them."""
+"""Ranges of the target as partitions of an asset, for Dagster's UI to show and backfill."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -8,8 +8,8 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from orchestration.defs import metadata
-from orchestration.defs.assets import failures
+from orchestration.defs import generation_metadata
+from orchestration.defs.failures import failures
 from orchestration.defs.jobs import job_of
 from orchestration.defs.range_partitions import partitions, ranges_key
 from orchestration.defs.schedules import schedule
@@ -21,20 +21,23 @@ from sources.errors import InputError
 
 
 class RangeConfig(dg.Config):
-    """The form of a range that is made anew."""
+    """Launch form of a range that is recomputed."""
 
-    # Judged by `parse_instant`: what Pydantic refuses shows as a stack of Dagster's.
+    # Validated by `parse_instant`: Pydantic's refusals show as a stack trace.
     since: str = Field(
-        default="", description="The first event time: 2024-03-01, or 2024-03-01T12:00:00Z."
+        default="",
+        description="First event time of the range: 2024-03-01, or 2024-03-01T12:00:00Z.",
     )
-    until: str = Field(default="", description="The first one that is left as it is.")
+    until: str = Field(
+        default="", description="First event time after the range; it is left as it is."
+    )
     dry_run: bool = Field(
-        default=False, description="Only tell what would be read; nothing is written."
+        default=False, description="Only show what would be read; nothing is written."
     )
 
 
 def range_definitions(loaded: LoadedPipeline) -> dg.Definitions:
-    """A job with a form for any range, and the asset of the ranges that a pipeline declares."""
+    """Return a job for any range, and the asset of the ranges that a pipeline declares."""
     any_range = dg.Definitions(jobs=[job_of(loaded, "backfill_range", _any_range(loaded))])
     ranges = loaded.pipeline.ranges
     return any_range if ranges is None else dg.Definitions.merge(any_range, _asset(loaded, ranges))
@@ -45,15 +48,15 @@ def _asset(loaded: LoadedPipeline, ranges: Ranges) -> dg.Definitions:
 
     @dg.asset(
         key=ranges_key(loaded),
-        # Not of the chain's group: its job materializes all of that.
+        # Not in the chain's group: the chain's job materializes all of that.
         group_name=f"{name}_ranges",
         kinds={"spark", "deltalake"},
         partitions_def=partitions(ranges),
         # One Spark run for a range of partitions.
         backfill_policy=dg.BackfillPolicy.single_run(),
         description=(
-            "Rows of history in a range of event times, made anew from the files as they are now. "
-            "Rows that the live run delivered stay, and the live run goes on."
+            "Rows of history in a range of event times. Materializing a partition recomputes them "
+            "from the present files; rows of the live run are kept, and the live run continues."
         ),
     )
     def ranges_(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[None]]:
@@ -66,12 +69,12 @@ def _asset(loaded: LoadedPipeline, ranges: Ranges) -> dg.Definitions:
                 _run_id(context.run),
                 context.log.info,
             )
-        yield dg.MaterializeResult(metadata=metadata.replaced(found))
+        yield dg.MaterializeResult(metadata=generation_metadata.replaced(found))
 
     job = dg.define_asset_job(
         f"{name}_backfill",
         selection=[ranges_],
-        description="Makes ranges of the target anew; choose partitions at its launch.",
+        description="Recompute ranges of the target. Choose the partitions at the launch.",
     )
     schedules = [
         schedule(loaded, each, job, partial(_last_ranges, loaded, ranges, each.last))
@@ -82,23 +85,23 @@ def _asset(loaded: LoadedPipeline, ranges: Ranges) -> dg.Definitions:
 
 def _any_range(loaded: LoadedPipeline) -> Callable[..., None]:
     def backfill_range(context: dg.OpExecutionContext, config: RangeConfig) -> None:
-        """Makes any range of the target anew from the files; the live run goes on."""
+        """Recompute any range of the target from the files. The live run continues."""
         fresh = load_pipeline(loaded.path)
         with failures():
             since, until = (_instant(name, config) for name in ("since", "until"))
             if config.dry_run:
                 found = look(fresh, since, until)
-                context.add_output_metadata(metadata.looked(found))
+                context.add_output_metadata(generation_metadata.looked(found))
                 context.log.info(found.text)
                 return
             done = backfill(fresh, since, until, _run_id(context.run), context.log.info)
-        context.add_output_metadata(metadata.replaced(done))
+        context.add_output_metadata(generation_metadata.replaced(done))
 
     return backfill_range
 
 
 def _run_id(run: dg.DagsterRun) -> str:
-    """By which a range is made anew once: a run that is tried again goes on with it."""
+    """Return the idempotency key: a retried Dagster run resumes the same backfill."""
     return (run.root_run_id or run.run_id)[:13]
 
 
@@ -112,7 +115,7 @@ def _instant(name: str, config: RangeConfig) -> datetime:
 
 
 def _last_ranges(loaded: LoadedPipeline, ranges: Ranges, count: int) -> dict[str, Any] | str:
-    """The last ranges that end where history is complete, or before."""
+    """Return the run request for the last ranges that history covers, or why there is none."""
     with failures():
         complete = complete_through(load_pipeline(loaded.path))
     if complete is None:

@@ -1,4 +1,4 @@
-"""Ranges of a pipeline's target as Dagster's partitions: all, and those of history."""
+"""Ranges of a pipeline's target as Dagster partitions: all, and those that history filled."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from datetime import UTC, datetime, time
 
 import dagster as dg
 
-from orchestration.defs import metadata
+from orchestration.defs import generation_metadata
 from orchestration.generations.ranges import complete_through
 from sources.config.loader import LoadedPipeline
 from sources.config.reruns import Ranges
 from sources.generations import read_serving
 
 MOST_MARKED = 2_000
-"""Of history's partitions that are marked as filled at once; each is an event in Dagster's log."""
+"""Most partitions of history marked as filled at once; each is an event in Dagster's log."""
 
 
 def ranges_key(loaded: LoadedPipeline) -> dg.AssetKey:
-    """The asset of a pipeline's ranges."""
+    """Return the key of the asset of a pipeline's ranges."""
     return dg.AssetKey([loaded.pipeline.name, "ranges"])
 
 
 def partitions(ranges: Ranges) -> dg.TimeWindowPartitionsDefinition:
-    """All ranges, until now or to the last one."""
+    """Return all ranges, up to now or to the declared end."""
     start = datetime.combine(ranges.start, time(), UTC)
     end = None if ranges.end is None else datetime.combine(ranges.end, time(), UTC)
     if ranges.by == "hour":
@@ -35,14 +35,15 @@ def partitions(ranges: Ranges) -> dg.TimeWindowPartitionsDefinition:
 def filled_by_history(
     loaded: LoadedPipeline, generation: str, instance: dg.DagsterInstance
 ) -> list[dg.AssetMaterialization]:
-    """The whole ranges of the serving generation's history that are not marked as filled yet.
+    """Return materializations of the complete ranges of history that are not marked yet.
 
-    The last ones only, of very many.
+    Only of the serving generation, since readers see nothing of another one; and at most the last
+    :data:`MOST_MARKED`.
 
     Args:
         loaded: The pipeline.
-        generation: Whose history has ended; readers see nothing of one that does not serve.
-        instance: Knows which are marked.
+        generation: The generation whose history has ended.
+        instance: Dagster's instance, which knows the marked partitions.
     """
     ranges = loaded.pipeline.ranges
     if ranges is None or read_serving(loaded).generation != generation:
@@ -55,7 +56,7 @@ def filled_by_history(
         dg.AssetMaterialization(
             asset_key=ranges_key(loaded),
             partition=key,
-            metadata=metadata.filled_by_history(generation),
+            metadata=generation_metadata.filled_by_history(generation),
         )
         for key in keys[-MOST_MARKED:]
         if key not in marked

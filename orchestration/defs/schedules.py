@@ -1,4 +1,4 @@
-"""Schedules of a pipeline: what a missed tick and an overlapping one come to, in one place."""
+"""Schedules of a pipeline: the one rule for missed and overlapping ticks."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -22,13 +22,13 @@ def schedule(
     job: Any,
     request: Callable[[], Mapping[str, Any] | str],
 ) -> dg.ScheduleDefinition:
-    """A schedule that runs by itself; ticks that come at once make one run.
+    """Return a schedule that is on by default; ticks that come together launch one run.
 
     Args:
         loaded: The pipeline.
-        declared: When.
+        declared: The declared times.
         job: The job's definition.
-        request: What of a ``RunRequest`` is to be said, or why there is none.
+        request: Returns arguments of a ``RunRequest``, or the reason to skip the tick.
     """
     name = f"{loaded.pipeline.name}_{declared.name}"
 
@@ -41,13 +41,13 @@ def schedule(
         description=" ".join((type(declared).__doc__ or "").partition("\n\n")[0].split()),
     )
     def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        # Ticks that were missed come all at once: the first of them is enough.
+        # Missed ticks come all at once: the first of them is enough.
         there = context.instance.get_runs(
             filters=dg.RunsFilter(job_name=job.name, statuses=_UNDER_WAY), limit=1
         )
         if there:
             return dg.SkipReason(f"Run {there[0].run_id} is under way.")
-        asked = request()
-        return dg.SkipReason(asked) if isinstance(asked, str) else dg.RunRequest(**asked)
+        made = request()
+        return dg.SkipReason(made) if isinstance(made, str) else dg.RunRequest(**made)
 
     return tick

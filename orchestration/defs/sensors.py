@@ -1,4 +1,4 @@
-"""Dagster's watch over each live run: a sensor that supervises it, and checks to run by hand."""
+"""Supervision of each live run in Dagster: a sensor, and checks to run by hand."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import dagster as dg
 from orchestration.defs import metadata
 from orchestration.defs.assets import DECLARATION_TAG, RESTART_TAG, live_key
 from orchestration.supervision import supervisor
-from orchestration.supervision.health import FINDINGS, Finding, expected_findings
-from orchestration.supervision.status import look_at_live
+from orchestration.supervision.look import look_at_live
+from orchestration.supervision.verdict import FINDINGS, Finding, expected_findings
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.databases.replication_slot import watched_slot
 from sources.generations import Switch, in_service, pending_switch
@@ -21,21 +21,21 @@ from sources.hybrid import Boundedness
 from spark_jobs.run_state.lock import is_switching
 
 LOOK_S = 10
-"""Between two looks: with ``stuck_after`` and the look itself, well within a minute."""
+"""Seconds between two looks; with ``stuck_after`` and the look itself well within a minute."""
 _FINISH_S = 60
-"""Between two tries to finish a promotion that broke off."""
+"""Seconds between two attempts to complete an interrupted promotion."""
 REPORT_S = 60.0
-"""Between two reports of the same: each look would fill Dagster's event log."""
+"""Seconds between two equal reports: one for each look would fill Dagster's event log."""
 
 
 def has_live_run(loaded: LoadedPipeline) -> bool:
-    """Whether a pipeline ends in a source without end."""
+    """Return whether a pipeline ends in an unbounded source."""
     last = loaded.pipeline.sources[-1]
     return last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
 
 
 def live_checks(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
-    """What is expected of the live run, as checks of its asset."""
+    """Return the checks of the live run's asset: what is expected of the run."""
     key = live_key(loaded)
     expected = expected_findings(has_slot=watched_slot(loaded) is not None)
 
@@ -49,7 +49,9 @@ def live_checks(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
         fresh = load_pipeline(loaded.path)
         look = look_at_live(fresh, fresh.require_generation())
         never = [
-            Finding(name=name, passed=False, is_pending=True, text="nobody asked for it yet")
+            Finding(
+                name=name, passed=False, is_pending=True, text="The live run was never requested."
+            )
             for name in expected
         ]
         for found in never if look is None else look.verdict.findings:
@@ -59,13 +61,13 @@ def live_checks(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
 
 
 def live_sensor(loaded: LoadedPipeline, jobs: Sequence[Any]) -> dg.SensorDefinition:
-    """Supervises the live run: observes it, judges it, asks for it to be started again.
+    """Return the sensor that supervises the live run: observes, judges and restarts it.
 
-    Two of them while a newer generation waits for its promotion.
+    While a newer generation waits for its promotion, it supervises the live runs of both.
 
     Args:
         loaded: The pipeline.
-        jobs: Definitions of the chain's job and of the one that finishes a promotion.
+        jobs: Definitions of the chain's job and of the one that completes a promotion.
     """
     name = loaded.pipeline.name
     key = live_key(loaded)
@@ -75,7 +77,7 @@ def live_sensor(loaded: LoadedPipeline, jobs: Sequence[Any]) -> dg.SensorDefinit
         jobs=jobs,
         minimum_interval_seconds=LOOK_S,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Watches the live run, and starts it again if it fails.",
+        description="Watches the live run, and restarts it after a transient failure.",
     )
     def supervision(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         try:
@@ -88,16 +90,16 @@ def live_sensor(loaded: LoadedPipeline, jobs: Sequence[Any]) -> dg.SensorDefinit
                 if (tick := supervisor.tick(each)) is not None
             ]
         except Exception as error:
-            # A look that fails must not leave the answer of the one before in place.
-            context.log.exception("The live run can't be judged")
-            text = f"it can't be judged: {error}"
+            # If a look fails, the verdict of the one before must not stay in place.
+            context.log.exception("The state of the live run is unknown")
+            text = f"The state of the live run is unknown: {error}"
             alive = metadata.evaluation(key, Finding(name="alive", passed=False, text=text))
             return dg.SensorResult(asset_events=[alive], cursor="")
         if not found:
-            return dg.SkipReason("Nobody asked for the live run yet.")
+            return dg.SkipReason("The live run was never requested.")
         for _, tick in found:
             if tick.alert_problem is not None:
-                context.log.warning(f"The webhook was not told: {tick.alert_problem}")
+                context.log.warning(f"The webhook was not reached: {tick.alert_problem}.")
         events: list[dg.AssetObservation | dg.AssetCheckEvaluation] = []
         findings = _together([(_name(each), tick.verdict.findings) for each, tick in found])
         healths = [tick.verdict.health for _, tick in found]
@@ -117,7 +119,7 @@ def live_sensor(loaded: LoadedPipeline, jobs: Sequence[Any]) -> dg.SensorDefinit
                 run_key=f"{name}:{_name(each)}:{restart.at_ms}",
                 job_name=name,
                 asset_selection=[key],
-                # The next look answers them; until then the last answer stands.
+                # The next look evaluates them; until then the last evaluation stands.
                 asset_check_keys=[],
                 tags={RESTART_TAG: restart.replaces or "none", DECLARATION_TAG: str(each.path)},
             )
@@ -130,10 +132,10 @@ def live_sensor(loaded: LoadedPipeline, jobs: Sequence[Any]) -> dg.SensorDefinit
 
 
 def _finish_switch(loaded: LoadedPipeline, switch: Switch) -> dg.SensorResult | dg.SkipReason:
-    """Have a promotion finished that broke off; nothing is judged while one is under way."""
+    """Request the completion of an interrupted promotion; wait for one that is under way."""
     name = loaded.pipeline.name
     if is_switching(loaded.state):
-        return dg.SkipReason(f"Generation {switch.to} is taking the target over.")
+        return dg.SkipReason(f"Generation {switch.to} is being promoted.")
     key = f"{name}:{switch.at_ms}:{int(time.time() // _FINISH_S)}"
     return dg.SensorResult(run_requests=[dg.RunRequest(run_key=key, job_name=f"{name}_finish")])
 
@@ -143,7 +145,7 @@ def _name(loaded: LoadedPipeline) -> str:
 
 
 def _together(found: Sequence[tuple[str, Sequence[Finding]]]) -> list[Finding]:
-    """The findings of all live runs of a pipeline, which share an asset: the worst one counts."""
+    """Merge the findings of a pipeline's live runs, which share an asset: the worst one counts."""
     if len(found) == 1:
         return list(found[0][1])
     joined = []
@@ -157,13 +159,13 @@ def _together(found: Sequence[tuple[str, Sequence[Finding]]]) -> list[Finding]:
                 name=name,
                 passed=not bad,
                 is_pending=bool(bad) and all(each.is_pending for each in bad),
-                text="; ".join(f"{who}: {each.text}" for who, each in parts),
+                text=" ".join(f"{who}: {each.text}" for who, each in parts),
             )
         )
     return joined
 
 
 def _is_due(cursor: str | None, seen: Sequence[object]) -> bool:
-    """Whether to report: what is seen is new, or the last report is old."""
+    """Return whether to report: what is seen is new, or the last report is old."""
     last = json.loads(cursor) if cursor else {}
     return last.get("seen") != seen or time.time() - last["at"] >= REPORT_S

@@ -10,9 +10,9 @@ import os
 import shutil
 
 from orchestration import chain
-from orchestration.requested_state import read_wanted, want
-from orchestration.supervision.health import Verdict
-from orchestration.supervision.status import look_at_live
+from orchestration.requested_state import read_requested, request
+from orchestration.supervision.look import look_at_live
+from orchestration.supervision.verdict import Verdict
 from sources.common.positions import now_ms
 from sources.common.state import Folder, Generation, read_generation
 from sources.config.loader import LoadedPipeline, load_pipeline
@@ -141,7 +141,7 @@ def _switch(loaded: LoadedPipeline) -> PipelineContext | None:
     last = to.pipeline.sources[-1]
     if last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
         # From now on the supervision starts it whenever it is down.
-        want(to.generation, last.name, is_wanted=True)
+        request(to.generation, last.name, is_requested=True)
     Folder(loaded.state).path(Switch.NAME).unlink()
     return to
 
@@ -180,9 +180,9 @@ def _begin(loaded: LoadedPipeline, to: str, past: str) -> None:
 def _end_runs(to: PipelineContext, past: PipelineContext) -> None:
     """Stop the runs of both; the new one is requested again once its rows are in the target."""
     last = past.pipeline.sources[-1].name
-    wanted = read_wanted(past.generation)
-    if wanted is not None and (wanted.is_wanted or wanted.is_paused):
-        want(past.generation, last, is_wanted=False)
+    wanted = read_requested(past.generation)
+    if wanted is not None and (wanted.is_requested or wanted.is_paused):
+        request(past.generation, last, is_requested=False)
     for context in (to, past):
         for source in context.pipeline.sources:
             process.stop(context.generation, source.name)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import yaml
 
 from orchestration.generations.range_scope import last_files, parts_of, require_fit, shown
-from orchestration.requested_state import read_wanted
+from orchestration.requested_state import read_requested
 from orchestration.steps import ChainRun, Observer, Outcome, PlanStep, Step, run_chain
 from sources.common.positions import Record
 from sources.common.state import Folder
@@ -234,7 +234,7 @@ def _side_pipeline(
 def _history(context: PipelineContext, target: str) -> set[str]:
     """Return the target's files that hold history: all of them until a stream was requested."""
     last = context.pipeline.sources[-1]
-    if last.boundedness is Boundedness.BOUNDED or read_wanted(context.generation) is None:
+    if last.boundedness is Boundedness.BOUNDED or read_requested(context.generation) is None:
         return set(paths_of(target))
     return read_history_files(context.generation)
 

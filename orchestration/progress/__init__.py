@@ -1,5 +1,5 @@
-"""How far a run is, and what is ahead: phases, forecast, plots, preview of the plan.
+"""The progress of runs and what is ahead: phases, forecast, plots, preview of the plan.
 
-Belongs here: figures made for people from plans and heartbeats. Does not belong here: verdicts
+Belongs here: figures for people, made from plans and heartbeats. Does not belong here: verdicts
 (`supervision`).
 """

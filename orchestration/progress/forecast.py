@@ -1,4 +1,4 @@
-"""How long it takes: from what runs of the same pipeline have told; nothing is invented."""
+"""Forecasts of run times, from the progress of earlier runs of the same pipeline only."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from spark_jobs.run_state.progress_log import ProgressLog, Sample, Unit, progres
 
 R = TypeVar("R", bound=Record)
 _WINDOW_MS = 300_000
-"""What a forecast of a run looks back on: older samples say little of its pace now."""
+"""Period that a forecast of a run is based on; older samples say little about its present rate."""
 # https://spark.apache.org/docs/latest/running-on-yarn.html and running-on-kubernetes.html
 _DEFAULT_EXECUTORS = 2
 
 
 class Estimate(BaseModel):
-    """What the bounded part of a plan will take.
+    """Estimate of what the bounded sources of a plan will take.
 
     Attributes:
         seconds: Time to read all that is planned; None if unknown.
-        executor_hours: The same times the number of executors; None if either is unknown.
-        basis: What it rests on, or why it is unknown, in words.
+        executor_hours: That time multiplied by the number of executors; None if either is unknown.
+        basis: What the estimate is based on, or why it is unknown, as a phrase.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -42,11 +42,11 @@ class Estimate(BaseModel):
 
 
 class Measured(NamedTuple):
-    """How fast a source was read.
+    """Measured rate of a source.
 
     Attributes:
-        per_s: Units by second, over all of its launches.
-        generation: Which one.
+        per_s: Units per second, over all launches of the source.
+        generation: Name of the generation in which it was measured.
     """
 
     per_s: float
@@ -54,34 +54,37 @@ class Measured(NamedTuple):
 
 
 def estimate(loaded: LoadedPipeline, generation: Generation, plan: Plan) -> Estimate:
-    """What the bounded sources of a plan will take, by the latest run of each that tells.
+    """Return what the bounded sources of a plan will take, by the latest measured rate of each.
 
     Args:
         loaded: The pipeline.
-        generation: The plan's; it and those before it are looked at, the newest first.
+        generation: The plan's generation; rates are taken from it and from earlier ones, the
+            newest first.
         plan: The plan.
     """
     amounts = planned_amounts(plan)
-    total, told = 0.0, []
+    total, rates = 0.0, []
     for source in loaded.pipeline.sources:
         if source.boundedness is not Boundedness.BOUNDED:
             continue
         unit, amount = amounts[source.name]
         found = _measured(loaded, generation, source.name, unit)
         if found is None:
-            basis = f"no run has told yet how fast `{source.name}` is read"
+            basis = f"no run has reported yet how fast `{source.name}` is read"
             return Estimate(seconds=None, executor_hours=None, basis=basis)
         total += amount / found.per_s
-        told.append(f"`{source.name}` at {found.per_s:,.0f} {unit}/s as in {found.generation}")
-    if not told:
-        return Estimate(seconds=None, executor_hours=None, basis="no source of it has an end")
+        rates.append(f"`{source.name}` at {found.per_s:,.0f} {unit}/s as in {found.generation}")
+    if not rates:
+        return Estimate(
+            seconds=None, executor_hours=None, basis="the pipeline has no bounded source"
+        )
     executors = executors_of(loaded.pipeline.spark)
     hours = None if executors is None else total / 3600 * executors
-    return Estimate(seconds=total, executor_hours=hours, basis=", ".join(told))
+    return Estimate(seconds=total, executor_hours=hours, basis=", ".join(rates))
 
 
 def planned_amounts(plan: Plan) -> dict[str, tuple[Unit, int]]:
-    """How much is planned of each bounded source, in what its runs are counted in."""
+    """Return the planned amount of each bounded source, in the unit of its progress log."""
     found: dict[str, tuple[Unit, int]] = {
         part.source: ("splits", part.splits) if part.rows is None else ("rows", part.rows)
         for part in plan.files
@@ -93,7 +96,7 @@ def planned_amounts(plan: Plan) -> dict[str, tuple[Unit, int]]:
 
 
 def executors_of(spark: SparkSettings) -> int | None:
-    """How many executors a run has, as declared; None where that changes or is not declared."""
+    """Return the declared number of executors; None where it is dynamic or not declared."""
     if spark.master.startswith("local"):
         return 1
     if spark.conf.get("spark.dynamicAllocation.enabled", "false").lower() == "true":
@@ -105,7 +108,7 @@ def executors_of(spark: SparkSettings) -> int | None:
 
 
 def rate(log: ProgressLog) -> float | None:
-    """Units by second over all launches, without the time between them; None if unknown."""
+    """Return units per second over all launches, without the time between them, or None."""
     done, spent_ms = 0, 0
     for before, after in _pairs(log.samples):
         done += after.done - before.done
@@ -114,10 +117,10 @@ def rate(log: ProgressLog) -> float | None:
 
 
 def eta_s(log: ProgressLog | None) -> float | None:
-    """Seconds until nothing is left, at the pace of the last minutes of the last launch.
+    """Return the seconds until nothing is left, at the rate of the last launch's last minutes.
 
     Returns:
-        None if what is left does not get less, or nobody knows how much it is.
+        None if the remaining amount does not decrease, or is unknown.
     """
     if log is None or not log.samples:
         return None
@@ -138,7 +141,7 @@ def eta_s(log: ProgressLog | None) -> float | None:
 
 
 def duration(seconds: float) -> str:
-    """A time as people say it: its two largest units."""
+    """Return a time in its two largest units, such as ``2 h 5 min``."""
     left = round(seconds)
     parts = []
     for name, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
@@ -149,7 +152,7 @@ def duration(seconds: float) -> str:
 
 
 def describe(found: Estimate) -> str:
-    """An estimate in one line."""
+    """Return an estimate as one line."""
     if found.seconds is None:
         return f"unknown: {found.basis}"
     hours = "" if found.executor_hours is None else f", {found.executor_hours:,.2f} executor-hours"
@@ -157,15 +160,15 @@ def describe(found: Estimate) -> str:
 
 
 def earlier_generations(loaded: LoadedPipeline, generation: Generation) -> list[Generation]:
-    """Generations of a pipeline that are older than one, the newest first."""
+    """Return the generations of a pipeline that are older than the given one, the newest first."""
     created_ms = generation.info.created_ms
     return [each for each in reversed(generations(loaded)) if each.info.created_ms < created_ms]
 
 
 def read_earlier(folder: Folder, name: str, kind: type[R]) -> R | None:
-    """A document of an earlier generation; None if there is none, or this program can't read it.
+    """Return a document of an earlier generation; None if it is missing or of another version.
 
-    It is looked at for comparison only, so one that another version wrote is no error.
+    It only serves for comparison, so a document of another version is no error.
     """
     try:
         return folder.read(name, kind)
@@ -184,7 +187,7 @@ def _measured(
 
 
 def _pairs(samples: list[Sample]) -> Iterator[tuple[Sample, Sample]]:
-    """Each sample of a launch and the next one of the same."""
+    """Yield each sample together with the next one of the same launch."""
     for before, after in pairwise(samples):
         if before.launch_id == after.launch_id:
             yield before, after

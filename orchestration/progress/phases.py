@@ -1,4 +1,4 @@
-"""One view over all phases of a pipeline, from what its state and its target hold."""
+"""Progress over all phases of a pipeline, from its state and its target."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from sources.hybrid import SwitchState
 from spark_jobs.run_state.progress_log import ProgressLog, read_progress_log
 
 MOST_ROWS = 100_000_000
-"""Of a target whose rows are counted by day: seconds of work, on one column."""
+"""Largest target whose rows are counted by day: reading one column of it takes seconds."""
 _TIMES = ("timestamp", "timestamp_ntz", "date")
 
 
 class Pace(NamedTuple):
-    """How fast a source is read.
+    """Rate of a source.
 
     Attributes:
         source: Its name.
-        unit: What is counted.
-        per_s: By second, over all launches; None if unknown.
+        unit: Unit that is counted.
+        per_s: Units per second, over all launches; None if unknown.
         eta_s: Seconds until nothing is left; None if unknown.
     """
 
@@ -37,11 +37,11 @@ class Pace(NamedTuple):
 
 
 class RowsByDay(NamedTuple):
-    """How the rows of a target lie in time.
+    """Number of rows of a target for each day.
 
     Attributes:
-        column: Which column tells the day.
-        counts: Days (UTC) and rows, in order.
+        column: Column that the day is taken from.
+        counts: Days (UTC) and numbers of rows, in order.
     """
 
     column: str
@@ -49,7 +49,7 @@ class RowsByDay(NamedTuple):
 
 
 def progress_logs(loaded: LoadedPipeline) -> dict[str, ProgressLog]:
-    """What each source's runs have told so far, in the chain's order; silent ones left out.
+    """Return the progress log of each source that has one, in the chain's order.
 
     Raises:
         StateError: Nothing was planned yet.
@@ -63,12 +63,12 @@ def progress_logs(loaded: LoadedPipeline) -> dict[str, ProgressLog]:
 
 
 def paces(logs: dict[str, ProgressLog]) -> list[Pace]:
-    """How fast each source is read, and what is left."""
+    """Return the rate of each source, and the time left."""
     return [Pace(name, log.unit, rate(log), eta_s(log)) for name, log in logs.items()]
 
 
 def seam_ms(loaded: LoadedPipeline) -> int | None:
-    """Up to which event time the last bounded source that has ended is complete."""
+    """Return the complete-through time of the last bounded source that has ended, or None."""
     generation = loaded.require_generation()
     enumerator = SwitchState(loaded.pipeline.hybrid_source(), generation)
     ends = enumerator.ends_before(loaded.pipeline.sources[-1].name)
@@ -76,7 +76,10 @@ def seam_ms(loaded: LoadedPipeline) -> int | None:
 
 
 def rows_by_day(loaded: LoadedPipeline) -> RowsByDay | str:
-    """How the target's rows lie in time; why that is not told, in words, if it is not.
+    """Count the target's rows by day.
+
+    Returns:
+        The counts, or a sentence that says why there are none.
 
     Raises:
         InputError: The target can't be read.
@@ -84,25 +87,25 @@ def rows_by_day(loaded: LoadedPipeline) -> RowsByDay | str:
     path = target_of(loaded)
     try:
         if not DeltaTable.is_deltatable(path):
-            return "there is no target yet"
+            return "There is no target table yet."
         target = DeltaTable(path)
         column = _time_column(loaded, target)
         if column is None:
-            return "the target has no column of times"
+            return "The target table has no timestamp or date column."
         rows = sum(target.get_add_actions(flatten=True)["num_records"].to_pylist())
         if rows > MOST_ROWS:
-            return f"the target has {rows:,} rows, and more than {MOST_ROWS:,} are not counted"
+            return f"The target table has {rows:,} rows; more than {MOST_ROWS:,} are not counted."
         return RowsByDay(column, _count(target, column))
     except (DeltaError, OSError) as error:
-        message = f"The target {path} can't be read: {error}"
-        raise InputError(message, "Repair it: its rows by day can't be counted.") from None
+        message = f"The target table {path} can't be read, so its rows are not counted: {error}"
+        raise InputError(message, "Restore or repair the table.", table=str(path)) from None
 
 
 def _time_column(loaded: LoadedPipeline, target: DeltaTable) -> str | None:
-    """The event time, if the target has it; else a time of its key, else its first one."""
+    """Return the event time, if the target has it; else a time of its key, else its first time."""
     times = [field.name for field in target.schema().fields if str(field.type.type) in _TIMES]
-    wanted = [loaded.pipeline.event_time, *loaded.pipeline.sink.key, *times]
-    return next((name for name in wanted if name in times), None)
+    preferred = [loaded.pipeline.event_time, *loaded.pipeline.sink.key, *times]
+    return next((name for name in preferred if name in times), None)
 
 
 def _count(target: DeltaTable, column: str) -> list[tuple[date, int]]:

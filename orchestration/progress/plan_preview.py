@@ -1,4 +1,4 @@
-"""What people want to know of a plan before they let it run, beyond what it holds by itself."""
+"""A plan's preview for people: estimate, schemas, and differences from the previous plan."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _SHOWN = 5
 
 
 class Change(BaseModel):
-    """One thing that is otherwise than in the plan before.
+    """One difference from the previous generation's plan.
 
     Attributes:
-        source: Of which source.
-        what: What it is.
-        before, now: As people read them; empty if it is not there.
+        source: Name of the source.
+        what: Name of the figure that differs.
+        before, now: Its values as text; empty where it does not exist.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -36,13 +36,13 @@ class Change(BaseModel):
 
 
 class Preview(BaseModel):
-    """What people want to know of a plan.
+    """Preview of a plan.
 
     Attributes:
         estimate: What it will take.
         schemas: For each column, its Spark SQL type by source; a source that lacks it is left out.
         previous: The generation whose plan this one is compared with; None if it is the first.
-        changes: What is otherwise there.
+        changes: The differences from that plan.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -54,7 +54,7 @@ class Preview(BaseModel):
 
 
 def preview(loaded: LoadedPipeline, plan: Plan) -> Preview:
-    """Look at a plan that was made, and at what the runs and the plan before it have left.
+    """Return the preview of a plan, by the runs and the plan of earlier generations.
 
     Raises:
         StateError: No plan was made.
@@ -77,7 +77,7 @@ def preview(loaded: LoadedPipeline, plan: Plan) -> Preview:
 
 
 def _columns(plan: Plan) -> dict[str, dict[str, str]]:
-    """Names and types of the columns that each source gives to the transform."""
+    """Return names and types of the columns that each source passes to the transform."""
     folders = [] if plan.folder is None else [plan.folder]
     parts: list[FoundFiles | TopicPlan] = [*plan.files, *plan.topics, *folders]
     return {part.source: part.columns for part in parts}
@@ -91,7 +91,7 @@ def _side_by_side(columns: Mapping[str, Mapping[str, str]]) -> dict[str, dict[st
 
 
 def _changes(before_at: Folder, before: Plan, now_at: Folder, now: Plan) -> list[Change]:
-    """What is otherwise than in a plan before, source by source."""
+    """Return the differences from an earlier plan, source by source."""
     changes: list[Change] = []
     old = _facts(before_at, before)
     new = _facts(now_at, now)
@@ -110,14 +110,14 @@ def _changes(before_at: Folder, before: Plan, now_at: Folder, now: Plan) -> list
 
 
 def _facts(folder: Folder, plan: Plan) -> dict[str, dict[str, str]]:
-    """The figures of a plan that are compared, by source."""
+    """Return the figures of a plan that are compared, by source."""
     found: dict[str, dict[str, str]] = {}
     for part in plan.files:
         found[part.source] = {
             "splits": f"{part.splits:,}",
             "bytes": f"{part.bytes:,}",
             "rows": "unknown" if part.rows is None else f"{part.rows:,}",
-            "begin": iso(part.event_min_ms),
+            "start": iso(part.event_min_ms),
             "end": iso(part.end.event_time_ms),
             **{f"column {name}": kind for name, kind in part.columns.items()},
         }
@@ -130,17 +130,17 @@ def _facts(folder: Folder, plan: Plan) -> dict[str, dict[str, str]]:
 
 
 def _files(source: str, before: set[str], now: set[str]) -> list[Change]:
-    """Files that came and went; a few are named."""
+    """Return how many files are new and missing, with the names of the first few."""
     found = []
     for what, paths in (
-        ("files that are new", now - before),
-        ("files that are gone", before - now),
+        ("new files", now - before),
+        ("missing files", before - now),
     ):
         if paths:
             shown = ", ".join(sorted(paths)[:_SHOWN])
             more = f" and {len(paths) - _SHOWN:,} more" if len(paths) > _SHOWN else ""
             text = f"{len(paths):,}: {shown}{more}"
-            is_new = what.endswith("new")
+            is_new = what.startswith("new")
             sides = {"before": "" if is_new else text, "now": text if is_new else ""}
             found.append(Change(source=source, what=what, **sides))
     return found

@@ -1,4 +1,4 @@
-"""Pictures of a pipeline's progress, as PNG: both phases side by side, the seam between them."""
+"""Plots of a pipeline's progress as PNG: its phases side by side, with the seam between them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _SEAM = "tab:red"
 
 
 def phases(logs: Mapping[str, ProgressLog], seam_ms: int | None) -> bytes:
-    """Throughput, what is left and event time of each source, over time.
+    """Plot throughput, remaining input and event time of each source, over time.
 
     Args:
-        logs: Samples by source, in the chain's order; at least one has some.
-        seam_ms: Up to which event time history is complete; None if it has not ended yet.
+        logs: Progress log of each source, in the chain's order; at least one has samples.
+        seam_ms: Event time through which history is complete; None if it has not ended yet.
     """
     figure = Figure(figsize=(11, 7), dpi=_DPI, layout="constrained")
     rows = figure.subplots(3, len(logs), squeeze=False, sharex="col")
@@ -52,9 +52,9 @@ def phases(logs: Mapping[str, ProgressLog], seam_ms: int | None) -> bytes:
             axes.tick_params(labelsize=8)
         _dates(event_time.xaxis)
         if not event_time.lines:
-            # Spark tells the event time of a topic's rows only below a watermark.
+            # Spark reports the event time of a topic's rows only where there is a watermark.
             note = {"ha": "center", "va": "center", "transform": event_time.transAxes}
-            event_time.text(0.5, 0.5, "not told: the query has no watermark", **note)
+            event_time.text(0.5, 0.5, "unknown: the query has no watermark", **note)
         if place:
             for axes in rows[:, place]:
                 # The seam is where this column begins.
@@ -64,11 +64,11 @@ def phases(logs: Mapping[str, ProgressLog], seam_ms: int | None) -> bytes:
 
 
 def rows_by_day(counts: Sequence[tuple[date, int]], column: str, seam_ms: int | None) -> bytes:
-    """How many rows the target holds of each day.
+    """Plot how many rows the target holds of each day.
 
     Args:
-        counts: Days and rows.
-        column: The target's column that tells the day.
+        counts: Days and numbers of rows.
+        column: Column of the target that the day is taken from.
         seam_ms: As of :func:`phases`.
     """
     figure = Figure(figsize=(11, 3), dpi=_DPI, layout="constrained")
@@ -87,12 +87,12 @@ def rows_by_day(counts: Sequence[tuple[date, int]], column: str, seam_ms: int | 
 
 
 def _launches(samples: Sequence[Sample]) -> list[list[Sample]]:
-    """Samples by launch: between two of them nothing ran, so no line is drawn."""
+    """Group samples by launch: between two launches nothing ran, so no line is drawn."""
     return [list(of) for _, of in groupby(samples, lambda sample: sample.launch_id)]
 
 
 def _rates(launch: Sequence[Sample]) -> list[float]:
-    """Units by second between each sample and the next one."""
+    """Return units per second between each sample and the next one."""
     return [
         max(after.done - before.done, 0) / max(after.at_ms - before.at_ms, 1) * 1000
         for before, after in pairwise(launch)
@@ -100,7 +100,7 @@ def _rates(launch: Sequence[Sample]) -> list[float]:
 
 
 def _time(ms: int) -> float:
-    """A time as matplotlib's axes have it: days since 1970."""
+    """Convert a time to days since 1970, the unit of matplotlib's axes."""
     return ms / 86_400_000
 
 
@@ -111,7 +111,7 @@ def _line(axes: Axes, times: Sequence[float], values: Sequence[Any], colour: str
 
 
 def _event_time_scale(columns: Sequence[Axes], seam_ms: int | None) -> None:
-    """One scale for all sources, so that it is seen how one goes on where another ended."""
+    """Use one scale for all sources, to show that each one starts where the one before ended."""
     shown = [axes for axes in columns if axes.lines]
     if seam_ms is not None:
         for axes in shown:

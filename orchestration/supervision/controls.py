@@ -1,4 +1,4 @@
-"""What people ask of a live run besides starting and stopping it: pause, resume, drain."""
+"""Controls of a live run besides starting and stopping it: pause, resume, drain."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from orchestration import chain
 from orchestration.backlog import backlog_of
-from orchestration.requested_state import Wanted, put_wish, read_wanted
+from orchestration.requested_state import RequestedState, read_requested, write_requested
 from sources.common.positions import now_ms
 from sources.common.state import Generation
 from sources.config.file_source import FileSource
@@ -18,63 +18,73 @@ from sources.errors import InputError, RunError, StateError
 from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
 from spark_jobs.launch import process
-from spark_jobs.launch.runs import log_path
+from spark_jobs.launch.record import log_path
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 
 _POLL_S = 0.5
 
 
 def live_source(loaded: LoadedPipeline) -> FileSource | KafkaSource:
-    """The source without end that a pipeline goes on with.
+    """Return the unbounded source that a pipeline ends in.
 
     Raises:
-        InputError: It has none.
+        InputError: It ends in a bounded one.
     """
     last = loaded.pipeline.sources[-1]
     if last.boundedness is Boundedness.BOUNDED:
-        message = f"Pipeline `{loaded.pipeline.name}` ends with `{last.name}`: it has no live run."
-        raise InputError(message, "End it with `hybrid stop`, go on with `hybrid run`.")
+        name = loaded.pipeline.name
+        message = f"Pipeline `{name}` ends with the bounded source `{last.name}`: no live run."
+        hint = "Stop it with `hybrid stop`, and resume it with `hybrid run`."
+        raise InputError(message, hint, pipeline=name, source=last.name)
     return last
 
 
 def pause(loaded: LoadedPipeline, why: str = "") -> bool:
-    """End the live run until people resume it; a micro-batch that is under way is left undone.
+    """End the live run until people resume it; an unfinished micro-batch is repeated then.
 
-    Unlike one that was stopped it is shown as paused, since when, why, and how much waits.
+    Unlike a stopped run, it is shown as paused: since when, why, and how much input waits.
 
     Args:
         loaded: The pipeline.
-        why: What people are told of it.
+        why: A reason to show.
 
     Returns:
         Whether a process was there to be ended.
 
     Raises:
         InputError: The pipeline has no live run.
-        StateError: Nobody wants it to run, so there is nothing to be paused.
+        StateError: It is not requested to run, so there is nothing to pause.
+        RunError: It can't be ended from this machine, or its cluster did not end it.
     """
     source = live_source(loaded)
     generation = loaded.require_generation()
-    before = read_wanted(generation)
-    if before is None or not (before.is_wanted or before.is_paused):
-        message = f"The live run of `{source.name}` is not wanted: there is nothing to pause."
-        raise StateError(message, "What reads history is ended with `hybrid stop`.")
-    if before.is_wanted:
-        wish = Wanted(
-            source=source.name, is_wanted=False, at_ms=now_ms(), is_paused=True, why=why.strip()
+    before = read_requested(generation)
+    if before is None or not (before.is_requested or before.is_paused):
+        message = f"The live run of `{source.name}` is not requested: there is nothing to pause."
+        hint = "A run that reads history is ended with `hybrid stop`."
+        raise StateError(message, hint, source=source.name)
+    if before.is_requested:
+        paused = RequestedState(
+            source=source.name,
+            is_requested=False,
+            at_ms=now_ms(),
+            is_paused=True,
+            why=why.strip(),
         )
-        put_wish(generation, wish)
+        write_requested(generation, paused)
     return process.stop(generation, source.name)
 
 
 def resume(loaded: LoadedPipeline) -> Heartbeat:
-    """Start the live run again where it was paused, stopped or drained; it is wanted from then on.
+    """Start the live run where it was paused, stopped or drained; from then on it is requested.
+
+    This also clears a failure that the supervision left alone.
 
     Raises:
         InputError: The pipeline has no live run.
-        StateError: What comes before it is not done yet.
+        StateError: A step before it is not done yet.
         SeamError: The hand-over does not pass its checks; asked before the first launch only.
-        RunError: Spark failed before its first batch; it is wanted all the same.
+        RunError: Spark failed before its first batch; it stays requested.
     """
     source = live_source(loaded)
     return chain.go_live(PipelineContext.require(loaded), source)
@@ -85,23 +95,26 @@ def drain(
 ) -> None:
     """Let the live run commit all that its topics, or its folder, hold now; then stop it.
 
-    What arrives meanwhile may be in or not; a run that is resumed goes on right after what is.
+    What arrives in the meantime may be included or not; a resumed run continues right after what
+    is.
 
     Args:
         loaded: The pipeline.
-        within: How long to wait. The run goes on after that, as if nobody had asked.
-        on_left: Called with the number of records, or files and splits, that are left.
+        within: How long to wait. After that the run continues as if it had not been drained.
+        on_left: Called with the number of records, or of files and splits, that are left.
 
     Raises:
-        InputError: The pipeline has no live run, or its topic or folder can't be looked at.
+        InputError: The pipeline has no live run, or its folder can't be listed.
         StateError: It does not run.
-        RunError: It ended before it was done, or time was up; says how much is left.
+        RunError: It ended before it was drained, or time was up; says how much is left.
+        UnavailableError: The broker does not answer.
     """
     source = live_source(loaded)
     generation = loaded.require_generation()
     if process.find_running(generation, source.name) is None:
-        message = f"The live run of `{source.name}` does not run: nothing would be drained."
-        raise StateError(message, "Start it with `hybrid resume`, then drain it.")
+        message = f"The live run of `{source.name}` is not running: nothing would be drained."
+        hint = "Start it with `hybrid resume`, then drain it."
+        raise StateError(message, hint, source=source.name)
     deadline = time.monotonic() + within.total_seconds()
     backlog = backlog_of(PipelineContext(loaded, generation), as_of_now=True)
     left: int | None = None
@@ -118,14 +131,18 @@ def drain(
                 f"`{source.name}` is not drained after {within.total_seconds():,.0f} s: "
                 f"{left:,} {backlog.unit} are left."
             )
-            hint = "It goes on running: drain it once more, or end it with `hybrid stop`."
-            raise RunError(message, hint)
+            hint = "It continues to run: drain it again, or end it with `hybrid stop`."
+            raise RunError(message, hint, source=source.name)
         time.sleep(_POLL_S)
     chain.stop(loaded)
 
 
 def _ended(generation: Generation, name: str, left: int | None) -> RunError:
     last = read_heartbeat(generation, name)
-    cause = last.error if last is not None and last.error else f"See {log_path(generation, name)}."
+    failure = None if last is None else last.failure
     rest = "" if left is None else f", with {left:,} left"
-    return RunError(f"The live run of `{name}` ended before it was drained{rest}.", cause)
+    message = f"The live run of `{name}` ended before it was drained{rest}."
+    if failure is None:
+        return RunError(message, f"See {log_path(generation, name)}.", source=name)
+    message = f"{message} {failure.message}"
+    return RunError(message, failure.hint, transient=failure.transient, source=name)

@@ -1,13 +1,21 @@
-"""Supervision of the live run: what is done about what is seen, one look at a time."""
+"""Supervision of the live run: one look at a time, what is to be done about what is seen."""
 
 from __future__ import annotations
 
+import contextlib
 from typing import NamedTuple
 
 from orchestration import chain
-from orchestration.requested_state import Restart, Watch, require_wanted, write_watch
-from orchestration.supervision.health import RED, Verdict
-from orchestration.supervision.status import Look, look_at_live
+from orchestration.requested_state import (
+    RefusedRestart,
+    Restart,
+    Watch,
+    require_requested,
+    write_refused,
+    write_watch,
+)
+from orchestration.supervision.look import Look, look_at_live
+from orchestration.supervision.verdict import RED, Verdict
 from orchestration.supervision.webhook import post
 from sources.common.positions import iso, span_ms
 from sources.config.file_source import FileSource
@@ -15,18 +23,21 @@ from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.config.supervision import Supervision
 from sources.databases.replication_slot import keep_gone
+from sources.errors import HybridError, StateError
 from sources.planning.context import PipelineContext
 from spark_jobs.launch import process
+from spark_jobs.launch.record import last_launch_id
 from spark_jobs.run_state.heartbeat import Heartbeat
 
 
 class Tick(NamedTuple):
-    """What came of one look.
+    """The outcome of one look.
 
     Attributes:
-        verdict: How well the live run does.
-        restart: A restart that is due now; written down, so that it is asked for once.
-        alert_problem: Why the webhook could not be told; it is tried again at the next look.
+        verdict: The state of the live run.
+        restart: A restart that is due now; it was written down, so that it is asked for once.
+        alert_problem: Why the webhook was not reached, as a phrase; it is tried again at the next
+            look. None if it was reached, or nothing was due.
     """
 
     verdict: Verdict
@@ -35,10 +46,10 @@ class Tick(NamedTuple):
 
 
 def tick(loaded: LoadedPipeline) -> Tick | None:
-    """Look at the live run, decide, and write down what was decided.
+    """Look at the live run, decide what to do, and write the decision down.
 
     Returns:
-        None if nobody asked for it yet.
+        None if the live run was never requested.
 
     Raises:
         StateError: The state can't be read.
@@ -50,23 +61,23 @@ def tick(loaded: LoadedPipeline) -> Tick | None:
     if look.slot_gone is not None:
         keep_gone(generation, look.slot_gone)
     watch, restart = decide(look, loaded.pipeline.supervision)
-    # Before anybody acts on it.
+    # Before anything is done about it.
     write_watch(generation, watch)
-    told, problem = _alert(loaded, look, watch)
-    write_watch(generation, told)
+    alerted, problem = _alert(loaded, look, watch)
+    write_watch(generation, alerted)
     return Tick(look.verdict, restart, problem)
 
 
 def decide(look: Look, expected: Supervision) -> tuple[Watch, Restart | None]:
-    """Whether a restart is due, and what is to be remembered. Pure.
+    """Return what is to be remembered, and the restart that is due, if one is. Pure.
 
-    An end is answered after a pause that grows with each restart within the window; a run that is
-    stuck gets the time to get over it. Beyond the limit nothing is done until people act.
+    A run that ended is restarted after a pause that grows with each restart within the window; one
+    that is stuck gets the time to recover. One that failed for good is left alone, and so is every
+    run beyond the limit, until people act.
     """
     verdict, watch, now_ms = look.verdict, look.watch, look.now_ms
-    if verdict.down is None or watch.gave_up:
+    if verdict.down is None or watch.down_since_ms is None or watch.gave_up:
         return watch, None
-    assert watch.down_since_ms is not None
     count, last = len(watch.restarts), watch.restarts[-1] if watch.restarts else None
     is_under_way = (
         last is not None
@@ -87,40 +98,59 @@ def decide(look: Look, expected: Supervision) -> tuple[Watch, Restart | None]:
 
 
 def restart(loaded: LoadedPipeline, source: FileSource | KafkaSource) -> Heartbeat:
-    """Start the live run again, as long as that is wanted and needed.
+    """Start the live run again, if that is still requested and needed.
 
-    A run that is stuck is ended first; one that got over it meanwhile is left alone.
+    A run that is stuck is ended first; one that has recovered in the meantime is left alone. If
+    nothing can be launched, the reason is written down, for the next look to judge.
 
     Raises:
-        StateError: It was stopped by people meanwhile.
-        RunError: Spark failed before its first batch.
+        StateError: People stopped it in the meantime; or as :func:`orchestration.chain.resume`.
+        SeamError, InputError, UnavailableError: As :func:`orchestration.chain.resume`.
+        RunError: Spark failed before its first batch, or a stuck run can't be ended.
     """
     generation = loaded.require_generation()
-    require_wanted(generation)
-    look = look_at_live(loaded, generation)
-    if look is not None and look.verdict.down == "stuck":
-        process.stop(generation, source.name)
-    return chain.resume(PipelineContext(loaded, generation), source)
+    requested = require_requested(generation)
+    before = last_launch_id(generation)
+    try:
+        look = look_at_live(loaded, generation)
+        if look is not None and look.verdict.down == "stuck":
+            process.stop(generation, source.name)
+        return chain.resume(PipelineContext(loaded, generation), source)
+    except HybridError as error:
+        # A driver that was launched reports for itself.
+        if last_launch_id(generation) == before:
+            refused = RefusedRestart(
+                requested_ms=requested.at_ms, launch_id=before, report=error.report()
+            )
+            # Where the state can't be written, the error itself says so.
+            with contextlib.suppress(StateError):
+                write_refused(generation, refused)
+        raise
 
 
 def _alert(loaded: LoadedPipeline, look: Look, watch: Watch) -> tuple[Watch, str | None]:
-    """Tell the webhook of a change from or to red; what to remember, and what went wrong."""
+    """Post a change from or to red to the webhook.
+
+    Returns:
+        What is to be remembered, and why the webhook was not reached, if it was not.
+    """
     health, before = look.verdict.health, watch.alerted
     url, problem = loaded.pipeline.supervision.webhook_url, None
-    # What a launch comes to is told when it is known.
+    # The outcome of a launch is posted once it is known.
     if url is None or health in ("starting", before):
         return watch, None
     if health in RED or before in RED:
-        name = loaded.pipeline.name
+        name, failure = loaded.pipeline.name, look.verdict.failure
         problem = post(
             url,
             {
-                "text": f"{name}: the live run is {health}: {look.verdict.reason}",
+                "text": f"{name}: The live run is {health}. {look.verdict.reason}",
                 "pipeline": name,
                 "source": loaded.pipeline.sources[-1].name,
                 "health": health,
                 "before": before,
                 "reason": look.verdict.reason,
+                "failure": None if failure is None else failure.model_dump(),
                 "at": iso(look.now_ms),
                 "numbers": look.verdict.numbers,
             },

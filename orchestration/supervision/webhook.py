@@ -1,4 +1,4 @@
-"""Telling somebody else: one JSON document, posted to a URL that is a secret."""
+"""Alerts to another system: one JSON document, posted to a URL that is a secret."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TIMEOUT_S = 5.0
 
 
 class _StayHere(HTTPRedirectHandler):
-    """Follows no redirect: the document would be left behind, and the answer look good."""
+    """Handler that follows no redirect: a redirected POST drops the document and looks accepted."""
 
     def redirect_request(
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str
@@ -24,11 +24,11 @@ def post(url: str, document: Mapping[str, object]) -> str | None:
     """Post a document as JSON.
 
     Args:
-        url: Where to. Never told to anyone.
-        document: What to tell.
+        url: Where to post it; never shown, since it is a secret.
+        document: What to post.
 
     Returns:
-        What went wrong, in words without the URL; None if it was taken.
+        Why it was not accepted, as a phrase without the URL; None if it was.
     """
     body = json.dumps(document).encode()
     try:
@@ -42,4 +42,4 @@ def post(url: str, document: Mapping[str, object]) -> str | None:
         # Its text may name the host.
         return f"it can't be reached ({type(error.reason).__name__})"
     except Exception as error:
-        return f"it can't be told ({type(error).__name__})"
+        return f"posting fails ({type(error).__name__})"

@@ -19,8 +19,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from sources.common.positions import now_ms, to_ms
 from sources.common.state import Generation
+from sources.errors import ErrorReport
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.launch.runs import last_launch, log_path
+from spark_jobs.launch.record import last_launch, log_path
 from spark_jobs.run_state.heartbeat import Heartbeat, describe, heartbeat_name
 from spark_jobs.run_state.progress_log import (
     EVERY_S,
@@ -171,9 +172,9 @@ class Reporter:
         self._update(state=state)
         self.log(f"{self._latest.source}: {state}")
 
-    def failed(self, cause: str) -> None:
-        """The run failed; the cause is what people will read."""
-        self._update(state="failed", error=cause)
+    def failed(self, report: ErrorReport) -> None:
+        """Report that the run failed, and why."""
+        self._update(state="failed", failure=report)
 
     def position(self) -> str:
         """How far the run is, in words."""

@@ -16,7 +16,7 @@ from sources.hand_over import hand_over
 from sources.hand_over_checks import require_sound
 from sources.kafka.client import KafkaLog
 from sources.planning.context import PipelineContext
-from spark_jobs.launch.runs import go_on
+from spark_jobs.launch.record import record_switch
 
 
 def switch(loaded: LoadedPipeline, generation: Generation, launch_id: str, name: str) -> bool:
@@ -31,7 +31,7 @@ def switch(loaded: LoadedPipeline, generation: Generation, launch_id: str, name:
             context, log = PipelineContext(loaded, generation), KafkaLog(source)
             hand_over(context, source, log)
             require_sound(context, source, log)
-        go_on(generation, launch_id, name)
+        record_switch(generation, launch_id, name)
     except HybridError as error:
         sys.stderr.write(f"Not gone on with `{name}`: {error}\n")
         return False

@@ -1,19 +1,21 @@
-"""Which launcher a pipeline uses, and which one a launch was made by."""
+"""The launcher that a pipeline uses, and the one that made a launch."""
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 from sources.common.state import Generation
 from sources.config.pipeline import SparkSettings
-from spark_jobs.launch.base import Launcher, Place
+from spark_jobs.launch.base import Launcher
 from spark_jobs.launch.kubernetes import KubernetesLauncher
 from spark_jobs.launch.local import LocalLauncher
+from spark_jobs.launch.record import Place
 from spark_jobs.launch.yarn import YarnLauncher
 
 
 def place_of(settings: SparkSettings) -> Place:
-    """Where a pipeline's drivers run."""
+    """Return where a pipeline's drivers run."""
     if settings.deploy_mode == "client":
         return Place()
     if settings.master == "yarn":
@@ -21,23 +23,29 @@ def place_of(settings: SparkSettings) -> Place:
     server = settings.master.removeprefix("k8s://")
     return Place(
         kind="kubernetes",
-        # As Spark reads it: https, unless it says otherwise.
+        # As Spark reads it: https unless the address has a scheme.
         server=server if "://" in server else f"https://{server}",
         context=settings.conf.get("spark.kubernetes.context"),
         namespace=settings.conf.get("spark.kubernetes.namespace", "default"),
     )
 
 
-def launcher_at(place: Place, generation: Generation, log: Path) -> Launcher:
-    """Who launches there.
+def launcher_at(
+    place: Place,
+    generation: Generation,
+    log: Path,
+    process: subprocess.Popen[bytes] | None = None,
+) -> Launcher:
+    """Return the launcher that answers for drivers at a place.
 
     Args:
-        place: Where.
-        generation: Whose runs they are.
-        log: What ``spark-submit`` prints.
+        place: The place.
+        generation: The generation whose drivers they are.
+        log: Where ``spark-submit`` prints to.
+        process: ``spark-submit``, if this process started it.
     """
     if place.kind == "yarn":
         return YarnLauncher(log)
     if place.kind == "kubernetes":
         return KubernetesLauncher(place)
-    return LocalLauncher(generation, log)
+    return LocalLauncher(generation, log, process)

@@ -1,4 +1,4 @@
-"""Questions to a cluster by its own command line, as people would ask them."""
+"""Questions to a cluster by its own command line tool, `yarn` or `kubectl`."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import shutil
 import subprocess
 from typing import NamedTuple
 
-from sources.errors import InputError, RunError
-from spark_jobs.launch.base import Place
+from sources.errors import InputError, UnavailableError
+from spark_jobs.launch.record import Place
 
-# `yarn` starts a JVM for each question, and tries for minutes if nobody answers.
+# `yarn` starts a JVM for each question, and retries for minutes if the cluster does not answer.
 TIMEOUT_S = 30.0
 _TOOLS = {"yarn": "yarn", "kubernetes": "kubectl"}
 
 
 class Answer(NamedTuple):
-    """What a command said.
+    """The result of a command.
 
     Attributes:
         status: Its exit status.
@@ -29,36 +29,37 @@ class Answer(NamedTuple):
 
     @property
     def last_words(self) -> str:
-        """The last line of what it complained about."""
+        """The last line that it printed, stderr last."""
         lines = [line.strip() for line in f"{self.output}\n{self.errors}".splitlines()]
-        return next((line for line in reversed(lines) if line), f"nothing, status {self.status}")
+        return next((line for line in reversed(lines) if line), f"exit status {self.status}")
 
 
 def require_tool(place: Place) -> None:
-    """Refuse to start what could not be asked about later.
+    """Refuse to start a driver that could not be asked about later.
 
     Raises:
-        InputError: The cluster's command is not installed.
+        InputError: The cluster's command line tool is not installed.
     """
     name = _TOOLS.get(place.kind)
     if name is not None and shutil.which(name) is None:
-        message = (
-            f"There is no command `{name}` on the PATH; it tells whether a driver on the cluster "
-            "runs, and ends it."
-        )
-        raise InputError(message, "Install it on the machine that launches.")
+        raise _missing(name)
 
 
 def ask(command: list[str], seconds: float = TIMEOUT_S) -> Answer:
     """Run a command to its end.
 
+    Args:
+        command: The command.
+        seconds: Longest time that it may take.
+
     Raises:
-        RunError: It can't be started, or does not answer in time.
+        InputError: It is not installed.
+        UnavailableError: It does not answer in time.
     """
     try:
         run = subprocess.run(
             command,
-            # A tool without a login asks for one.
+            # A tool without credentials prompts for them.
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -67,9 +68,16 @@ def ask(command: list[str], seconds: float = TIMEOUT_S) -> Answer:
             check=False,
         )
     except FileNotFoundError:
-        message = f"There is no command `{command[0]}` on the PATH."
-        raise RunError(message, "Install it.") from None
+        raise _missing(command[0]) from None
     except subprocess.TimeoutExpired:
         message = f"`{' '.join(command)}` did not answer within {seconds:.0f} s."
-        raise RunError(message, "Look whether the cluster can be reached.") from None
+        raise UnavailableError(message, "Check whether the cluster can be reached.") from None
     return Answer(run.returncode, run.stdout, run.stderr)
+
+
+def _missing(name: str) -> InputError:
+    message = (
+        f"There is no command `{name}` on the PATH. It is needed to ask whether a driver on the "
+        "cluster runs, and to end it."
+    )
+    return InputError(message, "Install it on the machine that launches.", value=name)

@@ -1,19 +1,19 @@
-"""Drivers on Kubernetes, in cluster mode, by ``kubectl``.
+"""Drivers on Kubernetes in cluster mode, asked about and ended by ``kubectl``.
 
-A launch is one pod. Its name is fixed before it is started, so it is found whatever became of who
-started it.
+A launch is one pod. Its name is fixed before the launch, so it is found whatever became of the
+process that launched it.
 https://spark.apache.org/docs/latest/running-on-kubernetes.html
 """
 
 from __future__ import annotations
 
 import json
-import subprocess
 from typing import Any
 
-from sources.errors import RunError
-from spark_jobs.launch.base import Launch, Order, Place, Status, start
+from sources.errors import HybridError, RunError
+from spark_jobs.launch.base import Status
 from spark_jobs.launch.cluster_cli import Answer, ask
+from spark_jobs.launch.record import Launch, Place
 
 _CONTAINER = "spark-kubernetes-driver"
 _GRACE_S = 20
@@ -21,10 +21,10 @@ _GONE_WITHIN_S = 90
 
 
 class KubernetesLauncher:
-    """Launches on Kubernetes.
+    """Answers for drivers on Kubernetes.
 
     Args:
-        place: Which cluster, and where in it.
+        place: The cluster and the namespace.
     """
 
     def __init__(self, place: Place) -> None:
@@ -35,40 +35,42 @@ class KubernetesLauncher:
             *(part for name, value in given for part in (f"--{name}", value)),
         ]
 
-    def launch(self, order: Order) -> subprocess.Popen[bytes]:
-        """Start ``spark-submit``, which makes the driver's pod and ends."""
-        return start(order)
-
     def status(self, launch: Launch) -> Status:
-        """What the API server says of the driver's pod."""
+        """Return what the API server says about the driver's pod."""
         command = [*self._kubectl, "--request-timeout", "10s", "get", "pod", launch.application]
         try:
             answer = ask([*command, "--ignore-not-found", "--output", "json"])
-        except RunError as error:
-            return Status("unknown", reason=str(error))
+        except HybridError as error:
+            return Status("unknown", reason=str(error).rstrip("."))
         return read_status(launch.application, answer)
 
     def stop(self, launch: Launch) -> None:
-        """Delete the pod, and with it its executors; the driver gets the time to end its query."""
+        """Delete the pod, and with it its executors; the driver gets time to end its query.
+
+        Raises:
+            RunError: The pod was not deleted.
+            UnavailableError: The cluster does not answer.
+        """
         times = ["--grace-period", str(_GRACE_S), "--timeout", f"{_GONE_WITHIN_S}s"]
         command = [*self._kubectl, "delete", "pod", launch.application]
         answer = ask([*command, "--ignore-not-found", "--wait", *times], _GONE_WITHIN_S + 30)
         if answer.status != 0:
             message = f"Kubernetes did not end pod {launch.application}: {answer.last_words}"
-            raise RunError(message, "Try again once the cluster answers.")
+            hint = "Try again once the cluster answers."
+            raise RunError(message, hint, source=launch.source)
 
     def logs(self, launch: Launch, lines: int) -> str:
-        """The end of what the driver printed, as long as its pod is there."""
+        """Return the last lines that the driver printed; empty once its pod is gone."""
         command = [*self._kubectl, "--request-timeout", "10s", "logs", launch.application]
         try:
             answer = ask([*command, "--container", _CONTAINER, "--tail", str(lines)])
-        except RunError:
+        except HybridError:
             return ""
         return answer.output.rstrip("\n") if answer.status == 0 else ""
 
 
 def read_status(pod: str, answer: Answer) -> Status:
-    """What ``kubectl get pod --ignore-not-found --output json`` says."""
+    """Return the state that ``kubectl get pod --ignore-not-found --output json`` reports."""
     if answer.status != 0:
         return Status("unknown", reason=f"Kubernetes does not answer: {answer.last_words}")
     if not answer.output.strip():
@@ -77,7 +79,7 @@ def read_status(pod: str, answer: Answer) -> Status:
         status: dict[str, Any] = json.loads(answer.output)["status"]
         phase = status["phase"]
     except (ValueError, KeyError, TypeError):
-        return Status("unknown", reason=f"Kubernetes does not tell how pod {pod} does")
+        return Status("unknown", reason=f"Kubernetes reports no status of pod {pod}")
     if phase == "Pending":
         return Status("waiting", reason=_why(status, "waiting"))
     if phase == "Running":
@@ -93,7 +95,7 @@ def read_status(pod: str, answer: Answer) -> Status:
 
 
 def _why(status: dict[str, Any], state: str) -> str:
-    """Why a pod is where it is: its own reason, or its container's."""
+    """Return why a pod is in its phase: its own reasons, and those of its containers."""
     parts = [status.get("reason"), status.get("message")]
     for container in status.get("containerStatuses", []):
         found = container.get("state", {}).get(state)
@@ -101,7 +103,7 @@ def _why(status: dict[str, Any], state: str) -> str:
             continue
         parts += [found.get("reason"), found.get("message")]
         if found.get("reason") == "OOMKilled":
-            parts.append("killed for its memory; give `spark.driver.memoryOverhead` more")
+            parts.append("out of memory; raise `spark.driver.memoryOverhead`")
         elif found.get("exitCode"):
             parts.append(f"exit status {found['exitCode']}")
     for condition in status.get("conditions", []) if state == "waiting" else []:
@@ -111,7 +113,7 @@ def _why(status: dict[str, Any], state: str) -> str:
 
 
 def conf(pod: str) -> dict[str, str]:
-    """Spark's properties that make a pod one of ours."""
+    """Return the Spark properties by which the driver's pod is found again."""
     return {
         "spark.kubernetes.driver.pod.name": pod,
         "spark.kubernetes.submission.waitAppCompletion": "false",

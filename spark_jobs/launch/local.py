@@ -1,6 +1,6 @@
 """Drivers on the machine that launches them, wherever their executors are.
 
-A run is a process group of its own: ``spark-submit``'s JVM with the Python driver as its child.
+A run is a process group of its own: ``spark-submit``'s JVM, with the Python driver as its child.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from pathlib import Path
 
 from sources.common.state import Generation
 from sources.errors import RunError
-from spark_jobs.launch.base import Launch, Order, Status, start
+from spark_jobs.launch.base import Status
+from spark_jobs.launch.record import Launch
 from spark_jobs.run_state import run_log
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from spark_jobs.run_state.lock import is_launched
@@ -26,25 +27,23 @@ _POLL_S = 0.1
 
 
 class LocalLauncher:
-    """Launches as processes of this machine.
+    """Answers for drivers that are processes of this machine.
 
     Args:
-        generation: Whose runs they are.
-        log: What they print.
+        generation: The generation whose runs they are.
+        log: Where they print to.
+        process: ``spark-submit``, if this process started it.
     """
 
-    def __init__(self, generation: Generation, log: Path) -> None:
+    def __init__(
+        self, generation: Generation, log: Path, process: subprocess.Popen[bytes] | None = None
+    ) -> None:
         self._generation = generation
         self._log = log
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def launch(self, order: Order) -> subprocess.Popen[bytes]:
-        """Start the run."""
-        self._process = start(order)
-        return self._process
+        self._process = process
 
     def status(self, _: Launch) -> Status:
-        """Whether its process is there; if it was not started here, by the lock that it holds."""
+        """Return whether its process is there; by the lock it holds, if not started here."""
         if self._process is None:
             return Status("running" if is_launched(self._generation) else "ended")
         status = self._process.poll()
@@ -53,11 +52,17 @@ class LocalLauncher:
         return Status("ended", is_good=status == 0, reason=f"with status {status}")
 
     def stop(self, launch: Launch) -> None:
-        """End its processes: gently first, then by force."""
+        """End its processes: SIGTERM first, then SIGKILL.
+
+        Raises:
+            RunError: Another machine launched it.
+        """
         if launch.group is not None and self._is_running(launch):
             if not launch.is_from_here:
                 message = f"The run of `{launch.source}` was launched on {launch.host}."
-                raise RunError(message, "End it from there.")
+                raise RunError(
+                    message, "End it from there.", source=launch.source, server=launch.host
+                )
             beat = read_heartbeat(self._generation, launch.source)
             with contextlib.suppress(ProcessLookupError):
                 # Only the driver: a JVM that gets the signal too is gone before the query stops.
@@ -71,7 +76,7 @@ class LocalLauncher:
             end_group(self._process.pid)
 
     def logs(self, _: Launch, lines: int) -> str:
-        """The end of its log."""
+        """Return the last lines of its log."""
         return run_log.last_lines(self._log, lines)
 
     def _is_running(self, launch: Launch) -> bool:
@@ -79,9 +84,9 @@ class LocalLauncher:
 
 
 def end_group(group: int) -> None:
-    """End all processes of a group that do not end by themselves soon; returns when they are gone.
+    """Wait a few seconds for all processes of a group to end, then kill the rest.
 
-    Until then they hold their locks, and would be found as a run that is there.
+    Returns when all have ended: until then they hold their locks, and would count as a run.
     """
     wait_until(lambda: not _group_alive(group), _JVM_EXIT_S)
     kill_group(group)
@@ -89,13 +94,13 @@ def end_group(group: int) -> None:
 
 
 def kill_group(group: int) -> None:
-    """End all processes of a group by force."""
+    """Send SIGKILL to all processes of a group."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
 
 
 def wait_until(condition: Callable[[], bool], seconds: float) -> None:
-    """Wait for a condition, but no longer than that."""
+    """Wait until a condition holds, for at most so many seconds."""
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
         time.sleep(_POLL_S)

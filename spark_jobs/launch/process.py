@@ -1,4 +1,4 @@
-"""Starting, watching and ending Spark runs, wherever their launcher has them."""
+"""Starting, watching and ending Spark runs, wherever their drivers run."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from sources.common.state import Generation
 from sources.config.loader import LoadedPipeline
 from sources.errors import RunError
-from spark_jobs.launch.runs import ALIVE, GRACE_S, OnOutput, find_or_launch, find_run, wait_until
-from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
+from spark_jobs.launch.local import GRACE_S, wait_until
+from spark_jobs.launch.runs import find_or_launch, find_run
+from spark_jobs.launch.watched_run import OnOutput
+from spark_jobs.run_state.heartbeat import ALIVE, Heartbeat, read_heartbeat
 from spark_jobs.run_state.lock import is_held
 
 OnBeat = Callable[[Heartbeat], None]
+"""Called with each new heartbeat."""
 
 
 def run_to_end(
@@ -25,21 +28,23 @@ def run_to_end(
     on_output: OnOutput = lambda _: None,
     extra_environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Run a bounded source, or find it running, and wait for its end.
+    """Run a bounded source, or find it running, and wait until it has ended.
 
-    If interrupted, end Spark too.
+    If this process is interrupted, Spark is ended, too.
 
     Args:
         loaded: The pipeline.
         generation: Its state.
-        sources: Name of the source; a driver that is launched here goes on with those after it.
+        sources: Name of the source; a driver that is launched here then switches to those after
+            it.
         on_beat: Called with each new heartbeat.
         on_output: Called with each line of the run's own output.
-        extra_environment: More variables for the job.
+        extra_environment: More environment variables for the job.
 
     Raises:
-        RunError: It failed; carries exit status, cause and last lines. Or its driver froze.
+        RunError: It failed, with exit status, cause and last lines; or its driver froze.
         StateError: A run of another source is active.
+        UnavailableError: A cluster does not say whether a run is active.
     """
     run = find_or_launch(loaded, generation, sources, extra_environment or {})
     expected = loaded.pipeline.supervision
@@ -49,7 +54,7 @@ def run_to_end(
     except BaseException:
         run.end()
         raise
-    if not run.has_gone_on():
+    if not run.driver.has_switched():
         run.end()
         run.require_good_end()
 
@@ -57,14 +62,15 @@ def run_to_end(
 def start_detached(
     loaded: LoadedPipeline, generation: Generation, source: str, on_beat: OnBeat = lambda _: None
 ) -> Heartbeat:
-    """Start an unbounded source, or find it running; return once its first batch is in.
+    """Start an unbounded source, or find it running; return once its first batch is committed.
 
-    The run is a process of its own and lives on. With nothing to read, waiting for data counts
-    as a first batch.
+    The run is a process of its own and outlives this one. With nothing to read, waiting for data
+    counts as a first batch.
 
     Raises:
-        RunError: It ended before that; carries the cause and last lines.
+        RunError: It ended before that; carries the cause, or the last lines of its log.
         StateError: A run of another source of this generation is active.
+        UnavailableError: A cluster does not say whether a run is active.
     """
     run = find_or_launch(loaded, generation, [source], {})
     try:
@@ -80,22 +86,23 @@ def start_detached(
 
 
 def find_running(generation: Generation, source: str) -> Heartbeat | None:
-    """The heartbeat of a source's run if its driver is alive."""
+    """Return the heartbeat of a source's run if its driver is alive, else None."""
     beat = read_heartbeat(generation, source)
     return beat if beat is not None and beat.state in ALIVE and is_held(generation) else None
 
 
 def stop(generation: Generation, source: str) -> bool:
-    """End a run: SIGTERM to its driver, which ends the query cleanly; SIGKILL if it does not.
+    """End a run: SIGTERM to its driver, which ends the query cleanly, then SIGKILL.
 
-    A driver that was started by hand gets the first of the two only. What a cluster runs is ended
-    in the cluster's way.
+    A driver that was started by hand gets SIGTERM only. A driver on a cluster is ended by the
+    cluster.
 
     Returns:
         Whether there was a run to end.
 
     Raises:
-        RunError: It can't be ended from this machine, or the cluster does not answer.
+        RunError: It can't be ended from this machine, or the cluster did not end it.
+        UnavailableError: The cluster does not answer.
     """
     if (run := find_run(generation, source)) is not None:
         run.end()
@@ -105,11 +112,12 @@ def stop(generation: Generation, source: str) -> bool:
         return False
     if beat.host != socket.gethostname():
         message = f"The driver of `{source}` was started by hand on {beat.host}."
-        raise RunError(message, f"End process {beat.pid} there.")
+        hint = f"End process {beat.pid} there."
+        raise RunError(message, hint, source=source, server=beat.host)
     try:
         os.kill(beat.pid, signal.SIGTERM)
     except ProcessLookupError:
-        # It ended by itself between the look and the signal.
+        # It ended by itself in the meantime.
         return False
     wait_until(lambda: not is_held(generation), GRACE_S)
     return True

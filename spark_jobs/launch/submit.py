@@ -1,4 +1,4 @@
-"""How a job is handed to Spark: the command, its settings and its environment."""
+"""The ``spark-submit`` command of a launch, with its settings and its environment."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from spark_jobs.jvm.jar_sets import excludes, packages
 from spark_jobs.jvm.jars import resolve
 from spark_jobs.jvm.java import spark_environment
 from spark_jobs.launch import kubernetes, yarn
-from spark_jobs.launch.base import Place, application_name
 from spark_jobs.launch.choice import place_of
+from spark_jobs.launch.record import Place, application_name
 
 _HERE = Path(__file__).parents[1]
-# How a driver gets a variable; the first way is proposed.
+# Prefixes of the properties that give a driver an environment variable; a hint names the first.
 _VARIABLES = {
     "local": (),
     "yarn": ("spark.yarn.appMasterEnv.",),
     "kubernetes": ("spark.kubernetes.driver.secretKeyRef.", "spark.kubernetes.driverEnv."),
 }
 
-# Keys on disk and in memory of a fixed size, instead of all of them in the executors' heaps; and a
-# commit writes what changed. A checkpoint that was begun with another store stays with that.
+# State on disk with a memory limit, instead of all keys in the executors' heaps; and a commit
+# writes changes only. A checkpoint that was begun with another store keeps that one.
 STATE_STORE = {
     f"spark.sql.streaming.stateStore.{name}": value
     for name, value in {
@@ -42,17 +42,17 @@ STATE_STORE = {
 
 
 def scratch_folder(generation: Generation, launch_id: str) -> Path:
-    """Temporary files of one launch."""
+    """Return the folder for the temporary files of one launch."""
     return Path(tempfile.gettempdir()) / f"hybrid-{generation.info.transaction_id}-{launch_id}"
 
 
 def scratch_folders(generation: Generation) -> list[Path]:
-    """Those of a generation that are there: a launch that was killed leaves its own."""
+    """Return the scratch folders of a generation; a launch that was killed leaves its own."""
     return list(Path(tempfile.gettempdir()).glob(scratch_folder(generation, "*").name))
 
 
 def spark_conf(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
-    """Spark's properties for a pipeline; those that it declares come last and win."""
+    """Return the Spark properties for a pipeline; those that it declares take precedence."""
     settings = loaded.pipeline.spark
     conf = {
         "spark.master": settings.master,
@@ -60,7 +60,7 @@ def spark_conf(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
         "spark.app.name": f"hybrid {loaded.pipeline.name}",
         "spark.driver.memory": settings.driver_memory,
         "spark.ui.showConsoleProgress": "false",
-        # Streaming plans print the options of their sources, logins included.
+        # Streaming plans print the options of their sources, credentials included.
         "spark.sql.redaction.options.regex": "(?i)url|kafka[.](ssl|sasl)",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -81,39 +81,44 @@ def spark_conf(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
             "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         }
     if settings.master.startswith("local"):
-        # No look-up of this machine's name, and nothing listens beyond it.
+        # No look-up of this machine's name, and no port is open to other machines.
         conf["spark.driver.bindAddress"] = conf["spark.driver.host"] = "127.0.0.1"
         # The first run fixes this for the life of the checkpoint; Spark's 200 suit a cluster.
         conf["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 1))
     elif settings.master.startswith("k8s://"):
-        # Python and this project are the image's; the transform's module lies on a volume.
+        # Python and this project come with the image; the transform's module is on a volume.
         for prefix in ("spark.kubernetes.driverEnv.", "spark.executorEnv."):
             conf[f"{prefix}PYTHONPATH"] = os.pathsep.join(map(str, loaded.code))
     else:
-        # The same Python and modules for workers as for the driver.
+        # The same Python and modules for the workers as for the driver.
         conf["spark.executorEnv.PYTHONPATH"] = _python_path(loaded)
         conf["spark.pyspark.python"] = sys.executable
     return {**conf, **settings.conf}
 
 
 def spark_home() -> Path:
-    """The Spark inside PySpark, unless ``SPARK_HOME`` names another."""
+    """Return the folder of Spark: ``SPARK_HOME`` if it is set, else the one inside PySpark.
+
+    Raises:
+        InputError: PySpark is not installed.
+    """
     if named := os.environ.get("SPARK_HOME"):
         return Path(named)
     spec = importlib.util.find_spec("pyspark")
-    assert spec is not None
-    assert spec.origin is not None
+    if spec is None or spec.origin is None:
+        message = "PySpark is not installed in this Python, and `SPARK_HOME` is not set."
+        raise InputError(message, "Install `pyspark`, or set `SPARK_HOME`.", value="pyspark")
     return Path(spec.origin).parent
 
 
 def command(
     loaded: LoadedPipeline, generation: Generation, sources: Sequence[str], launch_id: str
 ) -> list[str]:
-    """The ``spark-submit`` command that runs sources of a pipeline, one after the other.
+    """Return the ``spark-submit`` command that runs sources of a pipeline, one after the other.
 
     Raises:
-        InputError: A driver on a cluster would not get a variable that the pipeline's values
-            come from.
+        InputError: A driver on a cluster would lack an environment variable that the pipeline's
+            file refers to.
     """
     hdfs = {f"spark.hadoop.{name}": value for name, value in loaded.pipeline.hdfs.conf.items()}
     scratch = scratch_folder(generation, launch_id)
@@ -123,7 +128,7 @@ def command(
     sets = ["spark", "s3"] if _uses_s3(loaded) else ["spark"]
     application, job = application_name(launch_id), str(_HERE / "job.py")
     if place.kind == "kubernetes":
-        # A pod has no way to take files from this machine.
+        # A pod can't get files from this machine.
         conf = {**_packages(sets), **conf, **kubernetes.conf(application)}
         job, jars = f"local://{loaded.pipeline.spark.job_file or job}", []
     else:
@@ -145,17 +150,21 @@ def command(
 
 
 def _packages(sets: list[str]) -> dict[str, str]:
-    """The JVM parts as a driver fetches them that runs in an image."""
+    """Return the properties by which a driver in a container image fetches the JVM parts."""
     return {
         "spark.jars.packages": ",".join(packages(name) for name in sets),
         "spark.jars.excludes": excludes(*sets),
-        # The user of a pod may have no home.
+        # The user of a pod may have no home folder.
         "spark.jars.ivy": "/tmp/.ivy2",
     }
 
 
 def _require_variables(loaded: LoadedPipeline, place: Place) -> None:
-    """Refuse a launch whose driver would read other values from the pipeline than this process."""
+    """Refuse a launch whose driver would read other values from the pipeline's file.
+
+    Raises:
+        InputError: A variable is not passed to the driver.
+    """
     prefixes = _VARIABLES[place.kind]
     conf = loaded.pipeline.spark.conf
     for name in variables_used(loaded.path) if place.is_cluster else []:
@@ -164,7 +173,8 @@ def _require_variables(loaded: LoadedPipeline, place: Place) -> None:
                 f"{loaded.path.name} reads the environment variable {name}, which the driver on "
                 "the cluster would not have."
             )
-            raise InputError(message, f"Set `{prefixes[0]}{name}` in `spark.conf`.")
+            hint = f"Set `{prefixes[0]}{name}` in `spark.conf`."
+            raise InputError(message, hint, field="spark.conf", value=name)
 
 
 def _uses_s3(loaded: LoadedPipeline) -> bool:
@@ -177,7 +187,9 @@ def _uses_s3(loaded: LoadedPipeline) -> bool:
 
 
 def _s3_conf(loaded: LoadedPipeline) -> dict[str, str]:
-    """Hadoop's client as the pipeline's object store needs it; it finds logins as boto3 does.
+    """Return the properties of Hadoop's S3A for the pipeline's object store.
+
+    S3A finds credentials as boto3 does.
 
     https://hadoop.apache.org/docs/r3.5.0/hadoop-aws/tools/hadoop-aws/connecting.html
     """
@@ -198,7 +210,7 @@ def _s3_conf(loaded: LoadedPipeline) -> dict[str, str]:
 
 
 def environment(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
-    """The job's environment: this Python for driver and workers, transforms importable.
+    """Return the job's environment: this Python for driver and workers, transforms importable.
 
     Raises:
         InputError: There is no Java, or too old a one.

@@ -1,96 +1,98 @@
-"""Drivers on YARN, in cluster mode, by the ``yarn`` command of Hadoop.
+"""Drivers on YARN in cluster mode, asked about and ended by Hadoop's ``yarn`` command.
 
 A launch is one application. It carries the launch's tag, so it is found even if ``spark-submit``
-was killed before it told the application's id.
+was killed before it printed the application's id.
 https://hadoop.apache.org/docs/r3.5.0/hadoop-yarn/hadoop-yarn-site/YarnCommands.html
 """
 
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
-from sources.errors import RunError
-from spark_jobs.launch.base import Launch, Order, Status, start
+from sources.errors import HybridError, RunError, UnavailableError
+from spark_jobs.launch.base import Status
 from spark_jobs.launch.cluster_cli import Answer, ask
+from spark_jobs.launch.record import Launch
 
 _ID = re.compile(r"application_\d+_\d+")
-# The line before it, `Submitting application …`, tells an id that YARN may never get.
+# The line before it, `Submitting application …`, has an id that YARN may never get.
 _SUBMITTED = re.compile(r"Submitted application (application_\d+_\d+)")
 _UNKNOWN_TO_YARN = "doesn't exist in RM"
 _WAITING = {"NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED"}
 _ENDED = {"FINISHED", "FAILED", "KILLED"}
-# Words of Hadoop's ContainersMonitorImpl, and ContainerExitStatus.KILLED_EXCEEDED_VMEM and _PMEM.
 _LONGEST = 1000
+# Texts of Hadoop's ContainersMonitorImpl, and ContainerExitStatus.KILLED_EXCEEDED_VMEM and _PMEM.
 _MEMORY = re.compile(r"beyond \w+ memory limits|beyond the '\w+' memory limit|exitCode: -10[34]\b")
 
 
 class YarnLauncher:
-    """Launches on YARN.
+    """Answers for drivers on YARN.
 
     Args:
-        submit_log: What ``spark-submit`` of the launch printed.
+        submit_log: Output of the launch's ``spark-submit``.
     """
 
     def __init__(self, submit_log: Path) -> None:
         self._submit_log = submit_log
 
-    def launch(self, order: Order) -> subprocess.Popen[bytes]:
-        """Start ``spark-submit``, which hands the driver to YARN and ends."""
-        return start(order)
-
     def status(self, launch: Launch) -> Status:
-        """What the resource manager says."""
+        """Return what the resource manager says about the application."""
         try:
             if (application := self._find(launch)) is None:
                 return Status("ended", reason="and YARN knows no application of it")
             answer = ask(["yarn", "application", "-status", application])
-        except RunError as error:
-            return Status("unknown", reason=str(error))
+        except HybridError as error:
+            return Status("unknown", reason=str(error).rstrip("."))
         return read_status(application, answer)
 
     def stop(self, launch: Launch) -> None:
-        """Kill the application; a micro-batch that is cut off is made again by the next run."""
+        """Kill the application; the next run repeats a micro-batch that was not committed.
+
+        Raises:
+            RunError: The application was not killed.
+            UnavailableError: The resource manager does not answer.
+        """
         if (application := self._find(launch)) is None:
             return
         answer = ask(["yarn", "application", "-kill", application])
         if answer.status != 0 and _UNKNOWN_TO_YARN not in answer.output:
             message = f"YARN did not end {application}: {answer.last_words}"
-            raise RunError(message, "Try again once the resource manager answers.")
+            hint = "Try again once the resource manager answers."
+            raise RunError(message, hint, source=launch.source)
 
     def logs(self, launch: Launch, lines: int) -> str:
-        """The end of what the driver's container printed; YARN may hold it back for a while."""
+        """Return the last lines that the driver's container printed; YARN may have them late."""
         try:
             if (application := self._find(launch)) is None:
                 return ""
             files = ["-am", "1", "-log_files", "stdout,stderr", "-size", "-8192"]
             answer = ask(["yarn", "logs", "-applicationId", application, *files])
-        except RunError:
+        except HybridError:
             return ""
         return "\n".join(answer.output.splitlines()[-lines:]) if answer.status == 0 else ""
 
     def _find(self, launch: Launch) -> str | None:
-        """Id of the launch's application: as ``spark-submit`` told it, else by the tag.
+        """Return the id of the launch's application: ``spark-submit`` printed it, or by its tag.
 
         Raises:
-            RunError: The resource manager does not answer.
+            UnavailableError: The resource manager does not answer.
         """
         if self._submit_log.exists():
-            told = _SUBMITTED.search(self._submit_log.read_text(errors="replace"))
-            if told is not None:
-                return told[1]
+            printed = _SUBMITTED.search(self._submit_log.read_text(errors="replace"))
+            if printed is not None:
+                return printed[1]
         command = ["yarn", "application", "-list", "-appTags", launch.application]
         answer = ask([*command, "-appStates", "ALL"])
         if answer.status != 0:
             message = f"YARN does not answer: {answer.last_words}"
-            raise RunError(message, "Look whether the resource manager can be reached.")
+            raise UnavailableError(message, "Check whether the resource manager can be reached.")
         found = [_ID.match(line) for line in answer.output.splitlines()]
         return next((each[0] for each in found if each is not None), None)
 
 
 def read_status(application: str, answer: Answer) -> Status:
-    """What ``yarn application -status`` says of an application."""
+    """Return the state that ``yarn application -status`` reports."""
     if _UNKNOWN_TO_YARN in answer.output:
         return Status("ended", reason=f"and YARN does not know {application} any more")
     state, final = _field("State", answer.output), _field("Final-State", answer.output)
@@ -101,7 +103,7 @@ def read_status(application: str, answer: Answer) -> Status:
     if state not in _ENDED:
         return Status("running")
     why = _diagnostics(answer.output)
-    for_memory = "killed for its memory; give `spark.driver.memoryOverhead` more: "
+    for_memory = "out of memory; raise `spark.driver.memoryOverhead`: "
     text = f"as {final} on YARN ({application})"
     if why:
         text += f": {for_memory if _MEMORY.search(why) else ''}{why}"
@@ -109,24 +111,24 @@ def read_status(application: str, answer: Answer) -> Status:
 
 
 def _field(name: str, report: str) -> str | None:
-    # Only the first one: what follows in the diagnostics is anybody's text.
+    # Only the first one: the diagnostics that follow may hold any text.
     found = re.search(rf"^\t{name} : (.*)$", report, re.MULTILINE)
     return None if found is None else found[1].strip()
 
 
 def _diagnostics(report: str) -> str:
-    """Why it ended, in one line: without stack traces, and without the processes' command lines."""
+    """Return why it ended in one line, without stack traces and command lines of processes."""
     found = re.search(r"^\tDiagnostics : (.*?)^\tUnmanaged Application : ", report, re.M | re.S)
     lines = [] if found is None else [line.strip() for line in found[1].splitlines()]
-    told = [line for line in lines if line and not line.startswith(("at ", "|- ", "Dump of "))]
-    return " ".join(told)[:_LONGEST]
+    shown = [line for line in lines if line and not line.startswith(("at ", "|- ", "Dump of "))]
+    return " ".join(shown)[:_LONGEST]
 
 
 def conf(tag: str) -> dict[str, str]:
-    """Spark's properties that make an application one of ours."""
+    """Return the Spark properties by which the application is found again."""
     return {
         "spark.yarn.tags": tag,
         "spark.yarn.submit.waitAppCompletion": "false",
-        # Who starts a run again, when and how often is decided in one place, and not here.
+        # Restarts are decided by the supervision alone.
         "spark.yarn.maxAppAttempts": "1",
     }

@@ -1,5 +1,5 @@
-"""What a running driver leaves for others to read: lock, heartbeat, log, progress.
+"""What a running driver leaves for others to read: locks, heartbeat, log, progress.
 
-Belongs here: documents and locks that driver and observers share. Does not belong here: judging
-them (`orchestration.supervision`).
+Belongs here: documents and locks that the driver and its observers share. Does not belong here:
+judging them (`orchestration.supervision`).
 """

@@ -1,4 +1,4 @@
-"""What a running Spark job tells of itself: one small document, replaced as it goes on."""
+"""The heartbeat: what a running Spark job reports about itself, in one small document."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ from typing import Literal
 
 from sources.common.positions import Offsets, Record, iso
 from sources.common.state import Folder
+from sources.errors import ErrorReport
 
 Phase = Literal["bounded", "unbounded"]
+ALIVE = ("starting", "running")
+"""States of a driver that has not ended."""
 
 
 class Heartbeat(Record):
-    """The latest word of a job.
+    """The latest report of a job, replaced about once a second.
 
     Attributes:
-        launch_id: Which launch it belongs to.
+        launch_id: The launch that it belongs to.
         pid: Process id of the driver.
         host: Name of the machine on which it runs.
         source: Name of the source that this run reads.
@@ -23,31 +26,31 @@ class Heartbeat(Record):
         batch_id: Last committed micro-batch, counted over the whole checkpoint.
         batches: Micro-batches that this launch has committed.
         idle: Whether the query waits for data.
-        committed_at_ms: When the last micro-batch was committed, by this launch or before it.
+        committed_at_ms: When the last micro-batch was committed, by this launch or an earlier one.
         advanced_at_ms: When this launch last committed a micro-batch, or had nothing to read.
-        worked_at_ms: When a task of it was last seen to have ended: a long micro-batch works, too.
-            Unlike ``at_ms`` it stands still in a query that hangs.
+        worked_at_ms: When a task of it was last seen to have ended: a long micro-batch makes
+            progress, too. Unlike ``at_ms`` it stands still in a query that hangs.
         pace_ms: Time between the starts of two micro-batches.
-        listing_due_ms: When a folder that keeps filling is to be listed again; it stands still
-            where a listing hangs.
-        rows_per_s: Rows processed by second in the last micro-batch.
-        input_rows_per_s: Rows that arrived by second before it.
-        splits_done, splits_total: Of files: how much of what is planned, or was found so far, is
-            read.
-        rows_done, rows_total: Rows of the plan; None where the format does not tell.
+        listing_due_ms: When a folder that receives new files is to be listed again; it stands
+            still where a listing hangs.
+        rows_per_s: Rows processed per second in the last micro-batch.
+        input_rows_per_s: Rows that arrived per second before it.
+        splits_done, splits_total: Of files: splits read, of those that are planned or were
+            discovered so far.
+        rows_done, rows_total: Rows of the plan; None where the format does not record them.
         event_time_ms: Highest event time reached.
-        watermark_ms: Of the query, if it has one.
-        state_rows: Rows in the operators' state.
-        state_bytes: Memory that it takes.
+        watermark_ms: Watermark of the query; None if it has none.
+        state_rows: Rows in the state of the stateful operators.
+        state_bytes: Memory that they take.
         offsets: Unbounded run: first offset not yet read, by partition.
         filtering: Unbounded run: whether the seam filter is in the query.
-        bad_records: How many of the source's records were dropped or put into quarantine so far.
-        retention: Bounded run: how long the records to be read afterwards are safe, in words.
-        ui_url: Spark's own UI.
-        error: Why it failed.
+        bad_records: Number of the source's records that were dropped or quarantined so far.
+        retention: Bounded run: for how long retention keeps the records to be read next, in words.
+        ui_url: URL of Spark's own UI.
+        failure: Why it failed; None if it did not.
     """
 
-    VERSION = 5
+    VERSION = 6
 
     launch_id: str
     pid: int
@@ -79,21 +82,21 @@ class Heartbeat(Record):
     bad_records: int = 0
     retention: str | None = None
     ui_url: str | None = None
-    error: str | None = None
+    failure: ErrorReport | None = None
 
 
 def heartbeat_name(source: str) -> str:
-    """Where the heartbeat of a source's run lies in the generation's folder."""
+    """Return the name of a heartbeat in the generation's folder."""
     return f"run/{source}-heartbeat.json"
 
 
 def read_heartbeat(generation: Folder, source: str) -> Heartbeat | None:
-    """The latest heartbeat of a source's run, or None if it never ran."""
+    """Return the latest heartbeat of a source's run, or None if it never ran."""
     return generation.read(heartbeat_name(source), Heartbeat)
 
 
 def describe(beat: Heartbeat) -> str:
-    """A heartbeat in one line, for logs and progress bars."""
+    """Return a heartbeat as one line, for logs and progress bars."""
     batch = "no batch yet" if beat.batch_id is None else f"batch {beat.batch_id}"
     parts = [f"{beat.source}: {batch}"]
     if beat.splits_total is not None:

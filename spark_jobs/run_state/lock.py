@@ -1,12 +1,14 @@
-"""One Spark run at a time for each generation: locks that the kernel frees with their holders.
+"""One Spark run at a time for each generation: locks that the kernel frees when the holder ends.
 
-Two of them. The *launch lock* is taken before anything is started, and handed to the process that
-is: of two launches at once one goes on, and whoever comes back later sees that a run is there. The
-*query lock* is held by the driver itself, so that a driver started by hand is seen as well.
+There are two. The *launch lock* is taken before anything is started, and inherited by the process
+that is: of two launches at the same time only one continues, and a later observer sees that a run
+is there. The *query lock* is held by the driver itself, so that a driver started by hand is seen,
+too.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -21,10 +23,11 @@ _LAUNCH = "run/launch.lock"
 _SWITCH = "switch.lock"
 _TRIES = 20
 _PAUSE_S = 0.05
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class QueryLock:
-    """Held by a driver as long as it lives; two drivers on one checkpoint can't both run."""
+    """Lock that a driver holds as long as it lives: never two drivers on one checkpoint."""
 
     def __init__(self, generation: Generation) -> None:
         self._path = generation.path(_QUERY)
@@ -34,12 +37,13 @@ class QueryLock:
         """Take the lock.
 
         Raises:
-            StateError: Another run of this generation holds it, or it can't be written.
+            StateError: Another run of this generation holds it, or its file can't be written.
         """
         self._held = _take(self._path)
         if self._held is None:
-            message = f"Another run of this pipeline is active (it holds {self._path})."
-            raise StateError(message, "Wait for it, or end it with `hybrid stop`.")
+            message = f"Another run of this pipeline is active: it holds the lock {self._path}."
+            hint = "Wait for it, or end it with `hybrid stop`."
+            raise StateError(message, hint, transient=True, file=str(self._path))
         return self
 
     def __exit__(
@@ -54,10 +58,11 @@ class QueryLock:
 
 
 def take_launch_lock(generation: Generation) -> int | None:
-    """The launch lock as a file descriptor, which frees it once all who inherited it are gone.
+    """Take the launch lock of a generation.
 
     Returns:
-        None if a launch holds it.
+        A file descriptor; the lock is free once every process that inherited it has ended. None
+        if another launch holds it.
 
     Raises:
         StateError: The state folder can't be written.
@@ -66,17 +71,17 @@ def take_launch_lock(generation: Generation) -> int | None:
 
 
 def is_launched(generation: Generation) -> bool:
-    """Whether a launch, or the process that it started, is there."""
+    """Return whether a launch, or the process that it started, is alive."""
     return _is_held(generation.path(_LAUNCH))
 
 
 def is_held(generation: Generation) -> bool:
-    """Whether a driver of this generation is alive."""
+    """Return whether a driver of this generation is alive."""
     return _is_held(generation.path(_QUERY))
 
 
 def take_switch_lock(home: Path) -> int | None:
-    """The lock of who changes which generation serves, as :func:`take_launch_lock`.
+    """Take the lock for changing which generation serves; as :func:`take_launch_lock`.
 
     Args:
         home: The pipeline's folder in the state folder.
@@ -85,7 +90,7 @@ def take_switch_lock(home: Path) -> int | None:
 
 
 def is_switching(home: Path) -> bool:
-    """Whether somebody is about to change which generation serves."""
+    """Return whether a promotion or a rollback is under way."""
     return _is_held(home / _SWITCH)
 
 
@@ -95,8 +100,11 @@ def _take(path: Path) -> int | None:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         message = f"The lock {path} can't be taken: {error.strerror}."
-        raise StateError(message, "Free space, or make it writable, and run again.") from error
-    # Whoever looks whether a run is alive holds the lock for a moment.
+        hint = "Free space, or make the state folder writable, and run again."
+        # A full disk may have space again by itself.
+        is_full = error.errno in _FULL
+        raise StateError(message, hint, transient=is_full, file=str(path)) from error
+    # A process that checks whether a run is alive holds the lock for a moment.
     for _ in range(_TRIES):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -111,8 +119,8 @@ def _take(path: Path) -> int | None:
 def _is_held(path: Path) -> bool:
     if not path.exists():
         return False
-    # Also where it is read-only: who only looks writes nothing. Readable, as over NFS a shared lock
-    # is one on the file's bytes.
+    # A read-only file is enough to check. Opened for reading, as over NFS a shared lock is one on
+    # the file's bytes.
     with path.open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

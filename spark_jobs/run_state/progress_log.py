@@ -1,7 +1,7 @@
-"""What a source's runs have told of themselves over time, launches and restarts alike.
+"""Progress of a source's runs over time, across launches and restarts.
 
-The heartbeat is the last word only. This is what plots, rates and forecasts are made of: a sample
-every few seconds, fewer the older they are, so that the document stays small for ever.
+The heartbeat is only the latest report. Plots, rates and forecasts are made of these samples: one
+every few seconds, fewer the older they are, so that the document never grows large.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from sources.common.state import Folder
 from spark_jobs.run_state.heartbeat import Heartbeat
 
 EVERY_S = 5.0
+"""Seconds between two samples."""
 MOST = 240
-"""Samples of one source; when there are more, every other one of the older half is dropped."""
+"""Most samples of one source; beyond it, every other one of the older half is dropped."""
 
 Unit = Literal["rows", "records", "splits"]
 
@@ -25,10 +26,10 @@ class Sample(Part):
     """One moment of a run.
 
     Attributes:
-        launch_id: Which launch it belongs to.
-        at_ms: When.
-        done: How much was committed, by this launch and those before it.
-        left: How much of what was there then was not.
+        launch_id: The launch that it belongs to.
+        at_ms: When it was taken.
+        done: Units committed, by this launch and those before it.
+        left: Units that were available then and not committed; None if unknown.
         event_time_ms: Highest event time reached.
     """
 
@@ -43,7 +44,7 @@ class ProgressLog(Record):
     """The samples of one source, oldest first.
 
     Attributes:
-        unit: What is counted: rows where a plan knows them; records of a topic without end, in
+        unit: What is counted: rows where the plan knows them; records of an unbounded topic, in
             offsets; splits elsewhere.
     """
 
@@ -51,7 +52,7 @@ class ProgressLog(Record):
     samples: list[Sample] = Field(default_factory=list)
 
     def with_sample(self, sample: Sample) -> ProgressLog:
-        """The same with a sample more."""
+        """Return the log with one more sample."""
         kept = [*self.samples, sample]
         if len(kept) > MOST:
             half = MOST // 2
@@ -60,11 +61,11 @@ class ProgressLog(Record):
 
 
 def sample_of(beat: Heartbeat, lag: int | None) -> tuple[Unit, Sample] | None:
-    """A heartbeat as a sample; None if it says nothing of how far its run is.
+    """Return a heartbeat as a sample, with its unit; None if it does not report progress.
 
     Args:
         beat: The heartbeat.
-        lag: How many records of a topic without end wait, as its driver last saw it.
+        lag: Records of an unbounded topic that are not read yet, as its driver last saw it.
     """
     unit: Unit
     if beat.offsets is not None:
@@ -86,10 +87,10 @@ def sample_of(beat: Heartbeat, lag: int | None) -> tuple[Unit, Sample] | None:
 
 
 def progress_log_name(source: str) -> str:
-    """Where the samples of a source lie in the generation's folder."""
+    """Return the name of a source's progress log in the generation's folder."""
     return f"run/{source}-progress.json"
 
 
 def read_progress_log(generation: Folder, source: str) -> ProgressLog | None:
-    """The samples of a source; None if it never said how far it is."""
+    """Return the progress log of a source; None if it never reported progress."""
     return generation.read(progress_log_name(source), ProgressLog)

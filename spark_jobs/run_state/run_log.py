@@ -1,18 +1,20 @@
-"""What a driver prints, in a file that stays small however long the driver lives."""
+"""The output of a driver, in a file that stays small however long the driver lives."""
 
 from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 MOST_BYTES = 4 << 20
+"""Size at which the log is rotated."""
 
 
 def trim(log: Path) -> None:
-    """Put what was printed aside once it is much; what was put aside before is gone then.
+    """Rotate the log once it is large; only one older file is kept.
 
-    The file is the same one: whoever appends to it goes on in it.
+    The log itself stays the same file: a process that appends to it continues in it.
     """
     if size(log) > MOST_BYTES:
         shutil.copyfile(log, _older(log))
@@ -20,7 +22,7 @@ def trim(log: Path) -> None:
 
 
 def last_lines(log: Path, count: int) -> str:
-    """The last lines that were printed; none before the file is made."""
+    """Return the last lines that were printed; empty before the file exists."""
     found: list[str] = []
     for path in (log, _older(log)):
         if len(found) < count and size(path):
@@ -29,14 +31,43 @@ def last_lines(log: Path, count: int) -> str:
 
 
 def forget(log: Path) -> None:
-    """Begin the file anew, for another launch."""
+    """Empty the log, for another launch."""
     _older(log).unlink(missing_ok=True)
     log.write_bytes(b"")
 
 
 def size(log: Path) -> int:
-    """Bytes in the file; 0 before it is made."""
+    """Return the size of the log in bytes; 0 before the file exists."""
     return log.stat().st_size if log.exists() else 0
+
+
+class Tail:
+    """Reader of the lines that are appended to a log.
+
+    Args:
+        log: The log; it may not exist yet.
+        position: Byte at which to begin; None: at its present end.
+    """
+
+    def __init__(self, log: Path, position: int | None = None) -> None:
+        self._log = log
+        self._position = size(log) if position is None else position
+
+    def new_lines(self) -> Iterator[str]:
+        """Yield the complete lines that were appended since the last call."""
+        length = size(self._log)
+        if length < self._position:
+            # The driver has rotated the log.
+            self._position = 0
+        if length == self._position:
+            return
+        with self._log.open("rb") as log:
+            log.seek(self._position)
+            for line in log:
+                if not line.endswith(b"\n"):
+                    break
+                self._position += len(line)
+                yield line.decode(errors="replace").rstrip("\n")
 
 
 def _older(log: Path) -> Path:

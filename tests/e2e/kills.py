@@ -25,7 +25,7 @@ from sources.config.loader import LoadedPipeline
 from sources.hybrid import SwitchState
 from sources.planning.context import PipelineContext
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.launch.runs import last_launch
+from spark_jobs.launch.record import last_launch
 from tests.e2e.case import Case, windows
 from tests.services.processes import child_of, runs, wait_for
 

@@ -49,10 +49,10 @@ def test_the_guard_kills_what_does_not_want_to_end() -> None:
         wait_for(lambda: not any(map(runs, pids)), "the end of the command and its child")
 
 
-def test_the_guard_sees_that_its_asker_is_gone_even_if_a_fork_holds_the_pipe() -> None:
-    asker = (
+def test_the_guard_sees_that_its_owner_is_gone_even_if_a_fork_holds_the_pipe() -> None:
+    owner = (
         "import os, subprocess, sys, time\n"
-        "limits = ['--asker', str(os.getpid())]\n"
+        "limits = ['--owner', str(os.getpid())]\n"
         "run = [sys.executable, '-I', sys.argv[1], *limits, '--', 'sleep', '300']\n"
         "process = subprocess.Popen(run, stdin=subprocess.PIPE)\n"
         "fork = os.fork()\n"
@@ -61,7 +61,7 @@ def test_the_guard_sees_that_its_asker_is_gone_even_if_a_fork_holds_the_pipe() -
         "time.sleep(300)\n"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", asker, guard.__file__], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", owner, guard.__file__], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         pid, fork = (int(part) for part in process.stdout.readline().split())

@@ -25,7 +25,7 @@ from sources.planning.context import PipelineContext
 from spark_jobs.run_state.lock import take_launch_lock
 from tests.e2e.case import Case, live_of, wrong
 from tests.e2e.in_session import run_history
-from tests.orchestration.supervision.live_case import LiveCase, sensor_of
+from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase, sensor_of
 from tests.services.processes import wait_for
 from tests.services.small_disk import small_disk
 
@@ -98,7 +98,7 @@ def test_a_state_folder_that_is_read_only_is_told_before_anything_is_started(
     with small_disk(tmp_path / "state", "4m") as disk:
         case = LiveCase(tmp_path)
         case.ask_for_it()
-        case.launch("a", state="failed", error="disk full")
+        case.launch("a", state="failed", failure=DISK_FULL)
         lock = take_launch_lock(case.generation)
         assert lock is not None
         os.close(lock)

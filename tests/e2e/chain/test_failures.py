@@ -25,7 +25,7 @@ from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
 from spark_jobs.checkpoint.offset_log import last_planned
 from spark_jobs.launch import process
-from spark_jobs.launch.runs import last_launch
+from spark_jobs.launch.record import last_launch
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from spark_jobs.run_state.lock import QueryLock
 from tests.e2e.case import Case, history_of, live_of, start_live, steps, windows, wrong
@@ -206,7 +206,9 @@ def test_a_bounded_run_whose_driver_freezes_is_ended_and_the_next_one_goes_on(
             os.killpg(launch.group, signal.SIGSTOP)
             frozen.append(launch.group)
 
-    with pytest.raises(RunError, match=r"is frozen: its driver, .* was last heard of 2. s ago"):
+    with pytest.raises(
+        RunError, match=r"is frozen: its driver, .* wrote its last heartbeat 2. s ago"
+    ):
         chain.run_bounded(PipelineContext.require(loaded), history_of(loaded), on_beat=freeze)
     assert not runs(frozen[0])
     (tmp_path / "hold").unlink()

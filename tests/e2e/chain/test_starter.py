@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from orchestration.audit.run import audit
-from orchestration.cli.init import Wanted, start
+from orchestration.cli.init import StarterOptions, start
 from tests.e2e.case import wrong
 from tests.e2e.in_session import run_history
 from tests.orchestration.cli.test_init import table, write
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
 def test_a_pipeline_that_was_started_runs_as_it_is(tmp_path: Path, spark: SparkSession) -> None:
     write(tmp_path / "data" / "a.jsonl.gz", table())
-    loaded, _ = start(tmp_path, Wanted("mine", "data/*"))
+    loaded, _ = start(tmp_path, StarterOptions("mine", "data/*"))
     run_history(spark, loaded)
     report = audit(loaded)
     assert (report.expected, wrong(report), report.ok) == (2, {}, True)

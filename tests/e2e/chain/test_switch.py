@@ -12,13 +12,14 @@ from pyspark.sql import DataFrame, SparkSession
 from orchestration import chain
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
-from orchestration.requested_state import read_wanted
+from orchestration.requested_state import read_requested
 from orchestration.supervision.status import status
 from sources.errors import SeamError
 from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
 from spark_jobs.driver.warm_up import Ahead, rehearsal
-from spark_jobs.launch.runs import find_run, last_launch
+from spark_jobs.launch.record import last_launch
+from spark_jobs.launch.runs import find_run
 from spark_jobs.query import kafka_stream
 from spark_jobs.query.seam_filter import KeyFilter
 from spark_jobs.query.streaming_query import Query
@@ -42,9 +43,9 @@ def test_one_driver_reads_history_hands_over_and_goes_live(tmp_path: Path, serve
             PipelineContext.require(loaded), history_of(loaded), rest_requested=True
         )
         assert end.rows == 1000
-        wanted = read_wanted(generation)
+        wanted = read_requested(generation)
         assert wanted is not None
-        assert wanted.is_wanted
+        assert wanted.is_requested
         # Made by the driver; whoever asks for it later gets the same.
         made = hand_over(PipelineContext.require(loaded), live_of(loaded))
         beat = chain.go_live(PipelineContext.require(loaded), live_of(loaded))
@@ -146,7 +147,7 @@ def test_a_hand_over_that_is_refused_ends_the_driver_and_is_told_by_the_next_ste
     assert launch is not None
     assert (launch.source, launch.then) == ("history", ["live"])
     assert find_run(generation, "live") is None
-    assert read_wanted(generation) is None
+    assert read_requested(generation) is None
     hand_over(PipelineContext.require(loaded), live_of(loaded))
     with pytest.raises(SeamError, match="Check `schema` of source `live` fails"):
         chain.go_live(PipelineContext.require(loaded), live_of(loaded))

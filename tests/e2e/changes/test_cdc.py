@@ -23,9 +23,9 @@ from orchestration.audit.compare_source import compare_table, compare_with_sourc
 from orchestration.audit.run import audit
 from orchestration.generations.lifecycle import rerun
 from orchestration.pipeline_definitions import pipeline_definitions
-from orchestration.requested_state import want
-from orchestration.supervision.health import Finding
+from orchestration.requested_state import request
 from orchestration.supervision.supervisor import tick
+from orchestration.supervision.verdict import Finding
 from services.broker import create_topic
 from services.connect import LocalConnect
 from services.postgres import LocalPostgres
@@ -38,7 +38,7 @@ from sources.hand_over_checks import require_sound
 from sources.kafka.client import KafkaLog
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
-from spark_jobs.launch.runs import last_launch
+from spark_jobs.launch.record import last_launch
 from tests.e2e.case import live_of, steps, wrong
 from tests.e2e.changes.cdc_case import LINES, ORDERS, CdcCase, is_equal, take_snapshot
 from tests.e2e.in_session import fails_with, run_chain, run_history, run_live
@@ -132,7 +132,7 @@ def test_a_slot_that_is_gone_is_seen_though_nothing_waits(case: CdcCase) -> None
     loaded = case.pipeline()
     take_snapshot(loaded)
     make_plan(loaded)
-    want(loaded.require_generation(), "changes", is_wanted=True)
+    request(loaded.require_generation(), "changes", is_requested=True)
     assert slot_finding(loaded).passed
     case.end()
     found = slot_finding(loaded)

@@ -56,13 +56,13 @@ def test_sigterm_in_a_long_batch_and_a_drain_leave_a_state_to_go_on_from_exactly
         assert controls.pause(loaded, "new brokers")
         beat = read_heartbeat(generation, "live")
         assert beat is not None
-        assert (beat.state, beat.error) == ("stopped", None)
+        assert (beat.state, beat.failure) == ("stopped", None)
         assert last_committed(generation.checkpoint) == done
         assert DeltaTable(tmp_path / "out").version() == version
         found = status(loaded)
         assert found.live is not None
         assert (found.live.health, found.healthy) == ("paused", True)
-        assert "(new brokers); 200 records or splits wait" in found.live.reason
+        assert "(new brokers). 200 records or splits wait." in found.live.reason
         (tmp_path / "hold").unlink()
 
         controls.resume(loaded)

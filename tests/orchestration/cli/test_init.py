@@ -73,10 +73,14 @@ def test_a_topic_goes_on_where_the_files_end(tmp_path: Path) -> None:
     [
         (table(), ["--files", "none/*.parquet"], "none/*.parquet"),
         (table(), ["--files", "s3://bucket/*"], "`s3://bucket/*` is not on this machine"),
-        (table(), ["--files", "data/*", "--event-time", "wen"], "has no column `wen`. It has id"),
+        (
+            table(),
+            ["--files", "data/*", "--event-time", "wen"],
+            "no column `wen`. Name one of id",
+        ),
         (table("later"), ["--files", "data/*"], "--event-time: one of at, later"),
-        (table().drop(["at"]), ["--files", "data/*"], "none looks so"),
-        (table().drop(["id"]), ["--files", "data/*"], "Name each by --key: it has at, v"),
+        (table().drop(["at"]), ["--files", "data/*"], "no column has the type timestamp"),
+        (table().drop(["id"]), ["--files", "data/*"], "Name each with --key: the file has at, v"),
     ],
 )
 def test_what_can_not_be_found_out_has_to_be_named(
@@ -99,7 +103,7 @@ def test_names_that_can_not_be_and_files_that_can_not_be_read(tmp_path: Path) ->
     (tmp_path / "data" / "a.parquet").write_bytes(b"PAR1 but no more")
     assert "can't be read as parquet" in call(tmp_path, "--files", "data/*")[1]["message"]
     (tmp_path / "data" / "a.parquet").rename(tmp_path / "data" / "a.xls")
-    assert "What a.xls holds" in call(tmp_path, "--files", "data/*")[1]["message"]
+    assert "The format of a.xls is not known" in call(tmp_path, "--files", "data/*")[1]["message"]
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
@@ -107,5 +111,5 @@ def test_nothing_that_is_there_is_written_over(tmp_path: Path) -> None:
     write(tmp_path / "data" / "a.parquet", table())
     (tmp_path / "mine_audit.sql").write_text("-- mine")
     status, answer = call(tmp_path, "--files", "data/*")
-    assert (status, "mine_audit.sql is there already" in answer["message"]) == (2, True)
+    assert (status, "mine_audit.sql exists already" in answer["message"]) == (2, True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "mine_audit.sql"]

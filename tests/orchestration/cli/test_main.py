@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from orchestration.cli.main import app
 from sources.config.loader import load_pipeline
-from spark_jobs.launch.base import Launch
+from spark_jobs.launch.record import Launch
 from tests.e2e.case import TRANSFORMS, moment
 
 

@@ -9,7 +9,8 @@ from rich.console import Console, RenderableType
 
 from orchestration.audit.report import AuditReport, BadLine, InputRows
 from orchestration.cli import tables
-from orchestration.supervision.status import SourceStatus, Status
+from orchestration.supervision.source_status import SourceStatus
+from orchestration.supervision.status import Status
 from spark_jobs.run_state.heartbeat import Heartbeat
 
 

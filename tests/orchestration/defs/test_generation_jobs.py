@@ -18,7 +18,7 @@ from sources.errors import InputError
 from sources.generations import begin, generations, keep_definition, read_serving
 from spark_jobs.run_state.lock import take_switch_lock
 from tests.orchestration.generations.generation_case import GenerationCase
-from tests.orchestration.supervision.live_case import LiveCase, sensor_of
+from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase, sensor_of
 
 NIGHTLY = {"name": "nightly", "cron": "0 3 * * *", "timezone": "Europe/Berlin"}
 
@@ -171,7 +171,7 @@ def test_a_promotion_that_broke_off_is_finished_by_the_supervision(tmp_path: Pat
         assert lock is not None
         waits = sensor(context)
         assert isinstance(waits, dg.SkipReason)
-        assert "g2 is taking the target over" in str(waits.skip_message)
+        assert "g2 is being promoted" in str(waits.skip_message)
 
 
 def test_of_two_live_runs_the_worse_is_shown_and_each_is_started_by_its_own_file(
@@ -180,7 +180,7 @@ def test_of_two_live_runs_the_worse_is_shown_and_each_is_started_by_its_own_file
     case = LiveCase(tmp_path)
     keep_definition(case.loaded, case.generation)
     case.ask_for_it()
-    case.launch("a", state="failed", error="disk full")
+    case.launch("a", state="failed", failure=DISK_FULL)
     begin(case.loaded)
     assert read_serving(case.loaded).generation == "g1"
     with dg.DagsterInstance.ephemeral() as instance:

@@ -11,7 +11,7 @@ import pytest
 from orchestration.defs.assets import live_key
 from orchestration.defs.sensors import has_live_run, live_checks
 from sources.config.pipeline import Pipeline
-from tests.orchestration.supervision.live_case import LiveCase, sensor_of
+from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase, sensor_of
 
 KEY = dg.AssetKey(["events", "inbox"])
 
@@ -50,7 +50,7 @@ def test_a_run_is_observed_in_numbers_and_its_checks_pass(tmp_path: Path) -> Non
     case.launch("a", batch_id=7, input_rows_per_s=12.5, watermark_ms=1_700_000_000_000)
     with case.alive():
         found = look(case)
-    assert checks(found) == dict.fromkeys(("alive", "lag", "freshness"), (True, "ERROR"))
+    assert checks(found) == dict.fromkeys(("alive", "lag", "waiting_time"), (True, "ERROR"))
     shown = observed(found)
     assert (shown["health"], shown["red"], shown["batch"], shown["lag"]) == ("healthy", 0, 7, 0)
     assert shown["input_rows_per_s"] == 12.5
@@ -61,7 +61,7 @@ def test_a_run_is_observed_in_numbers_and_its_checks_pass(tmp_path: Path) -> Non
 def test_a_dead_run_is_red_and_its_asset_alone_is_materialized_again(tmp_path: Path) -> None:
     case = LiveCase(tmp_path)
     case.ask_for_it()
-    case.launch("a", state="failed", error="disk full")
+    case.launch("a", state="failed", failure=DISK_FULL)
     found = look(case)
     assert checks(found)["alive"] == (False, "ERROR")
     shown = observed(found)
@@ -70,7 +70,7 @@ def test_a_dead_run_is_red_and_its_asset_alone_is_materialized_again(tmp_path: P
     [request] = found.run_requests
     assert (request.asset_selection, request.asset_check_keys) == ([KEY], [])
     assert request.tags == {"hybrid/restart": "a", "hybrid/declaration": str(case.path)}
-    case.launch("b", state="failed", error="disk full")
+    case.launch("b", state="failed", failure=DISK_FULL)
     [another] = look(case).run_requests or []
     assert another.run_key != request.run_key
 
@@ -100,7 +100,7 @@ def test_what_can_not_be_judged_is_red(tmp_path: Path) -> None:
     case.launch("a")
     with case.alive():
         cursor = look(case).cursor
-        case.generation.path("run/wanted.json").write_text("{}")
+        case.generation.path("run/requested.json").write_text("{}")
         found = look(case, cursor)
         assert checks(found) == {"alive": (False, "ERROR")}
         case.ask_for_it()
@@ -118,7 +118,7 @@ def test_the_checks_run_by_hand_as_well(tmp_path: Path, is_alive: bool) -> None:
     with dg.DagsterInstance.ephemeral() as instance, case.alive():
         done = job.execute_in_process(instance=instance)
     passed = {each.check_name: each.passed for each in done.get_asset_check_evaluations()}
-    assert passed == {"alive": is_alive, "lag": True, "freshness": True}
+    assert passed == {"alive": is_alive, "lag": True, "waiting_time": True}
 
 
 def test_a_chain_that_ends_is_not_supervised(tmp_path: Path) -> None:

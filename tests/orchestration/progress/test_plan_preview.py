@@ -73,7 +73,7 @@ def test_an_estimate_without_a_run_before_is_unknown(loaded: LoadedPipeline) -> 
     made = chain.plan(loaded)
     seen = preview(loaded, made)
     assert (seen.estimate.seconds, seen.estimate.executor_hours) == (None, None)
-    assert "no run has told yet how fast `history` is read" in seen.estimate.basis
+    assert "no run has reported yet how fast `history` is read" in seen.estimate.basis
     assert (seen.previous, seen.changes) == (None, [])
     shown = plan_metadata.plan(made, seen)
     assert shown["estimate"] == "unknown"
@@ -103,11 +103,11 @@ def test_a_plan_tells_what_is_otherwise_than_in_the_one_before(loaded: LoadedPip
     assert told.pop("bytes")
     assert told == {
         "rows": ("4", "5"),
-        "begin": ("2024-01-01T00:01:00Z", "2024-01-01T00:03:00Z"),
+        "start": ("2024-01-01T00:01:00Z", "2024-01-01T00:03:00Z"),
         "end": ("2024-01-01T00:04:00Z", "2024-01-01T00:07:00Z"),
         "column v": ("", "double"),
-        "files that are new": ("", f"1: {loaded.folder}/in/c.parquet"),
-        "files that are gone": (f"1: {loaded.folder}/in/a.parquet", ""),
+        "new files": ("", f"1: {loaded.folder}/in/c.parquet"),
+        "missing files": (f"1: {loaded.folder}/in/a.parquet", ""),
     }
 
 

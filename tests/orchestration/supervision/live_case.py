@@ -12,15 +12,20 @@ import dagster as dg
 import yaml
 
 from orchestration.pipeline_definitions import pipeline_definitions
-from orchestration.requested_state import Watch, want
+from orchestration.requested_state import Watch, request
 from sources.common.positions import now_ms
 from sources.common.state import Generation
 from sources.config.loader import LoadedPipeline, load_pipeline
-from spark_jobs.launch.runs import Launch
+from sources.errors import ErrorReport
+from spark_jobs.launch.record import Launch
 from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
 from spark_jobs.run_state.lock import QueryLock
 from tests.e2e.case import TRANSFORMS
 
+DISK_FULL = ErrorReport(kind="spark", message="disk full", transient=True)
+"""A failure that is worth a restart."""
+GAP = ErrorReport(kind="seam", message="Records are missing.", hint="Accept the gap.")
+"""A failure that a restart can't mend."""
 QUICK = {
     "restarts": {"backoff": "0 s", "limit": 4, "loop": 2},
     "stuck_after": "1 min",
@@ -61,7 +66,7 @@ class LiveCase:
         self.generation: Generation = generation
 
     def ask_for_it(self) -> None:
-        want(self.generation, "inbox", is_wanted=True)
+        request(self.generation, "inbox", is_requested=True)
 
     def launch(self, launch_id: str, **changes: Any) -> None:
         """A launch that came up and said something."""

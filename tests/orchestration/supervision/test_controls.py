@@ -18,7 +18,7 @@ from orchestration import chain
 from orchestration.cli.main import app
 from orchestration.definitions import defs
 from orchestration.defs.jobs import control_jobs
-from orchestration.requested_state import read_wanted
+from orchestration.requested_state import read_requested
 from orchestration.supervision import controls
 from orchestration.supervision.status import status
 from orchestration.supervision.supervisor import restart, tick
@@ -28,7 +28,7 @@ from sources.config.rate_limit import CurrentRate
 from sources.errors import InputError, RunError, StateError
 from sources.planning.discovery import Folder
 from sources.planning.plan import make_plan, require_plan
-from tests.orchestration.supervision.live_case import LiveCase, sensor_of
+from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase, sensor_of
 
 MINUTE = timedelta(minutes=1)
 
@@ -99,9 +99,9 @@ def test_a_paused_run_is_not_red_and_says_since_when_why_and_how_much_waits(
     with case.alive():
         assert status(case.loaded).live is not None
         controls.pause(case.loaded, " new brokers ")
-    wanted = read_wanted(case.generation)
+    wanted = read_requested(case.generation)
     assert wanted is not None
-    told = f"paused since {iso(wanted.at_ms)} (new brokers); 2 records or splits wait"
+    told = f"It has been paused since {iso(wanted.at_ms)} (new brokers). 2 records or splits wait."
     found = status(case.loaded)
     assert found.live is not None
     assert (found.live.health, found.live.reason, found.healthy) == ("paused", told, True)
@@ -111,26 +111,26 @@ def test_a_paused_run_is_not_red_and_says_since_when_why_and_how_much_waits(
     assert not looked.run_requests
     checks = [each for each in looked.asset_events if isinstance(each, dg.AssetCheckEvaluation)]
     assert {(each.check_name, each.passed, each.description) for each in checks} == {
-        (name, True, told) for name in ("alive", "lag", "freshness")
+        (name, True, told) for name in ("alive", "lag", "waiting_time")
     }
     # Asked twice is asked once; to stop is another thing.
     assert call(case, "pause", "--why", "again")[0] == 0
-    assert read_wanted(case.generation) == wanted
+    assert read_requested(case.generation) == wanted
     assert CliRunner().invoke(app, ["status", str(case.path)]).stdout.count("new brokers") == 1
     chain.stop(case.loaded)
     found = status(case.loaded)
     assert found.live is not None
-    assert (found.live.health, found.live.reason) == ("stopped", "it was stopped")
+    assert (found.live.health, found.live.reason) == ("stopped", "It was stopped.")
 
 
 def test_a_restart_that_comes_after_a_pause_is_refused(case: LiveCase) -> None:
     case.ask_for_it()
-    case.launch("a", state="failed", error="disk full")
+    case.launch("a", state="failed", failure=DISK_FULL)
     looked = tick(case.loaded)
     assert looked is not None
     assert looked.restart is not None
     controls.pause(case.loaded)
-    with pytest.raises(StateError, match="The live run was stopped"):
+    with pytest.raises(StateError, match="The live run was stopped or paused"):
         restart(case.loaded, case.loaded.pipeline.sources[-1])
     again = tick(case.loaded)
     assert again is not None
@@ -142,7 +142,9 @@ def test_what_nobody_wants_can_not_be_paused_and_what_does_not_run_not_drained(
 ) -> None:
     exit_code, answer = call(case, "pause")
     assert exit_code == 2
-    assert "The live run of `inbox` is not wanted: there is nothing to pause." in answer["message"]
+    assert (
+        "The live run of `inbox` is not requested: there is nothing to pause." in answer["message"]
+    )
     case.ask_for_it()
     chain.stop(case.loaded)
     assert call(case, "pause")[0] == 2
@@ -163,7 +165,7 @@ def test_a_pipeline_that_ends_has_no_live_run(case: LiveCase) -> None:
     ended = pipeline.model_copy(update={"sources": pipeline.sources[:1]})
     loaded = type(case.loaded)(case.loaded.path, ended)
     for ask in (controls.pause, controls.resume, lambda it: controls.drain(it, MINUTE)):
-        with pytest.raises(InputError, match="ends with `history`: it has no live run"):
+        with pytest.raises(InputError, match="ends with the bounded source `history`: no live run"):
             ask(loaded)
     assert [job.name for job in control_jobs(loaded)] == ["events_stop", "events_rate"]
 
@@ -183,9 +185,9 @@ def test_a_folder_is_drained_of_what_it_holds_when_asked(tmp_path: Path, case: L
             RunError, match=r"not drained after 0 s: 4 files or splits are left\. It"
         ):
             controls.drain(case.loaded, timedelta(0), remove)
-    wanted = read_wanted(case.generation)
+    wanted = read_requested(case.generation)
     assert wanted is not None
-    assert wanted.is_wanted, "time that is up changes nothing"
+    assert wanted.is_requested, "time that is up changes nothing"
     with driver(case):
         controls.drain(case.loaded, MINUTE, seen.append)
     assert (seen[0], seen[-1]) == (4, 0)
@@ -205,7 +207,7 @@ def test_a_run_that_ends_before_it_is_drained_says_so(tmp_path: Path, case: Live
     case.launch("a", splits_done=0, splits_total=1)
 
     def fail(_: int) -> None:
-        case.launch("a", state="failed", error="disk full")
+        case.launch("a", state="failed", failure=DISK_FULL)
 
     with (
         case.alive(),
@@ -218,26 +220,26 @@ def test_each_command_is_a_job_of_dagster(tmp_path: Path, case: LiveCase) -> Non
     assert [job.name for job in control_jobs(case.loaded)] == [
         f"events_{job}" for job in ("stop", "rate", "pause", "drain")
     ]
-    assert "does not run: nothing would be drained" in cause(run(case, "drain", within="1 s"))
+    assert "is not running: nothing would be drained" in cause(run(case, "drain", within="1 s"))
     assert "`soon` is no duration" in cause(run(case, "drain", within="soon"))
     assert "there is nothing to pause" in cause(run(case, "pause", why="new brokers"))
 
     case.ask_for_it()
     assert run(case, "pause", why="new brokers").success
-    wanted = read_wanted(case.generation)
+    wanted = read_requested(case.generation)
     assert wanted is not None
     assert (wanted.is_paused, wanted.why) == (True, "new brokers")
     case.ask_for_it()
     with driver(case):
         assert run(case, "drain").success
-    wanted = read_wanted(case.generation)
+    wanted = read_requested(case.generation)
     assert wanted is not None
-    assert (wanted.is_wanted, wanted.is_paused) == (False, False)
+    assert (wanted.is_requested, wanted.is_paused) == (False, False)
     case.ask_for_it()
     assert run(case, "stop").success
-    wanted = read_wanted(case.generation)
+    wanted = read_requested(case.generation)
     assert wanted is not None
-    assert not wanted.is_wanted
+    assert not wanted.is_requested
 
     assert run(case, "rate", source="inbox", files=7, bytes="1MiB").success
     rate = case.generation.read("run/inbox-rate.json", CurrentRate)

@@ -10,18 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestration.supervision.health import (
-    RED,
-    Health,
-    Seen,
-    SlotSeen,
-    behind_since,
-    expected_findings,
-    judge,
-)
+from orchestration.supervision.health import judge
+from orchestration.supervision.observation import Seen, SlotSeen, behind_since
+from orchestration.supervision.verdict import RED, Health, expected_findings
 from sources.config.supervision import Restarts, Supervision
+from sources.databases.replication_slot import NEW_SNAPSHOT
+from sources.errors import ErrorReport
 from spark_jobs.run_state.heartbeat import Heartbeat
 
+DISK_FULL = ErrorReport(kind="spark", message="Disk full.", transient=True)
+GAP = ErrorReport(kind="seam", message="Records are missing.", hint="Accept the gap.")
 S = 1000
 NOW = 1_800_000_000_000
 EXPECTED = Supervision(
@@ -52,7 +50,7 @@ def beat(**changes: Any) -> Heartbeat:
 
 
 HEALTHY = Seen(
-    wanted_ms=NOW - 900 * S,
+    requested_ms=NOW - 900 * S,
     is_alive=True,
     launched_ms=NOW - 800 * S,
     beat=beat(),
@@ -79,56 +77,97 @@ def slot(**seen: Any) -> Seen:
 @pytest.mark.parametrize(
     ("seen", "health", "told"),
     [
-        (HEALTHY, "healthy", "commits what comes in"),
-        (BUSY, "healthy", "commits what comes in"),
-        (replace(HEALTHY, wanted_ms=None), "stopped", "its process is still there"),
-        (replace(DEAD, wanted_ms=None), "stopped", "it was stopped"),
-        (replace(DEAD, wanted_ms=None, paused_ms=NOW), "paused", "since 2027-01-15T08:00:00Z; 0 r"),
-        (replace(STILL, wanted_ms=None, paused_ms=NOW, paused_why="why"), "paused", "(why); 9 rec"),
-        (DEAD, "dead", "gone without a word"),
-        (replace(DEAD, obstacle="the disk is full"), "dead", "without a word: the disk is full"),
-        (replace(DEAD, beat=beat(state="failed", error="disk full")), "dead", "failed: disk full"),
-        (replace(DEAD, beat=beat(state="stopped")), "dead", "nobody had stopped it"),
-        (replace(DEAD, beat=None, lag=None), "dead", "gone without a word"),
-        (replace(DEAD, launched_ms=None, beat=None), "dead", "not launched"),
-        (replace(DEAD, launched_ms=NOW - 1000 * S, beat=None), "dead", "not launched"),
-        (replace(DEAD, launched_ms=None, beat=None, wanted_ms=NOW - S), "starting", "about to be"),
+        (HEALTHY, "healthy", "commits what arrives"),
+        (BUSY, "healthy", "commits what arrives"),
+        (replace(HEALTHY, requested_ms=None), "stopped", "Its process is still there"),
+        (replace(DEAD, requested_ms=None), "stopped", "It was stopped."),
         (
-            replace(DEAD, launched_ms=NOW - 9 * S, beat=None, wanted_ms=NOW - 39 * S),
-            "dead",
-            "gone without a word",
+            replace(DEAD, requested_ms=None, paused_ms=NOW),
+            "paused",
+            "since 2027-01-15T08:00:00Z. 0 r",
         ),
         (
-            replace(DEAD, launched_ms=NOW - 99 * S, beat=None, wanted_ms=NOW - 39 * S),
+            replace(STILL, requested_ms=None, paused_ms=NOW, paused_why="why"),
+            "paused",
+            "(why). 9 rec",
+        ),
+        (DEAD, "dead", "ended without a report. See"),
+        (replace(DEAD, obstacle="the disk is full"), "dead", "without a report: the disk is full."),
+        (
+            replace(DEAD, beat=beat(state="failed", failure=DISK_FULL)),
+            "dead",
+            "It failed: Disk full.",
+        ),
+        # Only a transient failure is worth a restart; the other one says what is to be done.
+        (
+            replace(DEAD, beat=beat(state="failed", failure=GAP)),
+            "failed",
+            "would fail again: Records are missing. Accept the gap. Once that is done, start it",
+        ),
+        (replace(DEAD, refused=GAP), "failed", "could not be started again, and is left alone"),
+        (replace(DEAD, refused=DISK_FULL), "dead", "could not be started again: Disk full."),
+        (replace(DEAD, refused=GAP, restarts=3), "failed", "Accept the gap."),
+        (replace(HEALTHY, refused=GAP), "healthy", ""),
+        # What the run before the request reported is no failure of this one.
+        (
+            replace(
+                DEAD,
+                requested_ms=NOW - 99 * S,
+                launched_ms=None,
+                beat=beat(state="failed", failure=GAP, at_ms=NOW - 100 * S),
+            ),
+            "dead",
+            "but not launched",
+        ),
+        (replace(DEAD, beat=beat(state="stopped")), "dead", "although nobody stopped it"),
+        (replace(DEAD, beat=None, lag=None), "dead", "ended without a report. See"),
+        (replace(DEAD, launched_ms=None, beat=None), "dead", "but not launched"),
+        (replace(DEAD, launched_ms=NOW - 1000 * S, beat=None), "dead", "but not launched"),
+        (
+            replace(DEAD, launched_ms=None, beat=None, requested_ms=NOW - S),
+            "starting",
+            "about to be",
+        ),
+        (
+            replace(DEAD, launched_ms=NOW - 9 * S, beat=None, requested_ms=NOW - 39 * S),
+            "dead",
+            "ended without a report. See",
+        ),
+        (
+            replace(DEAD, launched_ms=NOW - 99 * S, beat=None, requested_ms=NOW - 39 * S),
             "starting",
             "about to be",
         ),
         # It was there when it was asked for, and ended after that.
         (
-            replace(DEAD, launched_ms=NOW - 99 * S, wanted_ms=NOW - 9 * S),
+            replace(DEAD, launched_ms=NOW - 99 * S, requested_ms=NOW - 9 * S),
             "dead",
-            "gone without a word",
+            "ended without a report. See",
         ),
-        (replace(COMING_UP, launched_ms=NOW - 59 * S), "starting", "not in yet"),
-        (replace(COMING_UP, launched_ms=NOW - 60 * S), "stuck", "not in after 60 s"),
+        (replace(COMING_UP, launched_ms=NOW - 59 * S), "starting", "is not committed yet"),
+        (replace(COMING_UP, launched_ms=NOW - 60 * S), "stuck", "is not committed after 60 s"),
         (
             replace(HEALTHY, launched_ms=NOW - S, beat=beat(advanced_at_ms=None, idle=False)),
             "starting",
             "first micro-batch",
         ),
         # A frozen driver: its lock is held, its words stand still. Input or not.
-        (replace(HEALTHY, beat=beat(at_ms=NOW - 30 * S)), "stuck", "7, was last heard of 30 s ago"),
+        (
+            replace(HEALTHY, beat=beat(at_ms=NOW - 30 * S)),
+            "stuck",
+            "process 7, wrote its last heartbeat 30 s ago",
+        ),
         (replace(BUSY, behind_since_ms=NOW - 19 * S), "healthy", ""),
-        (replace(STILL, behind_since_ms=NOW - 29 * S), "late", "nothing was committed for 29 s"),
-        (STILL, "stuck", "nothing was committed for 30 s while 9 records or splits wait"),
-        (replace(STILL, lag=None), "stuck", "while input wait"),
+        (replace(STILL, behind_since_ms=NOW - 29 * S), "late", "othing was committed for 29 s"),
+        (STILL, "stuck", "othing was committed for 30 s while 9 records or splits wait"),
+        (replace(STILL, lag=None), "stuck", "while input waits."),
         (replace(STILL, beat=beat(worked_at_ms=NOW - 29 * S)), "late", "committed for 30 s"),
         (replace(STILL, beat=beat(worked_at_ms=NOW - 30 * S)), "stuck", "committed for 30 s"),
         (replace(STILL, beat=beat(pace_ms=60 * S)), "healthy", ""),
-        (replace(BUSY, lag=1001), "late", "1,001 records or splits wait, 1,000 may"),
+        (replace(BUSY, lag=1001), "late", "1,001 records or splits wait; up to 1,000 may."),
         (replace(BUSY, lag=1000), "healthy", ""),
         (replace(HEALTHY, lag=None), "late", "the broker does not answer"),
-        (HANGING, "late", "the folder was to be listed 21 s ago, and was not"),
+        (HANGING, "late", "The folder was due to be listed 21 s ago, and was not."),
         (replace(HEALTHY, beat=beat(listing_due_ms=NOW - 20 * S)), "healthy", ""),
         (
             replace(BUSY, beat=beat(event_time_ms=NOW - 3601 * S)),
@@ -138,19 +177,27 @@ def slot(**seen: Any) -> Seen:
         # With nothing to read old events are no fault of the run's.
         (replace(HEALTHY, beat=beat(event_time_ms=0)), "healthy", ""),
         (slot(), "healthy", ""),
-        (slot(gone="the slot is lost"), "cut-off", "the slot is lost. Make the connector anew"),
+        (slot(gone="the slot is lost"), "cut-off", f"The slot is lost. {NEW_SNAPSHOT}"),
         (slot(unknown="no answer"), "healthy", ""),
         (slot(idle_since_ms=NOW - 20 * S), "healthy", ""),
         (slot(idle_since_ms=NOW - 21 * S), "cut-off", "has read the slot for 21 s"),
-        (replace(slot(gone="it is lost"), is_alive=False), "dead", "gone without a word"),
-        (replace(slot(gone="it is lost"), wanted_ms=None), "stopped", "was stopped"),
-        (replace(COMING_UP, launched_ms=NOW - 99 * S, beat=preparing()), "starting", "not in yet"),
+        (replace(slot(gone="it is lost"), is_alive=False), "dead", "ended without a report. See"),
+        (replace(slot(gone="it is lost"), requested_ms=None), "stopped", "It was stopped."),
+        (
+            replace(COMING_UP, launched_ms=NOW - 99 * S, beat=preparing()),
+            "starting",
+            "is not committed yet",
+        ),
         (replace(HEALTHY, restarts=2), "healthy", ""),
-        (replace(HEALTHY, restarts=3), "crash-looping", "3 times within 30 min, a crash loop"),
+        (
+            replace(HEALTHY, restarts=3),
+            "crash-looping",
+            "3 times within 30 min, which is a crash loop.",
+        ),
         (replace(DEAD, restarts=2), "dead", ""),
-        (replace(DEAD, restarts=3), "crash-looping", "gone without a word"),
-        (replace(COMING_UP, restarts=3), "crash-looping", "not in"),
-        (replace(DEAD, restarts=1, gave_up=True), "crash-looping", "not started again any more"),
+        (replace(DEAD, restarts=3), "crash-looping", "ended without a report. See"),
+        (replace(COMING_UP, restarts=3), "crash-looping", "is not committed"),
+        (replace(DEAD, restarts=1, gave_up=True), "crash-looping", "and is not restarted any more"),
         (replace(HEALTHY, restarts=1, gave_up=True), "healthy", ""),
     ],
 )
@@ -178,17 +225,22 @@ def test_numbers_are_plain_and_what_is_not_known_is_left_out() -> None:
 AGES = st.none() | st.integers(-S, 70 * S) | st.integers(70 * S, 2000 * S)
 MANY = settings(max_examples=200)
 BEATS = st.none() | st.builds(
-    lambda state, idle, at, advanced: beat(
-        state=state, idle=idle, at_ms=NOW - at, advanced_at_ms=advanced and NOW - advanced
+    lambda state, failure, idle, at, advanced: beat(
+        state=state,
+        failure=failure if state == "failed" else None,
+        idle=idle,
+        at_ms=NOW - at,
+        advanced_at_ms=advanced and NOW - advanced,
     ),
     st.sampled_from(["starting", "running", "stopped", "failed"]),
+    st.sampled_from([None, DISK_FULL, GAP]),
     st.booleans(),
     st.integers(0, 200 * S),
     AGES,
 )
 SEEN = st.builds(
     lambda wanted, launched, behind, **rest: Seen(
-        wanted_ms=wanted and NOW - wanted,
+        requested_ms=wanted and NOW - wanted,
         launched_ms=launched and NOW - launched,
         behind_since_ms=behind and NOW - behind,
         **rest,
@@ -198,6 +250,7 @@ SEEN = st.builds(
     AGES,
     is_alive=st.booleans(),
     beat=BEATS,
+    refused=st.sampled_from([None, DISK_FULL, GAP]),
     lag=st.none() | st.integers(0, 5000),
     restarts=st.integers(0, 9),
     gave_up=st.booleans(),
@@ -219,12 +272,16 @@ def test_healthy_means_all_of_it_and_red_means_a_check_that_fails(seen: Seen) ->
         assert NOW - seen.beat.at_ms < 30 * S
         assert seen.lag is not None
         assert seen.behind_since_ms is None or NOW - seen.behind_since_ms < 30 * S
-    if seen.wanted_ms is None:
+    if seen.requested_ms is None:
         assert verdict.health == "stopped"
+    elif verdict.health == "failed":
+        assert not seen.is_alive
+        assert verdict.down is None
+        assert verdict.failure == GAP
     elif not seen.is_alive and verdict.down is None:
         # About to be launched: never green, and not for long.
         assert verdict.health in ("starting", "crash-looping")
-        assert NOW - seen.wanted_ms < 40 * S
+        assert NOW - seen.requested_ms < 40 * S
 
 
 @MANY
@@ -235,7 +292,7 @@ def test_what_is_red_because_time_passed_does_not_heal_by_more_of_it(seen: Seen,
 
 
 @MANY
-@given(SEEN.filter(lambda seen: seen.wanted_ms is not None), st.integers(60 * S, 5000 * S))
+@given(SEEN.filter(lambda seen: seen.requested_ms is not None), st.integers(60 * S, 5000 * S))
 def test_a_run_that_no_longer_moves_is_red_in_the_end(seen: Seen, more: int) -> None:
     assert judge(replace(seen, lag=1), EXPECTED, NOW + more + 1000 * S).is_red
 

@@ -18,15 +18,16 @@ from typer.testing import CliRunner
 
 from orchestration import chain
 from orchestration.cli.main import app
-from orchestration.requested_state import Restart, Watch, require_wanted, want
-from orchestration.supervision.health import Verdict
-from orchestration.supervision.status import Look, status
+from orchestration.requested_state import Restart, Watch, request, require_requested
+from orchestration.supervision.look import Look
+from orchestration.supervision.status import status
 from orchestration.supervision.supervisor import Tick, decide, restart, tick
+from orchestration.supervision.verdict import Verdict
 from sources.common.positions import now_ms
 from sources.config.supervision import Restarts, Supervision
-from sources.errors import StateError
+from sources.errors import RunError, StateError, UnavailableError
 from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
-from tests.orchestration.supervision.live_case import LiveCase
+from tests.orchestration.supervision.live_case import DISK_FULL, GAP, LiveCase
 
 SECRET = "T0P-s3cret"
 
@@ -99,7 +100,7 @@ def test_a_dead_run_is_asked_for_once_by_launch_until_the_limit(tmp_path: Path) 
     case.ask_for_it()
     seen = []
     for number in range(5):
-        case.launch(str(number), state="failed", error="disk full")
+        case.launch(str(number), state="failed", failure=DISK_FULL)
         found = look_at(case)
         assert found.verdict.is_red
         assert not status(case.loaded).healthy
@@ -114,7 +115,7 @@ def test_a_dead_run_is_asked_for_once_by_launch_until_the_limit(tmp_path: Path) 
         ("crash-looping", None),
     ]
     reason = look_at(case).verdict.reason
-    assert "not started again any more" in reason
+    assert "is not restarted any more" in reason
     assert "disk full" in reason
     # Alive once more is no proof yet.
     case.launch("5")
@@ -134,12 +135,14 @@ def test_a_dead_run_is_asked_for_once_by_launch_until_the_limit(tmp_path: Path) 
 def test_the_command_line_tells_the_verdict_and_ends_with_it(tmp_path: Path) -> None:
     case = LiveCase(tmp_path)
     case.ask_for_it()
-    case.launch("a", state="failed", error="disk [full]")
+    case.launch(
+        "a", state="failed", failure=DISK_FULL.model_copy(update={"message": "disk [full]"})
+    )
     answer = CliRunner().invoke(app, ["status", str(case.path), "--json"])
     assert answer.exit_code == 1
     assert json.loads(answer.stdout)["live"]["health"] == "dead"
     assert (
-        "dead: it failed: disk [full]" in CliRunner().invoke(app, ["status", str(case.path)]).stdout
+        "dead: It failed: disk [full]" in CliRunner().invoke(app, ["status", str(case.path)]).stdout
     )
     # Dead before it was stopped, but that is no longer of interest.
     chain.stop(case.loaded)
@@ -164,17 +167,17 @@ def test_a_bounded_run_whose_driver_says_nothing_is_told_to_be_silent(tmp_path: 
 def test_a_stopped_run_is_neither_red_nor_started_again(tmp_path: Path) -> None:
     case = LiveCase(tmp_path)
     case.ask_for_it()
-    case.launch("a", state="failed", error="disk full")
+    case.launch("a", state="failed", failure=DISK_FULL)
     assert look_at(case).restart is not None
     assert chain.stop(case.loaded) == []
     found = look_at(case)
     assert (found.verdict.health, found.restart) == ("stopped", None)
     assert status(case.loaded).healthy
     # A restart that was asked for before it was stopped comes too late.
-    with pytest.raises(StateError, match="was stopped"):
+    with pytest.raises(StateError, match="was stopped or paused"):
         restart(case.loaded, case.loaded.pipeline.sources[-1])
-    with pytest.raises(StateError, match="was stopped"):
-        require_wanted(case.generation)
+    with pytest.raises(StateError, match="was stopped or paused"):
+        require_requested(case.generation)
 
 
 def test_a_silent_driver_is_stuck_and_started_again(tmp_path: Path) -> None:
@@ -216,11 +219,11 @@ def test_the_webhook_is_told_of_changes_alone(tmp_path: Path, hook: Hook) -> Non
     with case.alive():
         look_at(case)
     assert hook.told == []
-    case.launch("b", state="failed", error="disk full")
+    case.launch("b", state="failed", failure=DISK_FULL)
     for _ in range(3):
         assert look_at(case).alert_problem is None
     assert [(one["before"], one["health"]) for one in hook.told] == [("healthy", "dead")]
-    assert hook.told[0]["text"] == "events: the live run is dead: it failed: disk full"
+    assert hook.told[0]["text"] == "events: The live run is dead. It failed: disk full"
     assert (hook.told[0]["pipeline"], hook.told[0]["source"]) == ("events", "inbox")
     # What is told stays told, whoever asks for the run.
     case.ask_for_it()
@@ -229,6 +232,102 @@ def test_the_webhook_is_told_of_changes_alone(tmp_path: Path, hook: Hook) -> Non
         look_at(case)
         look_at(case)
     assert [(one["before"], one["health"]) for one in hook.told[1:]] == [("dead", "healthy")]
+
+
+def test_a_terminal_failure_is_left_alone_at_once_and_told_once_until_people_act(
+    tmp_path: Path, hook: Hook
+) -> None:
+    case = LiveCase(tmp_path, {"webhook": "${HOOK}"}, {"HOOK": hook.url})
+    case.ask_for_it()
+    case.launch("a")
+    with case.alive():
+        look_at(case)
+    case.launch("b", state="failed", failure=GAP)
+    for _ in range(3):
+        found = look_at(case)
+        assert (found.verdict.health, found.restart) == ("failed", None)
+    assert "Records are missing. Accept the gap." in found.verdict.reason
+    assert "`hybrid resume`" in found.verdict.reason
+    assert not status(case.loaded).healthy
+    [told] = hook.told
+    assert (told["health"], told["failure"]["kind"]) == ("failed", "seam")
+    assert case.watch().restarts == []
+    # The same end with a transient failure is restarted: the report decides, and nothing else.
+    case.launch("b", state="failed", failure=GAP.model_copy(update={"transient": True}))
+    assert look_at(case).restart is not None
+    # People ask for it again, or launch it: what failed before is over.
+    case.launch("c", state="failed", failure=GAP)
+    assert look_at(case).verdict.health == "failed"
+    case.ask_for_it()
+    assert look_at(case).verdict.health == "starting"
+    case.launch("d")
+    with case.alive():
+        assert look_at(case).verdict.health == "healthy"
+
+
+def test_a_restart_that_is_refused_is_not_tried_again_until_people_act(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    case.ask_for_it()
+    case.launch("a", state="failed", failure=DISK_FULL)
+    assert look_at(case).restart is not None
+    # History, which comes before it, was never read.
+    with pytest.raises(StateError) as refused:
+        restart(case.loaded, case.loaded.pipeline.sources[-1])
+    for _ in range(2):
+        found = look_at(case)
+        assert (found.verdict.health, found.restart) == ("failed", None)
+        assert "could not be started again" in found.verdict.reason
+        assert str(refused.value) in found.verdict.reason
+    live = status(case.loaded).live
+    assert live is not None
+    assert (live.health, live.reason) == ("failed", found.verdict.reason)
+    # A launch by hand, or another request, makes it irrelevant.
+    case.launch("b")
+    with case.alive():
+        assert look_at(case).verdict.health == "healthy"
+    case.launch("a", state="failed", failure=DISK_FULL)
+    assert look_at(case).verdict.health == "failed"
+    case.ask_for_it()
+    assert look_at(case).verdict.health == "starting"
+
+
+def test_a_restart_that_a_broker_did_not_answer_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = LiveCase(tmp_path, {"start_within": "0 s"})
+    case.ask_for_it()
+    case.launch("a", state="failed", failure=DISK_FULL)
+
+    def unavailable(*_: Any) -> None:
+        message = "Broker `b:1` does not answer."
+        raise UnavailableError(message)
+
+    monkeypatch.setattr(chain, "resume", unavailable)
+    for _ in range(2):
+        assert look_at(case).restart is not None
+        with pytest.raises(UnavailableError):
+            restart(case.loaded, case.loaded.pipeline.sources[-1])
+    verdict = look_at(case).verdict
+    assert verdict.down == "dead"
+    assert "could not be started again: Broker `b:1` does not answer." in verdict.reason
+
+
+def test_a_driver_that_a_restart_launched_reports_for_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = LiveCase(tmp_path)
+    case.ask_for_it()
+    case.launch("a", state="failed", failure=DISK_FULL)
+
+    def launched(*_: Any) -> None:
+        case.launch("b", state="failed", failure=DISK_FULL)
+        message = "The driver was killed."
+        raise RunError(message, transient=False)
+
+    monkeypatch.setattr(chain, "resume", launched)
+    with pytest.raises(RunError):
+        restart(case.loaded, case.loaded.pipeline.sources[-1])
+    assert look_at(case).verdict.reason == "It failed: disk full"
 
 
 @pytest.mark.parametrize("answer", [302, 404, 500])
@@ -274,7 +373,7 @@ def test_whatever_happens_restarts_keep_their_distance_and_their_limit(
     states: list[tuple[int, Any]], limit: int, takes_effect: bool
 ) -> None:
     expected = Supervision(restarts=Restarts(limit=limit, loop=2, backoff=timedelta(seconds=90)))
-    watch, at, launches = Watch(wanted_ms=0), 0, 0
+    watch, at, launches = Watch(requested_ms=0), 0, 0
     done: list[Restart] = []
     for pause, down in states:
         at += pause
@@ -309,9 +408,9 @@ def test_waits_grow_up_to_the_longest() -> None:
     assert waits == [10, 20, 40, 80, 160, 300, 300]
 
 
-def test_a_wish_is_written_once_by_who_has_it(tmp_path: Path) -> None:
+def test_a_run_is_requested_once_people_ask_for_it(tmp_path: Path) -> None:
     case = LiveCase(tmp_path)
-    with pytest.raises(StateError, match="was stopped"):
-        require_wanted(case.generation)
-    want(case.generation, "inbox", is_wanted=True)
-    require_wanted(case.generation)
+    with pytest.raises(StateError, match="was stopped or paused"):
+        require_requested(case.generation)
+    request(case.generation, "inbox", is_requested=True)
+    require_requested(case.generation)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestration.generations.ranges import RemovedFiles
-from orchestration.requested_state import Wanted, Watch
+from orchestration.requested_state import RefusedRestart, RequestedState, Watch
 from sources.common.positions import EndPosition, Record, StartPosition
 from sources.common.state import CurrentGeneration, GenerationInfo
 from sources.config.bad_records import BadRecordCount
@@ -22,7 +22,7 @@ from sources.planning.plan import Plan
 from sources.planning.rounds import Round
 from sources.planning.topic_range import TopicRange
 from spark_jobs.checkpoint.transform_history import Transform
-from spark_jobs.launch.runs import Launch
+from spark_jobs.launch.record import Launch
 from spark_jobs.run_state.heartbeat import Heartbeat
 from spark_jobs.run_state.progress_log import ProgressLog
 from spark_jobs.target.added_columns import ColumnsLog
@@ -42,6 +42,8 @@ KINDS: list[type[Record]] = [
     Ledger,
     Plan,
     ProgressLog,
+    RefusedRestart,
+    RequestedState,
     Round,
     SeamCount,
     Serving,
@@ -52,7 +54,6 @@ KINDS: list[type[Record]] = [
     RemovedFiles,
     TopicRange,
     Transform,
-    Wanted,
     Watch,
 ]
 

@@ -15,18 +15,18 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestration.requested_state import read_wanted, want
-from orchestration.supervision.status import look_at_live
+from orchestration.requested_state import read_requested, request
+from orchestration.supervision.look import look_at_live
 from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.errors import InputError, RunError, StateError
+from sources.errors import InputError, RunError, StateError, UnavailableError
 from spark_jobs.jvm.jar_sets import excludes, packages
-from spark_jobs.launch import kubernetes, submit, yarn
-from spark_jobs.launch import runs as launches
-from spark_jobs.launch.base import Place, Status
+from spark_jobs.launch import driver_state, kubernetes, submit, yarn
+from spark_jobs.launch.base import Status
 from spark_jobs.launch.choice import place_of
 from spark_jobs.launch.cluster_cli import Answer
 from spark_jobs.launch.process import find_running, run_to_end, stop
-from spark_jobs.launch.runs import Launch, find_or_launch, find_run, last_launch, why_ended
+from spark_jobs.launch.record import Launch, Place, last_launch
+from spark_jobs.launch.runs import find_or_launch, find_run, why_ended
 from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name, read_heartbeat
 from spark_jobs.run_state.lock import QueryLock
 from tests.e2e.case import TRANSFORMS
@@ -86,7 +86,7 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tools:
     monkeypatch.setenv("PATH", f"{made.folder}:{os.environ['PATH']}")
     monkeypatch.setenv("SPARK_HOME", str(made.folder))
     # Each question counts.
-    monkeypatch.setattr(launches, "_ASK_S", 0.0)
+    monkeypatch.setattr(driver_state, "_ASK_AGAIN_S", 0.0)
     return made
 
 
@@ -319,7 +319,7 @@ class TestYarnAnswers:
             (
                 "FAILED",
                 recorded.KILLED_FOR_MEMORY,
-                "killed for its memory; give `spark.driver.memoryOverhead` more: .*"
+                "out of memory; raise `spark.driver.memoryOverhead`: .*"
                 "beyond the 'PHYSICAL' memory limit. Current usage: 1.3 GB of 1 GB",
             ),
         ],
@@ -391,8 +391,8 @@ class TestKubernetesAnswers:
                 Status(
                     "ended",
                     False,
-                    f"as Failed {recorded.POD}: OOMKilled: killed for its memory; give "
-                    "`spark.driver.memoryOverhead` more",
+                    f"as Failed {recorded.POD}: OOMKilled: out of memory; raise "
+                    "`spark.driver.memoryOverhead`",
                 ),
             ),
             (
@@ -419,7 +419,7 @@ class TestKubernetesAnswers:
             (Answer(1, "", recorded.FORBIDDEN), "User .x. cannot get resource"),
             (Answer(1, "", recorded.NOT_LOGGED_IN), "You must be logged in"),
             (Answer(0, recorded.pod("Unknown"), ""), "its node does not answer"),
-            (Answer(0, "<html>", ""), "does not tell how pod"),
+            (Answer(0, "<html>", ""), "reports no status of pod"),
         ],
     )
     def test_no_answer_is_not_an_end(self, answer: Answer, told: str) -> None:
@@ -497,14 +497,14 @@ def test_nothing_is_launched_while_nobody_can_tell_whether_a_run_is_there(
     made = launched(loaded)
     tools.says(answer)
     generation = loaded.require_generation()
-    with pytest.raises(StateError, match=r"can't be told: .* Nothing was started"):
+    with pytest.raises(UnavailableError, match=r"unknown whether .* Nothing was started"):
         find_or_launch(loaded, generation, ["inbox"], {})
     with pytest.raises(StateError, match="A run of `inbox` is active"):
         find_or_launch(loaded, generation, ["history"], {})
     assert last_launch(generation) == made
     assert not [asked for asked in tools.asked if asked[0] == "spark-submit"]
     assert find_run(generation, "inbox") is not None
-    with pytest.raises(RunError, match=r"Try again once|Look whether"):
+    with pytest.raises((RunError, UnavailableError), match=r"Try again once|Check whether"):
         stop(generation, "inbox")
 
 
@@ -528,16 +528,16 @@ def test_how_a_driver_ended_is_told_to_the_supervisor(
     loaded = pipeline(tmp_path, spark)
     launched(loaded)
     beat(loaded, "running")
-    want(loaded.require_generation(), "inbox", is_wanted=True)
+    request(loaded.require_generation(), "inbox", is_requested=True)
     tools.says(*answers)
-    # A wish that is older than the launch.
-    moved = read_wanted(loaded.require_generation())
+    # A request that is older than the launch.
+    moved = read_requested(loaded.require_generation())
     assert moved is not None
-    loaded.require_generation().replace("run/wanted.json", moved.model_copy(update={"at_ms": 0}))
+    loaded.require_generation().replace("run/requested.json", moved.model_copy(update={"at_ms": 0}))
     look = look_at_live(loaded, loaded.require_generation())
     assert look is not None
     assert look.verdict.health == "dead"
-    assert re.match(f"it ended {told}", look.verdict.reason)
+    assert re.match(f"It ended {told}", look.verdict.reason)
 
 
 @pytest.mark.parametrize(

@@ -52,3 +52,18 @@ def test_another_launch_begins_anew(log: Path) -> None:
     run_log.trim(log)
     run_log.forget(log)
     assert run_log.last_lines(log, 5) == ""
+
+
+def test_a_tail_hands_over_whole_lines_once_also_after_the_log_was_rotated(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    tail = run_log.Tail(log, 0)
+    assert [*tail.new_lines()] == []
+    log.write_text("one\ntw")
+    assert [*tail.new_lines()] == ["one"]
+    with log.open("a") as out:
+        out.write("o\nthree\n")
+    assert [*run_log.Tail(log).new_lines()] == [], "a late reader gets what comes later"
+    assert [*tail.new_lines()] == ["two", "three"]
+    assert [*tail.new_lines()] == []
+    log.write_text("four\n")
+    assert [*tail.new_lines()] == ["four"]

@@ -1,0 +1,129 @@
+"""One look at the live run: what is seen, the verdict on it, and what is to be remembered."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from orchestration.requested_state import Watch, read_refused, read_requested, read_watch
+from orchestration.supervision.health import judge
+from orchestration.supervision.observation import Seen, SlotSeen, behind_since
+from orchestration.supervision.source_status import SourceStatus, source_status
+from orchestration.supervision.verdict import Verdict
+from sources.common.positions import now_ms, span_ms
+from sources.common.state import Generation
+from sources.config.loader import LoadedPipeline
+from sources.databases.replication_slot import SlotGone, ask_slot, slot_gone, watched_slot
+from spark_jobs.launch import process
+from spark_jobs.launch.record import last_launch
+from spark_jobs.launch.runs import find_run, why_ended
+from spark_jobs.run_state.heartbeat import read_heartbeat
+
+
+class Look(NamedTuple):
+    """The live run at one moment.
+
+    Attributes:
+        verdict: Its state.
+        watch: What the supervisor is to remember of it.
+        now_ms: When it was looked at.
+        slot_gone: That the replication slot of its changes is or was gone.
+    """
+
+    verdict: Verdict
+    watch: Watch
+    now_ms: int
+    slot_gone: SlotGone | None = None
+
+
+def look_at_live(
+    loaded: LoadedPipeline, generation: Generation, found: SourceStatus | None = None
+) -> Look | None:
+    """Return the live run as it is now; None if it was never requested.
+
+    Args:
+        loaded: The pipeline.
+        generation: Its state.
+        found: Progress of its source; looked up if left out.
+    """
+    if (requested := read_requested(generation)) is None:
+        return None
+    name, expected = loaded.pipeline.sources[-1].name, loaded.pipeline.supervision
+    lag = (found or source_status(loaded, generation, name)).lag
+    # After the question to the broker, which may take seconds.
+    looked_ms = now_ms()
+    launch = last_launch(generation)
+    launch = launch if launch is not None and launch.source == name else None
+    running = process.find_running(generation, name)
+    beat = running or read_heartbeat(generation, name)
+    if running is None and beat is not None and launch is not None:
+        # The last heartbeat of an earlier launch says nothing about this one.
+        beat = beat if beat.launch_id == launch.launch_id else None
+    launch_id = beat.launch_id if beat is not None else launch and launch.launch_id
+    batch_id = beat.batch_id if beat is not None else None
+
+    watch = read_watch(generation, requested.at_ms)
+    is_where_it_was = (watch.launch_id, watch.batch_id) == (launch_id, batch_id)
+    before_ms = watch.behind_since_ms if is_where_it_was else None
+    behind_ms = behind_since(beat, lag, before_ms, looked_ms)
+    window_ms = looked_ms - span_ms(expected.restarts.within)
+    restarts = [restart for restart in watch.restarts if restart.at_ms > window_ms]
+    gone, slot = _look_at_slot(loaded, generation, watch.slot_idle_since_ms, looked_ms)
+    is_alive = running is not None or find_run(generation, name) is not None
+    seen = Seen(
+        requested_ms=requested.at_ms if requested.is_requested else None,
+        is_alive=is_alive,
+        launched_ms=None if launch is None else launch.at_ms,
+        beat=beat,
+        lag=lag,
+        behind_since_ms=behind_ms,
+        refused=read_refused(generation, requested.at_ms),
+        ended=None if is_alive else why_ended(generation, name),
+        restarts=len(restarts),
+        last_failure=restarts[-1].why if restarts else None,
+        gave_up=watch.gave_up,
+        paused_ms=requested.at_ms if requested.is_paused else None,
+        paused_why=requested.why,
+        obstacle=generation.obstacle(),
+        slot=slot,
+    )
+    verdict = judge(seen, expected, looked_ms)
+    down_ms = None
+    if verdict.down is not None:
+        known_ms = watch.down_since_ms if watch.launch_id == launch_id else None
+        down_ms = looked_ms if known_ms is None else known_ms
+    changes = {
+        "launch_id": launch_id,
+        "batch_id": batch_id,
+        "behind_since_ms": behind_ms,
+        "down_since_ms": down_ms,
+        "restarts": restarts,
+        "slot_idle_since_ms": None if slot is None else slot.idle_since_ms,
+    }
+    return Look(verdict, watch.model_copy(update=changes), looked_ms, gone)
+
+
+def _look_at_slot(
+    loaded: LoadedPipeline, generation: Generation, idle_since_ms: int | None, looked_ms: int
+) -> tuple[SlotGone | None, SlotSeen | None]:
+    """Return that the slot of a pipeline's changes is or was gone, and what is seen of it now.
+
+    Args:
+        loaded: The pipeline.
+        generation: Keeps the record that the slot was gone.
+        idle_since_ms: Since when it was seen idle, if it was at the last look.
+        looked_ms: Now.
+    """
+    if (options := watched_slot(loaded)) is None:
+        return None, None
+    slot = ask_slot(options)
+    gone = slot_gone(generation, options, slot)
+    seen = SlotSeen(gone=None if gone is None else str(gone))
+    if isinstance(slot, str):
+        return gone, replace(seen, unknown=slot, idle_since_ms=idle_since_ms)
+    is_idle = slot.state == "idle"
+    return gone, replace(
+        seen,
+        idle_since_ms=(idle_since_ms or looked_ms) if is_idle else None,
+        retained_bytes=slot.retained_bytes,
+    )

@@ -1,0 +1,87 @@
+"""What one look at the live run sees, before it is judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sources.errors import ErrorReport
+from spark_jobs.run_state.heartbeat import Heartbeat
+
+
+@dataclass(frozen=True)
+class SlotSeen:
+    """What is seen of the replication slot that a topic's changes come through.
+
+    Attributes:
+        gone: That it is or was gone, so that changes are missing for good; None if it never was.
+        idle_since_ms: Since when no connector reads it; None if one does.
+        unknown: Why its state is unknown; None if it is known.
+        retained_bytes: Log that the database keeps for it; None if unknown.
+    """
+
+    gone: str | None = None
+    idle_since_ms: int | None = None
+    unknown: str | None = None
+    retained_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is seen of a live run that was requested at some time.
+
+    Attributes:
+        requested_ms: Since when it is requested; None if people stopped or paused it.
+        is_alive: Whether a launch or a driver of it is there, or its cluster does not answer.
+        launched_ms: When its last launch was made; None if none was.
+        beat: The last heartbeat of that launch; None if there is none yet.
+        ended: How a driver on a cluster ended, as the cluster reports it.
+        refused: Why the last restart launched nothing; None if it did, or none was tried.
+        lag: Records or splits that wait; None if unknown.
+        behind_since_ms: Since when input waits while nothing is committed; None if none does.
+        restarts: Number of restarts within the window.
+        last_failure: Why it was last restarted.
+        gave_up: Whether the limit of restarts was reached.
+        paused_ms: Since when it is paused; None if it is not.
+        paused_why: The reason that people gave for that; empty if none.
+        obstacle: Why its state can't be written; None if it can.
+        slot: Where its changes come from; None if that is not declared.
+    """
+
+    requested_ms: int | None
+    is_alive: bool
+    launched_ms: int | None
+    beat: Heartbeat | None
+    lag: int | None
+    behind_since_ms: int | None
+    ended: str | None = None
+    refused: ErrorReport | None = None
+    restarts: int = 0
+    last_failure: str | None = None
+    gave_up: bool = False
+    paused_ms: int | None = None
+    paused_why: str = ""
+    obstacle: str | None = None
+    slot: SlotSeen | None = None
+
+
+def behind_since(
+    beat: Heartbeat | None, lag: int | None, before_ms: int | None, now_ms: int
+) -> int | None:
+    """Return since when input waits while nothing is committed; None if none waits.
+
+    A driver that reports to have nothing to read is not trusted: input that is seen to wait counts
+    from the first look on.
+
+    Args:
+        beat: The run's last heartbeat.
+        lag: Records or splits that wait; None if unknown.
+        before_ms: The answer at the last look, if nothing was committed since.
+        now_ms: Now.
+    """
+    if beat is None or lag == 0:
+        return None
+    busy_since = beat.advanced_at_ms if beat.state == "running" and not beat.idle else None
+    if lag is None and busy_since is None:
+        return None
+    known = [at for at in (before_ms, busy_since) if at is not None]
+    return min([*known, now_ms])

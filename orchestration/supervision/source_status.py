@@ -1,0 +1,86 @@
+"""The progress of one source, read from its state and its topic; nothing is changed."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel
+
+from orchestration.backlog import backlog_of
+from orchestration.progress.forecast import eta_s
+from sources.common.positions import now_ms, span_ms
+from sources.common.state import Generation
+from sources.config.loader import LoadedPipeline
+from sources.hybrid import Boundedness, SwitchState
+from sources.planning.context import PipelineContext
+from spark_jobs.launch import process
+from spark_jobs.launch.runs import find_run
+from spark_jobs.run_state.heartbeat import ALIVE, Heartbeat, read_heartbeat
+from spark_jobs.run_state.progress_log import read_progress_log
+
+SourceState = Literal[
+    "waiting", "starting", "running", "silent", "finished", "stopped", "failed", "dead"
+]
+
+
+class SourceStatus(BaseModel):
+    """The progress of one source.
+
+    Attributes:
+        source: Its name.
+        state: ``waiting`` before its turn; ``dead`` if its process has ended without a report;
+            ``silent`` if a bounded run's process is there and writes no heartbeats (for an
+            unbounded one, see the verdict).
+        heartbeat: Its run's latest heartbeat.
+        lag: Unbounded: records of a topic, or splits found in a folder, that are not committed
+            yet; None if the broker does not answer.
+        eta_s: Seconds until nothing of it is left, at its present rate; None if it does not run,
+            or that is unknown.
+    """
+
+    source: str
+    state: SourceState
+    heartbeat: Heartbeat | None = None
+    lag: int | None = None
+    eta_s: float | None = None
+
+
+def source_status(loaded: LoadedPipeline, generation: Generation | None, name: str) -> SourceStatus:
+    """Return the progress of a source.
+
+    Args:
+        loaded: The pipeline.
+        generation: Its state; None if nothing was planned yet.
+        name: Name of the source.
+    """
+    if generation is None:
+        return SourceStatus(source=name, state="waiting")
+    beat = read_heartbeat(generation, name)
+    source = loaded.pipeline.source(name)
+    lag = None
+    is_live = source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
+    if is_live and beat is not None:
+        lag = backlog_of(PipelineContext(loaded, generation)).reported(beat)
+    state = _state(loaded, generation, name, beat)
+    left = eta_s(read_progress_log(generation, name)) if state == "running" else None
+    return SourceStatus(source=name, state=state, heartbeat=beat, lag=lag, eta_s=left)
+
+
+def _state(
+    loaded: LoadedPipeline, generation: Generation, name: str, beat: Heartbeat | None
+) -> SourceState:
+    enumerator = SwitchState(loaded.pipeline.hybrid_source(), generation)
+    if enumerator.end_of(name) is not None:
+        return "finished"
+    run = find_run(generation, name)
+    if run is not None and run.driver.beat() is None:
+        return "starting"
+    if beat is None:
+        return "waiting"
+    if beat.state in ALIVE and process.find_running(generation, name) is None:
+        return "dead"
+    is_bounded = loaded.pipeline.source(name).boundedness is Boundedness.BOUNDED
+    is_silent = now_ms() - beat.at_ms >= span_ms(loaded.pipeline.supervision.stuck_after)
+    if is_bounded and beat.state in ALIVE and is_silent:
+        return "silent"
+    return beat.state

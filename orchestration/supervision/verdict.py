@@ -1,0 +1,84 @@
+"""The verdict on a live run: its health in one word, the reasons, and what is expected of it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from sources.errors import ErrorReport
+
+Health = Literal[
+    "healthy",
+    "starting",
+    "paused",
+    "stopped",
+    "dead",
+    "failed",
+    "stuck",
+    "late",
+    "cut-off",
+    "crash-looping",
+]
+"""``dead`` is restarted; ``failed`` is not, since its error would only occur again."""
+RED: frozenset[Health] = frozenset({"dead", "failed", "stuck", "late", "cut-off", "crash-looping"})
+FindingName = Literal["alive", "lag", "waiting_time", "slot"]
+FINDINGS: dict[FindingName, str] = {
+    "alive": "The live run is up and commits what arrives.",
+    "lag": "No more input waits than `supervision.lag` allows.",
+    "waiting_time": "Input waits no longer than `supervision.freshness` allows.",
+    "slot": "The database keeps its log for the connector, and the connector reads it.",
+}
+
+
+def expected_findings(*, has_slot: bool) -> dict[FindingName, str]:
+    """Return those of :data:`FINDINGS` that apply to a pipeline: descriptions by name."""
+    return {name: text for name, text in FINDINGS.items() if has_slot or name != "slot"}
+
+
+class Finding(BaseModel):
+    """One thing that is expected of the live run, and whether it holds.
+
+    Attributes:
+        name: One of :data:`FINDINGS`.
+        passed: Whether it holds.
+        is_pending: It does not hold yet, as a launch is coming up.
+        text: What was found, in sentences.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: FindingName
+    passed: bool
+    is_pending: bool = False
+    text: str
+
+
+class Verdict(BaseModel):
+    """The state of the live run.
+
+    Attributes:
+        health: In one word.
+        reason: Why, in sentences.
+        down: What is wrong with the process, if a restart may help; None otherwise.
+        failure: The error that ended it, or that kept it from being launched; None if it runs, or
+            ended without a report.
+        error: Why it last failed, even if it runs again by now; None if it never did.
+        findings: What is expected of it, one by one.
+        numbers: The figures behind it; unknown ones are left out.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    health: Health
+    reason: str
+    down: Literal["dead", "stuck"] | None = None
+    failure: ErrorReport | None = None
+    error: str | None = None
+    findings: list[Finding] = Field(default_factory=list)
+    numbers: dict[str, int | float] = Field(default_factory=dict)
+
+    @property
+    def is_red(self) -> bool:
+        """Whether people have to be alerted."""
+        return self.health in RED

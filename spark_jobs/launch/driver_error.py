@@ -1,0 +1,41 @@
+"""The failure of a launched driver, as the processes that wait for it raise it."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from sources.errors import ErrorFields, ErrorReport, RunError
+
+
+class DriverError(RunError):
+    """A driver failed, or ended without having done its work.
+
+    If the driver reported an error before it ended, this error has the kind, the hint, the fields
+    and the transient flag of that report. One that ended without a report, because it was killed
+    or the cluster lost it, is transient: another attempt may succeed.
+
+    Args:
+        source: Name of the source that it read.
+        how: How it ended, such as ``with status 1``; empty if that is not known.
+        reported: The driver's own report; None if it wrote none.
+        words: Whatever else explains the end, such as the last lines of its log.
+
+    """
+
+    def __init__(
+        self, source: str, how: str, reported: ErrorReport | None, words: str = ""
+    ) -> None:
+        self.reported = reported
+        cause = words if reported is None else f"{words} {reported.message}".strip()
+        known: dict[str, str | int] = {} if reported is None else reported.fields
+        super().__init__(
+            f"The Spark run of `{source}` ended{how and f' {how}'}. {cause}".rstrip(),
+            "" if reported is None else reported.hint,
+            transient=None if reported is None else reported.transient,
+            **cast("ErrorFields", {"source": source, **known}),
+        )
+
+    def report(self) -> ErrorReport:
+        """Return the error as a document, of the kind that the driver reported."""
+        own = super().report()
+        return own if self.reported is None else own.model_copy(update={"kind": self.reported.kind})

@@ -1,0 +1,136 @@
+"""The record of a launch: written down before anything is started, and read by everyone else.
+
+Whoever comes back, be it another click, a restarted Dagster or a command line, finds the run by
+this record and resumes watching it instead of starting a second one.
+"""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from sources.common.positions import Part, Record, now_ms
+from sources.common.state import Generation
+from sources.errors import StateError
+
+_RECORD = "run/launch.json"
+
+
+class Place(Part):
+    """Where the driver of a launch runs: all that is needed to ask about it later.
+
+    Attributes:
+        kind: ``local`` is a process of the machine that launched it, wherever its executors are.
+        server: Kubernetes: address of the API server; None: as the context says.
+        context: Kubernetes: context of the client's configuration; None: the current one.
+        namespace: Kubernetes: namespace of the driver's pod.
+    """
+
+    kind: Literal["local", "yarn", "kubernetes"] = "local"
+    server: str | None = None
+    context: str | None = None
+    namespace: str | None = None
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether the driver runs on a cluster, not as a process of the launching machine."""
+        return self.kind != "local"
+
+
+class Launch(Record):
+    """The last launch of a generation.
+
+    Attributes:
+        launch_id: Identifier of the launch; its heartbeats carry it.
+        source: The source that its driver reads at present.
+        then: Sources that the same driver reads afterwards, in order.
+        log: Name of ``spark-submit``'s output in the state folder.
+        group: Process group of ``spark-submit`` on the machine that launched it; None until it
+            was started.
+        at_ms: When it was launched, or switched to this source.
+        host: Name of that machine.
+        place: Where its driver runs.
+    """
+
+    VERSION = 3
+
+    launch_id: str
+    source: str
+    then: list[str] = Field(default_factory=list)
+    log: str
+    group: int | None
+    at_ms: int
+    host: str = Field(default_factory=socket.gethostname)
+    place: Place = Place()
+
+    @property
+    def application(self) -> str:
+        """The name by which a cluster knows the driver."""
+        return application_name(self.launch_id)
+
+    @property
+    def is_from_here(self) -> bool:
+        """Whether this machine launched it, so that its process ids are valid here."""
+        return self.host == socket.gethostname()
+
+
+def application_name(launch_id: str) -> str:
+    """Return the name of a launch on a cluster: YARN's tag, or the name of the driver's pod.
+
+    It is fixed before the launch, so that the driver is found whatever became of the launcher.
+    """
+    return f"hybrid-{launch_id}"
+
+
+def last_launch(generation: Generation) -> Launch | None:
+    """Return the last launch, whether or not it still runs; None if there never was one."""
+    return generation.read(_RECORD, Launch)
+
+
+def last_launch_id(generation: Generation) -> str | None:
+    """Return the id of the last launch; None if there never was one."""
+    launch = last_launch(generation)
+    return None if launch is None else launch.launch_id
+
+
+def write_launch(generation: Generation, launch: Launch) -> None:
+    """Write a launch down as the last one. Only the holder of the launch lock may do so."""
+    generation.replace(_RECORD, launch)
+
+
+def record_switch(generation: Generation, launch_id: str, source: str) -> None:
+    """Write down that the driver of a launch has finished its source and now reads another one.
+
+    Args:
+        generation: Its state.
+        launch_id: The launch whose driver switches.
+        source: The source that it reads from now on.
+
+    Raises:
+        StateError: Another driver was launched in the meantime.
+    """
+    last = last_launch(generation)
+    if last is None or last.launch_id != launch_id or source not in last.then:
+        message = f"Another driver was launched before this one could switch to `{source}`."
+        raise StateError(message, "Nothing needs to be done.", source=source)
+    then = last.then[last.then.index(source) + 1 :]
+    changes = {"source": source, "then": then, "at_ms": now_ms()}
+    write_launch(generation, last.model_copy(update=changes))
+
+
+def log_name(source: str) -> str:
+    """Return the name of the log of a launch that begins with a source."""
+    return f"run/{source}.log"
+
+
+def log_path(generation: Generation, source: str) -> Path:
+    """Return the file with the output of a source's last run.
+
+    A driver that switched to another source keeps writing to the log it began with.
+    """
+    last = last_launch(generation)
+    is_its = last is not None and last.source == source
+    return generation.path(last.log if last is not None and is_its else log_name(source))

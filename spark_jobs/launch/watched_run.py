@@ -1,0 +1,190 @@
+"""The handle of a run that is watched, by the process that launched it or by a later one."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+from sources.errors import RunError
+from spark_jobs.launch import submit
+from spark_jobs.launch.base import Status
+from spark_jobs.launch.driver_error import DriverError
+from spark_jobs.launch.driver_state import DriverState
+from spark_jobs.launch.local import GRACE_S, kill_group, wait_until
+from spark_jobs.run_state import run_log
+from spark_jobs.run_state.heartbeat import ALIVE, Heartbeat, heartbeat_name
+from spark_jobs.run_state.lock import is_held, is_launched
+
+_POLL_S = 0.2
+_TAIL_LINES = 25
+
+OnOutput = Callable[[str], None]
+"""Called with each line that a run prints."""
+
+
+class WatchedRun:
+    """A run: follow it, end it, and learn how it ended.
+
+    Args:
+        driver: Its driver.
+        process: ``spark-submit``, if this process started it.
+    """
+
+    def __init__(self, driver: DriverState, process: subprocess.Popen[bytes] | None = None) -> None:
+        self.driver = driver
+        self._process = process
+        self._generation = driver.generation
+        self._log = driver.generation.path(driver.launch.log)
+        # A process that did not launch the run gets what is printed from now on.
+        self._output = run_log.Tail(self._log, 0 if process is not None else None)
+
+    @property
+    def source(self) -> str:
+        """Name of the source that it reads."""
+        return self.driver.source
+
+    def beats(
+        self, on_output: OnOutput = lambda _: None, silence: timedelta = timedelta.max
+    ) -> Iterator[Heartbeat]:
+        """Yield each new heartbeat until the run has ended, or its driver reads a later source.
+
+        Args:
+            on_output: Called with each line of the run's own output meanwhile.
+            silence: Longest time without a heartbeat, once there was a first one.
+
+        Raises:
+            RunError: There was none for longer than that: the driver is frozen.
+        """
+        seen, shown, heard = 0, "", time.monotonic()
+        while self._is_alive() and not self.driver.has_switched():
+            beat = self.driver.beat()
+            if beat is not None and beat.at_ms != seen:
+                seen = beat.at_ms
+                yield beat
+                heard = time.monotonic()
+            elif beat is not None and time.monotonic() - heard > silence.total_seconds():
+                message = (
+                    f"The Spark run of `{self.source}` is frozen: its driver, process {beat.pid} "
+                    f"on {beat.host}, wrote its last heartbeat "
+                    f"{time.monotonic() - heard:,.0f} s ago."
+                )
+                hint = (
+                    "It was ended (`supervision.end_stuck_after`). Run the step again: it resumes "
+                    "where the run ended."
+                )
+                raise RunError(message, hint, source=self.source)
+            self._hand_on(on_output)
+            answer = self.driver.known_status
+            if answer is not None and answer.reason not in ("", shown):
+                shown = answer.reason
+                on_output(f"{answer.state}: {shown}")
+            time.sleep(_POLL_S)
+        self._hand_on(on_output)
+
+    def end(self) -> None:
+        """Make sure that no process of it is left: SIGTERM first, then SIGKILL.
+
+        Raises:
+            RunError: Another machine launched it, or the cluster did not end it.
+            UnavailableError: The cluster does not answer.
+        """
+        driver = self.driver
+        if not driver.is_on_cluster:
+            # A process that came while it was being started does not know its group yet.
+            ended = driver.launch.model_copy(update={"group": None})
+            driver.launcher.stop(driver.recorded() or ended)
+        elif self._is_alive():
+            self._end_launching()
+            self.end_on_cluster()
+        scratch = submit.scratch_folder(self._generation, driver.launch.launch_id)
+        shutil.rmtree(scratch, ignore_errors=True)
+
+    def end_on_cluster(self) -> None:
+        """Have the cluster end it, and wait until its driver has gone.
+
+        Raises:
+            RunError: The cluster did not end it.
+            UnavailableError: The cluster does not answer.
+        """
+        self.driver.launcher.stop(self.driver.launch)
+        wait_until(lambda: not is_held(self._generation), GRACE_S)
+        beat = self.driver.beat()
+        if beat is not None and beat.state in ALIVE and not is_held(self._generation):
+            # A driver that is killed can't write this itself.
+            stopped = beat.model_copy(update={"state": "stopped"})
+            self._generation.replace(heartbeat_name(self.source), stopped)
+
+    def kill_remains(self) -> None:
+        """Kill what is left of its processes on this machine."""
+        launch = self.driver.launch
+        if launch.group is not None and launch.is_from_here:
+            kill_group(launch.group)
+
+    def require_good_end(self) -> None:
+        """Refuse a run that has ended without having done its work.
+
+        Raises:
+            DriverError: It did; carries how it ended, and the cause or the last lines of its log.
+        """
+        if self.driver.has_switched():
+            return
+        is_good = self._ended().is_good
+        beat = self.driver.beat()
+        if is_good or (is_good is None and beat is not None and beat.state == "finished"):
+            return
+        raise self.failure()
+
+    def failure(self) -> DriverError:
+        """Return why the run ended: what its driver reported, or else the last lines of its log."""
+        how, beat = self._ended().reason, self.driver.beat()
+        reported = None if beat is None else beat.failure
+        words = "" if reported is not None else self._last_words()
+        if (obstacle := self._generation.obstacle()) is not None:
+            # Then the driver may have been unable to report.
+            words = f"{obstacle[0].upper()}{obstacle[1:]}. {words}".rstrip()
+        return DriverError(self.source, how, reported, words)
+
+    def _end_launching(self) -> None:
+        """End a ``spark-submit`` that may still hand the driver over to the cluster."""
+        recorded = self.driver.recorded()
+        if recorded is None or recorded.group is None or not is_launched(self._generation):
+            return
+        if not recorded.is_from_here:
+            message = f"The run of `{self.source}` is being launched on {recorded.host}."
+            hint = "Try again once it is launched, or end it from there."
+            raise RunError(message, hint, source=self.source, server=recorded.host)
+        kill_group(recorded.group)
+        wait_until(lambda: not is_launched(self._generation), GRACE_S)
+
+    def _ended(self) -> Status:
+        """Return how it ended; a process that was started here is reaped."""
+        if self._process is not None:
+            self._process.wait()
+        return self.driver.status()
+
+    def _last_words(self) -> str:
+        driver = self.driver
+        printed = driver.launcher.logs(driver.launch, _TAIL_LINES)
+        if driver.is_on_cluster and printed:
+            # Next to ``spark-submit``'s output: the pod, and YARN's logs, are removed some day.
+            with self._log.open("a") as log:
+                log.write(f"\n{printed}\n")
+        return f"The last lines:\n{printed or run_log.last_lines(self._log, _TAIL_LINES)}"
+
+    def _is_alive(self) -> bool:
+        if self._process is not None and self._process.poll() is None:
+            return True
+        if self.driver.is_on_cluster:
+            return self.driver.recorded() is not None and self.driver.is_there()
+        return (
+            self._process is None
+            and self.driver.recorded() is not None
+            and is_launched(self._generation)
+        )
+
+    def _hand_on(self, on_output: OnOutput) -> None:
+        for line in self._output.new_lines():
+            on_output(line)

@@ -1,0 +1,145 @@
+"""Errors in Dagster: which ones are tried again, and what their pages show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from orchestration import chain
+from orchestration.defs import failures as module
+from orchestration.defs.assets import RESTART_TAG, live_key
+from orchestration.defs.failures import RETRY_POLICY, failures
+from orchestration.pipeline_definitions import pipeline_definitions
+from sources.errors import HybridError, RunError, SeamError, UnavailableError
+from tests.orchestration.supervision.live_case import LiveCase
+
+NO_BROKER = UnavailableError("Broker `b:1` does not answer.", "Start it.", server="b:1")
+GAP = SeamError("Records are missing.", "Accept the gap.", topic="t", partition=3)
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = dg.RetryPolicy(max_retries=RETRY_POLICY.max_retries, delay=0)
+    monkeypatch.setattr(module, "RETRY_POLICY", policy)
+
+
+def attempts(error: HybridError, *, allow_retries: bool = True) -> tuple[int, dg.Failure]:
+    """How often an op that always fails is tried, and the failure that Dagster keeps."""
+    tried = 0
+
+    @dg.op
+    def fails() -> None:
+        nonlocal tried
+        tried += 1
+        with failures(allow_retries=allow_retries):
+            raise error
+
+    @dg.job
+    def job() -> None:
+        fails()
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = job.execute_in_process(instance=instance, raise_on_error=False)
+    [event] = done.get_step_failure_events()
+    failure = event.step_failure_data.user_failure_data
+    assert failure is not None
+    return tried, dg.Failure(failure.description, failure.metadata)
+
+
+def test_a_terminal_failure_is_not_tried_again_and_says_what_it_is_about() -> None:
+    tried, failure = attempts(GAP)
+    assert tried == 1
+    assert failure.description == "Records are missing. Accept the gap."
+    shown = {name: value.value for name, value in failure.metadata.items()}
+    assert shown == {
+        "kind": "seam",
+        "transient": False,
+        "cause": "```\nRecords are missing.\n```",
+        "hint": "Accept the gap.",
+        "topic": "t",
+        "partition": 3,
+    }
+
+
+def test_a_transient_failure_is_tried_a_limited_number_of_times() -> None:
+    tried, failure = attempts(NO_BROKER)
+    assert tried == 3
+    assert failure.metadata["transient"].value is True
+
+
+def test_a_run_that_its_driver_called_hopeless_is_not_tried_again() -> None:
+    assert attempts(RunError("It ended."))[0] == 3
+    assert attempts(RunError("It ended.", transient=False))[0] == 1
+
+
+def test_the_supervision_alone_decides_about_the_retries_of_its_restarts() -> None:
+    assert attempts(NO_BROKER, allow_retries=False)[0] == 1
+
+
+def test_an_interrupted_step_is_not_tried_again() -> None:
+    tried = 0
+
+    @dg.op
+    def waits() -> None:
+        nonlocal tried
+        tried += 1
+        with failures():
+            raise KeyboardInterrupt
+
+    @dg.job
+    def job() -> None:
+        waits()
+
+    with dg.DagsterInstance.ephemeral() as instance, pytest.raises(KeyboardInterrupt):
+        job.execute_in_process(instance=instance)
+    assert tried == 1
+
+
+def test_outside_a_step_an_error_is_a_failure() -> None:
+    with pytest.raises(dg.Failure, match="does not answer"), failures():
+        raise NO_BROKER
+
+
+@pytest.mark.parametrize(("error", "expected"), [(NO_BROKER, 3), (GAP, 1)])
+def test_a_job_of_a_pipeline_is_tried_again_where_that_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: HybridError, expected: int
+) -> None:
+    tried = 0
+
+    def fails(*_: object) -> None:
+        nonlocal tried
+        tried += 1
+        raise error
+
+    monkeypatch.setattr(chain, "stop", fails)
+    job = pipeline_definitions(LiveCase(tmp_path).loaded).resolve_job_def("events_stop")
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert not job.execute_in_process(instance=instance, raise_on_error=False).success
+    assert tried == expected
+
+
+def test_a_restart_that_fails_is_tried_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = LiveCase(tmp_path)
+    case.ask_for_it()
+    tried = 0
+
+    def fails(*_: object) -> None:
+        nonlocal tried
+        tried += 1
+        raise NO_BROKER
+
+    monkeypatch.setattr(chain, "resume", fails)
+    job = pipeline_definitions(case.loaded).resolve_job_def("events_resume")
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = job.execute_in_process(
+            instance=instance,
+            raise_on_error=False,
+            tags={RESTART_TAG: "a"},
+            asset_selection=[live_key(case.loaded)],
+        )
+    assert not done.success
+    assert tried == 1

@@ -118,8 +118,8 @@ def _status(found: Status) -> Table:
             "" if source.eta_s is None else forecast.duration(source.eta_s),
             *([f"{bad:,}"] if any(counts) else []),
         )
-        if beat is not None and beat.error:
-            table.caption = beat.error
+        if beat is not None and beat.failure:
+            table.caption = str(beat.failure)
     if (live := found.live) is not None:
         is_waiting = live.health in ("starting", "paused")
         colour = "red" if live.is_red else "yellow" if is_waiting else "green"

@@ -130,7 +130,11 @@ def drain(
 
 def _ended(generation: Generation, name: str, left: int | None) -> RunError:
     last = read_heartbeat(generation, name)
-    cause = last.error if last is not None and last.error else f"See {log_path(generation, name)}."
+    cause = (
+        str(last.failure)
+        if last is not None and last.failure
+        else f"See {log_path(generation, name)}."
+    )
     rest = "" if left is None else f", with {left:,} left"
     return RunError(f"The live run of `{name}` ended before it was drained{rest}.", cause)
 

@@ -196,7 +196,7 @@ def judge(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
         health=health,
         reason=reason,
         down=down,
-        error=(seen.beat.error if seen.beat is not None else None) or seen.last_failure,
+        error=_failure_of(seen.beat) or seen.last_failure,
         findings=findings,
         numbers=_numbers(seen, now_ms),
     )
@@ -241,8 +241,8 @@ def _process(
         is_asked_for = last < wanted
         if is_asked_for and now_ms - wanted < _LAUNCH_MS:
             return "starting", None, "it was asked for and is about to be launched"
-        if beat is not None and beat.error:
-            return "dead", "dead", f"it failed: {beat.error}"
+        if beat is not None and beat.failure:
+            return "dead", "dead", f"it failed: {beat.failure}"
         if beat is not None and beat.state == "stopped":
             return "dead", "dead", "it ended, and nobody had stopped it"
         if is_asked_for:
@@ -353,3 +353,7 @@ def _since(then_ms: int | None, now_ms: int) -> float | None:
 
 def _s(ms: int) -> str:
     return f"{ms / 1000:,.0f} s"
+
+
+def _failure_of(beat: Heartbeat | None) -> str | None:
+    return None if beat is None or beat.failure is None else str(beat.failure)

@@ -396,7 +396,7 @@ class Run:
     def failure(self) -> RunError:
         """What to tell of a run that ended."""
         how, beat = self._ended().reason, self.beat()
-        cause = beat.error if beat is not None and beat.error else self._last_words()
+        cause = str(beat.failure) if beat is not None and beat.failure else self._last_words()
         if (obstacle := self._generation.obstacle()) is not None:
             # Then the run could not keep its own last words.
             cause = f"{obstacle[0].upper()}{obstacle[1:]}. {cause}"

@@ -6,6 +6,7 @@ from typing import Literal
 
 from sources.common.positions import Offsets, Record, iso
 from sources.common.state import Folder
+from sources.errors import ErrorReport
 
 Phase = Literal["bounded", "unbounded"]
 
@@ -44,10 +45,10 @@ class Heartbeat(Record):
         bad_records: How many of the source's records were dropped or put into quarantine so far.
         retention: Bounded run: how long the records to be read afterwards are safe, in words.
         ui_url: Spark's own UI.
-        error: Why it failed.
+        failure: Why it failed, if it did.
     """
 
-    VERSION = 5
+    VERSION = 6
 
     launch_id: str
     pid: int
@@ -79,7 +80,7 @@ class Heartbeat(Record):
     bad_records: int = 0
     retention: str | None = None
     ui_url: str | None = None
-    error: str | None = None
+    failure: ErrorReport | None = None
 
 
 def heartbeat_name(source: str) -> str:

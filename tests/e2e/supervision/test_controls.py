@@ -54,7 +54,7 @@ def test_sigterm_in_a_long_batch_and_a_drain_leave_a_state_to_go_on_from_exactly
         assert controls.pause(loaded, "new brokers")
         beat = read_heartbeat(generation, "live")
         assert beat is not None
-        assert (beat.state, beat.error) == ("stopped", None)
+        assert (beat.state, beat.failure) == ("stopped", None)
         assert last_committed(generation.checkpoint) == done
         assert DeltaTable(tmp_path / "out").version() == version
         found = status(loaded)

@@ -109,7 +109,7 @@ def declare_query(
     places: list[Place] = []
     planned: list[Planned] = []
     for number in range(len(chain.sources)):
-        turn = _Turn(number, rate if number == index else None, is_over=number < index)
+        turn = Turn(number, rate if number == index else None, is_over=number < index)
         earlier = EarlierSources(tuple(planned), columns)
         place, readable = place_of(context, turn, earlier, prepared)
         places.append(place)
@@ -120,8 +120,8 @@ def declare_query(
 
 
 @dataclass(frozen=True)
-class _Turn:
-    """Whether it is a source's turn.
+class Turn:
+    """A source's place in the union, and whether its turn has come.
 
     Attributes:
         index: Place of the source in the union, from 0.
@@ -135,7 +135,7 @@ class _Turn:
 
 
 def place_of(
-    context: PipelineContext, turn: _Turn, earlier: EarlierSources, prepared: Prepared | None
+    context: PipelineContext, turn: Turn, earlier: EarlierSources, prepared: Prepared | None
 ) -> tuple[Place, Planned | None]:
     """Choose the place of a source by its kind and by whether its turn has come.
 
@@ -145,19 +145,20 @@ def place_of(
         The place; and the source as it is read from its plan, if it has one and its turn has come.
     """
     source = context.pipeline.sources[turn.index]
-    folder = context.plan.folder
     if isinstance(source, KafkaSource):
         return _topic_place(context, source, turn, earlier, prepared)
-    is_folder = folder is not None and folder.source == source.name
+    plan = context.plan
+    is_folder = plan.folder is not None and plan.folder.source == source.name
+    folder = plan.folder if is_folder else None
     if turn.rate is None and not turn.is_over:
-        part = folder if is_folder and folder is not None else context.plan.files_of(source.name)
+        part = folder or plan.files_of(source.name)
         return PlaceholderPlace(context, source.selection, part), None
-    if is_folder and turn.rate is not None:
-        found = Folder(context.loaded, context.generation, context.plan)
-        files = _planned_files(context, source, found.parts)
-        place = GrowingFolderPlace(context, found, files, index=turn.index, rate=turn.rate)
+    if folder is not None and turn.rate is not None:
+        growing = Folder(context.loaded, context.generation, plan)
+        files = _planned_files(context, source, growing.parts)
+        place = GrowingFolderPlace(context, growing, files, index=turn.index, rate=turn.rate)
         return place, files
-    history = history_of(context.generation, context.plan, source.name)
+    history = history_of(context.generation, plan, source.name)
     files = _planned_files(context, source, history.parts)
     bounded = PlannedFilesPlace(context, source, history, files, index=turn.index, rate=turn.rate)
     return bounded, files
@@ -173,7 +174,7 @@ def _planned_files(
 def _topic_place(
     context: PipelineContext,
     source: KafkaSource,
-    turn: _Turn,
+    turn: Turn,
     earlier: EarlierSources,
     prepared: Prepared | None,
 ) -> tuple[Place, Planned | None]:

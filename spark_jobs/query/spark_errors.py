@@ -60,7 +60,8 @@ def reporting_batch(
         try:
             function(batch, batch_id)
         except Exception as error:
-            # With the original: Spark's log is the only place that keeps its traceback.
+            # With the original as cause: by its traceback Spark recognizes a batch that was
+            # interrupted by a stop (StreamExecution.isInterruptionException).
             raise ReportedError(report_of(error)) from error
 
     return run

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -128,3 +130,25 @@ def test_a_batch_that_fails_in_the_jvm_is_reported_too(spark: SparkSession) -> N
     with pytest.raises(Exception, match="offset 5: is bad") as caught:
         spark.sql(IN_KAFKA).select(F.when(F.col("__offset") == 5, refused)).collect()
     assert report_of(caught.value).fields["offset"] == 5
+
+
+def test_a_batch_that_is_interrupted_by_a_stop_is_no_failure(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    begun = threading.Event()
+
+    def sleeps(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        time.sleep(60)
+        yield from batches
+
+    def write(batch: DataFrame, _: int) -> None:
+        begun.set()
+        batch.mapInArrow(sleeps, batch.schema).collect()
+
+    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 9).load()
+    writer = source.writeStream.option("checkpointLocation", str(tmp_path))
+    running = writer.foreachBatch(reporting_batch(write)).start()
+    assert begun.wait(60)
+    running.stop()
+    assert running.exception() is None
+    assert not running.isActive

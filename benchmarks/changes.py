@@ -37,6 +37,7 @@ from sources.config.pipeline import Pipeline
 from sources.kafka.client import KafkaLog
 from spark_jobs.query.kafka_stream import stream_topics, with_new_partitions
 from spark_jobs.query.parse_records import parse_values
+from spark_jobs.query.spark_errors import reporting_batch
 from spark_jobs.target import sink
 
 _TOPIC = "shop.public.orders"
@@ -183,7 +184,7 @@ def _project(spark: SparkSession, home: Path, servers: str) -> tuple[Path, DataS
     rows = parse_values(raw, source, columns, generation).select(*names)
     path = loaded.locate(loaded.pipeline.sink.path)
     sink.prepare_table(loaded.pipeline.sink, path, rows, generation)
-    writer = sink.write_stream(rows, loaded.pipeline.sink, path, generation)
+    writer = sink.write_stream(rows, loaded.pipeline.sink, path, generation, reporting_batch)
     return Path(path), writer.option("checkpointLocation", str(generation.checkpoint))
 
 

@@ -28,7 +28,9 @@ from benchmarks.session import IN_MEMORY, STORE, jvm_pid, read_history, session
 from services.broker import LocalBroker, create_topic
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
-from spark_jobs.query.streaming_query import Query
+from sources.planning.context import PipelineContext
+from spark_jobs.query.builder import build_query
+from spark_jobs.query.declaration import declare_query
 
 BATCHES = 10
 RECORDS = 1000
@@ -71,7 +73,8 @@ def _measure(folder: Path, servers: str, keys: int, conf: dict[str, str]) -> dic
     started = time.monotonic()
     read_history(spark, loaded)
     history_s = time.monotonic() - started
-    running = Query(spark, loaded, loaded.require_generation(), "live").writer().start()
+    query = declare_query(PipelineContext.require(loaded), "live")
+    running = build_query(spark, query).writer.start()
     seconds = []
     for batch in range(BATCHES + 1):  # the first one warms up
         _produce(servers, keys + batch * RECORDS)

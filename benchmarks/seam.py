@@ -28,7 +28,9 @@ from benchmarks.session import HERE, in_turns, read_history, report, session
 from services.broker import LocalBroker, create_topic
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
-from spark_jobs.query.streaming_query import Query
+from sources.planning.context import PipelineContext
+from spark_jobs.query.builder import build_query
+from spark_jobs.query.declaration import declare_query
 
 BEGIN_MS = 1_700_000_000_000
 PARTITIONS = 2
@@ -187,7 +189,8 @@ def _pipeline(
 
 def _read_all(spark: SparkSession, loaded: LoadedPipeline) -> float:
     """Let the live query read the topic to its end; return the seconds, without its start."""
-    running = Query(spark, loaded, loaded.require_generation(), "live").writer().start()
+    query = declare_query(PipelineContext.require(loaded), "live")
+    running = build_query(spark, query).writer.start()
     started = time.monotonic()
     running.processAllAvailable()
     seconds = time.monotonic() - started

@@ -20,7 +20,7 @@ from sources.config.loader import LoadedPipeline
 from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
-from spark_jobs import job
+from spark_jobs.driver.bounded_run import run_bounded
 from spark_jobs.driver.reporter import Reporter
 from spark_jobs.jvm.jars import resolve
 from spark_jobs.launch.submit import STATE_STORE, spark_conf
@@ -113,8 +113,9 @@ def write_to_delta(read: Callable[[], DataFrame], target: Path) -> float:
 def read_history(spark: SparkSession, loaded: LoadedPipeline) -> None:
     """Plan a pipeline, run its source ``history`` to its end, and hand over to its topic."""
     make_plan(loaded)
-    reporter = Reporter(loaded.require_generation(), "history", "bench", None, bounded=True)
-    job.run_bounded(spark, loaded, "history", reporter, threading.Event())
+    context = PipelineContext.require(loaded)
+    reporter = Reporter(context, "history", "bench", None)
+    run_bounded(spark, context, "history", reporter, threading.Event())
     (live,) = loaded.pipeline.topics
     hand_over(PipelineContext.require(loaded), live)
 

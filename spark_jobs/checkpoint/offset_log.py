@@ -1,4 +1,4 @@
-"""What Spark's checkpoint says was read and committed, source by source.
+"""What was read and committed according to Spark's checkpoint, source by source.
 
 Layout: ``offsets/N`` is written before micro-batch N runs, ``commits/N`` after it. An offset file
 holds a version, the batch's metadata and one line for each source in plan order; ``-`` stands for
@@ -24,22 +24,22 @@ def _latest(folder: Path) -> int | None:
 
 
 def last_planned(checkpoint: Path) -> int | None:
-    """Number of the last micro-batch that was begun."""
+    """Return the number of the last micro-batch that was begun, or None."""
     return _latest(checkpoint / "offsets")
 
 
 def last_committed(checkpoint: Path) -> int | None:
-    """Number of the last micro-batch that was committed."""
+    """Return the number of the last micro-batch that was committed, or None."""
     return _latest(checkpoint / "commits")
 
 
 def committed_at_ms(checkpoint: Path, batch_id: int) -> int:
-    """When a micro-batch was committed."""
+    """Return when a micro-batch was committed, in ms since the epoch."""
     return (checkpoint / "commits" / str(batch_id)).stat().st_mtime_ns // 1_000_000
 
 
 def offset_of(checkpoint: Path, batch_id: int, place: int) -> Any:
-    """The end offset of a source in a micro-batch.
+    """Return the end offset of a source in a micro-batch.
 
     Args:
         checkpoint: The checkpoint's folder.
@@ -54,39 +54,39 @@ def offset_of(checkpoint: Path, batch_id: int, place: int) -> Any:
 
 
 def committed_offset(checkpoint: Path, place: int) -> Any:
-    """The end offset of a source in the last committed micro-batch, or None."""
+    """Return the end offset of a source in the last committed micro-batch, or None."""
     batch_id = last_committed(checkpoint)
     return None if batch_id is None else offset_of(checkpoint, batch_id, place)
 
 
 def kafka_offsets(offset: Any) -> Offsets:
-    """A Kafka source's offset: first offset not yet read, by partition; empty if None."""
+    """Return a Kafka source's offset as first offsets not yet read; empty if it is None."""
     return {} if offset is None else flatten(offset)
 
 
 def reached(checkpoint: Path, place: int) -> Offsets:
-    """First offsets that a Kafka source has not committed yet; empty if it never committed any."""
+    """Return the first offsets that a Kafka source has not committed; empty if none was."""
     return kafka_offsets(committed_offset(checkpoint, place))
 
 
 def is_drained(offset: Any, versions: int) -> bool:
-    """Whether a planned source, read through its Delta log, has nothing more to read.
+    """Return whether a planned source, read through its Delta log, has nothing more to read.
 
-    Delta's offset moves beyond a version when the last file of it has been taken in.
+    Delta's offset moves beyond a version when the version's last file has been read.
 
     Args:
         offset: The source's offset, or None.
-        versions: How many versions its log has: the plan, and one for each round.
+        versions: Number of versions of its log: of the plan, and of each round.
     """
     return offset is not None and offset["reservoirVersion"] >= versions
 
 
 def position_in_plan(offset: Any, entries: Sequence[int]) -> int:
-    """How many entries of a plan's Delta log an offset covers.
+    """Return how many entries of a plan's Delta log an offset covers.
 
     Args:
         offset: The source's offset, or None.
-        entries: How many entries each version of the log has.
+        entries: Number of entries in each version of the log.
     """
     if offset is None:
         return 0
@@ -97,9 +97,9 @@ def position_in_plan(offset: Any, entries: Sequence[int]) -> int:
 
 
 def initial_kafka_offsets(checkpoint: Path, place: int) -> Offsets | None:
-    """The start offsets that Spark fixed for a Kafka source at its first start, or None.
+    """Return the start offsets that Spark fixed for a Kafka source at its first start, or None.
 
-    From then on Spark ignores other starting offsets silently.
+    From then on Spark silently ignores other starting offsets.
     """
     path = checkpoint / "sources" / str(place) / "0"
     if not path.exists():
@@ -109,7 +109,7 @@ def initial_kafka_offsets(checkpoint: Path, place: int) -> Offsets | None:
 
 
 def query_id(checkpoint: Path) -> str | None:
-    """The id of the query, as which Delta's streaming sink writes; None before its first start."""
+    """Return the query's id, Delta's transaction id for a streaming sink; None before its start."""
     try:
         return str(json.loads((checkpoint / "metadata").read_text())["id"])
     except FileNotFoundError:

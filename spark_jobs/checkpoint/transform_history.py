@@ -1,9 +1,9 @@
-"""Which transforms have worked on a checkpoint, and whether another one may go on with it.
+"""The transforms that have used a checkpoint, and whether another one may resume from it.
 
-Spark compares names and types of what its stateful operators keep, and no more: another window
-length, key or aggregate of the same type goes on silently with state that means something else
-(tried on Spark 4.2.1). So what the operators keep is written down, and compared before the query
-is started. What Spark refuses by itself, it refuses before it writes a batch.
+Spark compares the names and types of what its stateful operators keep, and no more: another window
+length, key or aggregate of the same type silently resumes with state that means something else
+(tried on Spark 4.2.1). So the content of each operator's state is recorded, and compared before the
+query is started. What Spark refuses by itself, it refuses before it writes a batch.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from sources.errors import StateError
 from spark_jobs.checkpoint import offset_log
 
 _WAY_OUT = (
-    "Undo the change of the transform, or begin a new generation (`hybrid generation new`), for "
-    "which all of history is read anew, into a table of its own."
+    "Undo the change of the transform, or begin a new generation (`hybrid generation new`), which "
+    "reads all of history again into a table of its own."
 )
-# Of Spark's error-conditions.json: what it says of state that another query has left.
-_REFUSALS = (
+# Conditions of Spark's error-conditions.json for state that a different query has left.
+_REFUSALS = {
     "STATE_STORE_COLUMN_FAMILY_SCHEMA_INCOMPATIBLE",
     "STATE_STORE_INVALID_CONFIG_AFTER_RESTART",
     "STATE_STORE_INVALID_VALUE_SCHEMA_EVOLUTION",
@@ -29,21 +29,21 @@ _REFUSALS = (
     "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE",
     "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY",
     "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA",
-)
+}
 _NONE = "nothing"
 
 
 class Transform(Record):
-    """A transform that began to work on a generation's checkpoint.
+    """A transform that began to use a generation's checkpoint.
 
     Attributes:
         name: ``module:function``.
-        first_batch: The first micro-batch that it makes.
+        first_batch: The first micro-batch that it computes.
         reached: What was read before, in words.
         code: Digest of its module's code.
-        plan: Digest of the plan that it makes.
-        operators: What each stateful operator of it keeps, and each watermark, in words.
-        spark: Version of the Spark that told them.
+        plan: Digest of its analyzed query plan.
+        operators: What each of its stateful operators keeps, and each watermark, in words.
+        spark: Version of the Spark that described them.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Transform(Record):
     spark: str
 
     def is_like(self, other: Transform) -> bool:
-        """Whether both make the same rows of the same input, as far as can be told."""
+        """Whether both compute the same rows from the same input, as far as can be known."""
         return self._what() == other._what()
 
     def _what(self) -> tuple[object, ...]:
@@ -63,7 +63,10 @@ class Transform(Record):
 
 
 def read_transforms(generation: Generation) -> list[Transform]:
-    """All transforms that worked on a checkpoint, first to last; the last may have made nothing."""
+    """Return all transforms that used a checkpoint, first to last.
+
+    The last one may not have committed a micro-batch yet.
+    """
     numbers = sorted(
         int(path.stem)
         for path in generation.path("transforms").glob("*.json")
@@ -73,24 +76,24 @@ def read_transforms(generation: Generation) -> list[Transform]:
     return [each for each in found if each is not None]
 
 
-def take_over(generation: Generation, found: Transform) -> str | None:
-    """Let a transform go on with a checkpoint, and write it down.
+def record_transform(generation: Generation, found: Transform) -> str | None:
+    """Let a transform resume from a checkpoint, and record it.
 
     Args:
         generation: Whose checkpoint it is.
-        found: The transform, as the next micro-batch will be made by it.
+        found: The transform that will compute the next micro-batch.
 
     Returns:
-        What people are to be told if it is another one than before.
+        A warning if it differs from the one before, else None.
 
     Raises:
-        StateError: A stateful operator would go on with what it did not keep itself.
+        StateError: A stateful operator would resume with state of different content.
     """
     known = read_transforms(generation)
     before = next((each for each in reversed(known) if each.first_batch < found.first_batch), None)
     if before is not None and before.spark == found.spark:
         _require_same_operators(before, found)
-    # One that made no batch yet is forgotten.
+    # A transform that has committed no micro-batch is replaced.
     last = known[-1] if known else None
     if last is not None and last.first_batch < found.first_batch and found.is_like(last):
         return None
@@ -99,7 +102,7 @@ def take_over(generation: Generation, found: Transform) -> str | None:
 
 
 def last_change(generation: Generation) -> str | None:
-    """What people are told of a transform that changed under the checkpoint; None if none did."""
+    """Return a warning about the last change of transform on a checkpoint; None without one."""
     pairs = pairwise(read_transforms(generation))
     changes = [(before, now) for before, now in pairs if not now.is_like(before)]
     if not changes:
@@ -107,28 +110,32 @@ def last_change(generation: Generation) -> str | None:
     before, now = changes[-1]
     what = "transform" if before.spark == now.spark else f"transform, or Spark ({now.spark}),"
     return (
-        f"The {what} changed: micro-batches before {now.first_batch} ({now.reached}) were made by "
-        "the old one, and stay as they are. For a table under the new one alone begin a new "
-        "generation: `hybrid generation new`."
+        f"The {what} changed: micro-batches before {now.first_batch} ({now.reached}) were computed "
+        "by the old one and stay as they are. To compute the whole table by the new one, begin a "
+        "new generation: `hybrid generation new`."
     )
 
 
 def first_batch(generation: Generation) -> int:
-    """The next micro-batch that will be committed."""
+    """Return the number of the next micro-batch that will be committed."""
     committed = offset_log.last_committed(generation.checkpoint)
     return 0 if committed is None else committed + 1
 
 
-def explain_refusal(text: str) -> str | None:
-    """What people are told if Spark itself refuses the state; None if that is not what it says."""
-    name = next((name for name in _REFUSALS if f"[{name}]" in text), None)
-    if name is None:
+def state_refusal(condition: str | None, reason: str) -> StateError | None:
+    """Return an exception of Spark as the refusal of a changed transform; None if it is not one.
+
+    Args:
+        condition: Spark's error condition, without its sub-condition.
+        reason: What Spark says.
+    """
+    if condition not in _REFUSALS:
         return None
-    reason = text[text.index(f"[{name}]") :].strip()
-    return (
-        "The transform does not fit the state that is in the checkpoint; nothing was written. "
-        f"{_WAY_OUT} Spark says: {reason}"
+    message = (
+        "The transform does not fit the state in the checkpoint; nothing was written. "
+        f"Spark says: {reason}"
     )
+    return StateError(message, _WAY_OUT)
 
 
 def _require_same_operators(before: Transform, found: Transform) -> None:
@@ -139,13 +146,13 @@ def _require_same_operators(before: Transform, found: Transform) -> None:
     lines = [f"  it was: {old}\n  it is:  {new}" for old, new in changed]
     message = "\n".join(
         [
-            f"`transform: {found.name}` changed what Spark keeps for it in the checkpoint, of "
-            f"micro-batches before {found.first_batch}:",
+            f"`transform: {found.name}` keeps other state than what the micro-batches before "
+            f"{found.first_batch} left in the checkpoint:",
             *lines,
-            "Going on would mix the two silently.",
+            "Resuming would mix the two silently.",
         ]
     )
-    raise StateError(message, _WAY_OUT)
+    raise StateError(message, _WAY_OUT, field="transform", value=found.name)
 
 
 def _name(number: int) -> str:

@@ -1,7 +1,8 @@
-"""What a transform is made of: its code, its plan, and what its stateful operators keep.
+"""What a transform consists of: its code, its query plan, and what its stateful operators keep.
 
-Read from Spark's analyzed plan. Its expressions name columns by numbers that differ from one
-session to the next; here each is replaced by what it was computed from, down to the input.
+Read from Spark's analyzed plan. Its expressions refer to columns by numbers that differ from one
+session to the next; here each number is replaced by what the column was computed from, down to the
+input.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-# `amount#12`, `count#15L`, `at#3-T600000ms`; a function's own number has no name before it.
+# `amount#12`, `count#15L`, `at#3-T600000ms`; a function's number has no name before it.
 _COLUMN = re.compile(r"([^\s(),\[\]]*)#(\d+)L?(?:-T\d+ms)?")
-# What differs from one session to the next: addresses of objects, ids of watermarks.
+# Differs from one session to the next: addresses of objects, ids of watermarks.
 _PASSING = re.compile(r"@[0-9a-f]+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-# What is drawn anew whenever `rand()` and the like are written down without a seed.
+# The seed that Spark draws for each `rand()` and the like that is written without one.
 _SEED = re.compile(r"(?<=\brand\()-?\d+|(?<=\brandn\()-?\d+|(?<=\bSome\()-?\d+")
 # How Spark writes `window(at, …)` once it is analyzed; lengths in microseconds follow.
 _WINDOW = re.compile(
@@ -31,14 +32,14 @@ _MOST_FIELDS = "spark.sql.debug.maxToStringFields"
 
 
 class Shape:
-    """A transform's plan, taken apart.
+    """Description of a transform's query plan.
 
     Args:
-        rows: What the transform makes of a stream; that stream is a leaf of the plan.
+        rows: What the transform returns for a stream; that stream is a leaf of the plan.
 
     Attributes:
         operators: What each stateful operator keeps, and each watermark, in words, bottom up.
-        lines: Every node, likewise.
+        lines: Every node in words, bottom up.
     """
 
     def __init__(self, rows: DataFrame) -> None:
@@ -47,7 +48,7 @@ class Shape:
         self._meaning: dict[int, str] = {}
         conf = rows.sparkSession.conf
         before = conf.get(_MOST_FIELDS)
-        # Else a long list is cut, and a change in the rest of it is not seen.
+        # By default Spark truncates long lists, which would hide a change in the rest.
         conf.set(_MOST_FIELDS, "1000000")
         try:
             self._visit(rows._jdf.queryExecution().analyzed())
@@ -67,7 +68,7 @@ class Shape:
             self.operators.append(kept)
 
     def _learn(self, node: Any, kind: str, *, is_leaf: bool) -> None:
-        """Take in what the columns that a node adds are computed from."""
+        """Record what the columns that a node adds are computed from."""
         if kind in ("Project", "Aggregate"):
             named = node.projectList() if kind == "Project" else node.aggregateExpressions()
             for each in _each(named):
@@ -86,9 +87,9 @@ class Shape:
             self._meaning.setdefault(_number(column), name)
 
     def _kept(self, node: Any, kind: str) -> str | None:
-        """What a node keeps between micro-batches, in words; None if nothing."""
-        found = _KEPT.get(kind)
-        return None if found is None else found(self, node)
+        """Return what a node keeps between micro-batches, in words; None if nothing."""
+        describe = _KEPT.get(kind)
+        return None if describe is None else describe(self, node)
 
     def _aggregate(self, node: Any) -> str:
         functions = [
@@ -147,18 +148,18 @@ _KEPT: dict[str, Callable[[Shape, Any], str | None]] = {
 
 
 def digest_of_code(function: Callable[..., Any]) -> str:
-    """A digest of the code of a function's module; comments and layout don't count."""
+    """Return a digest of the code of a function's module, without comments and layout."""
     module = inspect.getmodule(function)
     try:
         text = "" if module is None else ast.dump(ast.parse(inspect.getsource(module)))
     except (OSError, TypeError):
-        # Nothing but a compiled file is there.
+        # Only a compiled file exists.
         text = ""
     return digest(text)
 
 
 def digest(text: str) -> str:
-    """A short digest of a text."""
+    """Return a short digest of a text."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -171,13 +172,13 @@ def _number(column: Any) -> int:
 
 
 def _each(things: Any) -> Iterator[Any]:
-    """The elements of a Scala sequence."""
+    """Yield the elements of a Scala sequence."""
     for at in range(things.size()):
         yield things.apply(at)
 
 
 def _all(expression: Any) -> Iterator[Any]:
-    """An expression and all that it is made of."""
+    """Yield an expression and all its sub-expressions."""
     yield expression
     for child in _each(expression.children()):
         yield from _all(child)

@@ -10,7 +10,7 @@ from sources.errors import InputError
 
 
 def watermark_delay_ms(rows: DataFrame) -> int | None:
-    """How far rows may lie behind the highest event time; None without a watermark.
+    """Return how far rows may lie behind the highest event time, in ms; None without a watermark.
 
     Of several watermarks Spark follows the one that is furthest behind
     (``spark.sql.streaming.multipleWatermarkPolicy``).
@@ -30,26 +30,27 @@ def watermark_delay_ms(rows: DataFrame) -> int | None:
     return max(delays, default=None)
 
 
-def require_order(source: str, disorder_ms: int, rows: DataFrame) -> None:
+def require_order(source: str, out_of_orderness_ms: int, rows: DataFrame) -> None:
     """Refuse to read history in an order in which stateful operators would drop rows.
 
     Args:
-        source: Whose history it is.
-        disorder_ms: How far a micro-batch reaches back behind what is read before it.
+        source: Name of the source.
+        out_of_orderness_ms: How far a micro-batch reaches back in event time behind those before.
         rows: What the transform returns.
 
     Raises:
-        InputError: A row could lie behind the watermark; says by how much.
+        InputError: A row could lie behind the watermark; the message tells by how much.
     """
     delay_ms = watermark_delay_ms(rows)
-    if not disorder_ms or delay_ms is None or disorder_ms < delay_ms:
+    if not out_of_orderness_ms or delay_ms is None or out_of_orderness_ms < delay_ms:
         return
     message = (
-        f"Source `{source}`: batches reach back in event time by {disorder_ms / 1000:,.0f} s, "
-        f"the transform's watermark allows for {delay_ms / 1000:,.0f} s: rows would be dropped."
+        f"Source `{source}`: micro-batches reach back in event time by "
+        f"{out_of_orderness_ms / 1000:,.0f} s, but the transform's watermark allows for "
+        f"{delay_ms / 1000:,.0f} s: rows would be dropped."
     )
     hint = (
-        "Raise the delay of `withWatermark`, or `batch` of the source, so that files that overlap "
-        "are read together."
+        "Raise the delay of `withWatermark`, or `batch` of the source, so that files whose event "
+        "times overlap are read together."
     )
-    raise InputError(message, hint)
+    raise InputError(message, hint, source=source)

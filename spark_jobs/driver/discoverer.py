@@ -1,4 +1,4 @@
-"""Looking for files that arrive, beside the stream that reads them."""
+"""Discovery of files that arrive, next to the stream that reads them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from sources.planning.file_plan import FoundFiles
 
 
 class Discoverer:
-    """A thread that lists a folder at an interval, and what it has found.
+    """Thread that lists a folder at an interval.
 
-    A listing takes as long as it takes; the stream and its heartbeat do not wait for it.
+    The stream and its heartbeat do not wait for a listing, however long it takes.
 
     Args:
-        folder: Where to look, and where findings are written down.
+        folder: The folder, which records what is discovered.
     """
 
     def __init__(self, folder: Folder) -> None:
@@ -35,14 +35,14 @@ class Discoverer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # Not joined: what a listing under way may still find is written down for the next run.
+        # Not joined: what a listing under way still discovers is recorded for the next run.
         self._stop.set()
 
     def take(self) -> FoundFiles | None:
-        """The next files that were found, or None.
+        """Return the next files that were discovered, or None.
 
         Raises:
-            Exception: What looking for them raised.
+            Exception: What the discovery raised.
         """
         try:
             found = self._found.get_nowait()

@@ -1,9 +1,10 @@
-"""Before a switch: what the live query needs is loaded, compiled and looked up meanwhile.
+"""Warm-up before a switch: load, compile and look up what the live query needs.
 
-While history is read, a few records of the topic go through what will read them, into nothing. So
-the first live micro-batch meets a JVM that has seen it all, keys of history that are kept, and
-rows that are made. Another driver than this one will at least find the keys, which would cost a
-JVM that has just started seconds. Whatever goes wrong here is met again, and told, where it counts.
+While history is read, a few records of the topic go through the live query's own steps into a sink
+that discards them. So the first live micro-batch finds a JVM whose code is loaded and compiled, the
+keys of history, and a stream that is built. If another driver reads the topic, it finds at least
+the keys, whose look-up takes seconds in a JVM that has just started. A failure here is only logged:
+whatever is wrong fails the live query again, which reports it.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 from sources.common.state import Generation
 from sources.config.kafka_source import KafkaSource
-from spark_jobs.query.streaming_query import Prepared, Query
+from spark_jobs.query.declaration import QueryDeclaration
+from spark_jobs.query.followed_topic import ExpectedTopic, Prepared
 
 _POLL_S = 0.2
 _log = logging.getLogger("hybrid.rehearsal")
@@ -26,12 +30,12 @@ _log = logging.getLogger("hybrid.rehearsal")
 
 @dataclass
 class Ahead:
-    """What comes after the last bounded source.
+    """The topic that is read after the last bounded source.
 
     Attributes:
-        live: The topic.
-        is_same_driver: Whether the one that reads the bounded source goes on with it.
-        prepared: Its rows, as the live query will need them, once they are made.
+        live: The topic's source.
+        is_same_driver: Whether the driver that reads the bounded source reads the topic, too.
+        prepared: The rows of the topic, once they are built.
     """
 
     live: KafkaSource
@@ -40,32 +44,44 @@ class Ahead:
 
 
 @contextmanager
-def rehearsal(query: Query, ahead: Ahead | None) -> Iterator[None]:
-    """Rehearse the live query beside the one that reads history.
+def rehearsal(spark: SparkSession, query: QueryDeclaration, ahead: Ahead | None) -> Iterator[None]:
+    """Rehearse the live query next to the one that reads history.
 
     Args:
-        query: The running one, of the last bounded source.
-        ahead: What comes next; None if that is nothing to rehearse for.
+        spark: The session.
+        query: What the running query of the last bounded source reads.
+        ahead: The topic that follows; None if there is nothing to rehearse for.
     """
     stop = threading.Event()
     if ahead is not None:
-        threading.Thread(target=_rehearse, args=(query, ahead, stop), daemon=True).start()
+        threading.Thread(target=_rehearse, args=(spark, query, ahead, stop), daemon=True).start()
     try:
         yield
     finally:
-        # Not joined: nobody waits for it once it is too late.
+        # Not joined: nothing waits for a rehearsal that comes too late.
         stop.set()
 
 
-def _rehearse(query: Query, ahead: Ahead, stop: threading.Event) -> None:
+def expected_topic(query: QueryDeclaration, live: KafkaSource) -> ExpectedTopic | None:
+    """Return the topic as it will be after the source of a query; None if that has no end."""
+    end = query.place.end
+    return None if end is None else ExpectedTopic(query.context, live, end, query.history)
+
+
+def _rehearse(
+    spark: SparkSession, query: QueryDeclaration, ahead: Ahead, stop: threading.Event
+) -> None:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         shadow = Generation(Path(name), query.generation.info)
         try:
+            expected = expected_topic(query, ahead.live)
+            if expected is None:
+                return
             if not ahead.is_same_driver:
-                query.keep_seam_keys(ahead.live)
+                expected.keep_seam_keys(spark)
                 return
             running = (
-                query.rehearsal(ahead.live, shadow)
+                expected.rehearsal(spark, shadow)
                 .writeStream.format("noop")
                 .queryName(f"rehearsal of {ahead.live.name}")
                 .option("checkpointLocation", str(shadow.checkpoint))
@@ -76,6 +92,6 @@ def _rehearse(query: Query, ahead: Ahead, stop: threading.Event) -> None:
             while running.isActive and running.lastProgress is None and not stop.wait(_POLL_S):
                 pass
             running.stop()
-            ahead.prepared = query.prepare(ahead.live)
+            ahead.prepared = expected.prepare(spark)
         except Exception:
-            _log.info("not rehearsed", exc_info=True)
+            _log.info("The live query could not be rehearsed.", exc_info=True)

@@ -1,15 +1,14 @@
-"""Bad records that do not stop a run: staged by the tasks, collected once their batch is committed.
+"""Staging of bad records that do not stop a run.
 
-A task writes the bad records it meets as Parquet, into a folder of its micro-batch beside the
-checkpoint. A batch may be tried several times, so a record may be staged several times. Once the
-batch is committed the driver takes each place once, appends it to the quarantine table, counts it,
-and removes the folder. What was staged for a batch that did not commit stays until its replay has:
-a sink that knows that it has written a batch skips it, and then nobody stages it again.
+A task writes the bad records it meets as Parquet into a folder of its micro-batch, next to the
+checkpoint. A micro-batch may be tried several times, so a record may be staged several times. The
+driver collects what was staged once the batch is committed (:mod:`spark_jobs.driver.collector`).
+What was staged for a batch that did not commit stays until its replay commits: a sink that has
+written the batch already skips it, and then no task stages its records again.
 """
 
 from __future__ import annotations
 
-import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,19 +16,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import DeltaError
 
 from sources.common.schema import TIMESTAMP
 from sources.common.state import Generation
-from sources.config.bad_records import BadRecordCount, BadRecords, bad_count_name, quarantine_path
-from sources.config.pipeline import Pipeline
-from sources.errors import InputError, RunError
+from sources.errors import RunError
 from sources.formats.lines import BadRow
-from spark_jobs.checkpoint import offset_log
-
-Step = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""A function for ``mapInArrow``."""
+from spark_jobs.query.spark_errors import Step
 
 STAGED = pa.schema(
     [
@@ -42,26 +34,23 @@ STAGED = pa.schema(
         ("reason", pa.string()),
     ]
 )
-"""A bad record: the topic, its partition and the offset; or the file, null, and the byte."""
-_PLACE = ["place", "partition", "offset"]
-_TABLE = pa.schema([("source", pa.string()), *STAGED, ("batch_id", pa.int64())])
+"""Columns of a bad record: ``place`` is the topic, or the file, whose ``offset`` is a byte."""
 _HELD_BYTES = 16 << 20
-_READ_ROWS = 10_000
 _STAGED_ROWS = 10_000
-# MicroBatchExecution's own property of all jobs of a batch.
+# The property that MicroBatchExecution sets on all jobs of a micro-batch.
 _BATCH_ID = "streaming.sql.batchId"
 
 
 def staging_folder(generation: Generation, source: str) -> Path:
-    """Where the tasks of a source leave bad records: one folder for each micro-batch."""
+    """Return where the tasks of a source stage bad records: one folder for each micro-batch."""
     return generation.path(f"bad/{source}-staged")
 
 
 class Stager:
-    """Leaves the bad records of one task where the driver finds them.
+    """Writer of the bad records of one task, for the driver to collect.
 
     Args:
-        folder: :func:`staging_folder`.
+        folder: The source's :func:`staging_folder`.
 
     Raises:
         RunError: The task belongs to no micro-batch.
@@ -74,20 +63,20 @@ class Stager:
         batch = task.getLocalProperty(_BATCH_ID) if task is not None else None
         if batch is None:
             message = f"Bad records can't be staged in {folder} outside a micro-batch."
-            raise RunError(message)
+            raise RunError(message, transient=False, file=str(folder))
         self._folder = folder / batch
         self._held: list[pa.RecordBatch] = []
         self._bytes = 0
 
     def add(self, records: pa.RecordBatch) -> None:
-        """Take in bad records, with the columns of :data:`STAGED`."""
+        """Add bad records, with the columns of :data:`STAGED`."""
         self._held.append(records)
         self._bytes += records.nbytes
         if self._bytes >= _HELD_BYTES:
             self.flush()
 
     def flush(self) -> None:
-        """Write what was taken in, whole or not at all; call it at the task's end."""
+        """Write what was added, atomically; call it at the task's end, too."""
         if not self._held:
             return
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -100,11 +89,11 @@ class Stager:
 
 
 class RowStager:
-    """Stages the bad rows of files, one after the other (:data:`sources.formats.lines.OnBad`).
+    """Stager of the bad rows of files, one by one (:data:`sources.formats.lines.OnBad`).
 
     Args:
-        folder: :func:`staging_folder`.
-        keeps: Whether what they hold is wanted, and not only where they are.
+        folder: The source's :func:`staging_folder`.
+        keeps: Whether to keep content and reason, too, rather than the position only.
     """
 
     def __init__(self, folder: Path, *, keeps: bool) -> None:
@@ -113,13 +102,13 @@ class RowStager:
         self._rows: list[BadRow] = []
 
     def __call__(self, row: BadRow) -> None:
-        """Take in a bad row."""
+        """Add a bad row."""
         self._rows.append(row)
         if len(self._rows) == _STAGED_ROWS:
             self._stage()
 
     def flush(self) -> None:
-        """Write what was taken in; call it at the task's end."""
+        """Write what was added; call it at the task's end."""
         self._stage()
         self._stager.flush()
 
@@ -140,13 +129,13 @@ class RowStager:
 
 
 def removing(folder: Path, mark: str, bad: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Step:
-    """A step that stages the bad rows of a stream and lets the others pass.
+    """Return a step that stages the bad rows of a stream and passes on the others.
 
     Args:
-        folder: :func:`staging_folder`.
-        mark: Column with what is wrong with a row; null where nothing is. What stands before it
-            are the columns that pass.
-        bad: Makes the columns of :data:`STAGED` of bad rows.
+        folder: The source's :func:`staging_folder`.
+        mark: Name of the column with the reason why a row is bad; null for a good row. The
+            columns before it are passed on.
+        bad: Turns bad rows into rows with the columns of :data:`STAGED`.
     """
 
     def remove(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -160,110 +149,3 @@ def removing(folder: Path, mark: str, bad: Callable[[pa.RecordBatch], pa.RecordB
         stager.flush()
 
     return remove
-
-
-class Collector:
-    """Takes in what the tasks have staged for one source; one driver does so at a time.
-
-    Args:
-        generation: Its state.
-        source: The source's name.
-        declared: What it declares.
-    """
-
-    def __init__(self, generation: Generation, source: str, declared: BadRecords) -> None:
-        self._generation = generation
-        self._source = source
-        self._keeps = declared.on_bad_record == "quarantine"
-        self._path = quarantine_path(source, declared.quarantine, generation)
-        self._folder = staging_folder(generation, source)
-
-    def collect(self) -> int:
-        """Take in all committed batches.
-
-        Returns:
-            How many bad records there were so far.
-
-        Raises:
-            InputError: The quarantine table can't be written.
-        """
-        committed = offset_log.last_committed(self._generation.checkpoint)
-        counted = self._generation.read(bad_count_name(self._source), BadRecordCount)
-        for batch in self._staged():
-            if committed is None or batch > committed:
-                break
-            counted = self._take(batch, counted)
-            # A task that was given up may still write there: the next call takes that away.
-            shutil.rmtree(self._folder / str(batch), ignore_errors=True)
-        return counted.total if counted is not None else 0
-
-    def _staged(self) -> list[int]:
-        try:
-            names = [entry.name for entry in self._folder.iterdir()]
-        except FileNotFoundError:
-            return []
-        return sorted(int(name) for name in names if name.isdigit())
-
-    def _take(self, batch: int, counted: BadRecordCount | None) -> BadRecordCount:
-        """Each half knows by the batch's number whether it was done before."""
-        files = sorted((self._folder / str(batch)).glob("*.parquet"))
-        tables = [pq.read_table(file, columns=_PLACE) for file in files]
-        places = pa.concat_tables([STAGED.empty_table().select(_PLACE), *tables]).to_pandas()
-        is_first = pa.array(~places.duplicated())
-        total = pc.sum(is_first).as_py() or 0
-        if self._keeps:
-            self._append(batch, files, is_first)
-        if counted is not None and counted.last_batch >= batch:
-            return counted
-        before = counted.total if counted is not None else 0
-        now = BadRecordCount(source=self._source, total=before + total, last_batch=batch)
-        self._generation.replace(bad_count_name(self._source), now)
-        return now
-
-    def _append(self, batch: int, files: list[Path], wanted: pa.BooleanArray) -> None:
-        application = f"{self._generation.info.transaction_id}/{self._source}"
-        done = Transaction(application, batch)
-        try:
-            table = DeltaTable.create(self._path, _TABLE, mode="ignore")
-            written = table.transaction_version(application)
-            if written is not None and written >= batch:
-                return
-            rows = pa.RecordBatchReader.from_batches(_TABLE, self._rows(batch, files, wanted))
-            properties = CommitProperties(app_transactions=[done])
-            write_deltalake(table, rows, mode="append", commit_properties=properties)
-        except DeltaError as error:
-            message = f"The quarantine of source `{self._source}`, {self._path}, fails: {error}."
-            raise InputError(message, "Name another table, or repair it.") from None
-
-    def _rows(
-        self, batch: int, files: list[Path], wanted: pa.BooleanArray
-    ) -> Iterator[pa.RecordBatch]:
-        at = 0
-        for path in files:
-            with pq.ParquetFile(path) as file:
-                for rows in file.iter_batches(_READ_ROWS):
-                    kept = rows.filter(wanted.slice(at, rows.num_rows))
-                    at += rows.num_rows
-                    source = pa.repeat(pa.scalar(self._source), kept.num_rows)
-                    number = pa.repeat(pa.scalar(batch, pa.int64()), kept.num_rows)
-                    yield pa.RecordBatch.from_arrays([source, *kept.columns, number], schema=_TABLE)
-
-
-class Collectors:
-    """Those of all sources whose bad records do not stop a run.
-
-    Args:
-        pipeline: The declaration.
-        generation: Its state.
-    """
-
-    def __init__(self, pipeline: Pipeline, generation: Generation) -> None:
-        self._collectors = {
-            source.name: Collector(generation, source.name, source)
-            for source in pipeline.sources
-            if source.on_bad_record != "fail"
-        }
-
-    def collect(self) -> dict[str, int]:
-        """Before, during and after a run: how many bad records there were so far, by source."""
-        return {name: collector.collect() for name, collector in self._collectors.items()}

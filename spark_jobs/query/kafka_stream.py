@@ -1,4 +1,4 @@
-"""The Kafka source inside Spark: explicit start offsets, raw records."""
+"""Spark's Kafka source with explicit start offsets: raw records, as a stream or as a batch."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from sources.common.security import spark_settings
 from sources.config.kafka_source import KafkaSource
 from sources.kafka.address import resolve_bootstrap
 
-# Columns of the log that travel with a parsed row until the seam is passed.
+# Columns of the log that a parsed row carries until the seam is passed.
 TOPIC, PARTITION, OFFSET = LOG_COLUMNS = ("__topic", "__partition", "__offset")
 _EARLIEST = -2
 _POLL_RECORDS = 20_000
 
 
 def stream_topics(
-    spark: SparkSession, source: KafkaSource, starts: Offsets, most_offsets: int
+    spark: SparkSession, source: KafkaSource, starts: Offsets, max_offsets: int
 ) -> DataFrame:
-    """The topics as a stream of raw records.
+    """Return the topics as a stream of raw records.
 
     Args:
         spark: The session.
         source: The declaration.
-        starts: Start offset of each partition there is; -2 for its log start. Spark heeds them
-            only when the checkpoint has never read these topics.
-        most_offsets: Of one micro-batch, all partitions.
+        starts: Start offset of each existing partition; -2 for its log start. Spark uses them
+            only if the checkpoint has never read these topics.
+        max_offsets: Offsets of one micro-batch, all partitions together.
     """
     subscription = ("subscribe", ",".join(source.topics))
     if source.topic_pattern is not None:
@@ -38,7 +38,7 @@ def stream_topics(
         .options(**_client(source))
         .option(*subscription)
         .option("startingOffsets", _offsets_json(starts))
-        .option("maxOffsetsPerTrigger", most_offsets)
+        .option("maxOffsetsPerTrigger", max_offsets)
         .load()
     )
 
@@ -46,17 +46,19 @@ def stream_topics(
 def read_topics(
     spark: SparkSession, source: KafkaSource, starts: Offsets, ends: Offsets
 ) -> DataFrame | None:
-    """A range of the topics as a batch of raw records; None if there is nothing in it."""
-    wanted = sorted(at for at in starts if starts[at] < ends.get(at, 0))
-    if not wanted:
+    """Return a range of the topics as a batch of raw records; None if the range is empty."""
+    partitions = sorted(at for at in starts if starts[at] < ends.get(at, 0))
+    if not partitions:
         return None
-    assigned = {topic: sorted(parts) for topic, parts in nest(dict.fromkeys(wanted, 0)).items()}
+    assigned = {
+        topic: sorted(numbers) for topic, numbers in nest(dict.fromkeys(partitions, 0)).items()
+    }
     return (
         spark.read.format("kafka")
         .options(**_client(source))
         .option("assign", json.dumps(assigned))
-        .option("startingOffsets", _offsets_json({at: starts[at] for at in wanted}))
-        .option("endingOffsets", _offsets_json({at: ends[at] for at in wanted}))
+        .option("startingOffsets", _offsets_json({at: starts[at] for at in partitions}))
+        .option("endingOffsets", _offsets_json({at: ends[at] for at in partitions}))
         .load()
     )
 
@@ -67,11 +69,11 @@ def _client(source: KafkaSource) -> dict[str, str]:
         "kafka.bootstrap.servers": resolve_bootstrap(source.bootstrap_servers),
         "kafka.isolation.level": source.isolation,
         "failOnDataLoss": "true",
-        # With each poll Spark asks the broker where the log begins and ends: of 500 records,
-        # Kafka's default, that takes longer than to read them.
+        # With each poll Spark asks the broker where the log begins and ends: for 500 records,
+        # Kafka's default, that takes longer than reading them.
         "kafka.max.poll.records": str(_POLL_RECORDS),
-        # Spark reads what it knows to be there, but its consumer asks ahead; the broker holds that
-        # question for so long, and the next one, of the same connection, behind it.
+        # Spark reads records that it knows to exist, but its consumer fetches ahead. The broker
+        # holds that request for so long, and behind it the next one of the same connection.
         "kafka.fetch.max.wait.ms": str(span_ms(source.fetch_max_wait)),
         "includeHeaders": str("headers" in source.include.values()).lower(),
     }
@@ -80,7 +82,7 @@ def _client(source: KafkaSource) -> dict[str, str]:
 def with_new_partitions(
     starts: Mapping[TopicPartition, int], partitions: Sequence[TopicPartition]
 ) -> Offsets:
-    """Start offsets for all partitions: one that appeared meanwhile starts at its beginning."""
+    """Return start offsets of all partitions; one that appeared later starts at its beginning."""
     return {**dict.fromkeys(partitions, _EARLIEST), **starts}
 
 

@@ -1,7 +1,7 @@
-"""A Delta log written by hand: what a stream of Delta reads, in which order, and nothing else.
+"""A Delta log that this project writes: it fixes which files a stream reads, and their order.
 
 The log points at files that exist already; nothing is copied. Delta's source reads version after
-version, and the files of each in the order in which they are written down
+version, and the files of each in the order in which the log lists them
 (https://github.com/delta-io/delta/blob/master/PROTOCOL.md). It does so from `startingVersion` on:
 without it, version 0 would be read as a snapshot, and that is a Spark job over all its entries
 before the first micro-batch begins.
@@ -32,9 +32,9 @@ _ENTRIES_OF_VERSION = 10_000
 
 
 def versions_of(entries: int) -> list[tuple[int, int]]:
-    """How many entries go into how many versions: of each the first, and the one after its last.
+    """Divide entries into versions of the log: of each the first, and the one after its last.
 
-    No entries make one version, too.
+    A log without entries has one version, too.
     """
     starts = range(0, max(entries, 1), _ENTRIES_OF_VERSION)
     return [(first, min(first + _ENTRIES_OF_VERSION, entries)) for first in starts]
@@ -42,12 +42,12 @@ def versions_of(entries: int) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Entry:
-    """One file of the log.
+    """A file of the log.
 
     Attributes:
         path: Its URI, or a path relative to the log's folder.
-        size: Bytes.
-        statistics: Delta's statistics as JSON, if there are any.
+        size: Its size in bytes.
+        statistics: Delta's statistics as JSON; None without any.
         partition: Values of the partition columns, as text; None for null.
     """
 
@@ -58,28 +58,28 @@ class Entry:
 
 
 class PlanLog:
-    """The log of one planned source.
+    """The log of a planned source.
 
     Args:
-        folder: Where it is kept; readable by Spark as a Delta table once a version is written.
+        folder: Folder of the log; Spark reads it as a Delta table once a version is written.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def has(self, version: int) -> bool:
-        """Whether a version was written."""
+        """Return whether a version was written."""
         return self._commit(version).exists()
 
     def stream(
         self, spark: SparkSession, batch_files: int | None, batch_bytes: int | None = None
     ) -> DataFrame:
-        """The files' rows as a stream, in the order of the log.
+        """Return the files' rows as a stream, in the order of the log.
 
         Args:
             spark: The session.
-            batch_files: How many files a micro-batch takes in at most.
-            batch_bytes: How many bytes of them, but one file at least.
+            batch_files: Files of one micro-batch at most.
+            batch_bytes: Bytes of one micro-batch at most, but one file at least.
         """
         reader = spark.readStream.format("delta").option("startingVersion", 0)
         reader = reader.option("maxFilesPerTrigger", batch_files)
@@ -88,7 +88,7 @@ class PlanLog:
         return reader.load(str(self.folder))
 
     def keep(self, name: str, table: pa.Table) -> Entry:
-        """Write a table of splits beside the log; returns the entry that points at it."""
+        """Write a table of splits next to the log, and return the entry that points at it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / name
         pq.write_table(table, path)
@@ -101,13 +101,13 @@ class PlanLog:
         entries: Iterable[Entry],
         partitions: Sequence[str] = (),
     ) -> None:
-        """Write a version: all of it, or nothing.
+        """Write a version, atomically.
 
         Args:
-            version: One after the other, from 0.
-            columns: Of the files.
-            entries: In reading order.
-            partitions: Columns that no file holds.
+            version: Its number; versions are written one after the other, from 0.
+            columns: The columns of the files, partition columns included.
+            entries: Its files, in reading order.
+            partitions: The partition columns, which no file holds.
         """
         commit = self._commit(version)
         commit.parent.mkdir(parents=True, exist_ok=True)
@@ -118,7 +118,8 @@ class PlanLog:
                 file.write(f"{json.dumps(action)}\n")
         temporary.replace(commit)
         if version and version % CHECKPOINT_EVERY == 0:
-            # Spark reads a log from its last checkpoint; a folder that fills for months has many.
+            # Spark reads a log from its last checkpoint; the log of a folder that fills for months
+            # has many versions.
             DeltaTable(str(self.folder)).create_checkpoint()
 
     def _commit(self, version: int) -> Path:

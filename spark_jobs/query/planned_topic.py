@@ -1,13 +1,13 @@
-"""A bounded Kafka source is read as history is: from a plan, here of ranges of offsets.
+"""Reading a bounded Kafka source from a plan, as files are: here of ranges of offsets.
 
 A Delta log lists small tables of splits, one for each micro-batch; tasks read the ranges with a
 consumer of their own. Spark's own Kafka stream has no end: in later runs on the same checkpoint
-it would read on, whereas a plan stays drained for ever.
+it would continue to read, whereas a plan stays drained for ever.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
-from sources.common.positions import TopicPartition
+from sources.common.positions import EndPosition, TopicPartition
 from sources.common.schema import TIMESTAMP, ddl, parse_schema
 from sources.common.state import Generation
 from sources.config.kafka_source import KafkaSource
 from sources.config.rate_limit import Batch
-from sources.errors import SeamError
+from sources.errors import RunError, SeamError
 from sources.kafka.address import resolve_bootstrap
 from sources.kafka.client import KafkaLog, consumer_settings
 from sources.kafka.range_reader import RangeReader
@@ -31,8 +31,9 @@ from sources.planning.topic_range import RANGE_SPLITS, TopicRange, read_range_sp
 from spark_jobs.query.kafka_stream import read_topics
 from spark_jobs.query.parse_records import parse_values
 from spark_jobs.query.plan_log import Entry, PlanLog, versions_of
+from spark_jobs.query.spark_errors import Step, raise_reported, reporting
 
-# As Spark's own Kafka source has them.
+# The same columns as those of Spark's own Kafka source.
 _RECORDS = pa.schema(
     [
         ("key", pa.binary()),
@@ -47,47 +48,53 @@ _HEADERS = pa.field("headers", pa.list_(pa.struct([("key", pa.string()), ("value
 
 
 class PlannedTopic:
-    """One bounded Kafka source, readable as a stream or as a batch.
+    """A bounded Kafka source, readable as a stream or as a batch.
 
     Args:
         source: The declaration.
-        found: Its range.
+        decided: Its range.
         generation: Where plans and bad records are kept.
-        read: All columns of a row, before ``select``.
-
-    Attributes:
-        entries: Number of entries in each version of its Delta log; each is a micro-batch.
+        read: All columns of a record, before ``select``.
     """
 
     def __init__(
         self,
         source: KafkaSource,
-        found: TopicRange,
+        decided: TopicRange,
         generation: Generation,
         read: Mapping[str, str],
     ) -> None:
         self._source = source
-        self._range = found
+        self._range = decided
         self._generation = generation
         self._read = read
         self._columns = source.selected(read)
         self._log = PlanLog(generation.path(f"plan-log/{source.name}"))
         # A log without an entry would never be read to its end.
-        self._batches = max(found.batches, 1)
-        self.entries = [stop - first for first, stop in versions_of(self._batches)]
+        self._batches = max(decided.batches, 1)
+
+    @property
+    def entries(self) -> list[int]:
+        """Number of entries in each version of its Delta log; each is a micro-batch."""
+        return [stop - first for first, stop in versions_of(self._batches)]
 
     @cached_property
     def _splits(self) -> pa.Table:
         return read_range_splits(self._range, self._generation)
 
     def reached(self, entries: int) -> tuple[int, int | None, int | None]:
-        """Splits of the first entries; rows and highest event time are not known."""
+        """Return the splits of the first entries; rows and highest event time are not known."""
         batches = self._splits["batch"].to_numpy()
         return int(np.searchsorted(batches, entries)), None, None
 
     @property
+    def end(self) -> EndPosition:
+        """The source's end position, once all of it is read."""
+        return self._range.end
+
+    @property
     def largest(self) -> Batch:
-        """What one micro-batch takes in at most."""
+        """The most that one micro-batch takes in."""
         sizes = np.zeros(self._batches, np.int64)
         counts = self._splits["end"].to_numpy() - self._splits["first"].to_numpy()
         np.add.at(sizes, self._splits["batch"].to_numpy(), counts)
@@ -97,10 +104,10 @@ class PlannedTopic:
         """Refuse to read a range of which Kafka has deleted records.
 
         Args:
-            entries_done: What these hold need not be there.
+            entries_done: Number of log entries that were read already: their records may be gone.
 
         Raises:
-            SeamError: Names the first partition and what is gone.
+            SeamError: Names the first such partition and what was deleted.
         """
         begun = KafkaLog(self._source).log_start()
         for at, first in unread(self._splits, entries_done).items():
@@ -109,36 +116,46 @@ class PlannedTopic:
                     f"Source `{self._source.name}`: {at} is to be read from offset {first} on, but "
                     f"Kafka deleted records up to {begun.get(at, 'its end')}."
                 )
-                hint = "They are lost to this generation: start over with a new state folder."
-                raise SeamError(message, hint)
+                hint = (
+                    "They are lost to this generation: begin a new one with "
+                    "`hybrid generation new`."
+                )
+                raise SeamError(
+                    message,
+                    hint,
+                    source=self._source.name,
+                    topic=at.topic,
+                    partition=at.partition,
+                    offset=first,
+                )
 
     def prepare(self) -> None:
-        """Write those versions of the Delta log that are not there."""
+        """Write the versions of the Delta log that do not exist yet."""
         for version, (first, stop) in enumerate(versions_of(self._batches)):
             if not self._log.has(version):
                 self._log.write(version, RANGE_SPLITS, self._entries(first, stop))
 
     def stream(self, spark: SparkSession) -> DataFrame:
-        """The source as a stream of parsed rows with the columns of the log, in planned order."""
+        """Return the parsed rows with the columns of the log as a stream, in planned order."""
         entries = self._log.stream(spark, 1)
         spread = entries.repartition(spark.sparkContext.defaultParallelism)
         raw = spread.mapInArrow(range_reader(self._source), ddl(_columns_of(self._source)))
         return parse_values(raw, self._source, self._read, self._generation)
 
     def drained(self, spark: SparkSession) -> DataFrame:
-        """The place of a source that was read to its end: no task runs for it.
+        """Return the stream of a source that was read to its end: no task runs for it.
 
-        It would fail if there were anything left to read.
+        The query fails if Spark finds anything left to read.
         """
-        text = f"Source `{self._source.name}` was read to its end, but Spark reads on."
-        failing = F.raise_error(F.lit(text))
+        text = f"Source `{self._source.name}` was read to its end, but Spark reads more of it."
+        failing = raise_reported(RunError, F.lit(text), "Run the pipeline again.")
         types = self._columns.items()
         return self._log.stream(spark, 1).select(
             *(failing.cast(kind).alias(name) for name, kind in types)
         )
 
     def batch(self, spark: SparkSession) -> DataFrame:
-        """The whole source as a batch of parsed rows; read by Spark's own Kafka source."""
+        """Return the whole source as a batch of parsed rows, read by Spark's own Kafka source."""
         raw = read_topics(spark, self._source, self._range.starts, self._range.ends)
         if raw is None:
             return spark.createDataFrame([], ddl(parse_schema(self._columns)))
@@ -151,18 +168,16 @@ class PlannedTopic:
 
 
 def _columns_of(source: KafkaSource) -> pa.Schema:
-    """Columns of the records of a source; headers, as in Spark's own, only if they are wanted."""
+    """Return the columns of a source's records; headers only if they are included, as in Spark."""
     return _RECORDS.append(_HEADERS) if "headers" in source.include.values() else _RECORDS
 
 
-def range_reader(
-    source: KafkaSource,
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A function for ``mapInArrow`` that turns rows of splits into the records of their ranges.
+def range_reader(source: KafkaSource) -> Step:
+    """Return a function for ``mapInArrow`` that turns rows of splits into the records they hold.
 
     A range of which records were deleted fails the task with topic, partition and offset.
     """
-    # The address of a local broker is known to the driver's machine only.
+    # Only the driver's machine knows the address of a local broker.
     servers = resolve_bootstrap(source.bootstrap_servers)
     located = source.model_copy(update={"bootstrap_servers": servers})
     columns = _columns_of(source)
@@ -172,7 +187,7 @@ def range_reader(
         try:
             for batch in batches:
                 for row in batch.to_pylist():
-                    # Tasks without splits open no consumer.
+                    # A task without splits opens no consumer.
                     reader = reader or RangeReader(consumer_settings(located))
                     at = TopicPartition(row["topic"], row["partition"])
                     for messages in reader.read(Split(at, row["first"], row["end"])):
@@ -181,12 +196,12 @@ def range_reader(
             if reader is not None:
                 reader.close()
 
-    return read
+    return reporting(read)
 
 
 def _records(at: TopicPartition, messages: list[Any], columns: pa.Schema) -> pa.RecordBatch:
     count = len(messages)
-    # Kafka's times are in milliseconds; there is none below zero.
+    # Kafka's timestamps are in milliseconds; a negative one means that there is none.
     times = [message.timestamp()[1] for message in messages]
     millis = pa.array([time if time >= 0 else None for time in times], pa.timestamp("ms", "UTC"))
     arrays = [

@@ -1,10 +1,10 @@
-"""Removes live rows that history has delivered, upstream of the transform.
+"""Filters that remove live rows that history has delivered, upstream of the transform.
 
 The seam is an interval of offsets, from the start offsets to the log ends read when history was
-last listed. Inside it a live row is dropped if history holds its key; or, without a key, if it is
-not later than history's end. The keys compared are those of history's last stretch, kept beside
-the checkpoint; a row of the seam that is older than these is rare, and is looked up in the whole
-of history once somebody has met it.
+last listed. Inside it a live row is dropped if history holds its key; or, without a key, if its
+event time is not later than history's end. Only the keys of history's most recent event times are
+compared; they are kept next to the checkpoint. A row of the seam that is older than these is rare:
+the query fails at the first one, its rows are looked up in all of history, and it is restarted.
 """
 
 from __future__ import annotations
@@ -22,20 +22,31 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.positions import DatabaseSnapshot, Offsets, iso
 from sources.decoding.value_format import EnvelopePart
+from sources.errors import SeamError
 from spark_jobs.query.kafka_stream import LOG_COLUMNS, OFFSET, PARTITION, TOPIC
+from spark_jobs.query.spark_errors import raise_at_record
 
 KEYS = "keys"
-OLDER_ROW = "OLDER_THAN_SEAM_KEYS"
 _IN_SEAM = "__in_seam"
-# Keys, of some 150 bytes of memory each.
+# Keys; each takes about 150 bytes of memory.
 _MOST_BROADCAST = 1_000_000
 
 
+class OlderThanKeysError(SeamError):
+    """A row of the seam is older than the keys kept of history: all of history has to be read.
+
+    Not a failure: the driver looks such rows up and restarts the query.
+    """
+
+    kind = "older_than_seam_keys"
+    transient = True
+
+
 class SeamFilter(Protocol):
-    """What the query asks of a filter."""
+    """What the query needs of a filter."""
 
     def apply(self, live: DataFrame) -> DataFrame:
-        """The live rows that history did not deliver.
+        """Return the live rows that history did not deliver.
 
         Args:
             live: Parsed rows with :data:`LOG_COLUMNS`.
@@ -43,7 +54,7 @@ class SeamFilter(Protocol):
 
 
 def mark_seam(live: DataFrame, ends: Offsets) -> DataFrame:
-    """Add a column that tells whether a row lies in the seam."""
+    """Add a column that is true for rows inside the seam."""
     rows = [(at.topic, at.partition, end) for at, end in ends.items()]
     table = live.sparkSession.createDataFrame(rows, "__t string, __p int, __end bigint")
     same = (live[TOPIC] == table["__t"]) & (live[PARTITION] == table["__p"])
@@ -53,14 +64,14 @@ def mark_seam(live: DataFrame, ends: Offsets) -> DataFrame:
 
 
 class SequenceFilter:
-    """Drops changes that the snapshot contains: at or before its log position.
+    """Filter that drops changes that the snapshot contains: at or before its log position.
 
-    It stays: a connector that lags may append such a change at any time, and one comparison costs
-    nothing.
+    It stays in the query for ever: a connector that lags may append such a change at any time, and
+    one comparison costs nothing.
 
     Args:
-        column: Holds a row's log position; rows without one are kept.
-        sequence: That of the snapshot.
+        column: Name of the column with a row's log position; rows without one are kept.
+        sequence: Log position of the snapshot.
     """
 
     def __init__(self, column: str, sequence: int) -> None:
@@ -68,19 +79,19 @@ class SequenceFilter:
         self._sequence = sequence
 
     def apply(self, live: DataFrame) -> DataFrame:
-        """The live rows after the snapshot."""
+        """Return the live rows after the snapshot."""
         is_held = F.col(self._column) <= F.lit(self._sequence)
         return live.where(~F.coalesce(is_held, F.lit(False)))
 
 
 class SnapshotFilter:
-    """Drops changes that the snapshot of a database can see, wherever they lie in the log.
+    """Filter that drops changes visible to a database's snapshot, wherever they lie in the log.
 
-    It stays, as :class:`SequenceFilter` does.
+    It stays in the query for ever, as :class:`SequenceFilter` does.
 
     Args:
-        columns: Columns of the rows, by what of the envelope fills them.
-        snapshot: What it can see.
+        columns: Columns of the rows, by the part of the envelope that fills them.
+        snapshot: Which transactions the snapshot sees.
     """
 
     def __init__(self, columns: Mapping[EnvelopePart, str], snapshot: DatabaseSnapshot) -> None:
@@ -88,66 +99,63 @@ class SnapshotFilter:
         self._snapshot = snapshot
 
     def apply(self, live: DataFrame) -> DataFrame:
-        """The changes that the snapshot does not hold."""
+        """Return the changes that the snapshot does not hold.
+
+        A connector that has lost its position takes a new snapshot of its own. No record reports
+        what was deleted in between, so its first record fails the query.
+        """
         lsn, transaction, position = (
             f"`{self._columns[part]}`" for part in ("lsn", "transaction", "position")
         )
-        # A connector begins anew when it has lost its place: what was deleted in between, no
-        # record tells.
-        message = F.concat(
-            F.lit("NEW_CONNECTOR_SNAPSHOT: topic "),
-            F.col(TOPIC),
-            F.lit(", partition "),
-            F.col(PARTITION),
-            F.lit(", offset "),
-            F.col(OFFSET),
+        refused = raise_at_record(
+            SeamError,
             F.lit(
-                ": the connector has taken a snapshot of its own after the one in the files, so "
-                "changes are missing from the log. Begin a new generation (`hybrid generation "
-                "new`) with a snapshot in a new folder."
+                "the connector has taken a snapshot of its own after the one in the files, so "
+                "changes are missing from the log."
             ),
+            "Begin a new generation (`hybrid generation new`) with a snapshot in a new folder.",
         )
-        begins_anew = F.expr(
+        is_new_snapshot = F.expr(
             f"{transaction} IS NULL AND {lsn} > {self._snapshot.lsn} "
             f"AND {position} = repeat('0', length({position}))"
         )
-        checked = F.when(begins_anew, F.raise_error(message).cast("boolean")).otherwise(F.lit(True))
+        checked = F.when(is_new_snapshot, refused.cast("boolean")).otherwise(F.lit(True))
         is_held = F.expr(self._snapshot.holds(lsn, transaction))
         return live.where(~is_held & checked)
 
 
 class EventTimeFilter:
-    """Drops live rows of the seam that are not later than history's end.
+    """Filter that drops live rows of the seam that are not later than history's end.
 
     Args:
-        column: The event-time column; rows without a time are kept.
-        end_ms: Highest event time of history.
-        ends: First offset beyond the seam.
+        column: Name of the event-time column; rows without an event time are kept.
+        end_ms: Highest event time of history, in ms.
+        ends: First offset beyond the seam, by partition.
     """
 
     def __init__(self, column: str, end_ms: int, ends: Offsets) -> None:
         self._column = column
-        # Event times have microseconds, the end was cut to the millisecond.
+        # Event times have microseconds; the end was truncated to milliseconds.
         self._after = F.timestamp_millis(F.lit(end_ms + 1))
         self._ends = ends
 
     def apply(self, live: DataFrame) -> DataFrame:
-        """The live rows beyond the seam, and those of it that are later."""
+        """Return the live rows beyond the seam, and those inside it that are later."""
         marked = mark_seam(live, self._ends)
         is_held = F.col(_IN_SEAM) & (F.col(self._column) < self._after)
         return marked.where(~F.coalesce(is_held, F.lit(False))).drop(_IN_SEAM)
 
 
 class KeyFilter:
-    """Drops live rows of the seam whose key history holds.
+    """Filter that drops live rows of the seam whose key history holds.
 
     Args:
-        folder: Where the keys are kept, beside the checkpoint.
+        folder: Where the keys are kept, next to the checkpoint.
         history: All bounded sources before the topic, as one batch.
         key: Columns that identify a row.
-        event_time: The event-time column.
-        keys_from_ms: Keys of rows before this event time are not kept.
-        ends: First offset beyond the seam.
+        event_time: Name of the event-time column.
+        keys_from_ms: Keys of rows before this event time (ms) are not kept.
+        ends: First offset beyond the seam, by partition.
     """
 
     def __init__(
@@ -169,13 +177,13 @@ class KeyFilter:
         self._ends = ends
 
     def apply(self, live: DataFrame) -> DataFrame:
-        """The live rows beyond the seam, and those of it that history does not hold."""
+        """Return the live rows beyond the seam, and those inside it that history does not hold."""
         spark = live.sparkSession
         keys = self.kept_keys()
         marked = mark_seam(live, self._ends)
         matches = [marked[name].eqNullSafe(keys[f"__{name}"]) for name in self._key]
         delivered = reduce(lambda left, right: left & right, matches) & marked[_IN_SEAM]
-        # What is broadcast has to fit into each memory, the driver's first; a sort can spill.
+        # A broadcast table has to fit into memory, the driver's first; a sort can spill.
         way = "broadcast" if self._count_kept() <= _MOST_BROADCAST else "merge"
         remaining = marked.join(keys.hint(way), delivered, "left_anti")
         older = self._older_folder()
@@ -191,28 +199,28 @@ class KeyFilter:
     def look_up_older(self, seam: DataFrame) -> int:
         """Find the rows of the seam that are older than the kept keys and that history holds.
 
-        Reads the whole of history once; the offsets found are kept.
+        Reads all of history once, and keeps the offsets of these rows.
 
         Args:
             seam: All rows of the seam, parsed, with :data:`LOG_COLUMNS`.
 
         Returns:
-            How many there are.
+            The number of these rows.
         """
         matches = [F.col(name).eqNullSafe(F.col(f"__{name}")) for name in self._key]
-        found = seam.where(self._is_older()).join(
+        held = seam.where(self._is_older()).join(
             self._history.select(*(F.col(name).alias(f"__{name}") for name in self._key)),
             reduce(lambda left, right: left & right, matches),
             "left_semi",
         )
-        self._keep(found.select(*LOG_COLUMNS), self._older_folder())
+        self._keep(held.select(*LOG_COLUMNS), self._older_folder())
         return seam.sparkSession.read.parquet(str(self._older_folder())).count()
 
     def kept_keys(self) -> DataFrame:
-        """The keys of history's last stretch; looked up if that was not done before."""
+        """Return the keys of history's most recent rows; looked up if they are not kept yet."""
         folder = self._folder / KEYS
         if not folder.exists():
-            # Rows without a time are nobody's last stretch, but they may be in the seam.
+            # Rows without an event time may be in the seam, too.
             at = F.col(self._event_time)
             recent = self._history.where((at >= self._keys_from) | at.isNull())
             renamed = [F.col(name).alias(f"__{name}") for name in self._key]
@@ -227,7 +235,7 @@ class KeyFilter:
         return self._folder / "older"
 
     def _keep(self, rows: DataFrame, folder: Path) -> None:
-        # Written aside and renamed: a folder that is there is complete.
+        # Written under another name, then renamed: a folder that exists is complete.
         temporary = folder.with_name(f".{folder.name}-{uuid.uuid4().hex}")
         rows.coalesce(1).write.parquet(str(temporary))
         try:
@@ -241,17 +249,13 @@ class KeyFilter:
         return F.col(self._event_time) < self._keys_from
 
     def _refuse_older(self, live: DataFrame) -> DataFrame:
-        """Stop at the first row that the kept keys say nothing of."""
-        message = F.concat(
-            F.lit(f"{OLDER_ROW}: topic "),
-            F.col(TOPIC),
-            F.lit(", partition "),
-            F.col(PARTITION),
-            F.lit(", offset "),
-            F.col(OFFSET),
-            F.lit(f" is before {iso(self._keys_from_ms)}"),
+        """Fail at the first row that is older than the kept keys."""
+        refused = raise_at_record(
+            OlderThanKeysError,
+            F.lit(f"the row is before {iso(self._keys_from_ms)}."),
+            "It is looked up in all of history.",
         )
         is_older = F.col(_IN_SEAM) & self._is_older()
-        # A comparison with the error keeps Spark from dropping the branch as unused.
-        checked = F.when(is_older, F.raise_error(message).cast("boolean")).otherwise(F.lit(True))
+        # A condition that can fail keeps Spark from dropping the branch as unused.
+        checked = F.when(is_older, refused.cast("boolean")).otherwise(F.lit(True))
         return live.where(checked)

@@ -1,4 +1,4 @@
-"""A source's ``select`` inside Spark."""
+"""Evaluation of a source's ``select`` by Spark."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from sources.errors import InputError
 def select_columns(
     rows: DataFrame, selection: Selection, columns: pa.Schema, kept: Sequence[str] = ()
 ) -> DataFrame:
-    """Rows with the columns that a source's ``select`` makes; unchanged if it has none.
+    """Return rows with the columns that a source's ``select`` computes; unchanged without one.
 
     Args:
-        rows: With the columns that the source has.
-        selection: Its expressions.
-        columns: What was planned to come out.
-        kept: More columns of the rows that stay, in front.
+        rows: Rows with the columns that the source has.
+        selection: The expressions.
+        columns: The planned columns of the result.
+        kept: Further columns of the rows that are kept, in front.
 
     Raises:
-        InputError: Spark can't evaluate an expression, or it makes another type than planned.
+        InputError: Spark can't evaluate an expression, or its type differs from the planned one.
     """
     if not selection.expressions:
         return rows
@@ -36,10 +36,12 @@ def select_columns(
         made = rows.select(*kept, *expressions)
     except AnalysisException as error:
         message = f"{where} can't be evaluated: {str(error).splitlines()[0]}"
-        raise InputError(message, "Correct it.") from None
-    found = {field.name: field.dataType.simpleString() for field in made.schema}
+        hint = "Correct the expression in the pipeline."
+        raise InputError(message, hint, source=selection.source, field="select") from None
+    types = {field.name: field.dataType.simpleString() for field in made.schema}
     for name, kind in names_and_types(columns).items():
-        if found.get(name) != kind:
-            message = f"{where} makes `{name}` a {found.get(name)}, planned was {kind}."
-            raise InputError(message, "Write CAST(… AS <type>) around it.")
+        if types.get(name) != kind:
+            message = f"{where} makes `{name}` a {types.get(name)}, but {kind} was planned."
+            hint = f"Write CAST(… AS {kind}) around its expression."
+            raise InputError(message, hint, source=selection.source, column=name)
     return made

@@ -1,4 +1,4 @@
-"""Columns that the source got later: in its rows, and in the target."""
+"""Columns that the source got later: adding them to its rows, and to the target."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _NAME = "columns.json"
 
 
 class FollowedColumn(Part):
-    """A column that the target got, and whose default its rows have.
+    """A column that was added to the target, whose existing rows get the default.
 
     Attributes:
         type: Its Spark SQL type.
-        default: As text; None for null.
-        is_done: Whether the rows have it; no query was started before.
+        default: The default as text; None for null.
+        is_done: Whether the rows have the default; no query is started before that.
         table: Id of the target.
-        at_version: The last one of the target in which nothing but that was done since.
+        at_version: Version of the target after which it holds changes other than this addition.
     """
 
     type: str
@@ -37,11 +37,12 @@ class FollowedColumn(Part):
 
 
 class ColumnsLog(Record):
-    """What became of a table's later columns in a generation.
+    """Record of what was done about a table's later columns in a generation.
 
     Attributes:
-        followed: Those that the target has, by name.
-        left_out: Those that it lacks though changes may have held them, and its version then.
+        followed: The columns that were added to the target, by name.
+        left_out: The columns that the target lacks although changes may have held them, with the
+            target's version at that time.
     """
 
     followed: dict[str, FollowedColumn]
@@ -49,7 +50,7 @@ class ColumnsLog(Record):
 
 
 def with_added(rows: DataFrame, added: Mapping[str, AddedColumn]) -> DataFrame:
-    """Rows with all added columns; those that they lack hold the default."""
+    """Return rows with all added columns; those that were missing hold the default."""
     lacking = {name: column for name, column in added.items() if name not in rows.columns}
     if not lacking:
         return rows
@@ -65,20 +66,20 @@ def follow_columns(
     added: Mapping[str, AddedColumn],
     ignored: Collection[str],
 ) -> None:
-    """Give the target the added columns that it lacks; its rows get the default.
+    """Add to the target the added columns that it lacks; its existing rows get the default.
 
-    Call it before a query is started: no change that holds the column was merged before. What is
-    about to be done is written down first: broken off, it is done again, with another default too.
+    Call it before a query is started: no change that holds the column was merged before. The step
+    is recorded before it is done: if it is interrupted, it is repeated, also with another default.
 
     Args:
         table: The target; it has the columns afterwards.
-        rows: What will be written.
+        rows: The rows that will be written.
         generation: Whose target it is.
         added: The declaration. The transform may leave some out.
         ignored: Columns that are left out by declaration.
 
     Raises:
-        StateError: A column can't be followed: rows would hold what the source does not.
+        StateError: A column can't be added: rows would hold other values than the source.
     """
     log = generation.read(_NAME, ColumnsLog) or ColumnsLog(followed={}, left_out={})
     begun, there = table.version(), {field.name for field in table.schema().fields}
@@ -96,7 +97,7 @@ def follow_columns(
         generation.replace(_NAME, log.model_copy(update={"followed": followed}))
         if name not in there:
             table.alter.add_columns(_field(rows, name))
-        # A table that was just made has no rows.
+        # A table that was just created has no rows.
         if begun and (known is not None or entry.default is not None):
             _fill(rows, table.table_uri, name, added)
             table.update_incremental()
@@ -107,7 +108,7 @@ def follow_columns(
         for name, each in followed.items()
     }
     left_out = sorted({*ignored, *(each for each in added if each not in rows.columns)})
-    # The first version counts: every one since then lacks the values.
+    # The first version is kept: rows of all versions since then lack the values.
     first = {**dict.fromkeys(left_out, table.version()), **log.left_out}
     made = ColumnsLog(followed=ended, left_out=first)
     if made != log:
@@ -125,17 +126,19 @@ def _entry(table: DeltaTable, column: AddedColumn, version: int) -> FollowedColu
 
 
 def _require_new(name: str, there: Collection[str], log: ColumnsLog, version: int) -> None:
-    """Refuse a column whose values rows that are there lack, or that is another one."""
+    """Refuse a column whose values existing rows lack, or that is the transform's own."""
     if name in there:
-        message = f"`added_columns`: the target has a column `{name}` of the transform's own."
-        raise StateError(message, "Let the transform name it otherwise, in a new generation.")
+        message = f"`added_columns`: the target already has a column `{name}` of the transform."
+        hint = "Let the transform use another name, in a new generation: `hybrid generation new`."
+        raise StateError(message, hint, column=name, field="added_columns")
     if log.left_out.get(name, version) != version:
         message = f"`added_columns`: `{name}` was left out so far, so rows lack its values."
-        raise StateError(message, "Begin a new generation: `hybrid generation new`.")
+        hint = "Begin a new generation: `hybrid generation new`."
+        raise StateError(message, hint, column=name, field="added_columns")
 
 
 def _require_untouched(name: str, known: FollowedColumn, found: FollowedColumn) -> None:
-    """Refuse another type, or another default of rows that may hold values of changes."""
+    """Refuse another type, or another default for rows that may hold values of changes."""
     mine, theirs = ((each.type, each.table, each.at_version) for each in (known, found))
     if mine != theirs:
         message = (
@@ -143,7 +146,7 @@ def _require_untouched(name: str, known: FollowedColumn, found: FollowedColumn) 
             f"{known.default}, and is declared as {found.type} with the default {found.default}."
         )
         hint = "Undo the change, or begin a new generation: `hybrid generation new`."
-        raise StateError(message, hint)
+        raise StateError(message, hint, column=name, field="added_columns")
 
 
 def _fill(rows: DataFrame, path: str, name: str, added: Mapping[str, AddedColumn]) -> None:
@@ -157,9 +160,9 @@ def _fill(rows: DataFrame, path: str, name: str, added: Mapping[str, AddedColumn
 
 
 def table_schema(rows: DataFrame, added: Collection[str]) -> DeltaSchema:
-    """What a table of rows is made with: an added column is one that can be null.
+    """Return the schema of a table for rows, in which an added column can be null.
 
-    As Spark has it, it is not as long as all rows hold its default.
+    Spark itself regards it as not nullable as long as all rows hold its default.
     """
     fields = [
         StructField(field.name, field.dataType, field.nullable or field.name in added)

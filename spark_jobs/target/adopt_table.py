@@ -1,7 +1,7 @@
-"""One Delta table takes over all rows of another one, or of an older version, in one commit.
+"""Replacing all rows of a Delta table by those of another one, or an older version, in one commit.
 
-Nothing is rewritten: files of another table are linked into the folder, and the log's next version
-lists them instead of those before. Readers see the one version or the other
+Nothing is rewritten: files of the other table are linked into the folder, and the next version of
+the log lists them instead of the files before. Readers see the one version or the other
 (https://github.com/delta-io/delta/blob/master/PROTOCOL.md).
 """
 
@@ -25,33 +25,33 @@ from deltalake.transaction import AddAction
 from sources.errors import InputError, StateError
 
 NO_MORE = 2**62
-"""Transaction version beyond any micro-batch: whoever writes under its id writes nothing more."""
+"""Transaction version beyond any micro-batch: a writer with that id writes nothing more."""
 
 
 def transactions_of(path: str, ids: Sequence[str], version: int | None = None) -> dict[str, int]:
-    """The last transaction version of each application id that a table knows, by id."""
+    """Return the last transaction version of each application id that a table knows, by id."""
     table = open_table(path, version)
-    found = {each: table.transaction_version(each) for each in ids}
-    return {each: number for each, number in found.items() if number is not None}
+    versions = {each: table.transaction_version(each) for each in ids}
+    return {each: number for each, number in versions.items() if number is not None}
 
 
 def version_of(path: str) -> int:
-    """The newest version of a table.
+    """Return the newest version of a table.
 
     Raises:
-        InputError: It can't be read.
+        InputError: The table can't be read.
     """
     return int(open_table(path).version())
 
 
 def paths_of(path: str) -> list[str]:
-    """The files of a table as it is now, as its log names them.
+    """Return the files of a table's newest version, as its log names them.
 
     Raises:
-        InputError: It can't be read.
+        InputError: The table can't be read.
     """
-    found = pa.table(open_table(path).get_add_actions())
-    return [str(name) for name in found["path"].to_pylist()]
+    files = pa.table(open_table(path).get_add_actions())
+    return [str(name) for name in files["path"].to_pylist()]
 
 
 def take_over(
@@ -61,18 +61,18 @@ def take_over(
     transactions: Mapping[str, int],
     properties: Mapping[str, str],
 ) -> None:
-    """Give a table the rows, and the columns, of another one.
+    """Replace the rows and columns of a table by those of another one.
 
     Args:
         path: The table's folder.
-        source: Folder of the other one; it may be the same, at an older version.
-        version: Its version; the newest, if left out.
-        transactions: Transaction versions by application id that are to hold from then on.
-        properties: Table properties, likewise; they follow in a commit of their own.
+        source: Folder of the other table; it may be the same table, at an older version.
+        version: Version of the other table; None for the newest.
+        transactions: Transaction versions by application id that are to be set.
+        properties: Table properties that are to be set; they follow in a commit of their own.
 
     Raises:
-        InputError: One of them can't be read, or they are not partitioned alike.
-        StateError: A file of the other one is gone.
+        InputError: One of the tables can't be read, or they are partitioned differently.
+        StateError: A file of the other table is missing.
     """
     table, other = open_table(path), open_table(source, version)
     partitions = table.metadata().partition_columns
@@ -81,7 +81,8 @@ def take_over(
             f"{source} is partitioned by {other.metadata().partition_columns or 'nothing'}, "
             f"{path} by {partitions or 'nothing'}."
         )
-        raise InputError(message, "Readers' queries rely on that: give both the same.")
+        hint = "Readers' queries rely on the partitioning: declare the same for both."
+        raise InputError(message, hint, table=path)
     rows = pa.table(other.get_add_actions()).to_pylist()
     for row in rows:
         name = unquote(row["path"])
@@ -101,23 +102,24 @@ def take_over(
 
 
 def open_table(path: str, version: int | None = None) -> DeltaTable:
-    """A Delta table, at a version or as it is now.
+    """Open a Delta table at a version; None for the newest.
 
     Raises:
-        InputError: It can't be read.
+        InputError: The table can't be read.
     """
     try:
         return DeltaTable(path, version=version)
     except (DeltaError, OSError) as error:
         message = f"The table {path} can't be read: {error}"
-        raise InputError(message, "Repair its `_delta_log`, or name the right one.") from None
+        hint = "Repair its `_delta_log`, or name the right table."
+        raise InputError(message, hint, table=path) from None
 
 
 def bring(there: Path, here: Path) -> None:
-    """Have a file of one table in the folder of another one too, without a copy if possible.
+    """Link a file of one table into the folder of another one, or copy it where links fail.
 
     Raises:
-        StateError: It is gone.
+        StateError: The file is missing.
     """
     if here.exists():
         return
@@ -125,8 +127,12 @@ def bring(there: Path, here: Path) -> None:
     try:
         os.link(there, here)
     except FileNotFoundError:
-        message = f"{there} is gone: these rows can't be had back."
-        raise StateError(message, "VACUUM removes files of older versions; begin anew.") from None
+        message = (
+            f"File {there} is missing: its rows can't be restored. VACUUM removes files of older "
+            "versions."
+        )
+        hint = "Restore the file, or begin a new generation: `hybrid generation new`."
+        raise StateError(message, hint, file=str(there)) from None
     except OSError:
         # Another file system, or one without links.
         part = here.with_name(f".{here.name}.part")
@@ -135,11 +141,11 @@ def bring(there: Path, here: Path) -> None:
 
 
 def add_action(row: dict[str, Any], path: str) -> AddAction:
-    """A file of one table as another one's log has it.
+    """Return the log action that adds a file of one table to another one.
 
     Args:
-        row: What ``DeltaTable.get_add_actions`` tells of it.
-        path: Where it is now, relative to the table's folder.
+        row: Its row in ``DeltaTable.get_add_actions``.
+        path: Its path in the other table, relative to the table's folder.
     """
     statistics = {
         "numRecords": row["num_records"],
@@ -162,7 +168,7 @@ def add_action(row: dict[str, Any], path: str) -> AddAction:
 
 
 def _plain(value: Any) -> Any:
-    """A value of the statistics as the log has it; what is not known is left out."""
+    """Return a value of the statistics in the log's form; unknown values are left out."""
     if isinstance(value, dict):
         plain = {name: _plain(each) for name, each in value.items()}
         return {name: each for name, each in plain.items() if each is not None}
@@ -172,13 +178,13 @@ def _plain(value: Any) -> Any:
         return moment.isoformat(timespec="milliseconds") + mark
     if isinstance(value, date):
         return value.isoformat()
-    # Delta's Rust library rounds decimals, and its highest number is never NaN, Spark's highest: a
-    # reader would leave out files that hold what it looks for.
+    # Delta's Rust library rounds decimals, and never reports NaN as the highest number, as Spark
+    # does: a reader would skip files that hold what it looks for.
     return None if isinstance(value, Decimal | float) else value
 
 
 def _text(value: Any) -> str | None:
-    """A partition value as the log has it."""
+    """Return a partition value in the log's form."""
     if value is None:
         return None
     if isinstance(value, bool):

@@ -1,8 +1,8 @@
-"""The deletes of a target whose rows go: a removed row can't keep the sequence of its delete.
+"""The deletes of a target that removes rows: a removed row can't keep the sequence of its delete.
 
-They are a Delta table beside the checkpoint, so that an older change that comes later does not
-bring the row back. A delete that is kept twice, by a micro-batch that is tried again, changes
-nothing.
+They are kept in a Delta table next to the checkpoint, so that an older change that arrives later
+does not bring the row back. A delete that is kept twice, by a micro-batch that is tried again,
+changes nothing.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.config.pipeline import Sink
 
-# Deletes of a micro-batch that are brought to the driver.
+# Up to so many deletes of a micro-batch are collected on the driver.
 _FEW = 10_000
-# Files before they become one: each micro-batch with a delete makes one.
+# Beyond so many files they are compacted: each micro-batch with a delete writes one.
 _MOST_FILES = 100
-# Only this run reads it, and no older version.
+# Only this run reads the table, and never an older version.
 _CONFIGURATION = {
     "delta.logRetentionDuration": "interval 1 day",
     "delta.deletedFileRetentionDuration": "interval 0 seconds",
@@ -31,22 +31,22 @@ _CONFIGURATION = {
 
 
 def order(sequence: Sequence[str], of: str = "") -> Column:
-    """What orders the changes of a key.
+    """Return the column that orders the changes of a key.
 
     Args:
-        sequence: Names of its columns.
-        of: In front of each: an alias, with its point.
+        sequence: Names of the columns of the sequence.
+        of: Prefix of each name: an alias with its dot.
     """
-    # Structs compare field by field, and null comes first: rows of a snapshot have none.
+    # Structs compare field by field, and null comes first: rows of a snapshot have no sequence.
     return F.struct(*(F.col(f"{of}`{name}`") for name in sequence))
 
 
 class Deletes:
-    """What was deleted from one target, and when in the order of changes.
+    """The deletes of one target, with their sequence.
 
     Args:
-        folder: The table's.
-        sink: The declaration: which columns are key and sequence.
+        folder: Folder of the table that keeps them.
+        sink: The declaration, which names key and sequence.
     """
 
     def __init__(self, folder: Path, sink: Sink) -> None:
@@ -55,14 +55,14 @@ class Deletes:
         self._sequence = sink.order
 
     def may_hold_later(self, lowest: object | None) -> bool:
-        """Whether some delete may be later than some of the changes; the files' statistics tell.
+        """Return whether a delete may be later than one of some changes, by the files' statistics.
 
         Args:
             lowest: First column of the lowest sequence of these changes; null comes first.
         """
         if not DeltaTable.is_deltatable(self._folder):
             return False
-        # What Python orders as Spark does.
+        # Only these types are ordered by Python as by Spark.
         if not isinstance(lowest, int | str):
             return True
         files = pa.table(DeltaTable(self._folder).get_add_actions(flatten=True))
@@ -72,16 +72,18 @@ class Deletes:
         return any(highest is None or highest >= lowest for highest in files[name].to_pylist())
 
     def without_deleted_since(self, rows: DataFrame, lowest: object | None) -> DataFrame:
-        """Changes whose key was not deleted by a later one; once :meth:`may_hold_later`.
+        """Return the changes whose key was not deleted by a later one.
+
+        Call it only if :meth:`may_hold_later` returned True.
 
         Args:
             rows: One change of each key.
-            lowest: As there.
+            lowest: First column of the lowest sequence of these changes.
         """
         deletes = rows.sparkSession.read.format("delta").load(self._folder)
         if isinstance(lowest, int | str | date):
-            # Deletes are kept as they come, so few files hold any that is later. What files say of
-            # decimals is rounded by Delta's Rust library, and NaN is left out.
+            # Deletes are kept as they arrive, so few files hold a later one. Statistics of other
+            # types can't be trusted: Delta's Rust library rounds decimals and leaves out NaN.
             deletes = deletes.where(F.col(f"`{self._sequence[0]}`") >= F.lit(lowest))
         same = [F.col(f"s.`{name}`").eqNullSafe(F.col(f"d.`{name}`")) for name in self._key]
         is_older = order(self._sequence, "s.") < order(self._sequence, "d.")
@@ -92,19 +94,19 @@ class Deletes:
         )
 
     def keep(self, rows: DataFrame, count: int) -> None:
-        """Add deletes.
+        """Add deletes, and compact the table when it has many files.
 
         Args:
-            rows: They, with key and sequence.
-            count: How many they are.
+            rows: The deletes, with key and sequence.
+            count: Their number.
         """
         kept = rows.select(*(F.col(f"`{name}`") for name in [*self._key, *self._sequence]))
         if count > _FEW:
             kept.coalesce(1).write.format("delta").mode("append").save(self._folder)
         else:
-            # Delta's Rust library does in milliseconds what costs Spark half a second.
+            # Delta's Rust library needs milliseconds where Spark needs half a second.
             write_deltalake(self._folder, kept.toArrow(), mode="append")
-            # Spark's, of a checkpoint that Rust may just have replaced.
+            # Spark's checksum of a Delta checkpoint that Rust may just have replaced.
             Path(self._folder, "_delta_log", "._last_checkpoint.crc").unlink(missing_ok=True)
         table = DeltaTable(self._folder)
         if not _CONFIGURATION.items() <= table.metadata().configuration.items():

@@ -1,6 +1,6 @@
-"""Which files of the target hold history: those that are there before the first live batch.
+"""The files of the target that hold history: those that exist before the first live micro-batch.
 
-Later, rows of history can be told from live ones by the file that they are in.
+Later, rows of history are told from live ones by the file that they are in.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _COLUMN = "path"
 
 
 def keep_history_files(generation: Generation, table: str) -> None:
-    """Write down the target's files, once; called before the live run writes any.
+    """Record the target's files, once; call it before the live run writes any.
 
     Args:
-        generation: Whose history was read to its end.
-        table: Folder of the table that holds it.
+        generation: The generation whose history was read to its end.
+        table: Folder of its target.
     """
     path = generation.path(_NAME)
     if path.exists():
@@ -33,13 +33,14 @@ def keep_history_files(generation: Generation, table: str) -> None:
 
 
 def read_history_files(generation: Generation) -> set[str]:
-    """The paths of the files, as the table's log has them.
+    """Return the paths of the files, as the table's log has them.
 
     Raises:
-        StateError: They were not written down.
+        StateError: They were not recorded.
     """
     path = generation.path(_NAME)
     if not path.exists():
-        message = f"Generation {generation.name} did not write down which files hold its history."
-        raise StateError(message, "Begin a new generation: `hybrid generation new`.")
+        message = f"Generation {generation.name} has no record of which files hold its history."
+        hint = "Begin a new generation: `hybrid generation new`."
+        raise StateError(message, hint, generation=generation.name)
     return set(pq.read_table(path)[_COLUMN].to_pylist())

@@ -1,7 +1,7 @@
-"""Changes merged into the target in their own order, in whatever order they arrive.
+"""Merging changes into the target in the order of their sequence, in whatever order they arrive.
 
-A row of the target keeps the sequence of the change that made it, and only a change that is not
-older replaces it. A row that is removed can't keep anything: :mod:`spark_jobs.target.deletes` does.
+A row of the target keeps the sequence of the change that wrote it, and only a change that is not
+older replaces it. A removed row can't keep its sequence: :mod:`spark_jobs.target.deletes` does.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from spark_jobs.target.merge_keys import KeyRange
 
 
 def target_rows(rows: DataFrame, sink: Sink) -> DataFrame:
-    """What the target holds of rows: a removed row needs no mark."""
+    """Return rows with the target's columns: without the mark of deletes if rows are removed."""
     return rows.drop(sink.deleted) if sink.deleted and sink.removes_rows else rows
 
 
 def merge_changes(
     batch: DataFrame, batch_id: int, path: str, sink: Sink, generation: Generation
 ) -> None:
-    """Bring one micro-batch of changes into the target; a batch merged before is skipped.
+    """Merge one micro-batch of changes into the target; a batch merged before is skipped.
 
     Args:
-        batch: What the transform returned; several changes of a key count as the last one.
-        batch_id: Of the micro-batch.
+        batch: What the transform returned; of several changes of a key only the last one counts.
+        batch_id: Number of the micro-batch.
         path: The target's folder.
         sink: The declaration, with a ``sequence``.
         generation: Whose target it is.
     """
-    # Settings on the outer session have no effect, and no error, in a streaming batch.
+    # Settings on the outer session silently have no effect in a streaming batch.
     spark = batch.sparkSession
     spark.conf.set("spark.databricks.delta.write.txnAppId", generation.info.transaction_id)
     spark.conf.set("spark.databricks.delta.write.txnVersion", str(batch_id))
     last = _last_of_each_key(batch, sink).persist()
     try:
-        # Evaluates the batch even if Delta will skip the MERGE: else Spark finds the state of
+        # Evaluate the batch even if Delta will skip the MERGE: otherwise Spark finds the state of
         # the operators above uncommitted and fails.
         is_gone = _is_deleted(sink)
         keys = KeyRange(last, sink.key)
@@ -51,13 +51,13 @@ def merge_changes(
         changes = last
         if sink.deleted and sink.removes_rows:
             deletes = Deletes(generation.path("deletes"), sink)
-            # A row's own delete is not in this batch: that has one row of a key.
+            # A row's own delete is not in this batch, which has one row for each key.
             is_late = others > 0 and deletes.may_hold_later(lowest)
             if deleted:
-                # Before the rows go: a batch that is tried again finds them there.
+                # Before the rows are removed: a batch that is tried again finds them kept.
                 deletes.keep(last.where(is_gone), deleted)
             if is_late:
-                # Read last: what is kept may put files together.
+                # After keep(), which may compact the files.
                 changes = deletes.without_deleted_since(last, lowest)
         same = keys.condition(limits)
         spark.sql(

@@ -1,6 +1,6 @@
-"""How MERGE tells rows of the target from each other, and which of its files it has to look at.
+"""The condition by which MERGE matches rows, and which files of the target it has to read.
 
-Delta leaves out files whose statistics show that they hold no row for a condition on the target
+Delta skips files whose statistics show that they hold no row for a condition on the target
 alone (https://docs.delta.io/latest/delta-update.html#performance-tuning). A join by key is no such
 condition; the lowest and the highest key of the micro-batch are.
 """
@@ -17,7 +17,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _moment(micros: int) -> str:
-    # With its offset: an hour that comes twice in the session's zone would be taken for the other.
+    # With its offset: an hour that comes twice in the session's time zone would be ambiguous.
     return f"TIMESTAMP'{(_EPOCH + timedelta(microseconds=micros)).isoformat(sep=' ')}'"
 
 
@@ -25,7 +25,7 @@ def _day(days: int) -> str:
     return f"DATE'{date(1970, 1, 1) + timedelta(days=days)}'"
 
 
-# By type: what makes a whole number of a column, and a literal of the number.
+# By type: how to turn a column into an integer, and the integer into a literal.
 _KINDS: dict[str, tuple[Callable[[Column], Column], Callable[[int], str]]] = {
     "tinyint": (lambda column: column, lambda n: f"{n}Y"),
     "smallint": (lambda column: column, lambda n: f"{n}S"),
@@ -37,9 +37,9 @@ _KINDS: dict[str, tuple[Callable[[Column], Column], Callable[[int], str]]] = {
 
 
 class KeyRange:
-    """The lowest and the highest value of each key column of a micro-batch, where that says much.
+    """The lowest and the highest value of each key column of a micro-batch, where they narrow it.
 
-    Text is left out: keys that are random have no range worth looking for.
+    Text is left out: random keys span the whole range.
 
     Args:
         rows: The micro-batch.
@@ -53,19 +53,19 @@ class KeyRange:
 
     @property
     def limits(self) -> list[Column]:
-        """Aggregates over the rows, for :meth:`condition`; null where a key is."""
-        found = []
+        """Aggregates over the rows, for :meth:`condition`; null if a key is null."""
+        aggregates = []
         for name, (number, _) in self._kinds.items():
             column = number(F.col(f"`{name}`"))
             has_all = F.count_if(column.isNull()) == 0
-            found += [F.when(has_all, of(column)) for of in (F.min, F.max)]
-        return found
+            aggregates += [F.when(has_all, of(column)) for of in (F.min, F.max)]
+        return aggregates
 
     def condition(self, limits: Sequence[int | None]) -> str:
-        """That a row ``t`` of the target is a row ``s`` of the batch.
+        """Return the SQL condition that row ``t`` of the target matches row ``s`` of the batch.
 
         Args:
-            limits: What the aggregates are.
+            limits: Values of the aggregates.
         """
         parts = [f"t.`{name}` <=> s.`{name}`" for name in self._key]
         pairs = zip(limits[::2], limits[1::2], strict=True)
@@ -73,9 +73,9 @@ class KeyRange:
             if low is None or high is None:
                 continue
             try:
-                found = [f"t.`{name}` >= {literal(low)}", f"t.`{name}` <= {literal(high)}"]
+                bounds = [f"t.`{name}` >= {literal(low)}", f"t.`{name}` <= {literal(high)}"]
             except OverflowError:
-                # A year that Python does not know; then all files are looked at.
+                # A year beyond Python's range: then no file is skipped.
                 continue
-            parts += found
+            parts += bounds
         return " AND ".join(parts)

@@ -1,7 +1,7 @@
-"""Rows of history of a range of event times in a Delta table, replaced in one commit.
+"""Replacing history's rows of a range of event times in a Delta table, in one commit.
 
-Files with live rows are not touched. What a file of history holds beside the range is written anew;
-then one commit takes the old files out, and puts these and the range's new rows in.
+Files with live rows are not touched. Rows of history's files outside the range are rewritten into
+new files; then one commit removes the old files, and adds these and the files of the new rows.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Range(NamedTuple):
 
     Attributes:
         column: The event-time column.
-        since: The first time.
-        until: The first one after it.
+        since: The first event time.
+        until: The first event time after it.
     """
 
     column: str
@@ -43,28 +43,29 @@ class Range(NamedTuple):
     until: datetime
 
     def holds(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Which rows lie in it; one without a time lies in none."""
+        """Return which rows lie in the range; one without an event time lies in none."""
         at = rows[self.column]
         since, until = (pa.scalar(moment, at.type) for moment in (self.since, self.until))
         inside = pc.and_kleene(pc.greater_equal(at, since), pc.less(at, until))
         return pc.fill_null(inside, fill_value=False)
 
     def may_be_in(self, row: dict[str, Any]) -> bool:
-        """Whether a file may hold rows of it, by its statistics."""
+        """Return whether a file may hold rows of the range, by its statistics."""
         low, high = ((row.get(side) or {}).get(self.column) for side in ("min", "max"))
         if low is None or high is None:
             return True
-        # The statistics of instants are cut to milliseconds.
+        # Statistics of timestamps are truncated to milliseconds.
         return bool(low < self.until and high.timestamp() + 0.001 > self.since.timestamp())
 
 
 class Replaced(NamedTuple):
-    """What a replacement did; all counts are rows.
+    """Result of a replacement; all counts are rows.
 
     Attributes:
         removed: Rows of history that were in the range.
-        written: Rows that are there now instead.
-        kept_live: Rows that were made anew, but that the live run had delivered: its rows stay.
+        written: Rows that replace them.
+        kept_live: Recomputed rows that were dropped, since the live run has delivered them: its
+            rows stay.
     """
 
     removed: int
@@ -74,17 +75,17 @@ class Replaced(NamedTuple):
 
 @dataclass(frozen=True)
 class Replacement:
-    """A range that is to be replaced.
+    """Replacement of a range.
 
     Attributes:
         table: Folder of the table.
-        side: Folder of a table with the range's new rows, and nothing else; None if there are none.
+        side: Folder of a table with the range's new rows and nothing else; None without any.
         where: The range.
         history: Paths of the files that held history before the first live row was written.
-        gone: Those of them that earlier replacements have taken out.
+        gone: The files among them that earlier replacements have removed.
         key: Columns that identify a row.
-        transaction: Id by which it is done once.
-        scratch: Folder for what is written anew; made, and left to the caller.
+        transaction: Transaction id by which the replacement is done once.
+        scratch: Folder for rewritten rows; it is created, and the caller removes it.
     """
 
     table: str
@@ -97,18 +98,18 @@ class Replacement:
     scratch: Path
 
     def run(self, before_commit: Callable[[list[str]], None]) -> Replaced | None:
-        """Do it; other writers' commits in between are waited for.
+        """Replace the range; retry after commits of other writers.
 
         Args:
-            before_commit: Given the paths that are about to be taken out.
+            before_commit: Called with the paths that are about to be removed.
 
         Returns:
-            None if it was done before.
+            What was replaced; None if that was done before.
 
         Raises:
             InputError: The table has no such column.
-            StateError: Files of history were compacted with others: live rows can't be told any
-                more. Or others write so often that no commit gets through.
+            StateError: Files of history were compacted with others, so live rows can't be told
+                apart any more; or others write so often that no commit succeeds.
         """
         for number in range(_TRIES):
             opened = open_table(self.table)
@@ -117,17 +118,22 @@ class Replacement:
             try:
                 return self._run(opened, self.scratch / str(number), before_commit)
             except CommitFailedError:
-                # Somebody was first, with a file that this is about.
+                # Another writer has changed one of these files first.
                 time.sleep(_PAUSE_S)
-        message = f"The range can't be replaced in {self.table}: others write to it all the time."
-        raise StateError(message, "Try again.")
+        message = (
+            f"The range can't be replaced in {self.table}: other writers changed the same files "
+            f"{_TRIES} times in a row."
+        )
+        hint = "Try again, or stop the other writers first."
+        raise StateError(message, hint, transient=True, table=self.table)
 
     def _run(
         self, opened: DeltaTable, scratch: Path, before_commit: Callable[[list[str]], None]
     ) -> Replaced:
         if self.where.column not in [field.name for field in opened.schema().fields]:
             message = f"The table {self.table} has no column `{self.where.column}`."
-            raise InputError(message, "Let the transform return it: rows are placed by it.")
+            hint = "Let the transform return it: the range is selected by it."
+            raise InputError(message, hint, table=self.table, column=self.where.column)
         rows = pa.table(opened.get_add_actions()).to_pylist()
         old, live = self._concerned(rows)
         read = _Reader(opened)
@@ -145,20 +151,20 @@ class Replacement:
         adds: list[AddAction] = []
         if self.side is not None:
             side = open_table(self.side)
-            made_anew = _Reader(side)
+            recomputed = _Reader(side)
             for row in pa.table(side.get_add_actions()).to_pylist():
                 if live_keys is None:
                     written += row["num_records"]
                     adds.append(self._bring(Path(self.side), row))
                     continue
-                made = made_anew.rows(row)
+                made = recomputed.rows(row)
                 new = made.join(live_keys, list(self.key), join_type="left anti")
                 written += new.num_rows
                 kept_live += made.num_rows - new.num_rows
                 self._write(opened, scratch, new.select(made.column_names))
         if DeltaTable.is_deltatable(str(scratch)):
-            anew = pa.table(open_table(str(scratch)).get_add_actions()).to_pylist()
-            adds += [self._bring(scratch, row) for row in anew]
+            rewritten = pa.table(open_table(str(scratch)).get_add_actions()).to_pylist()
+            adds += [self._bring(scratch, row) for row in rewritten]
         before_commit([row["path"] for row in touched])
         now_ms = int(time.time() * 1000)
         opened.create_write_transaction(
@@ -173,15 +179,15 @@ class Replacement:
     def _concerned(
         self, rows: list[dict[str, Any]]
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Files that may hold rows of the range: those of history, and those of the live run."""
+        """Return the files that may hold rows of the range: of history, and of the live run."""
         names = {row["path"] for row in rows}
         if lacking := self.history - self.gone - names:
             message = f"{len(lacking):,} files of history are no longer in {self.table}."
             hint = (
-                "They were compacted, maybe with live rows, which can't be told from them then: "
-                "make the table anew with `hybrid rerun`."
+                "They were compacted, possibly with live rows, which can't be told apart any more: "
+                "recompute the table with `hybrid rerun`."
             )
-            raise StateError(message, hint)
+            raise StateError(message, hint, table=self.table)
         made = {name for name in names if Path(name).name.startswith(_MADE)}
         concerned = [row for row in rows if self.where.may_be_in(row)]
         of_history = self.history | made
@@ -197,13 +203,13 @@ class Replacement:
         return keys if keys is not None and keys.num_rows else None
 
     def _write(self, opened: DeltaTable, scratch: Path, rows: pa.Table) -> None:
-        """Add rows to what is written anew."""
+        """Add rows to the rewritten files."""
         if rows.num_rows:
             partitions = opened.metadata().partition_columns or None
             write_deltalake(str(scratch), rows, mode="append", partition_by=partitions)
 
     def _bring(self, source: Path, row: dict[str, Any]) -> AddAction:
-        """Have a file in the table's folder, under a name that tells where it is from."""
+        """Link a file into the table's folder, under a name that marks it as history."""
         path = Path(unquote(row["path"]))
         name = str(path.with_name(f"{_MADE}{path.name}"))
         bring(source / path, Path(self.table) / name)
@@ -211,14 +217,14 @@ class Replacement:
 
 
 class _Reader:
-    """Reads a table file by file."""
+    """Reader of a table, file by file."""
 
     def __init__(self, table: DeltaTable) -> None:
         self._all = table.to_pyarrow_dataset()
         self._files = {fragment.path: fragment for fragment in self._all.get_fragments()}
 
     def rows(self, row: dict[str, Any]) -> pa.Table:
-        """The rows of one file, partition columns too."""
+        """Return the rows of a file, partition columns included."""
         fragment = self._files[unquote(row["path"])]
         single = FileSystemDataset(
             [fragment], self._all.schema, self._all.format, self._all.filesystem

@@ -1,9 +1,9 @@
-"""The target Delta table: made once for a generation, every write with a transaction id."""
+"""The target Delta table: created once for a generation, every write with a transaction id."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from deltalake import DeltaTable
@@ -21,6 +21,9 @@ from spark_jobs.target.added_columns import follow_columns, table_schema
 from spark_jobs.target.merge_changes import merge_changes, target_rows
 from spark_jobs.target.merge_keys import KeyRange
 
+BatchFunction = Callable[[DataFrame, int], None]
+"""A function for ``foreachBatch``."""
+
 
 def prepare_table(
     sink: Sink,
@@ -30,20 +33,20 @@ def prepare_table(
     added: Mapping[str, AddedColumn] | None = None,
     ignored: Collection[str] = (),
 ) -> None:
-    """Make the target if it is not there, and refuse one that belongs to something else.
+    """Create the target if it does not exist, and refuse one that belongs to something else.
 
     Args:
         sink: The declaration.
         path: The table's folder, absolute.
-        rows: What will be written; tells the columns.
+        rows: The rows that will be written; they determine the columns.
         generation: Whose table it is.
-        added: Columns that may have been added since it was made; it gets those that it lacks.
-        ignored: Columns of the source that it has not.
+        added: Columns that the source got later; the table gets those that it lacks.
+        ignored: Columns of the source that the table leaves out.
 
     Raises:
-        InputError: A column that the sink names is not among the columns, or of a wrong type.
-        StateError: The table was made by another generation or by somebody else, or has other
-            columns: Delta and MERGE would drop some or fill others without a word.
+        InputError: A column that the sink names is missing from the rows, or has a wrong type.
+        StateError: The table was created by another generation or by something else, or has other
+            columns: Delta and MERGE would silently drop some or fill others.
     """
     named = {
         "key": sink.key,
@@ -54,13 +57,18 @@ def prepare_table(
     for field, names in named.items():
         for name in names:
             if name not in rows.columns:
-                message = f"`sink.{field}`: the transform returns no column `{name}`."
-                raise InputError(message, f"It returns {', '.join(rows.columns)}.")
+                message = (
+                    f"`sink.{field}`: the transform returns no column `{name}`, but "
+                    f"{', '.join(rows.columns)}."
+                )
+                hint = "Name one of these, or let the transform return the column."
+                raise InputError(message, hint, field=f"sink.{field}", column=name)
     if sink.deleted and (kind := rows.schema[sink.deleted].dataType) != BooleanType():
-        message = f"`sink.deleted`: `{sink.deleted}` is of type {kind.simpleString()}."
-        raise InputError(message, "It tells whether a row is gone: make it a boolean.")
+        message = f"`sink.deleted`: column `{sink.deleted}` has the type {kind.simpleString()}."
+        hint = "It marks deleted rows: let the transform return a boolean."
+        raise InputError(message, hint, field="sink.deleted", column=sink.deleted)
     rows = target_rows(rows, sink)
-    # Delta's Rust library does in milliseconds what costs a cold JVM seconds.
+    # Delta's Rust library needs milliseconds where a cold JVM needs seconds.
     table = DeltaTable.create(
         path,
         table_schema(rows, added or {}),
@@ -72,14 +80,14 @@ def prepare_table(
     if table.metadata().configuration.get(OWNER) != generation.info.transaction_id:
         message = f"The table {path} was not made by this generation ({generation.root})."
         hint = "Name another `sink.path`, or remove the table together with its old state folder."
-        raise StateError(message, hint)
+        raise StateError(message, hint, table=path, generation=generation.name, field="sink.path")
     if added or ignored:
         follow_columns(table, rows, generation, added or {}, ignored)
     _require_columns(path, json.loads(table.schema().to_json()), rows.schema)
 
 
 def _require_columns(path: str, table: dict[str, Any], rows: StructType) -> None:
-    """Refuse rows whose columns are not those of the target; nullability does not count."""
+    """Refuse rows whose columns differ from those of the target; nullability may differ."""
     there = {field.name: field.dataType.simpleString() for field in StructType.fromJson(table)}
     made = {field.name: field.dataType.simpleString() for field in rows}
     lines = [
@@ -88,51 +96,68 @@ def _require_columns(path: str, table: dict[str, Any], rows: StructType) -> None
         if there.get(name) != made.get(name)
     ]
     if lines:
-        message = "\n".join([f"The transform returns other columns than {path} has:", *lines])
+        message = "\n".join([f"The transform's columns differ from those of {path}:", *lines])
         hint = "Undo the change, or begin a new generation: `hybrid generation new`."
-        raise StateError(message, hint)
+        raise StateError(message, hint, table=path)
 
 
 def write_stream(
-    rows: DataFrame, sink: Sink, path: str, generation: Generation
+    rows: DataFrame,
+    sink: Sink,
+    path: str,
+    generation: Generation,
+    reporting: Callable[[BatchFunction], BatchFunction],
 ) -> DataStreamWriter:
-    """A writer for the one query; checkpoint and trigger are the caller's.
+    """Return a writer for the one query; the caller sets checkpoint and trigger.
 
     ``append`` is Delta's own streaming sink: its transaction is (query id, batch id).
+
+    Args:
+        rows: What the transform returned.
+        sink: The declaration.
+        path: The target's folder.
+        generation: Whose target it is.
+        reporting: Wraps a function for ``foreachBatch``, whose errors Spark turns into text.
     """
     writer = rows.writeStream.queryName(generation.info.transaction_id)
     if sink.mode == "append":
         return writer.format("delta").outputMode("append").option("path", path)
-    if sink.sequence:
-        return writer.outputMode("update").foreachBatch(
-            lambda batch, batch_id: merge_changes(batch, batch_id, path, sink, generation)
-        )
-    return writer.outputMode("update").foreachBatch(
-        lambda batch, batch_id: merge(batch, batch_id, path, sink.key, generation)
-    )
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        if sink.sequence:
+            merge_changes(batch, batch_id, path, sink, generation)
+        else:
+            merge(batch, batch_id, path, sink.key, generation)
+
+    return writer.outputMode("update").foreachBatch(reporting(write))
 
 
 def merge(
     batch: DataFrame, batch_id: int, path: str, key: Sequence[str], generation: Generation
 ) -> None:
-    """Update the target by key with one micro-batch; a batch written before is skipped.
+    """Merge one micro-batch into the target by key; a batch that was written before is skipped.
 
     Raises:
         InputError: Two rows of the batch have the same key.
     """
-    # Settings on the outer session have no effect, and no error, in a streaming batch.
+    # Settings on the outer session silently have no effect in a streaming batch.
     spark = batch.sparkSession
     batch = batch.persist()
     try:
-        # Evaluates the batch even if Delta will skip the MERGE: else Spark finds the state of
+        # Evaluate the batch even if Delta will skip the MERGE: otherwise Spark finds the state of
         # the operators above uncommitted and fails.
         keys = KeyRange(batch, key)
         total, distinct, *limits = batch.agg(
             F.count(F.lit(1)), F.count_distinct(F.struct(*key)), *keys.limits
         ).first() or (0, 0)  # fmt: skip
         if total != distinct:
-            message = f"Batch {batch_id} holds {total} rows for {distinct} keys ({', '.join(key)})."
-            raise InputError(message, "`sink.key` must identify a row that the transform returns.")
+            names = ", ".join(key)
+            message = (
+                f"Micro-batch {batch_id} has {total:,} rows for {distinct:,} values of the key "
+                f"({names})."
+            )
+            hint = "Declare a `sink.key` that identifies each row that the transform returns."
+            raise InputError(message, hint, field="sink.key", value=names)
         spark.conf.set("spark.databricks.delta.write.txnAppId", generation.info.transaction_id)
         spark.conf.set("spark.databricks.delta.write.txnVersion", str(batch_id))
         spark.sql(

@@ -20,8 +20,10 @@ from sources.hybrid import Boundedness
 from sources.ledger import Ledger, read_ledger
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
-from spark_jobs import job
+from spark_jobs.driver.bounded_run import run_bounded
 from spark_jobs.driver.reporter import Reporter
+from spark_jobs.driver.unbounded_run import run_unbounded
+from spark_jobs.query.spark_errors import report_of
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from tests.e2e.case import live_of
 from tests.services.processes import wait_for
@@ -34,20 +36,20 @@ def fails_with(told: str) -> Iterator[None]:
     """A query in here fails, and what people are told of it says this."""
     with pytest.raises(Exception) as caught:  # noqa: PT011 — whatever PySpark makes of it
         yield
-    assert told in job.cause_of(caught.value)
+    assert told in str(report_of(caught.value))
 
 
 def run_history(spark: SparkSession, loaded: LoadedPipeline) -> None:
     """Plan, and read all bounded sources; a topic's after its hand-over."""
     make_plan(loaded)
-    generation = loaded.require_generation()
+    context = PipelineContext.require(loaded)
     for source in loaded.pipeline.sources:
         if source.boundedness is Boundedness.BOUNDED:
             if isinstance(source, KafkaSource):
-                hand_over(PipelineContext.require(loaded), source)
-            reporter = Reporter(generation, source.name, "test", None, bounded=True)
+                hand_over(context, source)
+            reporter = Reporter(context, source.name, "test", None)
             never = threading.Event()
-            done = job.run_bounded(spark, loaded, source.name, reporter, never)
+            done = run_bounded(spark, context, source.name, reporter, never)
             assert done == 0
 
 
@@ -69,14 +71,14 @@ def run_live(
         The heartbeat when it was done.
     """
     source = loaded.pipeline.sources[-1]
-    generation = loaded.require_generation()
-    reporter = Reporter(generation, source.name, "test", None, bounded=False)
+    context = PipelineContext.require(loaded)
+    reporter = Reporter(context, source.name, "test", None)
     stop = threading.Event()
     failures: list[BaseException] = []
 
     def follow() -> None:
         try:
-            job.run_unbounded(spark, loaded, source.name, reporter, stop)
+            run_unbounded(spark, context, source.name, reporter, stop)
         except BaseException as error:
             failures.append(error)
 
@@ -92,7 +94,7 @@ def run_live(
     def has_read_all() -> bool:
         if failures:
             raise failures[0]
-        beat = read_heartbeat(generation, source.name)
+        beat = read_heartbeat(context.generation, source.name)
         if beat is None or beat.state != "running" or is_behind(beat):
             return False
         seen.append(beat)

@@ -148,7 +148,7 @@ def test_files_that_are_read_together_lose_nothing_however_they_overlap(
 def test_rows_are_really_dropped_where_the_order_is_not_checked(
     tmp_path: Path, servers: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_jobs.query.streaming_query.require_order", lambda *_: None)
+    monkeypatch.setattr("spark_jobs.query.builder.require_order", lambda *_: None)
     case = Case(tmp_path, servers)
     overlapping(case)
 

@@ -16,7 +16,8 @@ from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.query.streaming_query import Query
+from spark_jobs.query.builder import build_query
+from spark_jobs.query.declaration import declare_query
 from tests.e2e.case import Case, live_of, windows, wrong
 from tests.e2e.in_session import run_history, run_live
 
@@ -72,9 +73,8 @@ def test_history_with_a_limit_is_read_to_its_end_in_the_same_batches(
 
     loaded = case.pipeline(slow)
     make_plan(loaded)
-    query = Query(spark, loaded, loaded.require_generation(), "history")
-    query.writer()
-    assert query.is_paced
+    query = declare_query(PipelineContext.require(loaded), "history")
+    assert build_query(spark, query).is_paced
     run_history(spark, loaded)
     report = audit(loaded)
     assert (wrong(report), report.ok) == ({}, True)

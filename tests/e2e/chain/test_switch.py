@@ -17,12 +17,13 @@ from orchestration.supervision.status import status
 from sources.errors import SeamError
 from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
-from spark_jobs.driver.warm_up import Ahead, rehearsal
+from spark_jobs.driver.warm_up import Ahead, expected_topic, rehearsal
 from spark_jobs.launch.record import last_launch
 from spark_jobs.launch.runs import find_run
 from spark_jobs.query import kafka_stream
+from spark_jobs.query.builder import build_query
+from spark_jobs.query.declaration import declare_query
 from spark_jobs.query.seam_filter import KeyFilter
-from spark_jobs.query.streaming_query import Query
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from tests.e2e.case import Case, history_of, live_of, windows, wrong
 from tests.e2e.in_session import run_and_audit, run_history
@@ -75,8 +76,10 @@ def test_rows_that_were_made_ahead_serve_only_where_nothing_has_changed(
     case.produce(range(500, 1200))
     loaded = case.pipeline(windows)
     run_history(spark, loaded)
-    generation, live = loaded.require_generation(), live_of(loaded)
-    prepared = Query(spark, loaded, generation, "history").prepare(live)
+    context, live = PipelineContext.require(loaded), live_of(loaded)
+    expected = expected_topic(declare_query(context, "history"), live)
+    assert expected is not None
+    prepared = expected.prepare(spark)
     if grown:
         case.grow(2)
         case.produce(range(1200, 1300))
@@ -87,8 +90,8 @@ def test_rows_that_were_made_ahead_serve_only_where_nothing_has_changed(
         made.append(arguments)
         return kafka_stream.stream_topics(*arguments)
 
-    monkeypatch.setattr("spark_jobs.query.streaming_query.stream_topics", stream_topics)
-    running = Query(spark, loaded, generation, live.name, prepared).writer().start()
+    monkeypatch.setattr("spark_jobs.query.followed_topic.stream_topics", stream_topics)
+    running = build_query(spark, declare_query(context, live.name, prepared)).writer.start()
     running.processAllAvailable()
     running.stop()
     assert len(made) == grown
@@ -105,9 +108,9 @@ def test_the_keys_for_another_driver_are_looked_up_while_history_is_read(
     loaded = case.pipeline()
     chain.plan(loaded)
     generation = loaded.require_generation()
-    query = Query(spark, loaded, generation, "history")
-    query.writer()
-    with rehearsal(query, Ahead(live_of(loaded), is_same_driver=False)):
+    query = declare_query(PipelineContext.require(loaded), "history")
+    build_query(spark, query)
+    with rehearsal(spark, query, Ahead(live_of(loaded), is_same_driver=False)):
         kept = generation.path("seam/live")
         wait_for(lambda: any(kept.glob("*/keys")), "the keys are kept", 60)
     monkeypatch.setattr(KeyFilter, "_keep", pytest.fail)

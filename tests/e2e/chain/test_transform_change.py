@@ -21,8 +21,8 @@ from sources.planning.context import PipelineContext
 from spark_jobs.checkpoint.offset_log import last_planned
 from spark_jobs.checkpoint.transform_history import last_change, read_transforms
 from spark_jobs.checkpoint.transform_shape import Shape, digest_of_code
-from spark_jobs.job import cause_of
-from spark_jobs.query.streaming_query import Query
+from spark_jobs.query.spark_errors import report_of
+from spark_jobs.query.streaming_query import RunningQuery
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from tests.e2e.case import Case, live_of, windows, wrong
 from tests.e2e.in_session import run_history, run_live
@@ -115,10 +115,12 @@ def test_state_that_would_mean_something_else_is_refused_and_the_rest_goes_on_ex
     shutil.rmtree(generation.path("transforms"))
     with pytest.raises(StreamingQueryException) as asked:
         run_live(spark, named(case, "with_highest"))
-    told = cause_of(asked.value)
-    assert "not fit the state that is in the checkpoint; nothing was written. Undo the" in told
-    assert "[STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE]" in told
-    assert "=== Streaming Query ===" not in told
+    refusal = report_of(asked.value)
+    assert (refusal.kind, refusal.transient) == ("state", False)
+    assert "not fit the state in the checkpoint; nothing was written." in refusal.message
+    assert "[STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE]" in refusal.message
+    assert "=== Streaming Query ===" not in refusal.message
+    assert refusal.hint.startswith("Undo the change of the transform")
     assert DeltaTable(str(tmp_path / "out")).version() == before
 
     # The batch that Spark had begun and refused is made anew.
@@ -154,7 +156,7 @@ def test_a_stateless_change_goes_on_and_says_which_rows_the_old_one_made(
     told = last_change(generation)
     assert told is not None
     assert f"micro-batches before {now.first_batch} (topic `{case.topic}`, partition 0" in told
-    assert "up to offset 100) were made by the old one" in told
+    assert "up to offset 100) were computed by the old one" in told
     assert capsys.readouterr().err.count(f"WARNING: {told}") == 1
     written = DeltaTable(str(tmp_path / "out")).to_pyarrow_table(columns=["id", "v"]).to_pylist()
     values = {row["id"]: row["v"] for row in written}
@@ -275,5 +277,5 @@ def test_what_operators_keep_is_told_by_what_it_is_made_of(
 
 def test_comments_and_layout_are_no_change_of_code(tmp_path: Path) -> None:
     assert digest_of_code(counted) == digest_of_code(joined)
-    assert digest_of_code(counted) != digest_of_code(Query)
+    assert digest_of_code(counted) != digest_of_code(RunningQuery)
     assert digest_of_code(len) == digest_of_code(print)

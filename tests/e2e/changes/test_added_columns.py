@@ -122,5 +122,5 @@ def test_one_that_was_left_out_is_not_filled_as_if_it_had_not_been_there(
 
 def test_one_of_the_transform_s_own_is_not_overwritten(target: Target) -> None:
     target.start({}, 1, more="id, 5 AS discount")
-    with pytest.raises(StateError, match=r"the target has a column `discount` of the transform's"):
+    with pytest.raises(StateError, match=r"the target already has a column `discount`"):
         target.start(SEVEN)

@@ -20,8 +20,9 @@ from sources.config.bad_records import BadRecordCount, bad_count_name
 from sources.config.loader import LoadedPipeline
 from sources.planning.context import PipelineContext
 from spark_jobs.checkpoint import offset_log
+from spark_jobs.driver.collector import Collector
 from spark_jobs.launch import process
-from spark_jobs.query.bad_records import Collector, staging_folder
+from spark_jobs.query.bad_records import staging_folder
 from spark_jobs.run_state.heartbeat import describe
 from tests.e2e.case import Case, as_json, live_of, start_live, windows, wrong
 from tests.e2e.in_session import run_and_audit, run_chain, run_live

@@ -26,8 +26,9 @@ from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.job import cause_of
-from spark_jobs.query.bad_records import Collector, staging_folder
+from spark_jobs.driver.collector import Collector
+from spark_jobs.query.bad_records import staging_folder
+from spark_jobs.query.spark_errors import report_of
 from spark_jobs.run_state.heartbeat import Heartbeat, describe, read_heartbeat
 from tests.e2e.case import Case, as_json, history_of, live_of, moment, wrong
 from tests.e2e.in_session import run_history, run_live
@@ -119,7 +120,9 @@ def test_a_bad_row_stops_the_run_by_its_place_or_is_set_aside(
     told = rf"lines/0\.json, byte {in_lines[0][0]}: it is not a JSON object"
     with pytest.raises(StreamingQueryException) as caught:
         run_history(spark, case.pipeline(edit))
-    assert re.search(told, cause_of(caught.value))
+    failure = report_of(caught.value)
+    assert re.search(told, failure.message)
+    assert (failure.kind, failure.transient) == ("input", False)
     policies["lines"] = "quarantine"
     loaded = case.pipeline(edit)
     run_history(spark, loaded)

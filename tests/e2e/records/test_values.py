@@ -208,10 +208,7 @@ def test_a_bad_record_that_a_worker_finds_stops_the_stream_by_its_place(
     declared = {"format": "protobuf", "descriptor": "shop.desc", "message": MESSAGE}
     loaded = case.pipeline(lambda document: document["sources"][1].update(declared))
     send(case, range(500, 1200), protobuf, [b"\xff"])
-    told = (
-        f"BAD_RECORD: topic `{case.topic}`, partition 0, offset 700: "
-        f"the value is not a valid `{MESSAGE}`"
-    )
+    told = f"Topic `{case.topic}`, partition 0, offset 700: the value is no `{MESSAGE}`"
     with fails_with(told):
         run_chain(spark, loaded)
 

@@ -27,8 +27,8 @@ from sources.ledger import read_ledger
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from sources.planning.topic_range import require_range
-from spark_jobs import job
 from spark_jobs.checkpoint import offset_log
+from spark_jobs.driver.bounded_run import INCOMPLETE, run_bounded
 from spark_jobs.driver.reporter import Reporter
 from tests.e2e.case import Case, moment, steps, windows, wrong
 from tests.e2e.in_session import run_and_audit, run_chain, run_history, run_live, seam_is_counted
@@ -200,7 +200,7 @@ def test_a_run_that_stopped_or_died_goes_on_with_the_batch_that_was_due(
     make_plan(loaded)
     generation = loaded.require_generation()
     hand_over(PipelineContext.require(loaded), loaded.pipeline.topics[0])
-    assert stop_after_first_batch(spark, loaded) == job.INCOMPLETE
+    assert stop_after_first_batch(spark, loaded) == INCOMPLETE
     done = offset_log.last_committed(generation.checkpoint)
     assert done is not None
     assert done < 9
@@ -266,7 +266,7 @@ def test_records_that_are_deleted_before_they_are_read_stop_the_run(
     assert done is not None
     # What was read may go; the rest may not.
     delete_below(case, 50)
-    assert stop_after_first_batch(spark, loaded) == job.INCOMPLETE
+    assert stop_after_first_batch(spark, loaded) == INCOMPLETE
     delete_below(case, 990)
     with pytest.raises(SeamError, match=rf"`{case.topic}`, partition 0 is to be read from offset"):
         run_history(spark, loaded)
@@ -309,9 +309,9 @@ def test_each_bounded_topic_is_an_asset_and_has_a_start_unless_it_is_the_first(
 
 def stop_after_first_batch(spark: SparkSession, loaded: LoadedPipeline) -> int:
     """Run the first source until one more batch is committed."""
-    generation = loaded.require_generation()
-    name = loaded.pipeline.sources[0].name
-    reporter = Reporter(generation, name, "test", None, bounded=True)
+    context = PipelineContext.require(loaded)
+    generation, name = context.generation, loaded.pipeline.sources[0].name
+    reporter = Reporter(context, name, "test", None)
     stop = threading.Event()
     before = offset_log.last_committed(generation.checkpoint)
 
@@ -322,6 +322,6 @@ def stop_after_first_batch(spark: SparkSession, loaded: LoadedPipeline) -> int:
     watcher = threading.Thread(target=watch)
     watcher.start()
     try:
-        return job.run_bounded(spark, loaded, name, reporter, stop)
+        return run_bounded(spark, context, name, reporter, stop)
     finally:
         watcher.join()

@@ -168,7 +168,7 @@ def test_a_field_that_nobody_selects_makes_its_record_bad(
         document["sources"][1].update({**LIVE, "on_bad_record": "fail"})
         del document["sources"][1]["quarantine"]
 
-    with fails_with(f"BAD_RECORD: topic `{case.topic}`, partition 0, offset 300"):
+    with fails_with(f"Topic `{case.topic}`, partition 0, offset 300"):
         run_chain(spark, case.pipeline(edit))
 
 

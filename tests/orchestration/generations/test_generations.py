@@ -226,7 +226,7 @@ def test_rows_whose_files_were_vacuumed_are_not_promised(tmp_path: Path) -> None
     promotion.promote(case.loaded)
     table = DeltaTable(tmp_path / "out")
     table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
-    with pytest.raises(StateError, match="is gone: these rows can't be had back"):
+    with pytest.raises(StateError, match="is missing: its rows can't be restored"):
         promotion.roll_back(case.loaded)
     assert case.seen() == NEW
 

@@ -10,11 +10,11 @@ from sources.common.state import Generation, open_generation
 from sources.errors import StateError
 from spark_jobs.checkpoint.transform_history import (
     Transform,
-    explain_refusal,
     first_batch,
     last_change,
     read_transforms,
-    take_over,
+    record_transform,
+    state_refusal,
 )
 
 
@@ -44,7 +44,7 @@ def begin(
         operators=list(operators),
         spark=spark,
     )
-    told = take_over(generation, found)
+    told = record_transform(generation, found)
     return told, [(each.code, each.first_batch) for each in read_transforms(generation)]
 
 
@@ -74,7 +74,7 @@ def test_a_change_is_told_once_and_stays_visible(generation: Generation) -> None
     told, known = begin(generation, "b", "x")
     assert known == [("a", 0), ("b", 12)]
     assert told is not None
-    assert told.startswith("The transform changed: micro-batches before 12 (all) were made by the")
+    assert told.startswith("The transform changed: micro-batches before 12 (all) were computed by")
     assert begin(generation, "b", "x")[0] is None
     commit(generation, 12)
     assert begin(generation, "b", "x")[0] is None
@@ -101,8 +101,10 @@ def test_what_another_spark_says_of_operators_is_not_compared(generation: Genera
     assert told.startswith("The transform, or Spark (5.0.0), changed")
 
 
-def test_only_what_spark_says_of_the_state_of_another_query_is_explained() -> None:
-    told = explain_refusal("failed: [STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE] Provided key schema")
-    assert told is not None
-    assert told.endswith("Spark says: [STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE] Provided key schema")
-    assert explain_refusal("[STATE_STORE_COMMIT_VALIDATION_FAILED] Expected 2 commits") is None
+def test_only_conditions_about_state_of_another_query_are_refusals_of_a_transform() -> None:
+    refusal = state_refusal("STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE", "Provided key schema")
+    assert refusal is not None
+    assert refusal.message.endswith("Spark says: Provided key schema")
+    assert not refusal.transient
+    assert state_refusal("STATE_STORE_COMMIT_VALIDATION_FAILED", "Expected 2 commits") is None
+    assert state_refusal(None, "[STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE]") is None

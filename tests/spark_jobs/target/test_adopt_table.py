@@ -131,7 +131,7 @@ def test_rows_whose_files_are_gone_are_not_promised(tmp_path: Path) -> None:
     write(new, rows(5, 20), 0, "two")
     next(new.glob("*.parquet")).unlink()
     before = version_of(str(old))
-    with pytest.raises(StateError, match="is gone"):
+    with pytest.raises(StateError, match="is missing"):
         take_over(str(old), str(new), None, {}, {})
     assert version_of(str(old)) == before
 

@@ -1,0 +1,126 @@
+"""The run of a bounded source: read it to its end, rounds included, and record its end position."""
+
+from __future__ import annotations
+
+import threading
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from sources.errors import RunError
+from sources.planning.context import PipelineContext
+from sources.planning.rounds import Round
+from spark_jobs.driver.reporter import Reporter
+from spark_jobs.driver.retention_guard import RetentionGuard
+from spark_jobs.driver.warm_up import Ahead, rehearsal
+from spark_jobs.driver.watch import (
+    collect_bad_records,
+    count_seam,
+    ends_when,
+    look_up_older,
+    start,
+    watch,
+)
+from spark_jobs.query.declaration import QueryDeclaration, declare_query
+from spark_jobs.query.streaming_query import RunningQuery
+
+FINISHED = 0
+INCOMPLETE = 3
+
+
+def run_bounded(
+    spark: SparkSession,
+    context: PipelineContext,
+    source: str,
+    reporter: Reporter,
+    stop: threading.Event,
+    ahead: Ahead | None = None,
+) -> int:
+    """Read a bounded source to its end, rounds included, and record its end position.
+
+    The query is built again for each round, and whenever another limit is in force.
+
+    Args:
+        spark: The session.
+        context: The pipeline and its state.
+        source: Name of the source.
+        reporter: Reports the run.
+        stop: Set to stop the run before its end.
+        ahead: The topic that is followed next; None if the next source is something else.
+
+    Returns:
+        The job's exit status: 0 if the source was read to its end, 3 if the run was stopped.
+
+    Raises:
+        RunError: The query ended with planned splits unread.
+    """
+    while True:
+        with reporter.at_work():
+            query = declare_query(context, source)
+        running = _read(spark, query, reporter, stop, ahead)
+        if running is None:
+            continue
+        if not query.is_drained():
+            if stop.is_set():
+                reporter.ended("stopped")
+                return INCOMPLETE
+            if query.has_new_rate():
+                continue
+            message = f"Source `{source}`: the run ended with planned splits unread."
+            raise RunError(message, "Run it again: it resumes where it ended.", source=source)
+        if running.is_paced:
+            # Once more without a pace: a last micro-batch without data may be due.
+            continue
+        with reporter.at_work():
+            made = query.place.next_round()
+            if (seam := running.seam_to_count()) is not None:
+                count_seam(spark, seam, reporter)
+        if made is None:
+            end = query.place.end
+            if end is None:
+                message = f"Source `{source}` has no end: it can't be read to its end."
+                raise RunError(message, transient=False, source=source)
+            context.switch_state.finish(end)
+            reporter.ended("finished")
+            return FINISHED
+        _report_round(source, made, reporter)
+
+
+def _read(
+    spark: SparkSession,
+    query: QueryDeclaration,
+    reporter: Reporter,
+    stop: threading.Event,
+    ahead: Ahead | None,
+) -> RunningQuery | None:
+    """Run a query until it ends; None if it has to be built again."""
+    context, name = query.context, query.source.name
+    with reporter.at_work():
+        report = reporter.follow(spark, query)
+        guard = RetentionGuard(context, name, reporter)
+        bad_records = collect_bad_records(context, reporter)
+    try:
+        with reporter.at_work():
+            running = start(spark, query, reporter, report)
+
+        def is_over() -> bool:
+            guard.look()
+            return running.is_over()
+
+        with rehearsal(spark, query, ahead):
+            watch(running, report, reporter, bad_records, ends_when(stop, is_over))
+    except StreamingQueryException as error:
+        with reporter.at_work():
+            look_up_older(spark, query.place.seam, reporter, error)
+        return None
+    return running
+
+
+def _report_round(source: str, made: Round, reporter: Reporter) -> None:
+    count, why = made.files.splits, made.why.rstrip(".")
+    reporter.listeners.log(f"{source}: round {made.number} reads {count:,} more splits: {why}.")
+    if made.behind_ms:
+        reporter.listeners.warn(
+            f"Files of round {made.number} reach back {made.behind_ms / 1000:,.0f} s in event time "
+            "behind what was read before. A watermark delay below that can drop rows."
+        )

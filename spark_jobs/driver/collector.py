@@ -1,0 +1,141 @@
+"""Collecting the bad records that tasks have staged (:mod:`spark_jobs.query.bad_records`).
+
+Once a micro-batch is committed, the driver counts each of its bad records once, however often it
+was staged, appends it to the quarantine table, and removes the batch's folder.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import DeltaError
+
+from sources.common.state import Generation
+from sources.config.bad_records import BadRecordCount, BadRecords, bad_count_name, quarantine_path
+from sources.config.pipeline import Pipeline
+from sources.errors import InputError
+from spark_jobs.checkpoint import offset_log
+from spark_jobs.query.bad_records import STAGED, staging_folder
+
+_PLACE = ["place", "partition", "offset"]
+_TABLE = pa.schema([("source", pa.string()), *STAGED, ("batch_id", pa.int64())])
+_READ_ROWS = 10_000
+
+
+class Collector:
+    """Collector of what the tasks have staged for one source; one driver at a time may use it.
+
+    Args:
+        generation: The state.
+        source: Name of the source.
+        declared: Its policy for bad records.
+    """
+
+    def __init__(self, generation: Generation, source: str, declared: BadRecords) -> None:
+        self._generation = generation
+        self._source = source
+        self._keeps = declared.on_bad_record == "quarantine"
+        self._path = quarantine_path(source, declared.quarantine, generation)
+        self._folder = staging_folder(generation, source)
+
+    def collect(self) -> int:
+        """Collect the bad records of all committed micro-batches.
+
+        Returns:
+            The number of bad records so far.
+
+        Raises:
+            InputError: The quarantine table can't be written.
+        """
+        committed = offset_log.last_committed(self._generation.checkpoint)
+        counted = self._generation.read(bad_count_name(self._source), BadRecordCount)
+        for batch in self._staged():
+            if committed is None or batch > committed:
+                break
+            counted = self._take(batch, counted)
+            # A task that was abandoned may still write there: the next call removes that.
+            shutil.rmtree(self._folder / str(batch), ignore_errors=True)
+        return counted.total if counted is not None else 0
+
+    def _staged(self) -> list[int]:
+        try:
+            names = [entry.name for entry in self._folder.iterdir()]
+        except FileNotFoundError:
+            return []
+        return sorted(int(name) for name in names if name.isdigit())
+
+    def _take(self, batch: int, counted: BadRecordCount | None) -> BadRecordCount:
+        """Append to the table and count; each is skipped if it was done for this batch before."""
+        files = sorted((self._folder / str(batch)).glob("*.parquet"))
+        tables = [pq.read_table(file, columns=_PLACE) for file in files]
+        places = pa.concat_tables([STAGED.empty_table().select(_PLACE), *tables]).to_pandas()
+        is_first = pa.array(~places.duplicated())
+        total = pc.sum(is_first).as_py() or 0
+        if self._keeps:
+            self._append(batch, files, is_first)
+        if counted is not None and counted.last_batch >= batch:
+            return counted
+        before = counted.total if counted is not None else 0
+        now = BadRecordCount(source=self._source, total=before + total, last_batch=batch)
+        self._generation.replace(bad_count_name(self._source), now)
+        return now
+
+    def _append(self, batch: int, files: list[Path], selected: pa.BooleanArray) -> None:
+        application = f"{self._generation.info.transaction_id}/{self._source}"
+        done = Transaction(application, batch)
+        try:
+            table = DeltaTable.create(self._path, _TABLE, mode="ignore")
+            written = table.transaction_version(application)
+            if written is not None and written >= batch:
+                return
+            rows = pa.RecordBatchReader.from_batches(_TABLE, self._rows(batch, files, selected))
+            properties = CommitProperties(app_transactions=[done])
+            write_deltalake(table, rows, mode="append", commit_properties=properties)
+        except DeltaError as error:
+            message = (
+                f"The quarantine table {self._path} of source `{self._source}` can't be written: "
+                f"{error}."
+            )
+            hint = "Repair the table, or name another one under `quarantine`."
+            raise InputError(
+                message, hint, source=self._source, table=self._path, field="quarantine"
+            ) from None
+
+    def _rows(
+        self, batch: int, files: list[Path], selected: pa.BooleanArray
+    ) -> Iterator[pa.RecordBatch]:
+        at = 0
+        for path in files:
+            with pq.ParquetFile(path) as file:
+                for rows in file.iter_batches(_READ_ROWS):
+                    kept = rows.filter(selected.slice(at, rows.num_rows))
+                    at += rows.num_rows
+                    source = pa.repeat(pa.scalar(self._source), kept.num_rows)
+                    number = pa.repeat(pa.scalar(batch, pa.int64()), kept.num_rows)
+                    yield pa.RecordBatch.from_arrays([source, *kept.columns, number], schema=_TABLE)
+
+
+class Collectors:
+    """Collectors of all sources whose bad records do not stop a run.
+
+    Args:
+        pipeline: The declaration.
+        generation: Its state.
+    """
+
+    def __init__(self, pipeline: Pipeline, generation: Generation) -> None:
+        self._collectors = {
+            source.name: Collector(generation, source.name, source)
+            for source in pipeline.sources
+            if source.on_bad_record != "fail"
+        }
+
+    def collect(self) -> dict[str, int]:
+        """Collect before, during and after a run; return the number of bad records so far."""
+        return {name: collector.collect() for name, collector in self._collectors.items()}

@@ -1,0 +1,94 @@
+"""What a launch writes about itself: its heartbeat, and the samples of its progress over time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from sources.common.positions import now_ms
+from sources.common.state import Generation
+from spark_jobs.launch.record import last_launch, log_path
+from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
+from spark_jobs.run_state.progress_log import (
+    EVERY_S,
+    ProgressLog,
+    progress_log_name,
+    read_progress_log,
+    sample_of,
+)
+from spark_jobs.run_state.run_log import trim
+
+
+class HeartbeatWriter:
+    """Writer of one launch's heartbeat; threads may share it.
+
+    Args:
+        generation: Where the heartbeat is kept.
+        first: The first heartbeat, which is written at once.
+
+    Attributes:
+        lag: Records of a followed topic that wait to be read, as the query last saw it; None if
+            unknown.
+        started_ms: When this launch began.
+    """
+
+    def __init__(self, generation: Generation, first: Heartbeat) -> None:
+        self.lag: int | None = None
+        self.started_ms = first.at_ms
+        self._generation = generation
+        self._latest = first
+        self._lock = threading.RLock()
+        self._beat_at = 0.0
+        self._samples = read_progress_log(generation, first.source)
+        # State of the heartbeat that was sampled last, and when that was.
+        self._sampled: tuple[str, float] = ("", 0.0)
+        self._write()
+
+    @property
+    def latest(self) -> Heartbeat:
+        """The latest heartbeat."""
+        return self._latest
+
+    def age_s(self) -> float:
+        """Return the time since the last heartbeat was written, in seconds."""
+        return time.monotonic() - self._beat_at
+
+    def update(self, **changes: Any) -> None:
+        """Change fields of the heartbeat, and write it."""
+        with self._lock:
+            self._latest = self._latest.model_copy(update={"at_ms": now_ms(), **changes})
+            self._write()
+
+    def worked(self) -> None:
+        """Note that a task has ended; the next :meth:`update` writes it."""
+        with self._lock:
+            self._latest = self._latest.model_copy(update={"worked_at_ms": now_ms()})
+
+    def is_replaced(self) -> bool:
+        """Return whether another run was launched since: this one was taken for dead."""
+        last = last_launch(self._generation)
+        is_own = last is None or last.launch_id == self._latest.launch_id
+        return last is not None and not is_own and last.at_ms > self.started_ms
+
+    def _write(self) -> None:
+        self._beat_at = time.monotonic()
+        if not self.is_replaced():
+            self._generation.replace(heartbeat_name(self._latest.source), self._latest)
+            state, at = self._sampled
+            if state != self._latest.state or time.monotonic() - at >= EVERY_S:
+                trim(log_path(self._generation, self._latest.source))
+                self._keep_sample()
+
+    def _keep_sample(self) -> None:
+        """Add a sample to those of all launches."""
+        beat = self._latest
+        if (measured := sample_of(beat, 0 if beat.idle else self.lag)) is None:
+            return
+        unit, sample = measured
+        self._sampled = (beat.state, time.monotonic())
+        if self._samples is None or self._samples.unit != unit:
+            # Samples in different units can't be compared.
+            self._samples = ProgressLog(unit=unit)
+        self._samples = self._samples.with_sample(sample)
+        self._generation.replace(progress_log_name(beat.source), self._samples)

@@ -1,0 +1,97 @@
+"""The run of the last source: follow a topic or a folder until it is told to stop."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import AbstractContextManager, nullcontext
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from sources.planning.context import PipelineContext
+from spark_jobs.driver.discoverer import Discoverer
+from spark_jobs.driver.reporter import Reporter
+from spark_jobs.driver.watch import (
+    collect_bad_records,
+    count_seam,
+    ends_when,
+    look_up_older,
+    start,
+    watch,
+)
+from spark_jobs.query.declaration import declare_query
+from spark_jobs.query.followed_topic import Prepared
+from spark_jobs.query.place import Growing
+from spark_jobs.query.streaming_query import RunningQuery
+
+STOPPED = 0
+
+
+def run_unbounded(
+    spark: SparkSession,
+    context: PipelineContext,
+    source: str,
+    reporter: Reporter,
+    stop: threading.Event,
+    prepared: Prepared | None = None,
+) -> int:
+    """Follow a topic or a folder until the run is told to stop.
+
+    The query is built again when another one is due, for example once the seam is passed.
+
+    Args:
+        spark: The session.
+        context: The pipeline and its state.
+        source: Name of the source.
+        reporter: Reports the run.
+        stop: Set to stop the run.
+        prepared: Rows of the source that the same driver built before the switch, if it did.
+
+    Returns:
+        The job's exit status, 0.
+    """
+    while not stop.is_set():
+        query = declare_query(context, source, prepared)
+        # They fit the first query only: a later one may have to be different.
+        prepared = None
+        report = reporter.follow(spark, query)
+        bad_records = collect_bad_records(context, reporter)
+        # The target may get new columns, which can take long.
+        with reporter.at_work():
+            running = start(spark, query, reporter, report)
+        if (seam := running.seam_to_count()) is not None:
+            # In a thread: the stream does not wait for the count.
+            arguments = (spark, seam, reporter)
+            threading.Thread(target=count_seam, args=arguments, daemon=True).start()
+        growing = query.place.growing
+        try:
+            with _discovery(growing) as discoverer:
+
+                def is_over(
+                    running: RunningQuery = running,
+                    growing: Growing | None = growing,
+                    discoverer: Discoverer | None = discoverer,
+                ) -> bool:
+                    if growing is not None and discoverer is not None:
+                        _take_in(growing, discoverer, reporter)
+                    return running.is_outdated()
+
+                watch(running, report, reporter, bad_records, ends_when(stop, is_over))
+        except StreamingQueryException as error:
+            look_up_older(spark, query.place.seam, reporter, error)
+    reporter.ended("stopped")
+    return STOPPED
+
+
+def _discovery(growing: Growing | None) -> AbstractContextManager[Discoverer | None]:
+    """Return the discovery of files that arrive, if the query follows a folder."""
+    return nullcontext() if growing is None else Discoverer(growing.folder)
+
+
+def _take_in(growing: Growing, discoverer: Discoverer, reporter: Reporter) -> None:
+    """Pass what was discovered to the running query."""
+    while (arrived := discoverer.take()) is not None:
+        growing.take_in(arrived)
+        reporter.listeners.log(
+            f"{arrived.source}: {arrived.splits:,} splits arrived, {arrived.bytes:,} bytes."
+        )

@@ -1,0 +1,87 @@
+"""Decoding the values of a topic's records in Python workers: Avro, Protobuf and Debezium."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sources.decoding.batch_cursor import Int64Array, as_mask
+from sources.decoding.conversion import BadValue, to_arrow_array
+from sources.decoding.decoder import RowDecoder
+from sources.errors import ErrorFields, InputError
+from spark_jobs.query.kafka_stream import LOG_COLUMNS
+from spark_jobs.query.spark_errors import Step
+
+REASON = "__reason"
+# Columns of a record that only a quarantine needs.
+TIME, KEY, VALUE = RECORD = ("__timestamp", "__key", "__value")
+_REASON_CHARACTERS = 500
+
+
+def decoding(decoder: RowDecoder, columns: pa.Schema, included: list[str]) -> Step:
+    """Return a step that decodes values into columns, and adds why a record is bad, if it is.
+
+    Args:
+        decoder: Decoder of the values.
+        columns: The columns that it returns.
+        included: Names of further columns of the records that are kept.
+    """
+    nothing = [None] * len(columns)
+
+    def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            decoded = decoder.rows(batch.column(VALUE))
+            reasons = batch.column(REASON).to_pylist()
+            is_left = decoded.is_null()
+            (left,) = np.nonzero(as_mask(is_left))
+            rows = []
+            values = batch.column(VALUE).filter(is_left).to_pylist()
+            for at, value in zip(left.tolist(), values, strict=True):
+                row = nothing
+                if reasons[at] is None:
+                    try:
+                        row = decoder.decode(value)
+                    except BadValue as error:
+                        reasons[at] = str(error)[:_REASON_CHARACTERS]
+                    except InputError as error:
+                        raise _at_record(error, batch, at) from None
+                rows.append(row)
+            kept = [*LOG_COLUMNS, *included]
+            extra = [name for name in RECORD if TIME in batch.schema.names]
+            arrays = [
+                *(batch.column(name) for name in kept),
+                *_filled(decoded, left, rows),
+                pa.array(reasons, pa.string()),
+                *(batch.column(name) for name in extra),
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, [*kept, *columns.names, REASON, *extra])
+
+    return decode
+
+
+def _filled(decoded: pa.StructArray, left: Int64Array, rows: list[list[Any]]) -> list[pa.Array]:
+    """Return the decoded columns, with rows of the per-record decoder where nothing was decoded."""
+    columns: list[pa.Array] = decoded.flatten()
+    if not rows:
+        return columns
+    others = [
+        to_arrow_array(each, kind.type)
+        for each, kind in zip(zip(*rows, strict=True), decoded.type, strict=True)
+    ]
+    if len(rows) == len(decoded):
+        return others
+    order = np.arange(len(decoded))
+    order[left] = len(decoded) + np.arange(len(left))
+    pairs = zip(columns, others, strict=True)
+    return [pa.concat_arrays(pair).take(pa.array(order)) for pair in pairs]
+
+
+def _at_record(error: InputError, batch: pa.RecordBatch, row: int) -> InputError:
+    """The same error with the record's topic, partition and offset."""
+    topic, partition, offset = (batch.column(name)[row].as_py() for name in LOG_COLUMNS)
+    message = f"Topic `{topic}`, partition {partition}, offset {offset}: {error.message}"
+    fields: ErrorFields = {**error.fields, "topic": topic, "partition": partition, "offset": offset}
+    return InputError(message, error.hint, transient=error.transient, **fields)

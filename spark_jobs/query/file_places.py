@@ -1,0 +1,145 @@
+"""Places of file sources: files that are planned, and a folder that keeps filling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from sources.config.file_source import FileSource
+from sources.config.rate_limit import RateLimit, interval_ms
+from sources.planning.context import PipelineContext
+from sources.planning.discovery import Folder
+from sources.planning.file_plan import FoundFiles
+from sources.planning.rounds import History, Round, next_round
+from spark_jobs.checkpoint import offset_log
+from spark_jobs.query.history import Planned
+from spark_jobs.query.place import Place, PlaceStream, Reached
+from spark_jobs.query.planned_files import PlannedSource
+
+# How often Delta's source looks for discovered files in a folder's log.
+_LOOK_MS = 500
+
+
+def planned_interval_ms(rate: RateLimit, planned: Planned) -> int:
+    """Return the time between two micro-batches that keeps a limit; 0 without one."""
+    return 0 if rate == RateLimit() else interval_ms(rate, planned.largest)
+
+
+def reached_in_plan(planned: Planned, committed: Any) -> Reached:
+    """Return how far a planned source was read by an offset of Spark's."""
+    entries = offset_log.position_in_plan(committed, planned.entries)
+    splits, rows, event_time_ms = planned.reached(entries)
+    return Reached(splits=splits, rows=rows, event_time_ms=event_time_ms)
+
+
+class PlannedFilesPlace(Place):
+    """The place of a bounded file source whose turn it is, or was.
+
+    Args:
+        context: The pipeline and its state.
+        source: The declaration.
+        history: All that is planned of it, rounds included.
+        planned: The same, readable.
+        index: Its place in the union, from 0.
+        rate: The limit in force if it is its turn; None if it was read to its end before.
+    """
+
+    def __init__(
+        self,
+        context: PipelineContext,
+        source: FileSource,
+        history: History,
+        planned: PlannedSource,
+        *,
+        index: int,
+        rate: RateLimit | None,
+    ) -> None:
+        super().__init__(context)
+        self._source = source
+        self._planned = planned
+        self._index = index
+        self._rate = rate
+        self.end = history.end
+        self.out_of_orderness_ms = history.disorder_ms
+
+    def stream(self, spark: SparkSession) -> PlaceStream:
+        """Return the files' rows, in planned order; of a source that was read, none are left."""
+        interval = 0
+        if self._rate is not None:
+            checkpoint = self._context.generation.checkpoint
+            committed = offset_log.committed_offset(checkpoint, self._index)
+            # What was read is not read again: its files may be gone.
+            entries = offset_log.position_in_plan(committed, self._planned.entries)
+            self._planned.require_unchanged(entries)
+            # A drained source has nothing to wait for, but a last micro-batch without data.
+            if not self.is_drained(committed):
+                interval = planned_interval_ms(self._rate, self._planned)
+        self._planned.prepare()
+        return PlaceStream(self._planned.stream(spark), interval)
+
+    def is_drained(self, committed: Any) -> bool:
+        """Return whether every planned split was read and committed."""
+        return offset_log.is_drained(committed, len(self._planned.entries))
+
+    def reached(self, committed: Any) -> Reached:
+        """Return how far the plan was read."""
+        return reached_in_plan(self._planned, committed)
+
+    def next_round(self) -> Round | None:
+        """Plan another round if files have arrived and the topic that follows calls for one."""
+        context = self._context
+        return next_round(context.loaded, context.generation, context.plan, self._source)
+
+
+class GrowingFolderPlace(Place):
+    """The place of a folder that keeps filling; its source is the last of the chain.
+
+    Args:
+        context: The pipeline and its state.
+        folder: What was found in the folder so far.
+        planned: The same, readable.
+        index: Its place in the union, from 0.
+        rate: The limit in force.
+    """
+
+    def __init__(
+        self,
+        context: PipelineContext,
+        folder: Folder,
+        planned: PlannedSource,
+        *,
+        index: int,
+        rate: RateLimit,
+    ) -> None:
+        super().__init__(context)
+        self.folder = folder
+        self.growing = self
+        self._planned = planned
+        self._index = index
+        self._rate = rate
+
+    def stream(self, spark: SparkSession) -> PlaceStream:
+        """Return the files' rows in the order of their discovery, without an end."""
+        checkpoint = self._context.generation.checkpoint
+        committed = offset_log.committed_offset(checkpoint, self._index)
+        # What was read is not read again: its files may be gone.
+        entries = offset_log.position_in_plan(committed, self._planned.entries)
+        self._planned.require_unchanged(entries)
+        self._planned.prepare()
+        return PlaceStream(self._planned.stream(spark), self._interval_ms())
+
+    def reached(self, committed: Any) -> Reached:
+        """Return how far what was found so far was read."""
+        return reached_in_plan(self._planned, committed)
+
+    def take_in(self, arrived: FoundFiles) -> None:
+        """Let the running stream read files that were discovered."""
+        self._planned.extend(arrived)
+
+    def is_outdated(self, stream: PlaceStream, _committed: Any) -> bool:
+        """Return whether larger files have arrived, so that the limit needs another interval."""
+        return self._interval_ms() != stream.interval_ms
+
+    def _interval_ms(self) -> int:
+        return max(planned_interval_ms(self._rate, self._planned), _LOOK_MS)

@@ -1,0 +1,168 @@
+"""The place of a source in the query's union: what every kind of place can do.
+
+Spark's checkpoint knows the query's sources by their position in the plan, so each source of the
+chain has a fixed place, whichever of them is read. The kinds of places are in
+:mod:`spark_jobs.query.file_places` and :mod:`spark_jobs.query.topic_places`;
+:mod:`spark_jobs.query.declaration` chooses among them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from sources.common.positions import EndPosition, Offsets
+from sources.common.schema import ddl, parse_schema
+from sources.common.select import Selection
+from sources.common.state import Generation
+from sources.planning.context import PipelineContext
+from sources.planning.discovery import Folder
+from sources.planning.file_plan import FoundFiles
+from sources.planning.rounds import Round
+from sources.planning.topic_plan import TopicPlan
+from spark_jobs.query.seam import Seam
+from spark_jobs.query.select import select_columns
+
+
+@dataclass(frozen=True)
+class PlaceStream:
+    """The stream of one place, built for one run of the query.
+
+    Attributes:
+        rows: The stream.
+        interval_ms: Time between the starts of two micro-batches; 0 for no wait.
+        filtering: Whether the seam filter is in it.
+    """
+
+    rows: DataFrame
+    interval_ms: int = 0
+    filtering: bool = False
+
+
+@dataclass(frozen=True)
+class Reached:
+    """How far a place was read by some offset of Spark's.
+
+    Attributes:
+        splits: Splits of the plan that were read; None of a source that has no plan.
+        rows: Rows in them; None if unknown.
+        event_time_ms: Highest event time in them; None if unknown.
+        offsets: First offset not yet read, by partition; None except of a followed topic.
+    """
+
+    splits: int | None = None
+    rows: int | None = None
+    event_time_ms: int | None = None
+    offsets: Offsets | None = None
+
+
+class Growing(Protocol):
+    """What a place offers whose source is a folder that keeps filling."""
+
+    @property
+    def folder(self) -> Folder:
+        """What was found in the folder so far."""
+
+    def take_in(self, arrived: FoundFiles) -> None:
+        """Let the running stream read files that were discovered."""
+
+
+class Place(ABC):
+    """The place of one source in the union.
+
+    Offsets that its methods take are Spark's own, decoded from JSON: the end offset of the source
+    in a committed micro-batch, or None before the first one.
+
+    Args:
+        context: The pipeline and its state.
+
+    Attributes:
+        end: The source's end position once all that is planned now is read; None if it has no end.
+        seam: The seam with the sources before it, if the source is a topic whose turn it is.
+        growing: This place itself, if its source is a folder that keeps filling.
+        starts: First offset of each partition, if the source is a topic that is followed.
+        out_of_orderness_ms: How far a micro-batch reaches back in event time behind earlier ones.
+    """
+
+    end: EndPosition | None = None
+    seam: Seam | None = None
+    growing: Growing | None = None
+    starts: Offsets | None = None
+    out_of_orderness_ms: int = 0
+
+    def __init__(self, context: PipelineContext) -> None:
+        self._context = context
+
+    @abstractmethod
+    def stream(self, spark: SparkSession) -> PlaceStream:
+        """Check that the source can be read from where it stands, and return its stream.
+
+        Raises:
+            InputError: Planned files changed, or ``select`` does not fit.
+            SeamError: The start offsets, or what is to be read next, are no longer in the log.
+            StateError: The hand-over was not made, or the checkpoint contradicts it.
+        """
+
+    def is_drained(self, _committed: Any) -> bool:
+        """Return whether everything that is planned was read."""
+        return False
+
+    def reached(self, _committed: Any) -> Reached:
+        """Return how far the source was read."""
+        return Reached()
+
+    def next_round(self) -> Round | None:
+        """Plan another round of a source that was read to its end; None if none is due.
+
+        Raises:
+            InputError: A new file can't be read, or has other columns.
+            GapError: The hand-over could not be made, and no file has arrived that may help.
+        """
+        return None
+
+    def is_outdated(self, _stream: PlaceStream, _committed: Any) -> bool:
+        """Return whether the stream is no longer the one that would be built now."""
+        return False
+
+    def has_uncounted_seam(self, _stream: PlaceStream) -> bool:
+        """Return whether a seam was filtered and is passed, but its rows were not counted yet."""
+        return False
+
+
+class PlaceholderPlace(Place):
+    """The place of a source whose turn has not come: an empty stream with the right columns.
+
+    Args:
+        context: The pipeline and its state.
+        selection: The source's ``select``.
+        planned: The source's part of the plan.
+    """
+
+    def __init__(
+        self, context: PipelineContext, selection: Selection, planned: TopicPlan | FoundFiles
+    ) -> None:
+        super().__init__(context)
+        self._selection = selection
+        self._planned = planned
+
+    def stream(self, spark: SparkSession) -> PlaceStream:
+        """Return the empty stream; ``select`` is checked now rather than hours later."""
+        if self._selection.expressions:
+            nothing = spark.createDataFrame([], ddl(parse_schema(self._planned.read)))
+            select_columns(nothing, self._selection, parse_schema(self._planned.columns))
+        rows = empty_stream(spark, self._context.generation, self._context.plan.columns)
+        return PlaceStream(rows)
+
+
+def empty_stream(spark: SparkSession, generation: Generation, columns: pa.Schema) -> DataFrame:
+    """Return a stream that never has a row.
+
+    Only a glob that matches nothing can be swapped for the real source later: Spark rebuilds the
+    last micro-batch at a restart, and checks the paths of a plain folder.
+    """
+    nowhere = f"{generation.root}/nothing/*"
+    return spark.readStream.schema(ddl(columns)).parquet(nowhere)

@@ -1,0 +1,189 @@
+"""Errors that cross the border between Python and the JVM, turned back into error reports.
+
+An error that is raised in a Python worker, in ``foreachBatch`` or by SQL's ``raise_error`` reaches
+the driver as an exception of Spark, with nothing of the original but text. So whatever this project
+raises there carries its :class:`ErrorReport` as one line of JSON behind a marker, and
+:func:`report_of` reads it back. All other errors are known by their class and error condition
+(https://spark.apache.org/docs/latest/sql-error-conditions.html), never by their wording.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+from pydantic import ValidationError
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors.exceptions.captured import convert_exception
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+
+from sources.errors import ErrorReport, HybridError
+from spark_jobs.checkpoint.transform_history import state_refusal
+from spark_jobs.query.kafka_stream import LOG_COLUMNS
+
+Step = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""A function for ``mapInArrow``."""
+
+_MARKER = "HYBRID_ERROR:"
+_STREAM_FAILED = "STREAM_FAILED"
+
+
+class ReportedError(Exception):
+    """An error on its way through the JVM; its text is the marker and the report as JSON."""
+
+    def __init__(self, report: ErrorReport) -> None:
+        super().__init__(f"{_MARKER}{report.model_dump_json()}")
+
+
+def reporting(step: Step) -> Step:
+    """Return the same ``mapInArrow`` function, whose errors reach the driver with all fields."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from step(batches)
+        except HybridError as error:
+            raise ReportedError(error.report()) from None
+
+    return run
+
+
+def reporting_batch(
+    function: Callable[[DataFrame, int], None],
+) -> Callable[[DataFrame, int], None]:
+    """Return the same ``foreachBatch`` function, whose errors reach the query as reports."""
+
+    def run(batch: DataFrame, batch_id: int) -> None:
+        try:
+            function(batch, batch_id)
+        except Exception as error:
+            # With the original as cause: by its traceback Spark recognizes a batch that was
+            # interrupted by a stop (StreamExecution.isInterruptionException).
+            raise ReportedError(report_of(error)) from error
+
+    return run
+
+
+def raise_reported(
+    kind: type[HybridError],
+    message: Column,
+    hint: str = "",
+    fields: Mapping[str, Column] | None = None,
+) -> Column:
+    """Return a column that fails the query with an error of this project when it is evaluated.
+
+    Args:
+        kind: The error's type.
+        message: What is wrong with the row at hand: a sentence, never null.
+        hint: What to do now.
+        fields: What the error is about, by name of the field.
+    """
+    about = [column.alias(name) for name, column in (fields or {}).items()]
+    report = F.struct(
+        F.lit(kind.kind).alias("kind"),
+        message.alias("message"),
+        F.lit(hint).alias("hint"),
+        F.lit(kind.transient).alias("transient"),
+        *([F.struct(*about).alias("fields")] if about else []),
+    )
+    return F.raise_error(F.concat(F.lit(_MARKER), F.to_json(report)))
+
+
+def raise_at_record(kind: type[HybridError], reason: Column, hint: str) -> Column:
+    """Return a column that fails the query at a Kafka record, which the message names.
+
+    Args:
+        kind: The error's type.
+        reason: What is wrong with the record: the rest of a sentence, never null.
+        hint: What to do now.
+    """
+    topic, partition, offset = (F.col(name) for name in LOG_COLUMNS)
+    where = F.concat(
+        F.lit("Topic `"), topic, F.lit("`, partition "), partition, F.lit(", offset "), offset
+    )
+    fields = {"topic": topic, "partition": partition, "offset": offset}
+    return raise_reported(kind, F.concat(where, F.lit(": "), reason), hint, fields)
+
+
+def report_of(error: BaseException) -> ErrorReport:
+    """Return any exception of a run as a report.
+
+    An error of this project is reported as it is, wherever it was raised, and a state that Spark
+    refuses as a changed transform. Everything else has the kind ``spark`` and counts as transient,
+    as nothing is known of it; only a query that Spark cannot analyze never runs, however often it
+    is tried.
+    """
+    if isinstance(error, HybridError):
+        return error.report()
+    if isinstance(error, Py4JJavaError):
+        error = convert_exception(error.java_exception)
+    causes = list(_causes(error))
+    for cause in causes:
+        if (report := _carried(cause)) is not None:
+            return report
+    for cause in causes:
+        if (refusal := state_refusal(_condition(cause), str(cause))) is not None:
+            return refusal.report()
+    is_transient = not any(isinstance(cause, AnalysisException) for cause in causes)
+    return ErrorReport(kind="spark", message=_text(causes), transient=is_transient)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An exception and those that caused it in the JVM, outermost first."""
+    below: BaseException | None = error
+    while below is not None:
+        yield below
+        below = getattr(below, "_cause", None)
+
+
+def _condition(error: BaseException) -> str | None:
+    """Spark's error condition without its sub-condition, or None."""
+    if not isinstance(error, PySparkException):
+        return None
+    try:
+        condition = error.getCondition()
+    except Py4JError:
+        # The JVM is gone.
+        return None
+    return None if condition is None else condition.partition(".")[0]
+
+
+def _parameters(error: BaseException) -> Mapping[str, str]:
+    if not isinstance(error, PySparkException):
+        return {}
+    try:
+        return error.getMessageParameters() or {}
+    except Py4JError:
+        return {}
+
+
+def _carried(error: BaseException) -> ErrorReport | None:
+    """The report that an exception carries, or None."""
+    for text in [*_parameters(error).values(), str(error)]:
+        _, marker, payload = text.partition(_MARKER)
+        if marker and (report := _parsed(payload)) is not None:
+            return report
+    return None
+
+
+def _parsed(payload: str) -> ErrorReport | None:
+    try:
+        document: Any
+        document, _ = json.JSONDecoder().raw_decode(payload)
+        return ErrorReport.model_validate(document)
+    except (json.JSONDecodeError, ValidationError):
+        return None
+
+
+def _text(causes: list[BaseException]) -> str:
+    """What went wrong: a failed query's message without its plans, and the innermost cause."""
+    outer, inner = causes[0], causes[-1]
+    text = str(outer)
+    if _condition(outer) == _STREAM_FAILED:
+        text = _parameters(outer).get("message", text)
+    text = text.strip() or type(outer).__name__
+    # Spark reports that a task failed while it wrote, without the reason.
+    return text if str(inner) in text or inner is outer else f"{text}\n{inner}"

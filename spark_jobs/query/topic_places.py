@@ -1,0 +1,196 @@
+"""Places of Kafka sources: a range that is planned, and a topic that is followed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from sources.common.positions import Offsets
+from sources.config.kafka_source import KafkaSource
+from sources.config.rate_limit import RateLimit
+from sources.errors import StateError
+from sources.kafka.client import KafkaLog
+from sources.kafka.start_offsets import check_in_log, check_not_deleted
+from sources.planning.context import PipelineContext
+from sources.planning.topic_plan import require_same_topics
+from spark_jobs.checkpoint import offset_log
+from spark_jobs.query.file_places import planned_interval_ms, reached_in_plan
+from spark_jobs.query.followed_topic import FollowedTopic, Prepared, pace_of
+from spark_jobs.query.kafka_stream import with_new_partitions
+from spark_jobs.query.parse_records import record_columns
+from spark_jobs.query.place import Place, PlaceStream, Reached
+from spark_jobs.query.planned_topic import PlannedTopic
+from spark_jobs.query.seam import Seam
+
+
+class ReadRangePlace(Place):
+    """The place of a bounded Kafka source that was read to its end.
+
+    Args:
+        context: The pipeline and its state.
+        planned: Its range, readable.
+    """
+
+    def __init__(self, context: PipelineContext, planned: PlannedTopic) -> None:
+        super().__init__(context)
+        self._planned = planned
+
+    def stream(self, spark: SparkSession) -> PlaceStream:
+        """Return a stream that has no row left; no task runs for it."""
+        self._planned.prepare()
+        return PlaceStream(self._planned.drained(spark))
+
+
+class TopicRangePlace(Place):
+    """The place of a bounded Kafka source whose turn it is.
+
+    Args:
+        context: The pipeline and its state.
+        source: The declaration.
+        planned: Its range, readable.
+        seam: Its seam with the sources before it.
+        index: Its place in the union, from 0.
+        rate: The limit in force.
+    """
+
+    def __init__(
+        self,
+        context: PipelineContext,
+        source: KafkaSource,
+        planned: PlannedTopic,
+        seam: Seam,
+        *,
+        index: int,
+        rate: RateLimit,
+    ) -> None:
+        super().__init__(context)
+        self._source = source
+        self._planned = planned
+        self._seam = seam
+        self._index = index
+        self._rate = rate
+        self.end = planned.end
+        self.seam = seam
+
+    def stream(self, spark: SparkSession) -> PlaceStream:
+        """Return the parsed records of the range without those that history has delivered."""
+        self._planned.prepare()
+        require_same_topics(self._context.plan.topic_of(self._source.name), KafkaLog(self._source))
+        checkpoint = self._context.generation.checkpoint
+        committed = offset_log.committed_offset(checkpoint, self._index)
+        entries = offset_log.position_in_plan(committed, self._planned.entries)
+        self._planned.require_unchanged(entries)
+        rows = self._planned.stream(spark)
+        filtering = not self._seam.is_passed({})
+        if filtering:
+            rows = self._seam.apply(rows)
+        drained = self.is_drained(committed)
+        interval = 0 if drained else planned_interval_ms(self._rate, self._planned)
+        return PlaceStream(rows, interval, filtering)
+
+    def is_drained(self, committed: Any) -> bool:
+        """Return whether every planned split was read and committed."""
+        return offset_log.is_drained(committed, len(self._planned.entries))
+
+    def reached(self, committed: Any) -> Reached:
+        """Return how far the range was read."""
+        return reached_in_plan(self._planned, committed)
+
+    def has_uncounted_seam(self, _stream: PlaceStream) -> bool:
+        """Return whether the rows of the seam are still to be counted; call it of a read range."""
+        return self._seam.is_to_count()
+
+
+class FollowedTopicPlace(Place):
+    """The place of a topic that is followed without end; its source is the last of the chain.
+
+    Args:
+        context: The pipeline and its state.
+        source: The declaration.
+        seam: Its seam with the sources before it.
+        index: Its place in the union, from 0.
+        rate: The limit in force.
+        prepared: Rows that the same driver made before the switch, if it did.
+    """
+
+    def __init__(
+        self,
+        context: PipelineContext,
+        source: KafkaSource,
+        seam: Seam,
+        *,
+        index: int,
+        rate: RateLimit,
+        prepared: Prepared | None,
+    ) -> None:
+        super().__init__(context)
+        self._source = source
+        self._start = seam.start
+        self._seam = seam
+        self._index = index
+        self._rate = rate
+        self._prepared = prepared
+        self.seam = seam
+        self.starts = seam.start.offsets()
+
+    def stream(self, spark: SparkSession) -> PlaceStream:
+        """Return the parsed records from the start on; the seam filter is in it until passed."""
+        log = KafkaLog(self._source)
+        require_same_topics(self._context.plan.topic_of(self._source.name), log)
+        self._check_start(log)
+        partitions = with_new_partitions(self._start.offsets(), log.partitions)
+        offsets, interval = pace_of(self._source, self._rate, partitions)
+        filtering = not self._seam.is_passed(self._reached())
+        topic = FollowedTopic(
+            self._context.generation,
+            self._source,
+            record_columns(self._context.plan, self._source),
+            partitions,
+            offsets,
+            self._seam if filtering else None,
+        )
+        rows = topic.rows(spark, self._prepared)
+        return PlaceStream(rows, interval, filtering)
+
+    def reached(self, committed: Any) -> Reached:
+        """Return the first offsets that were not read."""
+        return Reached(offsets=offset_log.kafka_offsets(committed))
+
+    def is_outdated(self, stream: PlaceStream, committed: Any) -> bool:
+        """Return whether the seam filter that is in the stream has nothing left to do."""
+        return stream.filtering and self._seam.is_passed(offset_log.kafka_offsets(committed))
+
+    def has_uncounted_seam(self, stream: PlaceStream) -> bool:
+        """Return whether the seam is passed and its rows were not counted yet."""
+        return not stream.filtering and self._seam.is_to_count()
+
+    def _reached(self) -> Offsets:
+        return offset_log.reached(self._context.generation.checkpoint, self._index)
+
+    def _check_start(self, log: KafkaLog) -> None:
+        """Refuse a start that is not in the log, or that the checkpoint contradicts."""
+        checkpoint = self._context.generation.checkpoint
+        fixed = offset_log.initial_kafka_offsets(checkpoint, self._index)
+        if fixed is None:
+            check_in_log(self._start, log.log_start(), log.log_end())
+            return
+        _require_same_start(self._source.name, self._start.offsets(), fixed)
+        check_not_deleted(self._reached(), log.log_start())
+
+
+def _require_same_start(source: str, decided: Offsets, fixed: Mapping[Any, int]) -> None:
+    for at, offset in decided.items():
+        if fixed.get(at) != offset:
+            message = (
+                f"Topic `{at.topic}`, partition {at.partition} was decided to start at offset "
+                f"{offset}, but the checkpoint started it at {fixed.get(at)}."
+            )
+            hint = (
+                "Decision and checkpoint belong to different generations: begin a new one with "
+                "`hybrid generation new`."
+            )
+            raise StateError(
+                message, hint, source=source, topic=at.topic, partition=at.partition, offset=offset
+            )

@@ -251,7 +251,7 @@ def _live(loaded: LoadedPipeline) -> KafkaSource:
 
 
 def _produce(servers: str, rate: int, stop: threading.Event) -> None:
-    """Produce records at a steady rate (records/s) until told to stop.
+    """Produce records at a steady rate (records/s) until stopped.
 
     Raises:
         RuntimeError: The broker did not confirm all of them.

@@ -147,7 +147,7 @@ def _run(loaded: LoadedPipeline, done: dict[str, int]) -> tuple[int, int]:
 
 
 def _observe_steps(loaded: LoadedPipeline, seen: dict[str, int], is_over: threading.Event) -> None:
-    """Note when each step of a switch is done, in ms since 1970, until told to end.
+    """Note when each step of a switch is done, in ms since 1970, until stopped.
 
     Args:
         loaded: The pipeline.
@@ -165,7 +165,7 @@ def _observe_steps(loaded: LoadedPipeline, seen: dict[str, int], is_over: thread
 
 
 def _cold_steps(loaded: LoadedPipeline, generation: Generation) -> dict[str, Callable[[], bool]]:
-    """Return, by name of each step of a cold switch, a function that tells whether it is done."""
+    """Return, by name of each step of a cold switch, a function that checks whether it is done."""
     switch_state = SwitchState(loaded.pipeline.hybrid_source(), generation)
 
     def is_launched() -> bool:

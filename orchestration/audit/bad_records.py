@@ -1,4 +1,4 @@
-"""Recount of bad records of topics and files, compared with what the runs counted and kept."""
+"""Recount of bad records of topics and files, compared with counts and quarantine of the runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def recount_bad_records(
     source: KafkaSource,
     log_start: Offsets,
 ) -> BadLine:
-    """Compare the bad records that a topic holds with those that its runs counted and kept.
+    """Compare the bad records that a topic holds with those that its runs counted and quarantined.
 
     Records before the start offsets do not count: the runs never read them. Where Kafka has
     deleted records since, the runs may have counted more than the topic holds.
@@ -65,7 +65,7 @@ def recount_bad_rows(
     source: FileSource,
     files: AuditFiles,
 ) -> BadLine:
-    """Compare the bad rows that files hold with those that the runs counted and kept.
+    """Compare the bad rows that files hold with those that the runs counted and quarantined.
 
     Files that are not planned do not count: the runs never read them.
 

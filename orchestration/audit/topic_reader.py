@@ -185,10 +185,10 @@ class _RecordConverter:
 
 
 def _text(data: bytes, part: str) -> str:
-    """Decode UTF-8.
+    """Decode the UTF-8 text of a part of a record, such as ``key``.
 
     Raises:
-        BadValue: The bytes are not UTF-8; it names the part of the record, such as ``key``.
+        BadValue: The bytes are not UTF-8; it names the part.
     """
     try:
         return data.decode()

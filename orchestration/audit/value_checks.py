@@ -189,6 +189,6 @@ def _inexact(text: str, kind: pa.DataType) -> str:
 
 
 def _json_field(name: str, value: str = "_value") -> str:
-    """Return SQL for a member of a JSON object."""
+    """Return SQL that extracts the member of a name from a JSON object, given as SQL too."""
     path = '$."' + name.replace('"', '\\"') + '"'
     return f"json_extract({value}, {literal(path)})"

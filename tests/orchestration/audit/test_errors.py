@@ -31,6 +31,19 @@ def refusal(case: Case, **changed: Any) -> str:
     return str(caught.value)
 
 
+def test_errors_name_what_they_are_about_in_fields(case: Case) -> None:
+    def fields(**changed: Any) -> object:
+        with pytest.raises(InputError) as caught:
+            case.audit(**changed)
+        return caught.value.fields
+
+    sql = case.sql("SELECT * REPLACE (CAST(seats AS VARCHAR) AS seats) FROM input")
+    assert fields(audit=sql) == {"field": "audit.sql", "column": "seats"}
+    assert fields(sink=MERGE) == {"pipeline": "flights", "field": "audit"}
+    (case.folder / "late.json").unlink()
+    assert fields() == {"source": "late", "field": "path", "file": "*.json"}
+
+
 def test_no_file(case: Case) -> None:
     (case.folder / "late.json").unlink()
     text = refusal(case)

@@ -137,7 +137,10 @@ def test_a_value_that_can_not_be_decoded_is_refused_by_its_offset(
     live: Live, value: bytes, told: str
 ) -> None:
     live.send([*as_json(ROWS[:3]), value], partition=1)
-    text = live.refusal()
+    with pytest.raises(InputError) as caught:
+        live.case.audit(sources=live.sources())
+    text, fields = str(caught.value), caught.value.fields
+    assert fields == {"source": "live", "topic": live.topic, "partition": 1, "offset": 3}
     assert f"Topic `{live.topic}`, partition 1, offset 3" in text
     assert told in text
 

@@ -132,7 +132,9 @@ def test_a_record_that_does_not_decode_is_told_while_planning(
     (tmp_path / "event.avsc").write_text(json.dumps({**FIRST, "fields": FIELDS}))
     send(case, range(0), lambda _: b"")
     fixed: dict[str, Any] = {"format": "avro", "avro_schema": "event.avsc"}
-    with pytest.raises(InputError, match="partition 0, offset 0: the value is not of its Avro sch"):
+    with pytest.raises(
+        InputError, match="partition 0, offset 0: the value does not match its Avro"
+    ):
         make_plan(case.pipeline(lambda document: document["sources"][1].update(fixed)))
 
 

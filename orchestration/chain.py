@@ -15,7 +15,7 @@ from orchestration.requested_state import put_wish, read_wanted, require_wanted,
 from sources.common.positions import EndPosition, Offsets
 from sources.common.state import Generation
 from sources.config.file_source import FileSource
-from sources.config.kafka_source import KafkaSource, StartByFactory
+from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.config.rate_limit import RateLimit, put_in_force
 from sources.config.user_functions import load_function, load_transform
@@ -26,8 +26,9 @@ from sources.hand_over import hand_over, require_sound
 from sources.hybrid import Boundedness, SwitchState
 from sources.kafka.client import KafkaLog
 from sources.planning.approval import require_approved
-from sources.planning.discovery import Folder
-from sources.planning.plan import Plan, make_plan, require_plan
+from sources.planning.context import PipelineContext
+from sources.planning.discovery import GrowingFolder
+from sources.planning.plan import Plan, make_plan
 from sources.planning.topic_range import find_range, read_range_splits, require_range, unread
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.jvm.java import require_java
@@ -78,8 +79,8 @@ def validate(loaded: LoadedPipeline) -> None:
     require_java()
     load_transform(loaded)
     for source in loaded.pipeline.sources:
-        if isinstance(source, KafkaSource) and isinstance(source.start, StartByFactory):
-            load_function(loaded, "start.factory", source.start.factory)
+        for field, name in source.functions.items():
+            load_function(loaded, field, name)
 
 
 def plan(loaded: LoadedPipeline) -> Plan:
@@ -125,7 +126,7 @@ def run_bounded(
     if (end := enumerator.end_of(source.name)) is not None:
         return end
     require_in_service(loaded, generation)
-    require_approved(loaded, generation)
+    require_approved(PipelineContext(loaded, generation))
     if isinstance(source, KafkaSource):
         require_range(generation, source.name)
         if not reached(loaded, source):
@@ -205,7 +206,7 @@ def _require_ready(loaded: LoadedPipeline, source: FileSource | KafkaSource) -> 
     generation, enumerator = _state(loaded)
     enumerator.require_turn(source.name)
     require_in_service(loaded, generation)
-    require_approved(loaded, generation)
+    require_approved(PipelineContext(loaded, generation))
     keep_definition(loaded, generation)
     if isinstance(source, KafkaSource):
         enumerator.require_start(source.name)
@@ -314,7 +315,7 @@ def unread_files(beat: Heartbeat | None, loaded: LoadedPipeline) -> int:
         InputError: The folder can't be listed.
     """
     generation = loaded.require_generation()
-    folder = Folder(loaded, generation, require_plan(generation))
+    folder = GrowingFolder(PipelineContext(loaded, generation))
     done = 0 if beat is None or beat.splits_done is None else beat.splits_done
     return folder.splits - done + len(folder.undiscovered())
 

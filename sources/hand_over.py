@@ -16,6 +16,7 @@ from sources.kafka.retention import RetentionWatch
 from sources.kafka.seam import seam_rule
 from sources.ledger import Ledger, ledger_name, make_ledger
 from sources.planning.approval import require_approved
+from sources.planning.context import PipelineContext
 from sources.planning.plan import Plan, require_plan
 from sources.planning.topic_plan import (
     TopicPlan,
@@ -68,7 +69,7 @@ def hand_over(loaded: LoadedPipeline, source: KafkaSource, log: KafkaLog | None 
     """
     ledger = _hand_over(loaded, source, log)
     if source.boundedness is Boundedness.BOUNDED:
-        decide_range(loaded, require_plan(loaded.require_generation()), source)
+        decide_range(PipelineContext.require(loaded), source)
     return ledger
 
 
@@ -95,7 +96,7 @@ def _hand_over(loaded: LoadedPipeline, source: KafkaSource, log: KafkaLog | None
     # What comes first and has an end was decided by the plan, as a listing of files is.
     is_decided = not ends and planned.range is not None
     if not is_decided:
-        require_approved(loaded, generation)
+        require_approved(PipelineContext(loaded, generation))
     factory = as_planned if is_decided else start_factory(loaded, source, seam_end)
     start = enumerator.switch(source.name, factory, log)
     rule = seam_rule(loaded.pipeline, ends, start, seam_end)

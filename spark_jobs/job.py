@@ -31,6 +31,7 @@ from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import HybridError, RunError, StateError
 from sources.hybrid import Boundedness
 from sources.planning.approval import require_approved
+from sources.planning.context import PipelineContext
 from sources.planning.rounds import next_round
 from spark_jobs.checkpoint.transform_history import explain_refusal
 from spark_jobs.driver.discoverer import Discoverer
@@ -61,7 +62,7 @@ def main(arguments: list[str]) -> int:
         loaded = load_pipeline(options.pipeline)
         generation = loaded.require_generation()
         # A job may be started by hand too.
-        require_approved(loaded, generation)
+        require_approved(PipelineContext(loaded, generation))
         with QueryLock(generation):
             return _run_all(loaded, generation, options.source, options.launch_id, stop)
     except HybridError as error:
@@ -180,7 +181,7 @@ def run_bounded(
         made = None
         with reporter.at_work():
             if isinstance(declared, FileSource):
-                made = next_round(loaded, generation, query.plan, declared)
+                made = next_round(PipelineContext(loaded, generation), declared)
             elif query.has_uncounted_seam():
                 _count_seam(query, reporter)
         if made is None:

@@ -19,7 +19,8 @@ from orchestration import chain
 from orchestration.requested_state import read_wanted
 from sources.common.positions import Record, iso, to_ms
 from sources.common.state import Folder, Generation
-from sources.config.file_source import FileSource, TimeRange
+from sources.config.file_options import TimeRange
+from sources.config.file_source import FileSource
 from sources.config.loader import KEPT, KeptDefinition, LoadedPipeline, load_pipeline
 from sources.errors import InputError, StateError
 from sources.files.splits import FileListing, list_source

@@ -16,8 +16,8 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, RunError, StateError
 from sources.hybrid import Boundedness
 from sources.kafka.client import KafkaLog
-from sources.planning.discovery import Folder
-from sources.planning.plan import require_plan
+from sources.planning.context import PipelineContext
+from sources.planning.discovery import GrowingFolder
 from spark_jobs.launch import process
 from spark_jobs.launch.runs import log_path
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
@@ -143,15 +143,14 @@ def _of_topic(loaded: LoadedPipeline, source: FileSource | KafkaSource) -> Left:
 
 
 def _of_folder(loaded: LoadedPipeline, generation: Generation) -> Left:
-    plan = require_plan(generation)
-    arrived = Folder(loaded, generation, plan).undiscovered()
+    arrived = GrowingFolder(PipelineContext(loaded, generation)).undiscovered()
     splits: int | None = None
 
     def left(beat: Heartbeat) -> int:
         nonlocal arrived, splits
         if splits is None:
             # What is neither known nor to be found was removed again.
-            folder = Folder(loaded, generation, plan)
+            folder = GrowingFolder(PipelineContext(loaded, generation))
             arrived &= folder.undiscovered()
             if arrived:
                 return len(arrived) + folder.splits - (beat.splits_done or 0)

@@ -16,11 +16,8 @@ from pydantic import BaseModel, ValidationError
 from sources.common.positions import Record
 from sources.common.security import check_secrets_come_from_environment
 from sources.common.state import Folder, Generation, open_generation
-from sources.config.file_source import FileSource
-from sources.config.kafka_source import KafkaSource
-from sources.config.pipeline import Pipeline
+from sources.config.pipeline import SOURCE_MODELS, Pipeline
 from sources.errors import InputError, StateError
-from sources.hybrid import Boundedness
 
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 KEPT = "hybrid-definition.json"
@@ -102,28 +99,7 @@ class LoadedPipeline:
             "sink": {**sink, "path": self.locate(pipeline.sink.path)},
         }
         for source in pipeline.sources:
-            where: object = source.patterns if isinstance(source, FileSource) else None
-            if isinstance(source, KafkaSource):
-                where = [source.topics, source.topic_pattern, source.isolation]
-                contract[f"sources.{source.name}.end"] = source.model_dump(
-                    mode="json", include={"until", "align"}
-                )
-            contract[f"sources.{source.name}"] = [source.type, source.format, where, source.columns]
-            if isinstance(source, KafkaSource) and (meaning := source.meaning()):
-                contract[f"sources.{source.name}.value"] = meaning
-            if isinstance(source, FileSource) and source.snapshot is not None:
-                contract[f"sources.{source.name}.snapshot"] = True
-            if isinstance(source, FileSource):
-                end = source.model_dump(
-                    mode="json", include={"complete_through", "offsets", "sequence"}
-                )
-                if source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
-                    end["boundedness"] = source.boundedness.value
-                contract[f"sources.{source.name}.end"] = end
-                contract[f"sources.{source.name}.read"] = source.model_dump(
-                    mode="json",
-                    include={"csv", "partitions", "select", "time_range", "version"},
-                )
+            contract |= source.contract()
         return contract
 
     def require_generation(self) -> Generation:
@@ -249,7 +225,7 @@ def _fill(value: Any, environment: Mapping[str, str], unset: set[str]) -> Any:
 
 
 def _explain(error: dict[str, Any], model: type[BaseModel]) -> str:
-    location = [part for part in error["loc"] if part not in ("files", "kafka")]
+    location = [part for part in error["loc"] if part not in SOURCE_MODELS]
     where = ".".join(str(part) for part in location) or "pipeline"
     if error["type"] == "extra_forbidden":
         allowed = _fields_at(error["loc"][:-1], model)
@@ -268,8 +244,8 @@ def _fields_at(location: tuple[int | str, ...], model: type[BaseModel]) -> list[
     """Names that a YAML mapping at this place may use."""
     current: type[BaseModel] | None = model
     for part in location:
-        if part in ("files", "kafka"):
-            current = FileSource if part == "files" else KafkaSource
+        if part in SOURCE_MODELS:
+            current = SOURCE_MODELS[str(part)]
         elif isinstance(part, str) and current is not None and part in current.model_fields:
             current = _model_in(current.model_fields[part].annotation)
     fields = current.model_fields if current is not None else {}

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from sources.common.positions import Record, iso, now_ms
 from sources.common.state import Folder
-from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
 from sources.config.snapshot import SnapshotOptions
 
@@ -61,7 +60,7 @@ class SlotGone(Record):
 
 def watched_slot(loaded: LoadedPipeline) -> SnapshotOptions | None:
     """The slot that the changes of a pipeline come through, where that is declared."""
-    snapshots = [s.snapshot for s in loaded.pipeline.sources if isinstance(s, FileSource)]
+    snapshots = [source.snapshot for source in loaded.pipeline.sources]
     return next((each for each in snapshots if each is not None), None)
 
 

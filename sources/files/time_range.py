@@ -6,7 +6,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sources.common.positions import to_us
-from sources.config.file_source import FileSource, TimeRange
+from sources.config.file_options import TimeRange
+from sources.config.file_source import FileSource
 from sources.errors import InputError
 from sources.storage.partitions import FolderTime, by_folder
 

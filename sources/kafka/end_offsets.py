@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from sources.common.positions import EndPosition, HeldOffsets, Offsets, TopicPartition, iso, to_ms
 from sources.common.topic_log import Log
-from sources.config.kafka_source import EndAtOffsets, EndAtTimestamp, KafkaSource
+from sources.config.kafka_options import EndAtOffsets, EndAtTimestamp
+from sources.config.kafka_source import KafkaSource
 from sources.errors import SeamError
 from sources.kafka.start_offsets import written_offsets
 

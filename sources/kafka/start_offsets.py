@@ -22,13 +22,13 @@ from sources.common.positions import (
     to_ms,
 )
 from sources.common.topic_log import Log
-from sources.config.kafka_source import (
-    KafkaSource,
+from sources.config.kafka_options import (
     StartAgo,
     StartAtOffsets,
     StartAtTimestamp,
     StartByFactory,
 )
+from sources.config.kafka_source import KafkaSource
 from sources.errors import InputError, SeamError
 from sources.hybrid import SourceFactory, SourceSwitchContext
 

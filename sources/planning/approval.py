@@ -12,6 +12,7 @@ from sources.common.positions import Record, now_ms
 from sources.common.state import Generation
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, StateError
+from sources.planning.context import PipelineContext
 from sources.planning.plan import Plan
 
 _APPROVAL = "approval.json"
@@ -68,18 +69,18 @@ def find_approval(generation: Generation) -> Approval | None:
     return found if found is not None and found.plan == _plan_digest(generation) else None
 
 
-def require_approved(loaded: LoadedPipeline, generation: Generation) -> None:
+def require_approved(context: PipelineContext) -> None:
     """Refuse a step whose plan waits for a person.
 
     Raises:
         StateError: It does.
     """
-    if not loaded.pipeline.approve or find_approval(generation) is not None:
+    pipeline, generation = context.pipeline, context.generation
+    if not pipeline.approve or find_approval(generation) is not None:
         return
-    name = loaded.pipeline.name
     is_planned = generation.read(_PLAN, Plan) is not None
-    message = f"The plan of `{name}` is not {'approved' if is_planned else 'made'} yet."
-    raise StateError(message, how_to_approve(name))
+    message = f"The plan of `{pipeline.name}` is not {'approved' if is_planned else 'made'} yet."
+    raise StateError(message, how_to_approve(pipeline.name), pipeline=pipeline.name)
 
 
 def how_to_approve(name: str) -> str:

@@ -11,12 +11,11 @@ import pyarrow as pa
 
 from sources.common.positions import Record, now_ms, span_ms
 from sources.common.state import Generation
-from sources.config.file_source import FileSource
-from sources.config.loader import LoadedPipeline
+from sources.errors import StateError
 from sources.files.new_files import list_arrived, paths_of
 from sources.files.splits import new_files
+from sources.planning.context import PipelineContext
 from sources.planning.file_plan import FoundFiles, found_files, keep_splits, read_splits
-from sources.planning.plan import Plan
 
 
 class Discovery(Record):
@@ -39,31 +38,34 @@ def found_so_far(generation: Generation, planned: FoundFiles) -> list[FoundFiles
     return parts
 
 
-class Folder:
+class GrowingFolder:
     """All that was found so far in the folder that a generation's last source reads.
 
     Args:
-        loaded: The pipeline.
-        generation: Its state.
-        plan: Its plan, which has a folder.
+        context: The pipeline, whose last source is such a folder.
 
     Attributes:
         parts: What the plan found, and one more for each discovery.
         interval_ms: Between the end of a listing and the start of the next one.
+
+    Raises:
+        StateError: The pipeline, or its plan, has no such folder.
     """
 
-    def __init__(self, loaded: LoadedPipeline, generation: Generation, plan: Plan) -> None:
-        source = loaded.pipeline.sources[-1]
-        assert isinstance(source, FileSource)
-        assert source.discovery_interval is not None
-        assert plan.folder is not None
+    def __init__(self, context: PipelineContext) -> None:
+        source, plan = context.pipeline.growing_folder, context.plan
+        if source is None or source.discovery_interval is None or plan.folder is None:
+            name = context.pipeline.name
+            message = f"The last source of pipeline `{name}` is not a folder that keeps growing."
+            hint = "Only a last source with `discovery_interval` is listed again."
+            raise StateError(message, hint, pipeline=name)
         self.interval_ms = span_ms(source.discovery_interval)
-        self._loaded = loaded
-        self._generation = generation
+        self._loaded = context.loaded
+        self._generation = context.generation
         self._source = source
-        self.parts = found_so_far(generation, plan.folder)
+        self.parts = found_so_far(context.generation, plan.folder)
         every = [*plan.files, *self.parts]
-        self._known = paths_of(read_splits(part, generation) for part in every)
+        self._known = paths_of(read_splits(part, context.generation) for part in every)
         self._listed_ms = now_ms()
 
     @property

@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 from sources.common.positions import EndPosition, HeldOffsets, Part, iso, to_ms, to_us
 from sources.common.schema import names_and_types
 from sources.common.state import Generation
-from sources.config.file_source import FileBatch, FileSource, OffsetColumns
+from sources.config.file_options import FileBatch, OffsetColumns
+from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.config.snapshot import require_snapshot
@@ -85,13 +86,16 @@ def found_files(source: FileSource, listing: FileListing) -> FoundFiles:
 
 
 def plan_files(
-    loaded: LoadedPipeline, name: str, listing: FileListing, earlier: Sequence[pa.Table] = ()
+    loaded: LoadedPipeline,
+    source: FileSource,
+    listing: FileListing,
+    earlier: Sequence[pa.Table] = (),
 ) -> tuple[FilePlan, list[str]]:
     """Plan of the files of one listing, and what people should know about it.
 
     Args:
         loaded: The pipeline.
-        name: The source.
+        source: The source.
         listing: Its splits.
         earlier: Splits that were planned before and tell their offsets in the same way: what the
             source's end says of offsets holds for all of them together.
@@ -100,8 +104,7 @@ def plan_files(
         InputError: No row has a time, or the files do not tell their offsets as declared.
     """
     pipeline = loaded.pipeline
-    source = pipeline.source(name)
-    assert isinstance(source, FileSource)
+    name = source.name
     splits = listing.splits
     times = event_range_ms(splits)
     manifest = None
@@ -207,21 +210,17 @@ def misread_unit(low_ms: int, high_ms: int) -> str | None:
     return next((words for factor, words in readings.items() if plausible(factor)), None)
 
 
-def told_alike(pipeline: Pipeline, name: str, before: Sequence[FilePlan]) -> list[FilePlan]:
-    """Those plans of earlier sources whose files tell their offsets in the same way as a source's.
+def plans_alike(
+    pipeline: Pipeline, source: FileSource, before: Sequence[FilePlan]
+) -> list[FilePlan]:
+    """Return the plans of earlier sources that hold their offsets where a source's files do.
 
     Args:
         pipeline: The declaration.
-        name: The source.
+        source: The source.
         before: Plans of the sources before it.
     """
-
-    def told(source: str) -> object:
-        declared = pipeline.source(source)
-        assert isinstance(declared, FileSource)
-        return declared.offsets
-
-    return [part for part in before if told(part.source) == told(name)]
+    return [part for part in before if pipeline.file_source(part.source).offsets == source.offsets]
 
 
 def _complete_through_ms(pipeline: Pipeline, source: FileSource, end_ms: int) -> int:

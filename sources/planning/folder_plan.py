@@ -46,9 +46,7 @@ def _require_whole(
 ) -> None:
     """Refuse a file of which a source before reads rows up to a time: nobody reads the others."""
     for name, splits in before.items():
-        declared = loaded.pipeline.source(name)
-        assert isinstance(declared, FileSource)
-        if declared.time_range.until is None:
+        if loaded.pipeline.file_source(name).time_range.until is None:
             continue
         others = paths_of(part for other, part in before.items() if other != name)
         every = set(new_files(loaded, source, others)["path"].to_pylist())

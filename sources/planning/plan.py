@@ -13,13 +13,10 @@ import pyarrow as pa
 from sources.common.positions import Record, iso, now_ms
 from sources.common.schema import check_event_time, parse_schema
 from sources.common.state import Generation
-from sources.config.file_source import FileSource
-from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.errors import StateError
 from sources.files.splits import FileListing, list_source
-from sources.hybrid import Boundedness
 from sources.kafka.client import KafkaLog
 from sources.planning.file_plan import (
     FilePlan,
@@ -27,7 +24,7 @@ from sources.planning.file_plan import (
     event_range_ms,
     keep_splits,
     plan_files,
-    told_alike,
+    plans_alike,
 )
 from sources.planning.folder_plan import plan_folder
 from sources.planning.schema_check import check_key, check_sequence, compare_declared
@@ -122,29 +119,26 @@ def draft_plan(loaded: LoadedPipeline) -> tuple[Plan, dict[str, FileListing]]:
     """
     pipeline = loaded.pipeline
     # Reach the broker first: a wrong address should not cost a listing of all files.
-    for source in pipeline.topics:
-        KafkaLog(source)
-    listings = {
-        source.name: list_source(loaded, source)
-        for source in pipeline.sources
-        if isinstance(source, FileSource) and source.boundedness is Boundedness.BOUNDED
-    }
+    for topic_source in pipeline.topics:
+        KafkaLog(topic_source)
+    listings = {source.name: list_source(loaded, source) for source in pipeline.bounded_files}
     warnings: list[str] = []
     files: list[FilePlan] = []
-    for name, listing in listings.items():
-        told = [listings[part.source].splits for part in told_alike(pipeline, name, files)]
-        part, said = plan_files(loaded, name, listing, told)
-        warnings += [*said, *_reaching_back(name, part.event_min_ms, files)]
+    for source in pipeline.bounded_files:
+        alike = [listings[part.source].splits for part in plans_alike(pipeline, source, files)]
+        part, said = plan_files(loaded, source, listings[source.name], alike)
+        warnings += [*said, *_reaching_back(source.name, part.event_min_ms, files)]
         files.append(part)
     folder = None
-    if isinstance(last := pipeline.sources[-1], FileSource) and last.name not in listings:
+    if (last := pipeline.growing_folder) is not None:
         folder, listings[last.name], said = plan_folder(loaded, last, listings)
         times = event_range_ms(listings[last.name].splits)
         warnings += said if times is None else [*said, *_reaching_back(last.name, times[0], files)]
     _check_columns(pipeline, {name: listing.columns for name, listing in listings.items()})
     topics, said = _plan_all_topics(loaded, files)
     warnings += said
-    topic = topics.pop() if isinstance(last, KafkaSource) else None
+    # Files never come after a topic: where there are topics, the last one is the last source.
+    topic = topics.pop() if topics else None
     plan = Plan(
         pipeline=pipeline.name,
         created_ms=now_ms(),
@@ -188,10 +182,13 @@ def _reaching_back(name: str, begin_ms: int, before: list[FilePlan]) -> list[str
 
 def _check_columns(pipeline: Pipeline, columns: dict[str, pa.Schema]) -> None:
     first: tuple[str, pa.Schema] | None = None
+    declared = {
+        source.name: parse_schema(source.selected(source.declared_columns))
+        for source in pipeline.topics
+        if source.declared_columns
+    }
     for source in pipeline.sources:
-        found = columns.get(source.name)
-        if found is None and isinstance(source, KafkaSource) and source.declared_columns:
-            found = parse_schema(source.selected(source.declared_columns))
+        found = columns.get(source.name, declared.get(source.name))
         if found is None:
             continue
         if first is None:

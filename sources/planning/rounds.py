@@ -17,13 +17,14 @@ from sources.files.new_files import list_arrived, paths_of
 from sources.hybrid import SourceSwitchContext
 from sources.kafka.client import KafkaLog
 from sources.kafka.start_offsets import GapError
+from sources.planning.context import PipelineContext
 from sources.planning.file_plan import (
     FilePlan,
     event_range_ms,
     keep_splits,
     plan_files,
+    plans_alike,
     read_splits,
-    told_alike,
 )
 from sources.planning.plan import Plan
 from sources.planning.topic_plan import start_factory
@@ -98,9 +99,7 @@ def history_of(generation: Generation, plan: Plan, source: str) -> History:
     return History(parts, seam_end)
 
 
-def next_round(
-    loaded: LoadedPipeline, generation: Generation, plan: Plan, source: FileSource
-) -> Round | None:
+def next_round(context: PipelineContext, source: FileSource) -> Round | None:
     """Plan another round of a source that has been read to the end of its plan, if one is due.
 
     It is due if files have arrived and the topic is further ahead than the source allows
@@ -110,8 +109,9 @@ def next_round(
         InputError: A new file can't be read, or has other columns.
         GapError: The hand-over could not be made, and no file has arrived that may help.
     """
-    live = loaded.pipeline.source_after(source.name)
-    if not isinstance(live, KafkaSource):
+    loaded, generation, plan = context.loaded, context.generation, context.plan
+    live = loaded.pipeline.next_topic(source.name)
+    if live is None:
         return None
     history = history_of(generation, plan, source.name)
     why, gap = _due(loaded, source, live, history)
@@ -126,9 +126,9 @@ def next_round(
             # The source stays unfinished: the next run looks again.
             raise gap
         return None
-    others = told_alike(loaded.pipeline, source.name, plan.files[:-1])
-    told = [*(read_splits(part, generation) for part in others), *earlier]
-    part, _ = plan_files(loaded, source.name, listing, told)
+    others = plans_alike(loaded.pipeline, source, plan.files[:-1])
+    alike = [*(read_splits(part, generation) for part in others), *earlier]
+    part, _ = plan_files(loaded, source, listing, alike)
     keep_splits(part, listing, generation)
     number = len(history.parts)
     made = Round(

@@ -15,13 +15,12 @@ import pyarrow.parquet as pq
 from sources.common.positions import EndPosition, Offsets, Record, TopicPartition, now_ms
 from sources.common.state import Generation
 from sources.config.kafka_source import KafkaSource
-from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
-from sources.hybrid import SwitchState
 from sources.kafka.batching import cut_range
 from sources.kafka.client import KafkaLog
 from sources.kafka.end_offsets import end_position, newest_read, resolve_ends
 from sources.kafka.ranges import Ranges, splits_of
+from sources.planning.context import PipelineContext
 from sources.planning.plan import Plan
 from sources.planning.rounds import history_of
 from sources.planning.topic_plan import is_continued
@@ -95,7 +94,7 @@ def end_planned(generation: Generation, plan: Plan, source: str) -> EndPosition:
     return history_of(generation, plan, source).end if found is None else found.end
 
 
-def decide_range(loaded: LoadedPipeline, plan: Plan, source: KafkaSource) -> TopicRange:
+def decide_range(context: PipelineContext, source: KafkaSource) -> TopicRange:
     """Decide what a bounded source reads, unless that was done before.
 
     Its start was decided before. Of the first source of a chain, the plan decided the end too.
@@ -103,15 +102,13 @@ def decide_range(loaded: LoadedPipeline, plan: Plan, source: KafkaSource) -> Top
     Raises:
         SeamError: The end can't be resolved, or it can't be cut by time.
     """
-    generation = loaded.require_generation()
+    generation, pipeline = context.generation, context.pipeline
     if (known := find_range(generation, source.name)) is not None:
         return known
-    chain = loaded.pipeline.hybrid_source()
-    enumerator = SwitchState(chain, generation)
-    start = enumerator.require_start(source.name).offsets()
-    ends_before = enumerator.ends_before(source.name)
+    start = context.switch_state.require_start(source.name).offsets()
+    ends_before = context.switch_state.ends_before(source.name)
     log = KafkaLog(source)
-    planned = plan.topic_of(source.name).range
+    planned = context.plan.topic_of(source.name).range
     if ends_before or planned is None:
         ends = resolve_ends(source, log, start, now_ms())
     else:
@@ -121,8 +118,8 @@ def decide_range(loaded: LoadedPipeline, plan: Plan, source: KafkaSource) -> Top
     starts = {at: start.get(at, begun[at]) for at in ends}
     batches = cut_range(source, log, starts, ends)
     table = _table(batches)
-    after = loaded.pipeline.source_after(source.name)
-    following = KafkaLog(after) if isinstance(after, KafkaSource) else None
+    after = pipeline.next_topic(source.name)
+    following = None if after is None else KafkaLog(after)
     continued = is_continued(source, log, following)
     previous = ends_before[-1] if ends_before else None
     end = end_position(
@@ -130,7 +127,7 @@ def decide_range(loaded: LoadedPipeline, plan: Plan, source: KafkaSource) -> Top
         newest_read(log, starts, ends),
         ends,
         previous,
-        lateness_ms=loaded.pipeline.lateness_ms,
+        lateness_ms=pipeline.lateness_ms,
         is_continued=continued,
     )
     seam_end: Offsets = {}
@@ -138,7 +135,9 @@ def decide_range(loaded: LoadedPipeline, plan: Plan, source: KafkaSource) -> Top
         # After the ends: nothing appended from here on can be in the range.
         seam_end = following.high_watermark()
     elif following is not None:
-        before = {} if previous is None else seam_end_after(generation, plan, previous.source)
+        before = (
+            {} if previous is None else seam_end_after(generation, context.plan, previous.source)
+        )
         seam_end = {at: max(offset, before.get(at, 0)) for at, offset in ends.items()}
     made = TopicRange(
         source=source.name,

@@ -31,7 +31,8 @@ from sources.hybrid import Boundedness, SwitchState
 from sources.kafka.client import KafkaLog
 from sources.kafka.start_offsets import check_in_log, check_not_deleted
 from sources.ledger import SeamCount
-from sources.planning.discovery import Folder
+from sources.planning.context import PipelineContext
+from sources.planning.discovery import GrowingFolder
 from sources.planning.file_plan import FoundFiles
 from sources.planning.plan import require_plan
 from sources.planning.rounds import history_of
@@ -324,11 +325,11 @@ class Query:
             self._require_unchanged(place)
         return seam.filter(self._history(place)).apply(rows)
 
-    def _find_folder(self) -> Folder | None:
+    def _find_folder(self) -> GrowingFolder | None:
         """What was found in the folder that this run follows, if it follows one."""
         if self.plan.folder is None or self.plan.folder.source != self.source.name:
             return None
-        return Folder(self._loaded, self.generation, self.plan)
+        return GrowingFolder(PipelineContext(self._loaded, self.generation))
 
     def _planned_interval_ms(self) -> int:
         if self._rate == RateLimit():

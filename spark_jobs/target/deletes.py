@@ -17,7 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
-from sources.config.pipeline import Sink
+from sources.config.sink import Sink
 
 # Deletes of a micro-batch that are brought to the driver.
 _FEW = 10_000

@@ -239,7 +239,7 @@ class TestHowChangesInBothAreTold:
         (changed("sink", "deletes", to="maybe"), "'hard' or 'soft'"),
         (changed("sink", "sequence", to=["id"]), "it can't be in the `key`"),
         (changed("sources", 1, "include", "_tx", to=None), "needs `include: {<column>: transact"),
-        (changed("event_time", to="id"), "after a snapshot it is `_at`"),
+        (changed("event_time", to="id"), "after a snapshot it has to be `_at`"),
         (changed("sources", 1, "format", to="json"), "has no meaning with `format: json`"),
         (changed("sources", 0, "select", to={"id": "id"}), "omit `select`"),
         (changed("sources", 0, "path", to="*/*.parquet"), "one folder of this machine"),

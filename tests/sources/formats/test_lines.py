@@ -247,7 +247,7 @@ def test_a_plan_of_bad_rows_only_is_refused_but_files_that_arrive_later_are_not(
     loaded = LoadedPipeline(tmp_path / "p.yaml", pipeline(source(on_bad_record="quarantine")))
     text = r"hold no rows with a time\..* 3 of the rows .*/a\.json, byte 0: it is no JSON object"
     with pytest.raises(InputError, match=text):
-        plan_files(loaded, "history", listing)
+        plan_files(loaded, loaded.pipeline.file_source("history"), listing)
 
 
 def test_a_region_with_bad_rows_at_its_ends_is_looked_into(tmp_path: Path) -> None:

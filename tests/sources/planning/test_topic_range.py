@@ -11,7 +11,8 @@ import pytest
 
 from sources.common.positions import EndPosition, TopicPartition
 from sources.common.topic_log import LogRecord
-from sources.config.kafka_source import EndAtOffsets, EndAtTimestamp, KafkaSource
+from sources.config.kafka_options import EndAtOffsets, EndAtTimestamp
+from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, SeamError, StateError
 from sources.hand_over import hand_over

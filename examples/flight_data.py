@@ -27,7 +27,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from sources.errors import InputError, RunError
 from sources.kafka.address import resolve_bootstrap
-from sources.kafka.client import QUIET
+from sources.kafka.consumer import QUIET
 
 KEY = ("carrier", "flight", "origin", "scheduled_departure")
 HISTORY_END = datetime(2013, 10, 1, tzinfo=UTC)

@@ -94,7 +94,7 @@ def make_ledger(
     """The ledger of a start position, as the log stands."""
     begun = log.log_start()
     left = {at: max(offset, begun[at]) for at, offset in start.offsets().items() if at in begun}
-    firsts = {record.at: record for record in log.read(left, 1, log.log_end())}
+    firsts = {record.partition: record for record in log.read(left, 1, log.log_end())}
     gaps: dict[tuple[str, int], Gap] = {(gap.topic, gap.partition): gap for gap in start.gaps}
     entries = []
     for at, part in sorted(start.partitions.items()):

@@ -34,7 +34,7 @@ from sources.generations import (
 )
 from sources.hybrid import Boundedness, SwitchState
 from sources.kafka.client import KafkaLog
-from sources.kafka.start_offsets import check_not_deleted
+from sources.kafka.start_checks import check_not_deleted
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.launch import process
 from spark_jobs.run_state.lock import take_switch_lock

@@ -102,7 +102,7 @@ def compare_sample(
                 rows[field.name] = (field.name, type_name(field.type), "(missing)")
     if rows:
         extra = [(name, "(missing)", "present") for name in sorted(seen - set(columns.names))]
-        topics = ", ".join(sorted({record.at.topic for record in records}))
+        topics = ", ".join(sorted({record.partition.topic for record in records}))
         text = _side_by_side(f"source `{left}`", f"topic `{topics}`", [*rows.values(), *extra])
         raise InputError(text)
     if bad := len(unread) + unfit:
@@ -128,7 +128,7 @@ def _read(record: LogRecord, reader: FieldReader) -> Mapping[str, Any]:
             raise BadValue(NO_VALUE)
         return reader.fields(record.value)
     except BadValue as error:
-        where = f"Topic `{record.at.topic}`, partition {record.at.partition}"
+        where = f"Topic `{record.partition.topic}`, partition {record.partition.partition}"
         message = f"{where}, offset {record.offset}: {error}."
         raise InputError(message, "Correct `topic`, `format` or the producer.") from None
 

@@ -19,7 +19,8 @@ from sources.kafka.end_offsets import end_position, newest_read, resolve_ends
 from sources.kafka.retention import Headroom, RetentionWatch, retention_ms
 from sources.kafka.sample import ahead_ms
 from sources.kafka.seam import SeamRule, check_compaction, check_start, seam_rule, seam_warnings
-from sources.kafka.start_offsets import factory_for, needed_offsets
+from sources.kafka.start_checks import needed_offsets
+from sources.kafka.start_offsets import factory_for
 from sources.planning.schema_check import compare_sample
 
 SAMPLE_RECORDS = 100

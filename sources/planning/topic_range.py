@@ -158,8 +158,8 @@ def _table(batches: Sequence[Ranges]) -> pa.Table:
     splits = [(number, split) for number, batch in enumerate(batches) for split in splits_of(batch)]
     columns = [
         [number for number, _ in splits],
-        [split.at.topic for _, split in splits],
-        [split.at.partition for _, split in splits],
+        [split.partition.topic for _, split in splits],
+        [split.partition.partition for _, split in splits],
         [split.first for _, split in splits],
         [split.end for _, split in splits],
     ]

@@ -29,7 +29,7 @@ from sources.errors import InputError, StateError
 from sources.generations import target_of
 from sources.hybrid import Boundedness, SwitchState
 from sources.kafka.client import KafkaLog
-from sources.kafka.start_offsets import check_in_log, check_not_deleted
+from sources.kafka.start_checks import check_in_log, check_not_deleted
 from sources.ledger import SeamCount
 from sources.planning.context import PipelineContext
 from sources.planning.discovery import GrowingFolder

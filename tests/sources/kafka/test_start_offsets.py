@@ -21,7 +21,8 @@ from sources.common.topic_log import Log, LogRecord
 from sources.config.kafka_source import KafkaSource
 from sources.errors import InputError, SeamError
 from sources.hybrid import SourceSwitchContext
-from sources.kafka.start_offsets import GapError, check_in_log, factory_for, needed_offsets
+from sources.kafka.start_checks import check_in_log, needed_offsets
+from sources.kafka.start_offsets import GapError, factory_for
 from tests.sources.kafka.model_log import ChangingLog, ModelLog
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)

@@ -18,7 +18,7 @@ from sources.errors import InputError, SeamError, StateError
 from sources.hand_over import hand_over
 from sources.hybrid import Boundedness, SwitchState
 from sources.kafka.batching import cut_range
-from sources.kafka.client import consumer_settings
+from sources.kafka.consumer import consumer_settings
 from sources.kafka.end_offsets import end_position, newest_read, resolve_ends
 from sources.kafka.range_reader import RangeReader
 from sources.kafka.ranges import Split

@@ -23,7 +23,8 @@ from sources.config.file_options import TimeRange
 from sources.config.file_source import FileSource
 from sources.config.loader import KEPT, KeptDefinition, LoadedPipeline, load_pipeline
 from sources.errors import InputError, StateError
-from sources.files.splits import FileListing, list_source
+from sources.files.split_table import FileListing
+from sources.files.splits import list_source
 from sources.files.time_range import EmptyRangeError
 from sources.generations import in_service, kept_file, require_in_service, target_of
 from sources.hybrid import Boundedness, SwitchState

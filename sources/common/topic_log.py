@@ -47,7 +47,7 @@ class Log(Protocol):
         """Return the offset after the last record, open transactions included."""
 
     def offsets_for_time(self, time_ms: int) -> dict[TopicPartition, int | None]:
-        """Return the first offset whose record timestamp is at or after a time; None without one."""
+        """Return the first offset whose record timestamp is at or after a time, or None."""
 
     def newest_ms(self) -> dict[TopicPartition, int | None]:
         """Return the highest record timestamp (ms) of each partition; None without records."""
@@ -55,7 +55,7 @@ class Log(Protocol):
     def read(
         self, start: Mapping[TopicPartition, int], limit: int, end: Mapping[TopicPartition, int]
     ) -> list[LogRecord]:
-        """Return the first ``limit`` records of each partition from ``start`` on and below ``end``."""
+        """Return the first ``limit`` records of each partition between ``start`` and ``end``."""
 
     def first_within(
         self, ranges: Mapping[TopicPartition, Sequence[tuple[int, int]]]

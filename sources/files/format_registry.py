@@ -1,4 +1,4 @@
-"""Formats by the names that pipelines give them."""
+"""Readers of file formats, by the names that declarations use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sources.formats.text import Text
 
 
 def format_of(source: FileSource) -> Format:
-    """The format of a source's files; Parquet's is Spark's own business."""
+    """Return the reader of a source's files, which are not Parquet: Spark reads that itself."""
     known: dict[str, Format] = {
         "avro": Avro(),
         "csv": Csv(source.csv),

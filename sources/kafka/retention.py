@@ -97,7 +97,7 @@ class RetentionWatch:
             if starts[partition] > needed and self._source.on_gap == "fail":
                 message = (
                     f"Topic `{partition.topic}`, partition {partition.partition}: Kafka deleted "
-                    f"offsets {needed} to {starts[partition] - 1}, which are needed once history is read."
+                    f"offsets {needed} to {starts[partition] - 1}, which are needed after history."
                 )
                 hint = "Extend history, or declare `on_gap: accept`."
                 raise self._error(message, hint, partition, needed)

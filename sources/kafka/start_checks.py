@@ -30,18 +30,16 @@ def written_offsets(
     """
     only = partitions[0].topic
     offsets = flatten({topic or only: parts for topic, parts in declared.items()})
-    if missing := sorted(set(partitions) - set(offsets)):
-        message = f"{what}: {missing[0]} has no offset."
-        raise _not_all(message, missing[0])
-    if unknown := sorted(set(offsets) - set(partitions)):
-        message = f"{what}: there is no {unknown[0]}."
-        raise _not_all(message, unknown[0])
+    missing = sorted(set(partitions) - set(offsets))
+    unknown = sorted(set(offsets) - set(partitions))
+    if missing or unknown:
+        reasons = [f"{partition} has no offset" for partition in missing[:1]]
+        reasons += [f"there is no {partition}" for partition in unknown[:1]]
+        message = f"{what}: {'; '.join(reasons)}."
+        topic, number = [*missing, *unknown][0]
+        hint = "Declare one offset for each partition."
+        raise SeamError(message, hint, topic=topic, partition=number)
     return offsets
-
-
-def _not_all(message: str, partition: TopicPartition) -> SeamError:
-    hint = "Declare one offset for each partition."
-    return SeamError(message, hint, topic=partition.topic, partition=partition.partition)
 
 
 def needed_offsets(

@@ -14,7 +14,7 @@ from sources.config.kafka_options import (
     StartByFactory,
 )
 from sources.config.kafka_source import KafkaSource
-from sources.errors import InputError, SeamError
+from sources.errors import InputError, SeamError, UnavailableError
 from sources.hybrid import SourceFactory, SourceSwitchContext
 from sources.kafka.start_look_up import StartLookUp
 
@@ -116,6 +116,8 @@ def _call(name: str, load: Callable[[str], UserFactory], context: SourceSwitchCo
     factory = load(name)
     try:
         return factory(context)
+    except UnavailableError:
+        raise
     # The user's code: whatever it raises is the answer.
     except Exception as error:
         message = f"`start.factory: {name}` raised {type(error).__name__}: {error}."

@@ -22,7 +22,7 @@ from sources.config.pipeline import Pipeline
 from sources.config.snapshot import require_snapshot
 from sources.errors import InputError
 from sources.files.held_offsets import held_by_columns, held_by_names
-from sources.files.splits import FileListing
+from sources.files.split_table import FileListing
 
 Ints = npt.NDArray[np.int64]
 _MANY_FILES = 10_000
@@ -286,5 +286,5 @@ def keep_splits(found: FoundFiles, listing: FileListing, generation: Generation)
 
 
 def read_splits(found: FoundFiles, generation: Generation) -> pa.Table:
-    """The table of splits of a listing (:data:`sources.files.splits.SPLITS`), in order."""
+    """The table of splits of a listing (:data:`sources.files.split_table.SPLITS`), in order."""
     return pq.read_table(generation.path(found.splits_file))

@@ -10,7 +10,8 @@ from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 from sources.files.new_files import paths_of
-from sources.files.splits import FileListing, list_source, new_files, nothing_yet
+from sources.files.split_table import FileListing
+from sources.files.splits import list_source, new_files, nothing_yet
 from sources.planning.file_plan import FoundFiles, found_files, suspicions
 
 

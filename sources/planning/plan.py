@@ -16,7 +16,8 @@ from sources.common.state import Generation
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.errors import StateError
-from sources.files.splits import FileListing, list_source
+from sources.files.split_table import FileListing
+from sources.files.splits import list_source
 from sources.kafka.client import KafkaLog
 from sources.planning.file_plan import (
     FilePlan,

@@ -16,7 +16,8 @@ from sources.common.schema import names_and_types, parse_schema
 from sources.common.select import EventColumn, Selection
 from sources.config.file_source import FileSource
 from sources.errors import InputError
-from sources.files.splits import FileListing, list_splits
+from sources.files.split_table import FileListing
+from sources.files.splits import list_splits
 from sources.storage.listing import find_files
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
@@ -153,7 +154,7 @@ def test_integers_are_planned_by_their_statistics(
 
 def test_parquets_event_time_must_be_in_its_statistics(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": ["2024-01-01"]}), tmp_path / "x")
-    with pytest.raises(InputError, match="hides its column") as caught:
+    with pytest.raises(InputError, match="can't be used for") as caught:
         listed(tmp_path, select={"t": "CAST(text AS timestamp)"})
     assert "timestamp_millis(<column>)" in str(caught.value)
 

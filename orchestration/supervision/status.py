@@ -16,7 +16,7 @@ from sources.common.state import Generation
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.databases.replication_slot import SlotGone, ask_slot, slot_gone, watched_slot
-from sources.errors import InputError
+from sources.errors import InputError, UnavailableError
 from sources.generations import in_service, read_serving
 from sources.hybrid import Boundedness, SwitchState
 from sources.kafka.client import KafkaLog
@@ -223,7 +223,7 @@ def _source_status(
     if isinstance(source, KafkaSource) and is_live and beat is not None:
         try:
             lag = chain.lag(beat, KafkaLog(source), loaded)
-        except InputError:
+        except (InputError, UnavailableError):
             lag = None
     elif is_live and beat is not None and beat.splits_total is not None:
         lag = beat.splits_total - (beat.splits_done or 0)

@@ -1,7 +1,7 @@
 """Columns and types: Arrow schemas, and their names as Spark SQL spells them.
 
-All parts of the project describe columns by an Arrow schema; people read and write the type names of
-Spark SQL (https://spark.apache.org/docs/latest/sql-ref-datatypes.html).
+All parts of the project describe columns by an Arrow schema; people read and write the type names
+of Spark SQL (https://spark.apache.org/docs/latest/sql-ref-datatypes.html).
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _split_top_level(text: str) -> list[str]:
 
 
 def parse_schema(columns: Mapping[str, str]) -> pa.Schema:
-    """Return an Arrow schema for column names and Spark SQL type names; all columns are nullable."""
+    """Return an Arrow schema, all columns nullable, for column names and Spark SQL type names."""
     return pa.schema([pa.field(name, parse_type(kind)) for name, kind in columns.items()])
 
 

@@ -147,7 +147,8 @@ def locate_files(declared: M, locate: Callable[[str], str]) -> M:
 def client_settings(security: Security | None) -> dict[str, str]:
     """Return the settings of a confluent-kafka client, with secrets in plain text.
 
-    There are none for a broker without TLS and login. The names are those of librdkafka's ``CONFIGURATION.md``.
+    There are none for a broker without TLS and login. The names are those of librdkafka's
+    ``CONFIGURATION.md``.
 
     Raises:
         InputError: A file is missing, can't be read, or is not what its field asks for.

@@ -1,8 +1,8 @@
-"""A folder that keeps filling: what arrives is found, written down, and then read.
+"""Discovery of files in a folder that keeps growing: listed, written to the state, then read.
 
-As FLIP-27's file source does in ``ContinuousFileSplitEnumerator``, the folder is listed at an
-interval and a file is new if its path is not known. What is known is in the state, so that a file
-is read once whatever its times, however slow a listing is, and whenever the run is stopped.
+As in FLIP-27's ``ContinuousFileSplitEnumerator``, the folder is listed at an interval and a file is
+new if its path is not known. Known paths are in the state, so that a file is read once whatever its
+times, however slow a listing is, and whenever the run is stopped.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Discovery(Record):
     """Files that arrived.
 
     Attributes:
-        number: From 1; the plan's listing is before that.
-        files: What they are.
+        number: From 1; the listing of the plan comes before.
+        files: The files.
     """
 
     number: int
@@ -31,7 +31,12 @@ class Discovery(Record):
 
 
 def found_so_far(generation: Generation, planned: FoundFiles) -> list[FoundFiles]:
-    """What the plan found in a folder, and one more for each discovery."""
+    """Return the plan's files of a folder, and those of each discovery.
+
+    Args:
+        generation: State of the generation.
+        planned: Files that the plan lists.
+    """
     parts = [planned]
     while (known := generation.read(_name(planned.source, len(parts)), Discovery)) is not None:
         parts.append(known.files)
@@ -39,14 +44,14 @@ def found_so_far(generation: Generation, planned: FoundFiles) -> list[FoundFiles
 
 
 class GrowingFolder:
-    """All that was found so far in the folder that a generation's last source reads.
+    """Folder that a generation's last source reads without end, and its files so far.
 
     Args:
         context: The pipeline, whose last source is such a folder.
 
     Attributes:
-        parts: What the plan found, and one more for each discovery.
-        interval_ms: Between the end of a listing and the start of the next one.
+        parts: Files that the plan lists, and those of each discovery.
+        interval_ms: Time between the end of a listing and the start of the next one.
 
     Raises:
         StateError: The pipeline, or its plan, has no such folder.
@@ -70,38 +75,43 @@ class GrowingFolder:
 
     @property
     def splits(self) -> int:
-        """How many splits were found."""
+        """Number of splits so far."""
         return sum(part.splits for part in self.parts)
 
     @property
     def due_ms(self) -> int:
-        """When the next listing is to begin: the interval after the end of the last one."""
+        """When the next listing is due: the interval after the end of the last one."""
         return self._listed_ms + self.interval_ms
 
     def undiscovered(self) -> set[str]:
-        """Paths of the files that are there and that no discovery has found yet.
+        """Return the paths of new files that no discovery has recorded yet.
 
         Raises:
-            InputError: The folder can't be listed.
+            InputError: The storage refuses.
+            UnavailableError: The storage does not answer.
         """
         return set(new_files(self._loaded, self._source, self._known)["path"].to_pylist())
 
     def discover(self) -> FoundFiles | None:
-        """Look for files that arrived, and write down what they are before anyone reads them.
+        """List the folder, and write new files to the state, before anything reads them.
+
+        Returns:
+            The new files; None if there are none.
 
         Raises:
-            InputError: One can't be read, or has other columns; the folder can't be listed.
+            InputError: A file can't be read, or has other columns; the storage refuses.
+            UnavailableError: The storage does not answer.
         """
         columns = self.parts[0].columns
         listing = list_arrived(self._loaded, self._source, self._known, columns)
         self._listed_ms = now_ms()
         if listing is None:
             return None
-        found = found_files(self._source, listing)
-        keep_splits(found, listing, self._generation)
+        arrived = found_files(self._source, listing)
+        keep_splits(arrived, listing, self._generation)
         number = len(self.parts)
-        made = Discovery(number=number, files=found)
-        # What stands counts, should two look at once.
+        made = Discovery(number=number, files=arrived)
+        # If two list the folder at once, the first one to write decides.
         name = _name(self._source.name, number)
         standing = self._generation.put_if_absent(name, made).files
         splits = read_splits(standing, self._generation)

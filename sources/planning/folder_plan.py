@@ -1,4 +1,4 @@
-"""Plan of a folder that keeps filling: what is there now, after what other sources read."""
+"""Plan of a folder that keeps growing: its files at planning time that no other source reads."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from sources.planning.file_plan import FoundFiles, found_files, suspicions
 def plan_folder(
     loaded: LoadedPipeline, source: FileSource, before: Mapping[str, FileListing]
 ) -> tuple[FoundFiles, FileListing, list[str]]:
-    """What is in a folder that keeps filling when the plan is made, which may be nothing.
+    """Return the plan of a folder that keeps growing; it may have no files yet.
 
     Args:
         loaded: The pipeline.
         source: Its last source.
-        before: Listings of the sources before it, by name: a file of theirs is not read again.
+        before: Listings of the sources before it, by name; their files are not read again.
 
     Returns:
-        What was found, its splits, and what people should know about it.
+        Files, their splits, and warnings.
 
     Raises:
-        InputError: A file can't be read, nothing tells the columns, or a source before it reads
-            some rows only of a file that is in both.
+        InputError: A file can't be read, the columns are not known, or a source before it reads
+            only some rows of a file that is in both.
+        UnavailableError: A storage does not answer.
     """
     splits = {name: earlier.splits for name, earlier in before.items()}
     listing = list_source(loaded, source, paths_of(splits.values()))
@@ -45,7 +46,7 @@ def plan_folder(
 def _require_whole(
     loaded: LoadedPipeline, source: FileSource, before: Mapping[str, pa.Table]
 ) -> None:
-    """Refuse a file of which a source before reads rows up to a time: nobody reads the others."""
+    """Refuse a file of which an earlier source reads some rows only: the others would be lost."""
     for name, splits in before.items():
         if loaded.pipeline.file_source(name).time_range.until is None:
             continue
@@ -55,6 +56,7 @@ def _require_whole(
         if shared:
             message = (
                 f"Source `{name}` reads {shared[0]} up to `time_range.until`; source "
-                f"`{source.name}` would not read the rest of it."
+                f"`{source.name}` would not read the other rows of it."
             )
-            raise InputError(message, "Leave out `until`, or give each source its own files.")
+            hint = "Omit `until`, or use separate files for each source."
+            raise InputError(message, hint, source=name, file=shared[0])

@@ -8,7 +8,7 @@ from sources.common.positions import Offsets, span_ms
 from sources.common.state import Generation
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
-from sources.errors import InputError
+from sources.errors import InputError, UnavailableError
 from sources.hybrid import SourceSwitchContext
 from sources.kafka.client import KafkaLog
 from sources.kafka.retention import RetentionWatch
@@ -56,7 +56,7 @@ class RetentionGuard:
         self._looked_at = time.monotonic()
         try:
             self._look(self._source)
-        except InputError as error:
+        except (InputError, UnavailableError) as error:
             # History does not need the broker; the hand-over will.
             self._reporter.warn(f"Retention can't be watched: {error}")
         return False

@@ -61,13 +61,13 @@ def test_without_a_select_all_columns_stay() -> None:
 @pytest.mark.parametrize(
     ("expression", "reason"),
     [
-        ("upper(name)", "does not tell its type"),
-        ("ts + 1", "does not tell its type"),
-        ("CAST(nothing AS int)", "names a column `nothing` that is not there"),
-        ("CAST(count(*) AS int)", "is not made row by row"),
-        ("CAST(row_number() OVER (ORDER BY ts) AS int)", "is not made row by row"),
-        ("CAST((SELECT 1) AS int)", "is not made row by row"),
-        ("CAST(name AS", "is no SQL"),
+        ("upper(name)", "has no declared type"),
+        ("ts + 1", "has no declared type"),
+        ("CAST(nothing AS int)", "uses a column `nothing`, which does not exist"),
+        ("CAST(count(*) AS int)", "is not evaluated row by row"),
+        ("CAST(row_number() OVER (ORDER BY ts) AS int)", "is not evaluated row by row"),
+        ("CAST((SELECT 1) AS int)", "is not evaluated row by row"),
+        ("CAST(name AS", "is not SQL"),
         ("CAST(name AS interval)", "is not a column type"),
     ],
 )

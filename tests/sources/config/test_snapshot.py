@@ -127,9 +127,7 @@ class TestWhatAPlanNeeds:
     def test_no_other_file(self, tmp_path: Path) -> None:
         folder = self.folder(tmp_path, manifest(2, 2))
         (folder / "orders" / "more.parquet").touch()
-        with pytest.raises(
-            StateError, match=r"more.parquet is missing, or was added after the snapshot"
-        ):
+        with pytest.raises(StateError, match=r"more\.parquet is missing, or was added"):
             require_snapshot(["orders/*.parquet"], folder, "shop")
 
 

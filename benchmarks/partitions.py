@@ -21,7 +21,8 @@ from services.broker import LocalBroker, create_topic
 from sources.common.positions import EndPosition
 from sources.config.kafka_source import KafkaSource
 from sources.hybrid import SourceSwitchContext
-from sources.kafka.client import QUIET, KafkaLog
+from sources.kafka.client import KafkaLog
+from sources.kafka.consumer import QUIET
 from sources.kafka.start_offsets import factory_for
 
 BEGIN_MS = 1_700_000_000_000

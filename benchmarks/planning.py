@@ -99,7 +99,7 @@ def _measure(folder: Path) -> dict[str, float]:
     files = find_files(source.name, source.patterns, folder, pipeline.stores)
     listed = time.monotonic()
     listing = list_splits(source, "at", files, pipeline.stores)
-    plan, _ = plan_files(loaded, source.name, listing)
+    plan, _ = plan_files(loaded, source, listing)
     generation = loaded.open_generation(create=True)
     assert generation is not None
     keep_splits(plan, listing, generation)

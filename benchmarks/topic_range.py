@@ -24,7 +24,7 @@ from services.broker import LocalBroker
 from sources.common.positions import TopicPartition
 from sources.common.schema import parse_schema
 from sources.hand_over import hand_over
-from sources.kafka.client import consumer_settings
+from sources.kafka.consumer import consumer_settings
 from sources.kafka.range_reader import RangeReader
 from sources.kafka.ranges import Split
 from sources.planning.context import PipelineContext

@@ -30,7 +30,7 @@ from pyarrow import csv
 
 from sources.errors import InputError, RunError
 from sources.kafka.address import resolve_bootstrap
-from sources.kafka.client import QUIET
+from sources.kafka.consumer import QUIET
 
 KEY = ("carrier", "flight", "origin", "scheduled_departure")
 HISTORY_END = datetime(2013, 10, 1, tzinfo=UTC)

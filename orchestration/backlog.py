@@ -13,7 +13,7 @@ from sources.config.kafka_source import KafkaSource
 from sources.errors import InputError, RunError, UnavailableError
 from sources.kafka.client import KafkaLog
 from sources.planning.context import PipelineContext
-from sources.planning.discovery import Folder
+from sources.planning.discovery import GrowingFolder
 from spark_jobs.launch import process
 from spark_jobs.launch.record import log_path
 from spark_jobs.run_state.heartbeat import Heartbeat
@@ -158,8 +158,8 @@ class FolderBacklog:
         """Count the discovered splits by what the run reported."""
         return None if beat.splits_total is None else beat.splits_total - _done(beat)
 
-    def _folder(self) -> Folder:
-        return Folder(self._context.loaded, self._context.generation, self._context.plan)
+    def _folder(self) -> GrowingFolder:
+        return GrowingFolder(self._context)
 
 
 class FolderBacklogAsOfNow(FolderBacklog):

@@ -17,7 +17,7 @@ from orchestration.requested_state import (
 )
 from sources.common.positions import EndPosition, Offsets
 from sources.config.file_source import FileSource
-from sources.config.kafka_source import KafkaSource, StartByFactory
+from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.config.rate_limit import RateLimit, put_in_force
 from sources.config.requirements import require_extras
@@ -29,7 +29,7 @@ from sources.hand_over import hand_over
 from sources.hand_over_checks import require_sound
 from sources.hybrid import Boundedness
 from sources.kafka.client import KafkaLog
-from sources.kafka.start_offsets import check_not_deleted
+from sources.kafka.start_checks import check_not_deleted
 from sources.planning.approval import require_approved
 from sources.planning.context import PipelineContext
 from sources.planning.plan import Plan, make_plan
@@ -54,9 +54,9 @@ def validate(loaded: LoadedPipeline) -> None:
     require_java()
     require_extras(loaded.pipeline)
     load_transform(loaded)
-    for source in loaded.pipeline.topics:
-        if isinstance(source.start, StartByFactory):
-            load_function(loaded, "start.factory", source.start.factory)
+    for source in loaded.pipeline.sources:
+        for field, name in source.functions.items():
+            load_function(loaded, field, name)
 
 
 def plan(loaded: LoadedPipeline) -> Plan:
@@ -195,7 +195,7 @@ def _require_ready_to_stream(context: PipelineContext, source: Source) -> None:
 def _require_ready(context: PipelineContext, source: Source) -> None:
     """Refuse to launch a source that may not run now; keep the definition that it runs by."""
     require_in_service(context.loaded, context.generation)
-    require_approved(context.loaded, context.generation)
+    require_approved(context)
     if isinstance(source, KafkaSource):
         context.switch_state.require_start(source.name)
         if source.boundedness is Boundedness.BOUNDED:

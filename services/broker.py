@@ -20,7 +20,7 @@ from services import kraft
 from services.process import HOST, Service, end, free_ports, is_taken, last_lines, spawn
 from services.secured import SecuredListeners
 from sources.errors import RunError
-from sources.kafka.client import QUIET
+from sources.kafka.consumer import QUIET
 from spark_jobs.jvm.jars import resolve
 from spark_jobs.jvm.java import require_java
 

@@ -24,7 +24,6 @@ from sources.common.state import (
     make_generation,
     read_generation,
 )
-from sources.config.kafka_source import StartByFactory
 from sources.config.loader import KEPT, KeptDefinition, LoadedPipeline, load_pipeline
 from sources.errors import StateError
 
@@ -276,11 +275,7 @@ def _modules(loaded: LoadedPipeline) -> list[Path]:
     """Return the files next to a pipeline's file that its functions import; none is executed."""
     pipeline = loaded.pipeline
     named = [pipeline.transform]
-    named += [
-        source.start.factory
-        for source in pipeline.topics
-        if isinstance(source.start, StartByFactory)
-    ]
+    named += [name for source in pipeline.sources for name in source.functions.values()]
     finder = ModuleFinder(path=[str(loaded.folder)])
     for name in named:
         try:

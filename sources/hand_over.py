@@ -38,7 +38,7 @@ def hand_over(context: PipelineContext, source: KafkaSource, log: KafkaLog | Non
     if ledger is None:
         ledger = _decide(context, source, log or KafkaLog(source))
     if source.boundedness is Boundedness.BOUNDED:
-        decide_range(context.loaded, context.plan, source)
+        decide_range(context, source)
     return ledger
 
 
@@ -55,7 +55,7 @@ def _decide(context: PipelineContext, source: KafkaSource, log: KafkaLog) -> Led
     # The plan decides a bounded topic that comes first, as it decides a listing of files.
     is_decided = not ends and planned.range is not None
     if not is_decided:
-        require_approved(context.loaded, context.generation)
+        require_approved(context)
     factory = as_planned if is_decided else start_factory(context.loaded, source, seam_end)
     start = state.switch(source.name, factory, log)
     rule = seam_rule(context.pipeline, ends, start, seam_end)

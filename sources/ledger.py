@@ -110,7 +110,7 @@ def make_ledger(
         for partition, offset in start.offsets().items()
         if partition in log_start
     }
-    firsts = {record.at: record for record in log.read(present, 1, log.log_end())}
+    firsts = {record.partition: record for record in log.read(present, 1, log.log_end())}
     gaps: dict[tuple[str, int], Gap] = {(gap.topic, gap.partition): gap for gap in start.gaps}
     entries = []
     for partition, part in sorted(start.partitions.items()):

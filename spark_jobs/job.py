@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
     try:
         context = PipelineContext.require(load_pipeline(options.pipeline))
         # A job may be started by hand, too.
-        require_approved(context.loaded, context.generation)
+        require_approved(context)
         with QueryLock(context.generation):
             return _run_all(context, options.source, options.launch_id, stop)
     except HybridError as error:

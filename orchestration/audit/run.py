@@ -17,7 +17,7 @@ from sources.errors import InputError
 
 if TYPE_CHECKING:
     from sources.config.loader import LoadedPipeline
-    from sources.config.pipeline import Sink
+    from sources.config.sink import Sink
 
 # The live run may share the machine; beyond this, DuckDB spills to disk.
 MEMORY_LIMIT = "2GB"

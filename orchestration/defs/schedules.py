@@ -6,7 +6,7 @@ from typing import Any
 import dagster as dg
 
 from sources.config.loader import LoadedPipeline
-from sources.config.reruns import Clock
+from sources.config.reruns import Schedule
 
 _UNDER_WAY = [
     dg.DagsterRunStatus.QUEUED,
@@ -18,7 +18,7 @@ _UNDER_WAY = [
 
 def schedule(
     loaded: LoadedPipeline,
-    declared: Clock,
+    declared: Schedule,
     job: Any,
     request: Callable[[], Mapping[str, Any] | str],
 ) -> dg.ScheduleDefinition:

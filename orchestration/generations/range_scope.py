@@ -7,11 +7,13 @@ from datetime import datetime
 from typing import NamedTuple
 
 from sources.common.positions import iso, to_ms
-from sources.config.file_source import FileSource, TimeRange
+from sources.config.file_options import TimeRange
+from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, StateError
-from sources.files.splits import FileListing, list_source
+from sources.files.split_table import FileListing
+from sources.files.splits import list_source
 from sources.files.time_range import EmptyRangeError
 from sources.generations import require_in_service
 from sources.hybrid import Boundedness

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from sources.common.positions import Record
 from sources.common.state import Folder, Generation
 from sources.config.loader import LoadedPipeline
-from sources.config.pipeline import SparkSettings
+from sources.config.spark_settings import SparkSettings
 from sources.errors import StateError
 from sources.generations import generations
 from sources.hybrid import Boundedness

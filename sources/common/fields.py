@@ -1,4 +1,4 @@
-"""What declarations are made of: names, durations, times, columns, as people write them."""
+"""Types of fields in declarations: names, durations, instants, columns."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def _duration(value: Any) -> Any:
 def _name(value: str) -> str:
     if not _NAME.fullmatch(value) or value in RESERVED_NAMES or value.endswith("_handover"):
         message = (
-            f"`{value}` can't be a name: lower case letters, digits and underscores, starting "
-            "with a letter, not `plan` and not ending in `_handover`"
+            f"`{value}` can't be a name: use lower case letters, digits and underscores, starting "
+            "with a letter; not `plan`, and nothing that ends in `_handover`."
         )
         raise ValueError(message)
     return value
@@ -54,70 +54,73 @@ def _columns(value: dict[str, str]) -> dict[str, str]:
 
 def _instant(value: datetime) -> datetime:
     if value.tzinfo is None:
-        message = f"`{value.isoformat()}` needs a time zone, such as {value.isoformat()}Z"
+        message = f"`{value.isoformat()}` needs a time zone, such as {value.isoformat()}Z."
         raise ValueError(message)
     return value.astimezone(UTC)
 
 
 def _sequence(value: Any) -> Any:
-    """A PostgreSQL LSN as the number that it stands for (its pg_lsn type)."""
+    """Return a PostgreSQL LSN as a number (its pg_lsn type)."""
     if isinstance(value, str) and (match := _LSN.fullmatch(value)):
         return (int(match[1], 16) << 32) + int(match[2], 16)
     return value
 
 
 def check_name(name: str) -> None:
-    """Refuse what can't be the name of a pipeline or a source.
+    """Refuse a text that can't be the name of a pipeline or a source.
+
+    Args:
+        name: The text.
 
     Raises:
-        InputError: It can't.
+        InputError: It is not allowed as a name.
     """
     try:
         _name(name)
     except ValueError as error:
-        text = f"{error}."
-        raise InputError(text) from None
+        raise InputError(str(error), value=name) from None
 
 
 def parse_duration(text: str) -> timedelta:
-    """A duration as people write it on a command line or in a form.
+    """Return a duration from a text of a command line or form, such as ``10 min``.
 
     Raises:
-        InputError: It is none.
+        InputError: The text is not a duration.
     """
     try:
         return TypeAdapter(Duration).validate_python(text)
     except ValidationError:
-        message = f"`{text}` is no duration."
-        raise InputError(message, "Write 90 s, 10 min or 2 h.") from None
+        message = f"`{text}` is not a duration."
+        raise InputError(message, "Write 90 s, 10 min or 2 h.", value=text) from None
 
 
 def parse_instant(text: str) -> datetime:
-    """A time as people write it on a command line or in a form; a date begins at midnight, UTC.
+    """Return an instant from a text of a command line or form; a date means midnight, UTC.
 
     Raises:
-        InputError: It is none.
+        InputError: The text is not a time.
     """
     try:
         if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
             return datetime.fromisoformat(text).replace(tzinfo=UTC)
         return TypeAdapter(Instant).validate_python(text)
     except ValueError:
-        message = f"`{text}` is no time."
-        raise InputError(message, "Write 2024-01-31, or 2024-01-31T12:00:00Z.") from None
+        message = f"`{text}` is not a time."
+        hint = "Write 2024-01-31, or 2024-01-31T12:00:00Z."
+        raise InputError(message, hint, value=text) from None
 
 
 Instant = Annotated[datetime, AfterValidator(_instant)]
 Sequence = Annotated[int, BeforeValidator(_sequence)]
 Reference = Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]
-"""A function, as ``module:function``."""
+"""Reference to a function, as ``module:function``."""
 Name = Annotated[str, AfterValidator(_name)]
 Duration = Annotated[timedelta, BeforeValidator(_duration), Field(ge=timedelta(0))]
 Columns = Annotated[dict[str, str], AfterValidator(_columns)]
 
 
 class Declared(BaseModel):
-    """Base of all declarations: unknown fields are refused, values don't change."""
+    """Base of all declarations: immutable, unknown fields are refused."""
 
     # Pydantic's own message would print the input, passwords included.
     model_config = ConfigDict(

@@ -1,6 +1,6 @@
-"""Where a source ended and where the next one starts (FLIP-150, "switch position").
+"""Positions: where a source ended, and where the next one starts (FLIP-150, "switch position").
 
-Positions are written to the state folder before they are used and never computed again.
+Positions are written to the state folder before they are used, and never computed again.
 All times are Unix milliseconds in UTC, as Kafka's record timestamps are.
 """
 
@@ -18,7 +18,7 @@ from sources.errors import StateError
 
 V = TypeVar("V")
 Evidence = Literal["offsets", "sequence", "timestamp", "fixed", "factory"]
-"""What a start position was made from; ``factory`` is one that the user wrote."""
+"""What a start position was decided by; ``factory`` is a function that the user wrote."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 # Transaction ids of 32 bits start over after so many.
@@ -36,15 +36,15 @@ class TopicPartition(NamedTuple):
 
 
 def nest(flat: Mapping[TopicPartition, V]) -> dict[str, dict[int, V]]:
-    """Values by partition as JSON documents, Spark's among them, hold them: by topic first."""
+    """Return values by topic and partition number, as JSON documents (and Spark's) hold them."""
     nested: dict[str, dict[int, V]] = {}
-    for at, value in sorted(flat.items(), key=lambda item: item[0]):
-        nested.setdefault(at.topic, {})[at.partition] = value
+    for partition, value in sorted(flat.items(), key=lambda item: item[0]):
+        nested.setdefault(partition.topic, {})[partition.partition] = value
     return nested
 
 
 def flatten(nested: Mapping[str, Mapping[Any, V]]) -> dict[TopicPartition, V]:
-    """The reverse of :func:`nest`; partition numbers may be strings, as JSON's keys are."""
+    """Return values by partition: the reverse of :func:`nest`; numbers may be strings."""
     return {
         TopicPartition(topic, int(number)): value
         for topic, parts in nested.items()
@@ -63,44 +63,44 @@ Offsets = Annotated[dict[TopicPartition, int], *_ByTopic]
 
 
 def now_ms() -> int:
-    """The time now, in milliseconds."""
+    """Return the time now, in milliseconds."""
     return time.time_ns() // 1_000_000
 
 
 def to_ms(moment: datetime) -> int:
-    """A time with a zone in milliseconds; what is left of one is cut off."""
+    """Return a time that has a zone in milliseconds, rounded down."""
     return (moment - _EPOCH) // _MS
 
 
 def to_us(moment: datetime) -> int:
-    """A time with a zone in microseconds."""
+    """Return a time that has a zone in microseconds."""
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 def span_ms(span: timedelta) -> int:
-    """A duration in milliseconds; what is left of one is cut off."""
+    """Return a duration in milliseconds, rounded down."""
     return span // _MS
 
 
 def iso(time_ms: int) -> str:
-    """A time in milliseconds as people read it: ``2013-09-30T23:59:00Z``."""
+    """Return a time in milliseconds as text: ``2013-09-30T23:59:00Z``."""
     try:
         moment = _EPOCH + time_ms * _MS
     except OverflowError:
-        # A bad clock may well be beyond the year 9999.
+        # A wrong clock may well be beyond the year 9999.
         return f"{time_ms} ms"
     spec = "milliseconds" if time_ms % 1000 else "seconds"
     return moment.isoformat(timespec=spec).replace("+00:00", "Z")
 
 
 class Part(BaseModel):
-    """A part of a document."""
+    """Part of a document of the state folder."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Record(Part):
-    """A small versioned document of the state folder; an unknown version is refused."""
+    """Versioned document of the state folder; an unknown version is refused."""
 
     VERSION: ClassVar[int] = 1
 
@@ -113,7 +113,10 @@ class Record(Part):
 
     @classmethod
     def parse(cls, text: bytes) -> Self:
-        """Read the document back.
+        """Return the document that a text holds.
+
+        Args:
+            text: Content of the file.
 
         Raises:
             StateError: Written by another version of the project, or damaged.
@@ -121,26 +124,25 @@ class Record(Part):
         """
         try:
             document = json.loads(text)
-            found = document.get("version") if isinstance(document, dict) else None
-            if type(found) is not int or found != cls.VERSION:
-                reason = f"it has version {found!r}, this project reads version {cls.VERSION}"
+            given = document.get("version") if isinstance(document, dict) else None
+            if type(given) is not int or given != cls.VERSION:
+                reason = f"it has version {given!r}, this project reads version {cls.VERSION}"
                 raise ValueError(reason)
             return cls.model_validate(document)
         except ValueError as error:
-            message = f"A state document of kind {cls.__name__} can't be read: {error}"
-            raise StateError(
-                message, "Use the version that wrote it, or a new state folder."
-            ) from None
+            message = f"A state document of kind {cls.__name__} can't be read: {error}."
+            hint = "Use the version of this project that wrote it, or a new state folder."
+            raise StateError(message, hint) from None
 
 
 class HeldOffsets(Part):
-    """Which records of a log history holds, where history says so itself.
+    """Records of the log that history holds, where its files carry Kafka offsets.
 
     Attributes:
         next: Offset after the last one held, by partition.
-        exact: False if the files only suggest it, as Kafka Connect's names without an end do.
+        exact: False if files only suggest it, as Kafka Connect's names without an end offset do.
         holes: Offsets before the last one held that history does not hold, as half-open ranges.
-            Control records and compaction leave some; so does a missing file.
+            Control records and compaction leave some, and so does a missing file.
     """
 
     next: Offsets
@@ -149,19 +151,19 @@ class HeldOffsets(Part):
 
 
 class DatabaseSnapshot(Part):
-    """What one snapshot of a PostgreSQL database can see.
+    """Transactions that a snapshot of a PostgreSQL database can see.
 
-    A change's own log position does not tell whether a snapshot holds it: a transaction that was
-    in flight when the snapshot was taken wrote before it, and commits after it. What tells is what
-    PostgreSQL itself goes by
+    A change's log position does not decide whether a snapshot holds it: a transaction that was in
+    flight when the snapshot was taken wrote before it and committed after it. PostgreSQL itself
+    decides by these transaction ids
     (https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-PG-SNAPSHOT).
 
     Attributes:
-        lsn: End of the log right after it was taken; nothing written later is in it.
+        lsn: End of the log right after the snapshot was taken; nothing written later is in it.
         xmin: All transactions before this one had ended.
-        xmax: This one and later ones had not begun, or were not known yet.
-        in_progress: Those between that were in flight. All three are 64-bit transaction ids.
-        taken_ms: When it was taken, by the database's clock.
+        xmax: This transaction and later ones had not begun, or were not known yet.
+        in_progress: Transactions between the two that were in flight. All are 64-bit ids.
+        taken_ms: When it was taken, by the clock of the database, in milliseconds.
     """
 
     lsn: int
@@ -171,11 +173,11 @@ class DatabaseSnapshot(Part):
     taken_ms: int
 
     def holds(self, lsn: str, transaction: str) -> str:
-        """SQL, for Spark and DuckDB alike, that tells whether the snapshot holds a change.
+        """Return a SQL condition, for Spark and DuckDB alike, that the snapshot holds a change.
 
         A change's transaction id has 32 bits, which wrap around. Before ``lsn`` it is no further
-        than half a turn from the snapshot's; after it the id is not asked. A row of a connector's
-        own snapshot has none: taken before, it is older than what this one holds.
+        than half the range from the snapshot's; after ``lsn`` the id is not used. A row of a
+        connector's own snapshot has none: it was read earlier, so this snapshot holds it.
 
         Args:
             lsn: Expression for a change's own log position.
@@ -192,19 +194,19 @@ class DatabaseSnapshot(Part):
 
 
 class EndPosition(Record):
-    """What a finished bounded source knows about its end.
+    """End position of a finished bounded source.
 
     Attributes:
-        source: Its name in the chain.
+        source: Name of the source.
         event_time_ms: Highest event time delivered.
-        complete_through_ms: History is complete up to this time: its end minus allowed lateness,
-            or declared.
+        complete_through_ms: History is complete up to this time: declared, or its highest event
+            time minus the allowed lateness.
         event_times: ``exact`` (statistics) or ``sampled`` (never above the true highest one).
-        offsets: The records of the log that it holds, where it says so itself.
-        sequence: Log position of the snapshot that it is, such as a PostgreSQL LSN.
-        snapshot: What the snapshot that it is can see, where that is known.
+        offsets: Records of the log that it holds, where its files carry offsets.
+        sequence: Log position of the database snapshot that it is, such as a PostgreSQL LSN.
+        snapshot: Transactions that this snapshot can see, where known.
         splits: Number of splits read.
-        rows: Number of rows read, where the format's statistics tell.
+        rows: Number of rows read, where the format records it.
 
     """
 
@@ -222,20 +224,20 @@ class EndPosition(Record):
 
     @property
     def evidence(self) -> Literal["offsets", "sequence", "timestamp"]:
-        """The best evidence there is for where the next source starts."""
+        """The best available evidence for where the next source starts."""
         if self.offsets is not None:
             return "offsets"
         return "sequence" if self.sequence is not None else "timestamp"
 
 
 class PartitionStart(Part):
-    """Start of one partition, with the evidence for it.
+    """Start of one partition, and the reason for it.
 
     Attributes:
         start: First offset to read.
         log_start: Log start offset when it was decided.
-        log_end: End offset (next to be written), asked for *before* the time look-up.
-        reason: Why this offset, in words.
+        log_end: End offset (the next one to be written), read *before* the look-up by time.
+        reason: Why this offset was chosen, in words.
 
     """
 
@@ -249,7 +251,7 @@ class Gap(Part):
     """Records that may be in neither history nor what is left of the log.
 
     Attributes:
-        topic, partition: Where.
+        topic, partition: Place of the gap.
         from_ms, to_ms: Record times between which they lie, exclusive; None if not known.
         from_offset, to_offset: Offsets among which they lie, half-open; None if not known.
         why: What happened, in words.
@@ -266,14 +268,14 @@ class Gap(Part):
 
 
 class StartPosition(Record):
-    """Where an unbounded source begins: explicit offsets for every partition.
+    """Start position of a Kafka source: explicit offsets for every partition.
 
     Attributes:
-        source: Its name in the chain.
-        evidence: What it was made from: ``factory`` for one that the user wrote.
-        time_ms: The record time that was looked up, if it was a time.
-        partitions: Start by partition.
-        gaps: Holes that the user chose to accept.
+        source: Name of the source.
+        evidence: What it was decided by.
+        time_ms: Record time that was looked up; None if it was not decided by a time.
+        partitions: Start of each partition.
+        gaps: Gaps that the user accepted (``on_gap: accept``).
 
     """
 
@@ -286,5 +288,5 @@ class StartPosition(Record):
     gaps: list[Gap] = []
 
     def offsets(self) -> Offsets:
-        """Start offset by partition."""
-        return {at: part.start for at, part in self.partitions.items()}
+        """Return the start offset of each partition."""
+        return {partition: part.start for partition, part in self.partitions.items()}

@@ -1,7 +1,7 @@
 """Columns and types: Arrow schemas, and their names as Spark SQL spells them.
 
-An Arrow schema is the form in which all parts of the project hand columns to each other; people
-read and write the type names of Spark SQL (https://spark.apache.org/docs/latest/sql-ref-datatypes.html).
+All parts of the project describe columns by an Arrow schema; people read and write the type names
+of Spark SQL (https://spark.apache.org/docs/latest/sql-ref-datatypes.html).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sources.errors import InputError
 
-# All instants are microseconds in UTC: Spark's TIMESTAMP, whatever unit a file was written in.
+# All timestamps are microseconds in UTC, as Spark's TIMESTAMP, whatever unit a file has.
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 _BY_NAME: dict[str, pa.DataType] = {
@@ -39,10 +39,10 @@ _WIDENED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int
 
 
 def parse_type(name: str) -> pa.DataType:
-    """The Arrow type behind a Spark SQL type name such as ``bigint`` or ``decimal(10,2)``.
+    """Return the Arrow type for a Spark SQL type name such as ``bigint`` or ``decimal(10,2)``.
 
     Raises:
-        InputError: The name is not known.
+        InputError: The type is not known.
 
     """
     lowered = name.strip().lower()
@@ -56,7 +56,7 @@ def parse_type(name: str) -> pa.DataType:
     except KeyError:
         message = f"`{name}` is not a column type."
         hint = f"Use one of {', '.join(_BY_NAME)}, decimal(p,s), array<>, map<>, struct<>."
-        raise InputError(message, hint) from None
+        raise InputError(message, hint, value=name) from None
 
 
 def _parse_nested(kind: str, parts: list[str], name: str) -> pa.DataType:
@@ -68,11 +68,12 @@ def _parse_nested(kind: str, parts: list[str], name: str) -> pa.DataType:
     if kind == "struct" and all(separator for _, separator, _ in fields):
         return pa.struct([(field.strip(), parse_type(inner)) for field, _, inner in fields])
     message = f"`{name}` is not a column type."
-    raise InputError(message, "Write array<type>, map<type,type> or struct<name:type,…>.")
+    hint = "Write array<type>, map<type,type> or struct<name:type,…>."
+    raise InputError(message, hint, value=name)
 
 
 def _split_top_level(text: str) -> list[str]:
-    """Split at the commas that no bracket encloses."""
+    """Split a text at commas outside of brackets."""
     parts, depth = [""], 0
     for char in text:
         depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(char, 0)
@@ -84,12 +85,12 @@ def _split_top_level(text: str) -> list[str]:
 
 
 def parse_schema(columns: Mapping[str, str]) -> pa.Schema:
-    """An Arrow schema, all columns nullable, from column names and Spark SQL type names."""
+    """Return an Arrow schema, all columns nullable, for column names and Spark SQL type names."""
     return pa.schema([pa.field(name, parse_type(kind)) for name, kind in columns.items()])
 
 
 def type_name(kind: pa.DataType) -> str:
-    """The Spark SQL name of an Arrow type that :func:`normalize` has passed."""
+    """Return the Spark SQL name of an Arrow type that :func:`normalize` has returned."""
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
     if pa.types.is_list(kind):
@@ -102,21 +103,21 @@ def type_name(kind: pa.DataType) -> str:
 
 
 def names_and_types(schema: pa.Schema) -> dict[str, str]:
-    """The reverse of :func:`parse_schema`."""
+    """Return column names and Spark SQL type names: the reverse of :func:`parse_schema`."""
     return {field.name: type_name(field.type) for field in schema}
 
 
 def ddl(schema: pa.Schema) -> str:
-    """The schema as the DDL string that Spark's readers take, names quoted."""
+    """Return a schema as a DDL string for Spark's readers, with quoted names."""
     quoted = ((field.name.replace("`", "``"), type_name(field.type)) for field in schema)
     return ", ".join(f"`{name}` {kind}" for name, kind in quoted)
 
 
 def normalize(kind: pa.DataType) -> pa.DataType:
-    """The type in which Spark holds values of an Arrow type read from a file.
+    """Return the type in which Spark holds values of an Arrow type read from a file.
 
-    A timestamp without a zone is taken as UTC: Spark and Arrow write instants that way
-    (Parquet's INT96), and the project runs Spark's session in UTC.
+    A timestamp without a zone counts as UTC: Spark and Arrow write timestamps that way (Parquet's
+    INT96), and this project runs Spark sessions in UTC.
 
     Raises:
         InputError: Spark has no such type.
@@ -141,27 +142,33 @@ def normalize(kind: pa.DataType) -> pa.DataType:
     if kind in _WIDENED:
         return _WIDENED[kind]
     message = f"Spark has no type for `{kind}`."
-    raise InputError(message, "Write the column in a type that Spark reads.")
+    hint = "Write the column with a type that Spark reads."
+    raise InputError(message, hint, value=str(kind))
 
 
 def normalize_schema(schema: pa.Schema) -> pa.Schema:
-    """:func:`normalize` for each column; all nullable, names and order kept."""
+    """Return a schema with :func:`normalize` applied to each column; all columns are nullable.
+
+    Raises:
+        InputError: Spark has no type for a column.
+    """
     fields = []
     for field in schema:
         try:
             fields.append(pa.field(field.name, normalize(field.type)))
         except InputError as error:
             message = f"Column `{field.name}`: {error.message}"
-            raise InputError(message, error.hint) from None
+            raise InputError(message, error.hint, column=field.name) from None
     return pa.schema(fields)
 
 
 def differences(left: pa.Schema, right: pa.Schema) -> list[tuple[str, str, str]]:
-    """Columns whose names or types differ, side by side.
+    """Return the columns whose names or types differ.
+
+    The order of columns is no difference: sources are combined by name.
 
     Returns:
-        Tuples of column, type on the left, type on the right; ``(missing)`` where there is none.
-        Order of columns is not a difference: sources are joined by name.
+        Tuples of column, type on the left, type on the right; ``(missing)`` without a type.
 
     """
     names = [*left.names, *(name for name in right.names if name not in left.names)]
@@ -179,13 +186,20 @@ def differences(left: pa.Schema, right: pa.Schema) -> list[tuple[str, str, str]]
 def check_event_time(columns: pa.Schema, event_time: str, where: str) -> None:
     """Refuse columns without a usable event time.
 
+    Args:
+        columns: Columns of a source.
+        event_time: Event-time column.
+        where: What the columns belong to, for messages.
+
     Raises:
-        InputError: The column is missing, or is no timestamp.
+        InputError: The column is missing, or not a timestamp.
     """
     if event_time not in columns.names:
         message = f"`event_time: {event_time}` is not in {where}."
-        raise InputError(message, f"It has {', '.join(columns.names)}.")
+        hint = f"It has the columns {', '.join(columns.names)}."
+        raise InputError(message, hint, column=event_time, field="event_time")
     kind = columns.field(event_time).type
     if kind != TIMESTAMP:
         message = f"`event_time: {event_time}` is of type {type_name(kind)} in {where}."
-        raise InputError(message, "It must be a timestamp.")
+        hint = "Declare it as a timestamp, or convert it with `select`."
+        raise InputError(message, hint, column=event_time, field="event_time")

@@ -1,4 +1,4 @@
-"""How a secured Kafka broker is spoken to: declared once, told to librdkafka and to Spark."""
+"""Login and TLS of Kafka clients: declared once, translated for librdkafka and for Spark."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _SIGN_IN = ("mechanism", "username", "password")
 M = TypeVar("M", bound=BaseModel)
 _FILES = ("ca", "certificate", "key")
 _BLANKS = (" ", "\t", "\n", "\v", "\f", "\r")
-# In Java's StreamTokenizer a backslash escapes, and a line's end is a string's end.
+# In Java's StreamTokenizer a backslash escapes, and a string ends at the end of the line.
 _JAAS_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\r": r"\r"})
 
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.S)
-# PKCS#8 and no other: the Java client reads the older forms as damaged.
+# PKCS#8 only: the Java client can't read older forms.
 _KEY = re.compile(
     r"-----BEGIN (ENCRYPTED )?PRIVATE KEY-----.+?-----END (?:ENCRYPTED )?PRIVATE KEY-----", re.S
 )
@@ -35,27 +35,30 @@ _SECRETS = {
     "key_password": "KAFKA_KEY_PASSWORD",
     "webhook": "SUPERVISION_WEBHOOK",
 }
-"""Fields that hold a secret, and the variable to propose for each."""
+"""Fields that hold a secret, and the environment variable that messages propose for each."""
 _REFERENCE = re.compile(r"\$\{\w+(?::-([^}]*))?\}")
-# Below these, keys are names of columns.
+# Inside of these fields, keys are names of columns.
 _COLUMNS = {"schema", "columns"}
 
 
 class Security(BaseModel):
-    """How the broker proves itself, and how this client does.
+    """Authentication of the broker and of this client.
 
     Attributes:
-        protocol: Kafka's security protocol: TLS where it has SSL, a password where it has SASL.
-        mechanism: How the password is proved.
-        username: Who signs in.
-        password: Of that user.
-        ca: PEM file of the authorities to trust; the system's otherwise. Relative to the
-            pipeline's file, as are the other two.
-        certificate: PEM file of this client's certificate, and those between it and its authority.
-        key: PEM file of the certificate's key, in PKCS#8. Java 17 can't decrypt PBES2, OpenSSL's
-            default (JDK-8231581): write it with ``openssl pkcs8 -topk8 -v1 PBE-SHA1-3DES``, run a
-            newer Java, or protect the file instead.
-        key_password: What the key is encrypted with.
+        protocol: Kafka's security protocol: ``SSL`` stands for TLS, ``SASL`` for a login with
+            username and password.
+        mechanism: SASL mechanism of the login.
+        username: User of the login.
+        password: Password of that user, as ``${NAME}`` of an environment variable.
+        ca: PEM file with the certificate authorities to trust, relative to the pipeline's file;
+            those of the system by default.
+        certificate: PEM file with this client's certificate and the intermediate ones, relative to
+            the pipeline's file.
+        key: PEM file with the certificate's private key in PKCS#8, relative to the pipeline's
+            file. Java 17 can't decrypt PBES2, OpenSSL's default (JDK-8231581): encrypt it with
+            ``openssl pkcs8 -topk8 -v1 PBE-SHA1-3DES``, run a newer Java, or leave it unencrypted
+            and restrict access to the file.
+        key_password: Password of the private key, as ``${NAME}`` of an environment variable.
 
     """
 
@@ -77,17 +80,17 @@ class Security(BaseModel):
         given = [name for name in _SIGN_IN if getattr(self, name)]
         if self.protocol == "SSL" and given:
             message = (
-                f"`protocol: SSL` knows no user: remove {_listed(given)}, or write "
-                "`protocol: SASL_SSL`"
+                f"`protocol: SSL` has no login: remove {_listed(given)}, or declare "
+                "`protocol: SASL_SSL`."
             )
             raise ValueError(message)
         if self.protocol != "SSL" and len(given) < len(_SIGN_IN):
             missing = [name for name in _SIGN_IN if name not in given]
-            message = f"`protocol: {self.protocol}` needs {_listed(missing)}"
+            message = f"`protocol: {self.protocol}` needs {_listed(missing)}."
             raise ValueError(message)
         if self.mechanism not in {None, "PLAIN"} and not (self.username or "").isascii():
-            # Brokers parse it so (Kafka's ScramMessages), and answer with invalid credentials.
-            message = f"`mechanism: {self.mechanism}` takes no `username` beyond ASCII"
+            # Brokers (Kafka's ScramMessages) answer with invalid credentials otherwise.
+            message = f"`mechanism: {self.mechanism}` needs a `username` in ASCII."
             raise ValueError(message)
         return self
 
@@ -101,10 +104,10 @@ class Security(BaseModel):
         }
         for name, text in texts.items():
             if text.startswith(_BLANKS):
-                message = f"`{name}` starts with a blank, which librdkafka would drop"
+                message = f"`{name}` starts with white space, which librdkafka would drop."
                 raise ValueError(message)
             if "\0" in text:
-                message = f"`{name}` has a character 0, where librdkafka would end it"
+                message = f"`{name}` has a character 0, where librdkafka would cut it off."
                 raise ValueError(message)
         return self
 
@@ -113,21 +116,21 @@ class Security(BaseModel):
         given = [name for name in (*_FILES, "key_password") if getattr(self, name)]
         if self.protocol == "SASL_PLAINTEXT" and given:
             message = (
-                f"`protocol: SASL_PLAINTEXT` has no TLS: remove {_listed(given)}, or write "
-                "`protocol: SASL_SSL`"
+                f"`protocol: SASL_PLAINTEXT` has no TLS: remove {_listed(given)}, or declare "
+                "`protocol: SASL_SSL`."
             )
             raise ValueError(message)
         if ("certificate" in given) != ("key" in given):
             missing = "key" if "certificate" in given else "certificate"
-            message = f"`certificate` and `key` go together: `{missing}` is missing"
+            message = f"`certificate` and `key` are needed together: `{missing}` is missing."
             raise ValueError(message)
         if "key_password" in given and "key" not in given:
-            message = "`key_password` has no meaning without `key`"
+            message = "`key_password` has no meaning without `key`."
             raise ValueError(message)
         return self
 
     def located(self, locate: Callable[[str], str]) -> Security:
-        """The same with its files' paths made absolute.
+        """Return the declaration with the paths of its files made absolute.
 
         Args:
             locate: Makes a path of the declaration absolute.
@@ -136,15 +139,16 @@ class Security(BaseModel):
 
 
 def locate_files(declared: M, locate: Callable[[str], str]) -> M:
-    """The same with the paths of its TLS files, as many as it has, made absolute."""
+    """Return a declaration with the paths of its TLS files, if any, made absolute."""
     paths = {name: getattr(declared, name) for name in _FILES}
-    return declared.model_copy(update={name: locate(at) for name, at in paths.items() if at})
+    return declared.model_copy(update={name: locate(path) for name, path in paths.items() if path})
 
 
 def client_settings(security: Security | None) -> dict[str, str]:
-    """Settings of a confluent-kafka client, secrets in the clear; none for a plain broker.
+    """Return the settings of a confluent-kafka client, with secrets in plain text.
 
-    The names are those of librdkafka's ``CONFIGURATION.md``.
+    There are none for a broker without TLS and login. The names are those of librdkafka's
+    ``CONFIGURATION.md``.
 
     Raises:
         InputError: A file is missing, can't be read, or is not what its field asks for.
@@ -166,10 +170,11 @@ def client_settings(security: Security | None) -> dict[str, str]:
 
 
 def spark_settings(security: Security | None) -> dict[str, str]:
-    """Options of Spark's Kafka source, secrets in the clear; none for a plain broker.
+    """Return the options of Spark's Kafka source, with secrets in plain text.
 
-    The names are those of Kafka's Java client behind ``kafka.``. Certificate and key travel as
-    text (KIP-651), since a keystore file would have to hold both.
+    There are none for a broker without TLS and login. The names are those of Kafka's Java client
+    after ``kafka.``. Certificate and key are passed as text (KIP-651), since a keystore file would
+    have to hold both.
 
     Raises:
         InputError: A file is missing, can't be read, or is not what its field asks for.
@@ -189,8 +194,8 @@ def spark_settings(security: Security | None) -> dict[str, str]:
     if security.certificate:
         settings["ssl.keystore.type"] = "PEM"
         settings["ssl.keystore.certificate.chain"] = texts["certificate"]
-        # Plans show options; Spark hides those whose name or value speaks of a secret, by its
-        # `spark.redaction.regex`. Before the block, Kafka skips any text.
+        # Query plans show options; Spark hides those whose name or value contains "secret"
+        # (`spark.redaction.regex`). Kafka skips any text before the block.
         settings["ssl.keystore.key"] = f"secret\n{texts['key']}"
     if security.key_password:
         settings["ssl.key.password"] = _clear(security.key_password)
@@ -198,7 +203,7 @@ def spark_settings(security: Security | None) -> dict[str, str]:
 
 
 def jaas_entry(module: str, options: Mapping[str, str]) -> str:
-    """A value for Kafka's ``sasl.jaas.config``, as Kafka's ``JaasConfig`` parses it.
+    """Return a value for Kafka's ``sasl.jaas.config``, as Kafka's ``JaasConfig`` parses it.
 
     Args:
         module: Class of the login module.
@@ -209,7 +214,7 @@ def jaas_entry(module: str, options: Mapping[str, str]) -> str:
 
 
 def check_secrets_come_from_environment(raw_document: object) -> None:
-    """Refuse secrets that are written out in a pipeline's file.
+    """Refuse secrets that are written in plain text in a pipeline's file.
 
     Args:
         raw_document: The YAML document, before ``${NAME}`` is replaced.
@@ -228,9 +233,9 @@ def _check_secrets(value: object, where: str) -> None:
                 continue
             place = f"{where}.{key}" if where else str(key)
             if key in _SECRETS and item is not None and _is_written_out(item):
-                message = f"`{place}` is written in the file."
-                variable = f"${{{_SECRETS[key]}}}"
-                raise InputError(message, f"Write `{variable}` and set it in the environment.")
+                message = f"`{place}` is written in plain text in the file."
+                hint = f"Write `${{{_SECRETS[key]}}}`, and set the variable in the environment."
+                raise InputError(message, hint, field=place)
             _check_secrets(item, place)
     elif isinstance(value, list):
         for number, item in enumerate(value):
@@ -241,19 +246,20 @@ def _is_written_out(value: object) -> bool:
     if not isinstance(value, str):
         return True
     references = list(_REFERENCE.finditer(value))
-    return not references or any(found[1] for found in references)
+    return not references or any(reference[1] for reference in references)
 
 
 def _read_files(security: Security) -> dict[str, str]:
-    """The PEM blocks of the declared files, by field; whatever else is in them is left out."""
+    """Return the PEM blocks of the declared files, by field, without other text in them."""
     texts: dict[str, str] = {}
     for field in ("ca", "certificate"):
         path = getattr(security, field)
         if path:
-            blocks = [found[0] for found in _CERTIFICATE.finditer(_read(field, path))]
+            blocks = [block[0] for block in _CERTIFICATE.finditer(_read(field, path))]
             if not blocks:
-                message = f"`security.{field}` names {path}, which holds no certificate in PEM."
-                raise InputError(message, "PEM starts with `-----BEGIN CERTIFICATE-----`.")
+                message = f"`security.{field}`: file {path} contains no certificate in PEM."
+                hint = "PEM starts with `-----BEGIN CERTIFICATE-----`."
+                raise InputError(message, hint, field=f"security.{field}", file=path)
             texts[field] = "\n".join(blocks)
     if security.key:
         texts["key"] = _key(security.key, bool(security.key_password))
@@ -262,30 +268,32 @@ def _read_files(security: Security) -> dict[str, str]:
 
 def _key(path: str, has_password: bool) -> str:
     text = _read("key", path)
-    found = _KEY.search(text)
-    if found is None:
-        held = "its key not in PKCS#8" if _ANY_KEY.search(text) else "no private key in PEM"
-        message = f"`security.key` names {path}, which holds {held}."
-        raise InputError(message, f"Convert it: `openssl pkcs8 -topk8 -in {path} -out new.pem`.")
-    if found[1] and not has_password:
-        message = f"`security.key` names {path}, which is encrypted."
-        raise InputError(message, "Write `key_password: ${KAFKA_KEY_PASSWORD}` below it.")
-    if has_password and not found[1]:
+    block = _KEY.search(text)
+    if block is None:
+        content = "its key not in PKCS#8" if _ANY_KEY.search(text) else "no private key in PEM"
+        message = f"`security.key`: file {path} contains {content}."
+        hint = f"Convert it: `openssl pkcs8 -topk8 -in {path} -out new.pem`."
+        raise InputError(message, hint, field="security.key", file=path)
+    if block[1] and not has_password:
+        message = f"`security.key`: file {path} is encrypted."
+        hint = "Declare `key_password: ${KAFKA_KEY_PASSWORD}` next to it."
+        raise InputError(message, hint, field="security.key_password", file=path)
+    if has_password and not block[1]:
         # The Java client would fail to decrypt it.
-        message = f"`security.key` names {path}, which is not encrypted."
-        raise InputError(message, "Remove `key_password`.")
-    return found[0]
+        message = f"`security.key`: file {path} is not encrypted."
+        raise InputError(message, "Remove `key_password`.", field="security.key", file=path)
+    return block[0]
 
 
 def _read(field: str, path: str) -> str:
     try:
-        # Text around the blocks is in any encoding.
+        # Text around the blocks may be in any encoding.
         return Path(path).read_text(encoding="ascii", errors="replace")
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is no path"
-        message = f"`security.{field}` names {path}, which can't be read: {reason}."
-        hint = "Correct the path (a relative one starts at the pipeline's file) or its permissions."
-        raise InputError(message, hint) from None
+        reason = getattr(error, "strerror", None) or "it is not a path"
+        message = f"`security.{field}`: file {path} can't be read: {reason}."
+        hint = "Correct the path (relative to the pipeline's file) or the permissions."
+        raise InputError(message, hint, field=f"security.{field}", file=path) from None
 
 
 def _clear(secret: SecretStr | None) -> str:

@@ -1,7 +1,7 @@
 """A source's ``select``: SQL expressions that map its columns to the common ones.
 
-Spark evaluates them. Their types must be known without Spark, before anything runs: that of a
-plain column, of an outermost ``CAST``, or of the functions that turn numbers into instants.
+Spark evaluates them. Their types have to be known without Spark, before anything runs: by a plain
+column, by an outermost ``CAST``, or by one of the functions from a number to a timestamp.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _INSTANTS = {"timestamp_seconds": 1_000_000, "timestamp_millis": 1000, "timestam
 
 
 class EventColumn(NamedTuple):
-    """The column of a file that holds the event time.
+    """Column of a file that holds the event time.
 
     Attributes:
-        name: As the file has it.
-        unit_us: Microseconds in its unit if it holds integers; None if it holds timestamps.
+        name: Name in the file.
+        unit_us: Microseconds of its unit if it holds integers; None if it holds timestamps.
     """
 
     name: str
@@ -36,59 +36,68 @@ class EventColumn(NamedTuple):
 
 @dataclass(frozen=True)
 class Selection:
-    """The expressions of one source.
+    """Expressions of one source's ``select``.
 
     Attributes:
-        source: Its name, for messages.
-        expressions: By column; empty if the source's columns are taken as they are.
+        source: Name of the source, for messages.
+        expressions: Expression of each output column; empty if columns are kept as they are.
     """
 
     source: str
     expressions: Mapping[str, str]
 
     def columns(self, read: pa.Schema) -> pa.Schema:
-        """The columns that come out.
+        """Return the output columns.
 
         Args:
-            read: Those that the source has.
+            read: Columns of the source.
 
         Raises:
-            InputError: An expression names a column that is not there, is not made row by row, or
-                does not tell its type.
+            InputError: An expression uses a column that does not exist, is not evaluated row by
+                row, or has no declared type.
         """
         if not self.expressions:
             return read
         return pa.schema([(name, self._type(name, read)) for name in self.expressions])
 
     def event_column(self, event_time: str) -> EventColumn | None:
-        """The column whose statistics tell the range of event times; None if none does."""
+        """Return the column whose statistics have the range of event times; None without one.
+
+        Args:
+            event_time: Event-time column of the output.
+        """
         if not self.expressions:
             return EventColumn(event_time, None)
         tree = self._trees.get(event_time)
         if tree is not None and _is_plain(tree):
             return EventColumn(tree.name, None)
-        if (unit := _unit(tree)) is not None and _is_plain(_argument(tree)):
-            return EventColumn(_argument(tree).name, unit)
+        call = _timestamp_call(tree)
+        if call is not None and _is_plain(call.argument):
+            return EventColumn(call.argument.name, call.unit_us)
         return None
 
     def inputs(self, name: str) -> set[str]:
-        """The columns of the source that one column is made of."""
+        """Return the columns of the source that an output column depends on."""
         if not self.expressions:
             return {name}
         return {column.parts[0].name for column in self._trees[name].find_all(exp.Column)}
 
     def evaluate(self, name: str, batch: pa.RecordBatch) -> pa.ChunkedArray:
-        """One column of a sample, evaluated without Spark.
+        """Return an output column of a sample, evaluated without Spark.
+
+        Args:
+            name: Output column.
+            batch: Sample of the source's columns.
 
         Raises:
-            InputError: DuckDB has no such function, or a value does not fit.
+            InputError: DuckDB does not have a function, or a value does not fit.
         """
         if not self.expressions:
             return pa.chunked_array([batch[name]])
         tree = self._trees[name]
         if _is_plain(tree):
             return pa.chunked_array([batch[tree.name]])
-        # It takes a while to import; most sources need none of it.
+        # It takes long to import, and most sources do not need it.
         import duckdb  # noqa: PLC0415
 
         with duckdb.connect() as connection:
@@ -98,12 +107,15 @@ class Selection:
                 table = connection.sql(f"SELECT {self.duckdb(name)} AS x FROM sample")
                 values: pa.ChunkedArray = table.to_arrow_table().column(0)
             except duckdb.Error as error:
-                message = f"Source `{self.source}`: `select.{name}` can't be evaluated: {error}"
-                raise InputError(message, "Correct it, or the data.") from None
+                message = f"Source `{self.source}`: `select.{name}` can't be evaluated: {error}."
+                hint = "Correct the expression, or the data."
+                raise InputError(
+                    message, hint, source=self.source, field=f"select.{name}"
+                ) from None
         return values
 
     def duckdb(self, name: str) -> str:
-        """An expression as DuckDB writes it."""
+        """Return the expression of an output column in DuckDB's dialect."""
         return self._trees[name].transform(_without_instants).transform(_decoded).sql("duckdb")
 
     @cached_property
@@ -114,57 +126,70 @@ class Selection:
                 trees[name] = _parse(text)
             except SqlglotError as error:
                 first = str(error).splitlines()[0]
-                message = f"Source `{self.source}`: `select.{name}: {text}` is no SQL: {first}"
-                raise InputError(message, "Write an expression of Spark SQL.") from None
+                message = f"Source `{self.source}`: `select.{name}: {text}` is not SQL: {first}."
+                hint = "Write an expression of Spark SQL."
+                raise InputError(
+                    message, hint, source=self.source, field=f"select.{name}"
+                ) from None
         return trees
 
     def _type(self, name: str, read: pa.Schema) -> pa.DataType:
         tree = self._trees[name]
         where = f"Source `{self.source}`: `select.{name}: {self.expressions[name]}`"
         if tree.find(exp.AggFunc, exp.Window, exp.Query, exp.Star, exp.Explode) is not None:
-            message = f"{where} is not made row by row."
-            raise InputError(message, "Leave that to the transform.")
+            message = f"{where} is not evaluated row by row."
+            hint = "Do that in the transform."
+            raise InputError(message, hint, source=self.source, field=f"select.{name}")
         for column in tree.find_all(exp.Column):
-            # Of a field of a struct, the struct.
+            # For a field of a struct, the struct.
             first = column.parts[0].name
             if first not in read.names:
-                message = f"{where} names a column `{first}` that is not there."
-                raise InputError(message, f"There are {', '.join(read.names)}.")
+                message = f"{where} uses a column `{first}`, which does not exist."
+                hint = f"The columns are {', '.join(read.names)}."
+                raise InputError(message, hint, source=self.source, column=first)
         if _is_plain(tree):
             return read.field(tree.name).type
-        if _unit(tree) is not None:
+        if _timestamp_call(tree) is not None:
             return TIMESTAMP
         if isinstance(tree, exp.Cast):
             return parse_type(tree.to.sql("spark"))
-        message = f"{where} does not tell its type."
-        raise InputError(message, "Write CAST(… AS <type>) around it.")
+        message = f"{where} has no declared type."
+        hint = "Write CAST(… AS <type>) around the expression."
+        raise InputError(message, hint, source=self.source, field=f"select.{name}")
 
 
 @cache
 def _parse(text: str) -> exp.Expr:
-    """An expression; each is looked at many times while planning."""
+    """Return the syntax tree of an expression; cached, as planning needs each one many times."""
     return parse_one(text, read="spark")
 
 
 def _is_plain(tree: exp.Expr) -> bool:
-    """Whether it is a column and nothing else."""
+    """Return whether an expression is a plain column."""
     return isinstance(tree, exp.Column) and len(tree.parts) == 1
 
 
-def _unit(tree: exp.Expr | None) -> int | None:
-    if isinstance(tree, exp.Anonymous) and len(tree.expressions) == 1:
-        return _INSTANTS.get(tree.name.lower())
-    return None
+class _TimestampCall(NamedTuple):
+    """Call of a function from a number to a timestamp.
+
+    Attributes:
+        argument: Expression of the number.
+        unit_us: Microseconds of its unit.
+    """
+
+    argument: exp.Expr
+    unit_us: int
 
 
-def _argument(tree: exp.Expr | None) -> exp.Expr:
-    assert isinstance(tree, exp.Anonymous)
-    argument: exp.Expr = tree.expressions[0]
-    return argument
+def _timestamp_call(tree: exp.Expr | None) -> _TimestampCall | None:
+    if not isinstance(tree, exp.Anonymous) or len(tree.expressions) != 1:
+        return None
+    unit = _INSTANTS.get(tree.name.lower())
+    return None if unit is None else _TimestampCall(tree.expressions[0], unit)
 
 
 def _decoded(tree: exp.Expr) -> exp.Expr:
-    """Bytes as text: Spark takes them for UTF-8, a cast of DuckDB's shows them."""
+    """Replace casts of bytes to text: Spark decodes UTF-8, DuckDB would escape the bytes."""
     if not isinstance(tree, exp.Cast) or not tree.to.is_type("text"):
         return tree
     value = tree.this.transform(_decoded).sql("duckdb")
@@ -176,9 +201,9 @@ def _decoded(tree: exp.Expr) -> exp.Expr:
 
 
 def _without_instants(tree: exp.Expr) -> exp.Expr:
-    """DuckDB's own way from a number to an instant."""
-    unit = _unit(tree)
-    if unit is None:
+    """Replace functions from a number to a timestamp by DuckDB's own."""
+    call = _timestamp_call(tree)
+    if call is None:
         return tree
-    micros = f"CAST(({_argument(tree).sql('duckdb')}) * {unit} AS BIGINT)"
+    micros = f"CAST(({call.argument.sql('duckdb')}) * {call.unit_us} AS BIGINT)"
     return parse_one(f"make_timestamptz({micros})", read="duckdb")

@@ -1,4 +1,4 @@
-"""What a log can be asked, whatever answers: Kafka, or a model of it."""
+"""Interface of look-ups on a log: Kafka's, or a model of it in tests."""
 
 from __future__ import annotations
 
@@ -11,9 +11,18 @@ from sources.common.positions import Offsets, TopicPartition
 
 @dataclass(frozen=True)
 class LogRecord:
-    """One record as it lies in the log; ``timestamp_ms`` is the record timestamp."""
+    """One record of the log.
 
-    at: TopicPartition
+    Attributes:
+        partition: Topic and partition number.
+        offset: Offset in the partition.
+        timestamp_ms: Record timestamp in milliseconds; negative if the record has none.
+        value: Value; None for a tombstone.
+        key: Key, if there is one.
+        headers: Names and values, in order.
+    """
+
+    partition: TopicPartition
     offset: int
     timestamp_ms: int
     value: bytes | None
@@ -22,33 +31,33 @@ class LogRecord:
 
 
 class Log(Protocol):
-    """Look-ups on the partitions of one or several topics, each one bulk call for all of them."""
+    """Look-ups on all partitions of one or several topics, each one a bulk call."""
 
     @property
     def partitions(self) -> Sequence[TopicPartition]:
-        """All of them, as they were when the log was opened; sorted."""
+        """All partitions when the log was opened, sorted."""
 
     def log_start(self) -> Offsets:
-        """Log start offset: the first that is still there."""
+        """Return the log start offset of each partition: the first one that is not deleted."""
 
     def log_end(self) -> Offsets:
-        """Offset after the last record that a reader of the declared isolation gets to see."""
+        """Return the offset after the last record that the source's isolation level may read."""
 
     def high_watermark(self) -> Offsets:
-        """Offset after the last record, open transactions included."""
+        """Return the offset after the last record, open transactions included."""
 
     def offsets_for_time(self, time_ms: int) -> dict[TopicPartition, int | None]:
-        """First offset whose record timestamp is at or after a time; None where there is none."""
+        """Return the first offset whose record timestamp is at or after a time, or None."""
 
     def newest_ms(self) -> dict[TopicPartition, int | None]:
-        """Highest record timestamp; None where there are no records."""
+        """Return the highest record timestamp (ms) of each partition; None without records."""
 
     def read(
         self, start: Mapping[TopicPartition, int], limit: int, end: Mapping[TopicPartition, int]
     ) -> list[LogRecord]:
-        """The first ``limit`` records of each partition from ``start`` on and below ``end``."""
+        """Return the first ``limit`` records of each partition between ``start`` and ``end``."""
 
     def first_within(
         self, ranges: Mapping[TopicPartition, Sequence[tuple[int, int]]]
     ) -> dict[TopicPartition, int]:
-        """Offset of the first record that lies in one of the half-open ranges, by partition."""
+        """Return the offset of the first record in one of the half-open ranges, by partition."""

@@ -1,6 +1,6 @@
-"""What happens to records that can't be read: declared on a source, counted in the state folder.
+"""Policy for bad records: declared on a source, counted in the state folder.
 
-A record is one of a topic, or a row of a file.
+A record is a record of a topic, or a row of a file. It is bad if it can't be read.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from sources.common.state import Generation
 
 
 class BadRecords(Declared):
-    """The part of a source's declaration that is about bad records.
+    """Fields of a source's declaration about bad records.
 
     Attributes:
-        on_bad_record: ``fail`` the run, with the record's place; ``drop`` it and count it; or put
-            it into ``quarantine``, a Delta table with its place, its bytes and what is wrong.
-        quarantine: That table's folder. Relative to the pipeline's file; in the state folder, if
-            left out.
+        on_bad_record: What happens to a record that can't be read: ``fail`` ends the run and
+            reports the record's place; ``drop`` skips and counts it; ``quarantine`` writes its
+            place, its bytes and the reason to a Delta table.
+        quarantine: Folder of that table, relative to the pipeline's file; by default a folder of
+            the generation in the state folder.
 
     """
 
@@ -30,24 +31,28 @@ class BadRecords(Declared):
     quarantine: str | None = None
 
     @model_validator(mode="after")
-    def _quarantine_is_asked_for(self) -> BadRecords:
+    def _quarantine_is_used(self) -> BadRecords:
         if self.quarantine is not None and self.on_bad_record != "quarantine":
-            message = "`quarantine` names a table: write `on_bad_record: quarantine` to fill it"
+            message = "`quarantine` has a meaning with `on_bad_record: quarantine` only."
             raise ValueError(message)
         return self
 
     def quarantine_located(self, locate: Callable[[str], str]) -> dict[str, str]:
-        """The changes that make the table's path absolute."""
+        """Return the change that makes the table's path absolute.
+
+        Args:
+            locate: Makes a path of the declaration absolute.
+        """
         return {} if self.quarantine is None else {"quarantine": locate(self.quarantine)}
 
 
 class BadRecordCount(Record):
-    """How many bad records of a source were dropped or put into quarantine.
+    """Number of bad records of a source that were dropped or put into quarantine.
 
     Attributes:
-        source: Its name.
-        total: Of all micro-batches up to ``last_batch``.
-        last_batch: The last micro-batch that is in ``total``.
+        source: Name of the source.
+        total: Number in all micro-batches up to ``last_batch``.
+        last_batch: Id of the last micro-batch that is counted.
 
     """
 
@@ -57,16 +62,16 @@ class BadRecordCount(Record):
 
 
 def bad_count_name(source: str) -> str:
-    """Where the count of a source lies in the generation's folder."""
+    """Return the path of a source's count, relative to the generation's folder."""
     return f"bad/{source}.json"
 
 
 def quarantine_path(source: str, declared: str | None, generation: Generation) -> str:
-    """The folder of a source's quarantine table.
+    """Return the folder of a source's quarantine table.
 
     Args:
-        source: The source's name.
-        declared: What it declares, absolute.
-        generation: Has a place for it otherwise.
+        source: Name of the source.
+        declared: Declared folder, absolute; None if none is declared.
+        generation: Generation whose folder has the table by default.
     """
     return declared or str(generation.path(f"quarantine/{source}"))

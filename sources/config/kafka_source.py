@@ -1,118 +1,63 @@
-"""Declaration of a Kafka source: topics, to be followed for ever or read to an end."""
+"""Declaration of a Kafka source: topics that are followed without end, or read up to an end."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from pydantic import BeforeValidator, Field, PositiveInt, model_validator
+from pydantic import PositiveInt, model_validator
 
-from sources.common.fields import Declared, Duration, Instant, Name, Reference
+from sources.common.fields import Duration, Name
 from sources.common.schema import names_and_types, parse_schema
 from sources.common.security import Security
 from sources.common.select import Selection
 from sources.config.bad_records import BadRecords
+from sources.config.declared_source import Chain, DeclaredSource, LagUnit
+from sources.config.kafka_options import (
+    Align,
+    EndAtOffsets,
+    EndAtTimestamp,
+    StartAgo,
+    StartAtOffsets,
+    StartAtTimestamp,
+    StartByFactory,
+)
 from sources.config.rate_limit import RateLimit, require_meaning
 from sources.decoding.value_format import ValueFormat
 from sources.hybrid import Boundedness
 
 
-def _by_topic(value: Any) -> Any:
-    """Offsets of a single topic may be written without its name."""
-    if isinstance(value, dict) and not any(isinstance(part, dict) for part in value.values()):
-        return {"": value}
-    return value
-
-
-class StartAtOffsets(Declared):
-    """A fixed hand-over: the first offset to read, for every partition.
-
-    Attributes:
-        offsets: ``{partition: offset}``, or ``{topic: {partition: offset}}`` for several topics.
-
-    """
-
-    offsets: Annotated[dict[str, dict[int, int]], BeforeValidator(_by_topic)] = Field(min_length=1)
-
-
-class StartAtTimestamp(Declared):
-    """A fixed hand-over: the first record whose timestamp is at or after this time.
-
-    Attributes:
-        timestamp: The time.
-    """
-
-    timestamp: Instant
-
-
-class StartAgo(Declared):
-    """A fixed hand-over: "now minus X", where now is the time of the hand-over (FLIP-150).
-
-    Attributes:
-        ago: The X.
-    """
-
-    ago: Duration
-
-
-class StartByFactory(Declared):
-    """A dynamic hand-over that the user wrote.
-
-    Attributes:
-        factory: A function from :class:`sources.hybrid.SourceSwitchContext` to a time with a
-            zone, or to offsets as ``start: {offsets: …}`` takes them.
-
-    """
-
-    factory: Reference
-
-
-class EndAtOffsets(StartAtOffsets):
-    """A fixed end: the first offset that is not read, for every partition."""
-
-
-class EndAtTimestamp(StartAtTimestamp):
-    """A fixed end: each partition ends before its first record at or after this time."""
-
-
-class Align(Declared):
-    """Partitions of a bounded source advance together in record time (FLIP-182).
-
-    Attributes:
-        drift: At the end of a micro-batch no partition is ahead of another one by more. A
-            watermark delay that is shorter can drop rows.
-
-    """
-
-    drift: Duration = Field(ge=timedelta(milliseconds=1))
-
-
 class KafkaSource(ValueFormat, BadRecords):
-    """A source of Kafka topics: unbounded, or bounded where ``until`` is declared.
+    """Kafka topics: unbounded, or bounded where ``until`` is declared.
 
     Attributes:
         type: Always ``kafka``.
-        name: Of the source, and of its asset.
-        topic: Its name, or several.
-        topic_pattern: Instead of ``topic``: a regular expression that whole names match.
-        bootstrap_servers: ``host:port`` list, or ``local`` for the broker of this machine.
-        security: How to log in and whom to trust; plain text otherwise.
-        isolation: ``read_committed`` leaves out records of aborted transactions.
-        start: ``previous`` (from the end of the source before), ``earliest``, ``latest``, or fixed.
-        until: Where it ends: ``latest`` (the log ends when its turn comes), or fixed.
-        align: Partitions are read in step, by record time; needs ``until``.
-        on_gap: What to do if the log no longer reaches back to where history ends: ``fail``,
-            ``extend`` (read files that arrived meanwhile, then try again), or ``accept`` (go on;
-            the ledger records the gap).
-        headroom: A bounded run fails while the first record to be read afterwards has still this
-            long until Kafka may delete it.
-        fetch_max_wait: How long the broker may hold a fetch that it can't answer at once. Spark's
-            consumer asks ahead, so each task may wait for it once. Brokers before 3.8 give up
-            reading tiered storage after it: 500 ms or more for those.
-        max_offsets_per_batch: Offsets that one micro-batch takes in at most, all partitions.
-        rate: ``offsets`` by second, at most, all partitions together.
+        name: Name of the source and of its asset: lower case letters, digits and underscores.
+        topic: Name of the topic, or a list of names.
+        topic_pattern: Instead of ``topic``: regular expression that whole topic names match.
+        bootstrap_servers: Comma-separated ``host:port`` list; ``local`` is the broker that
+            ``hybrid broker`` runs on this machine.
+        security: Login and trust; unencrypted and anonymous by default.
+        isolation: ``read_committed`` skips records of aborted and open transactions.
+        start: Where reading starts: ``previous`` (at the end of the source before), ``earliest``,
+            ``latest``, or a fixed position or function.
+        until: Where reading ends: ``latest`` (the log end at the time of the hand-over to this
+            source), or a fixed position. Without it the source is unbounded.
+        align: Read partitions in step, by record timestamp; needs ``until``.
+        on_gap: What happens if the log no longer reaches back to where history ends: ``fail``;
+            ``extend`` reads files that arrived in the meantime and tries again; ``accept``
+            continues without the missing records and records the gap in the ledger.
+        headroom: A bounded run that comes before this source fails once Kafka may delete the first
+            record needed here within this time.
+        fetch_max_wait: How long the broker may wait before it answers a fetch for which it has no
+            records (``fetch.max.wait.ms``). Spark's consumer prefetches, so every task may wait
+            for it once. Brokers before 3.8 give up reading tiered storage after this time: use
+            500 ms or more with those.
+        max_offsets_per_batch: Highest number of offsets in one micro-batch, all partitions
+            together.
+        rate: Rate limit per second: ``offsets``, all partitions together.
         trigger_interval: Time between the starts of two micro-batches.
 
     """
@@ -140,61 +85,133 @@ class KafkaSource(ValueFormat, BadRecords):
     rate: RateLimit = RateLimit()
     trigger_interval: Duration = timedelta(seconds=1)
 
-    def located(self, locate: Callable[[str], str]) -> KafkaSource:
-        """The same with its files' paths made absolute.
-
-        Args:
-            locate: Makes a path of the declaration absolute.
-        """
-        changes = {**self.values_located(locate), **self.quarantine_located(locate)}
-        if self.security is not None:
-            changes["security"] = self.security.located(locate)
-        return self.model_copy(update=changes)
-
     @property
     def boundedness(self) -> Boundedness:
-        """A topic has no end but the one that is declared (Flink: ``KafkaSource.setBounded``)."""
+        """Bounded only if an end is declared (Flink: ``KafkaSource.setBounded``)."""
         is_bounded = self.until is not None
         return Boundedness.BOUNDED if is_bounded else Boundedness.CONTINUOUS_UNBOUNDED
 
     @property
     def topics(self) -> list[str]:
-        """The topics named; empty where a pattern finds them."""
+        """Declared topic names; empty if they are matched by a pattern."""
         if self.topic is None:
             return []
         return [self.topic] if isinstance(self.topic, str) else self.topic
 
     @property
     def subscription(self) -> str:
-        """What is read, in words."""
+        """Topic names or pattern, for messages."""
         return ", ".join(self.topics) or f"/{self.topic_pattern}/"
 
     @property
+    def patterns(self) -> list[str]:
+        """No files."""
+        return []
+
+    @property
+    def snapshot(self) -> None:
+        """None: nothing has to be taken from a database."""
+        return
+
+    @property
     def column_names(self) -> list[str] | None:
-        """The columns that come out, where the declaration tells them."""
+        """Names of the output columns; None if the source before determines them."""
         return list(self.select or self.declared_columns or []) or None
 
     @property
     def selection(self) -> Selection:
-        """What becomes of the columns of a row."""
+        """Evaluator of ``select``."""
         return Selection(self.name, self.select)
 
+    @property
+    def functions(self) -> dict[str, str]:
+        """The function that decides the start, if one is declared."""
+        if isinstance(self.start, StartByFactory):
+            return {"start.factory": self.start.factory}
+        return {}
+
+    @property
+    def lag_unit(self) -> LagUnit:
+        """Records between the position of the run and the log end."""
+        return "records"
+
+    @property
+    def has_hand_over(self) -> bool:
+        """True: reading starts at explicit offsets."""
+        return True
+
+    @property
+    def holds_changes(self) -> bool:
+        """Whether records are Debezium change events."""
+        return self.format == "debezium"
+
+    def located(
+        self, locate: Callable[[str], str], _absolute_url: Callable[[str], str]
+    ) -> KafkaSource:
+        """Return the source with the paths of its schema and key files made absolute."""
+        changes = {**self.values_located(locate), **self.quarantine_located(locate)}
+        if self.security is not None:
+            changes["security"] = self.security.located(locate)
+        return self.model_copy(update=changes)
+
+    def contract(self) -> dict[str, object]:
+        """Return what may not change while a checkpoint is in use."""
+        place = f"sources.{self.name}"
+        where = [self.topics, self.topic_pattern, self.isolation]
+        contract: dict[str, object] = {
+            place: [self.type, self.format, where, self.columns],
+            f"{place}.end": self.model_dump(mode="json", include={"until", "align"}),
+        }
+        meaning = self.checkpoint_contract()
+        return {**contract, f"{place}.value": meaning} if meaning else contract
+
     def selected(self, read: Mapping[str, str]) -> dict[str, str]:
-        """The columns that come out of ``select``, by name.
+        """Return the output columns: names and Spark SQL types.
 
         Args:
-            read: All columns of a row.
+            read: All columns of a row before ``select``: names and Spark SQL types.
 
         Raises:
-            InputError: An expression does not fit them, or does not tell its type.
+            InputError: An expression does not fit them, or does not declare its type.
         """
         if not self.select:
             return dict(read)
         return names_and_types(self.selection.columns(parse_schema(read)))
 
     def check_rate(self, limit: RateLimit) -> None:
-        """Refuse a limit that means nothing for a topic."""
+        """Refuse everything but ``offsets``."""
         require_meaning(self.name, "a topic", limit, ["offsets"])
+
+    def check_after(self, before: DeclaredSource | None) -> None:
+        """Refuse a first source without start or columns, and ``on_gap: extend`` without files."""
+        if before is None:
+            if self.start == "previous":
+                message = f"source `{self.name}` is the first: `start: previous` has no meaning."
+                raise ValueError(message)
+            if self.declared_columns is None:
+                message = f"source `{self.name}` is the first: it needs a `schema`."
+                raise ValueError(message)
+        elif before.has_hand_over and self.on_gap == "extend":
+            message = (
+                f"source `{self.name}`: `on_gap: extend` reads files, and source `{before.name}` "
+                "before it has none."
+            )
+            raise ValueError(message)
+
+    def check_before(self, after: DeclaredSource | None, chain: Chain) -> None:
+        """Refuse late columns before the last source, and a sink that takes changes for rows."""
+        if self.added_columns and after is not None:
+            message = f"source `{self.name}`: only the last source can have `added_columns`."
+            raise ValueError(message)
+        if not self.holds_changes or chain.sink.mode == "append":
+            return
+        for field, part in (("sequence", "position"), ("deleted", "deleted")):
+            if getattr(chain.sink, field) is None:
+                message = (
+                    f"source `{self.name}` holds changes, which the sink merges: it needs "
+                    f"`sink.{field}`, a column that `include: {{<column>: {part}}}` fills."
+                )
+                raise ValueError(message)
 
     @model_validator(mode="after")
     def _selects_what_is_declared(self) -> KafkaSource:
@@ -202,8 +219,8 @@ class KafkaSource(ValueFormat, BadRecords):
             return self
         if self.declared_columns is None:
             message = (
-                "`select` needs a `schema`: the columns of the source before are those that come "
-                "out of it"
+                "`select` needs a `schema`: the columns of the source before are those that "
+                "`select` has to produce."
             )
             raise ValueError(message)
         self.selected(self.declared_columns)
@@ -213,22 +230,22 @@ class KafkaSource(ValueFormat, BadRecords):
     def _names_topics_once(self) -> KafkaSource:
         self.check_rate(self.rate)
         if bool(self.topics) == bool(self.topic_pattern):
-            message = "name either `topic` or `topic_pattern`"
+            message = "declare either `topic` or `topic_pattern`."
             raise ValueError(message)
         if self.topic_pattern is not None:
             try:
                 re.compile(self.topic_pattern)
             except re.error as error:
-                message = f"`topic_pattern` is no regular expression: {error}"
+                message = f"`topic_pattern` is not a regular expression: {error}."
                 raise ValueError(message) from None
         if len(set(self.topics)) < len(self.topics):
-            message = f"`topic` names one twice: {', '.join(self.topics)}"
+            message = f"`topic` names one twice: {', '.join(self.topics)}."
             raise ValueError(message)
         for field, where in (("start", self.start), ("until", self.until)):
             unnamed = isinstance(where, StartAtOffsets) and "" in where.offsets
             if unnamed and len(self.topics) != 1:
                 message = (
-                    f"with several topics, `{field}.offsets` is {{topic: {{partition: offset}}}}"
+                    f"with several topics, `{field}.offsets` is {{topic: {{partition: offset}}}}."
                 )
                 raise ValueError(message)
         return self
@@ -237,8 +254,8 @@ class KafkaSource(ValueFormat, BadRecords):
     def _aligns_what_ends(self) -> KafkaSource:
         if self.align is not None and self.until is None:
             message = (
-                "`align` needs `until`: only ranges can be cut by time. Put a source of the same "
-                "topic before this one, with `until: latest`"
+                "`align` needs `until`: only ranges of offsets can be cut by time. Put a source of "
+                "the same topic before this one, with `until: latest`."
             )
             raise ValueError(message)
         return self

@@ -1,4 +1,4 @@
-"""Reading a pipeline from YAML: environment variables, and errors that show the way out."""
+"""Loader of a pipeline's YAML file: environment variables, validation, error messages."""
 
 from __future__ import annotations
 
@@ -16,24 +16,21 @@ from pydantic import BaseModel, ValidationError
 from sources.common.positions import Record
 from sources.common.security import check_secrets_come_from_environment
 from sources.common.state import Folder, Generation, open_generation
-from sources.config.file_source import FileSource
-from sources.config.kafka_source import KafkaSource
-from sources.config.pipeline import Pipeline
+from sources.config.pipeline import SOURCE_MODELS, Pipeline
 from sources.errors import InputError, StateError
-from sources.hybrid import Boundedness
 
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 KEPT = "hybrid-definition.json"
-"""Lies beside a pipeline's file that was kept for a generation."""
+"""Name of the file next to a copy of a pipeline's file, made for a generation."""
 
 
 class KeptDefinition(Record):
-    """What a copy of a pipeline's file, and of the modules of its functions, was kept for.
+    """Origin of a copy of a pipeline's file and of the modules of its functions.
 
     Attributes:
-        generation: The generation that runs by it; None of a pipeline of its own.
-        home: Folder of the original: relative paths go on from there.
-        code: Folder of the modules; that of the file, if left out.
+        generation: Generation that the copy belongs to; None if it is a pipeline of its own.
+        home: Folder of the original file, from which relative paths start.
+        code: Folder of the modules; None if they are in the folder of the copy.
     """
 
     generation: str | None
@@ -43,13 +40,13 @@ class KeptDefinition(Record):
 
 @dataclass(frozen=True)
 class LoadedPipeline:
-    """A pipeline and where it was declared.
+    """A pipeline and the file that declares it.
 
     Attributes:
-        path: The YAML file, absolute; jobs read it again, so no value of it is handed around.
-        pipeline: The declaration, environment variables filled in.
-        kept: What the file was kept for, if it is the copy of a generation; else it is the newest
-            generation's.
+        path: YAML file, absolute. Jobs read it again, so its values are not passed to them.
+        pipeline: Declaration, with environment variables replaced.
+        kept: Origin of the file, if it is the copy of a generation; else None, and the file is
+            about the newest generation.
 
     """
 
@@ -59,23 +56,23 @@ class LoadedPipeline:
 
     @property
     def folder(self) -> Path:
-        """Folder of the file, or of its original: relative paths start here."""
+        """Folder of the file, or of its original, from which relative paths start."""
         return self.path.parent if self.kept is None else Path(self.kept.home)
 
     @property
     def code(self) -> list[Path]:
-        """Folders in which the modules of its functions are looked for first, in order."""
+        """Folders from which modules of user functions are imported first, in order."""
         if self.kept is None:
             return [self.folder]
         return [Path(self.kept.code or self.path.parent), self.folder]
 
     @property
     def state(self) -> Path:
-        """The folder that holds its generations."""
+        """Folder of the pipeline's generations."""
         return Path(self.locate(self.pipeline.state)) / self.pipeline.name
 
     def locate(self, path: str) -> str:
-        """A path of the declaration, made absolute; one with a scheme is left as it is."""
+        """Return a path of the declaration as an absolute path; URLs are returned unchanged."""
         if "://" in path:
             return path
         return os.path.normpath(self.folder / Path(path).expanduser())
@@ -83,13 +80,22 @@ class LoadedPipeline:
     def open_generation(self, *, create: bool) -> Generation | None:
         """Open the generation that this declaration is about.
 
-        The newest one, or the one for which the file was kept.
+        That is the newest one, or the one that the file was copied for.
+
+        Args:
+            create: Whether to create the first generation if there is none.
+
+        Returns:
+            None if there is none and none is created.
+
+        Raises:
+            StateError: The declaration changed in a way that the checkpoint can't follow.
         """
         named = None if self.kept is None else self.kept.generation
         return open_generation(self.state, self.contract(), named, create=create)
 
     def contract(self) -> dict[str, object]:
-        """The parts of the declaration that may not change under a checkpoint."""
+        """Return the parts of the declaration that may not change while a checkpoint is in use."""
         pipeline = self.pipeline
         sink = pipeline.sink.model_dump(mode="json", exclude_none=True)
         contract: dict[str, object] = {
@@ -102,67 +108,50 @@ class LoadedPipeline:
             "sink": {**sink, "path": self.locate(pipeline.sink.path)},
         }
         for source in pipeline.sources:
-            where: object = source.patterns if isinstance(source, FileSource) else None
-            if isinstance(source, KafkaSource):
-                where = [source.topics, source.topic_pattern, source.isolation]
-                contract[f"sources.{source.name}.end"] = source.model_dump(
-                    mode="json", include={"until", "align"}
-                )
-            contract[f"sources.{source.name}"] = [source.type, source.format, where, source.columns]
-            if isinstance(source, KafkaSource) and (meaning := source.checkpoint_contract()):
-                contract[f"sources.{source.name}.value"] = meaning
-            if isinstance(source, FileSource) and source.snapshot is not None:
-                contract[f"sources.{source.name}.snapshot"] = True
-            if isinstance(source, FileSource):
-                end = source.model_dump(
-                    mode="json", include={"complete_through", "offsets", "sequence"}
-                )
-                if source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
-                    end["boundedness"] = source.boundedness.value
-                contract[f"sources.{source.name}.end"] = end
-                contract[f"sources.{source.name}.read"] = source.model_dump(
-                    mode="json",
-                    include={"csv", "partitions", "select", "time_range", "version"},
-                )
+            contract |= source.contract()
         return contract
 
     def require_generation(self) -> Generation:
-        """The generation that this declaration is about.
+        """Return the generation that this declaration is about.
 
         Raises:
-            StateError: Nothing was planned yet.
+            StateError: Nothing was planned yet, or the declaration changed in a way that the
+                checkpoint can't follow.
         """
         generation = self.open_generation(create=False)
         if generation is None:
-            message = f"Pipeline `{self.pipeline.name}` has no state in {self.pipeline.state}."
-            raise StateError(message, "Plan or run it first.")
+            name, state = self.pipeline.name, self.pipeline.state
+            message = f"Pipeline `{name}` has no state in {state}."
+            raise StateError(message, "Plan or run it first.", pipeline=name, file=state)
         return generation
 
 
 def declare(
     path: Path, document: Mapping[str, Any], environment: Mapping[str, str] = os.environ
 ) -> LoadedPipeline:
-    """Declare a pipeline in code: it is checked, then written as the file that its runs read.
+    """Declare a pipeline in code: check it, then write it to the file that its runs read.
 
     Args:
-        path: The file; its folder holds the pipeline's functions, and relative paths start there.
-        document: What a pipeline's file holds, as lists, mappings and scalars. Secrets stay
-            ``${NAME}`` here, too.
+        path: YAML file to write. Its folder holds the pipeline's functions; relative paths start
+            from there.
+        document: Content of the file, as lists, mappings and scalars. Secrets have to be
+            ``${NAME}``, as in a file.
         environment: Values for ``${NAME}`` and ``${NAME:-default}``.
 
     Raises:
-        InputError: As of :func:`load_pipeline`; the file is as it was before.
-        StateError: It can't be written.
+        InputError: As for :func:`load_pipeline`; the file is not changed.
+        StateError: The file can't be written.
     """
     path = path.absolute()
     text = "# Written by the code that declares this pipeline: change it there.\n"
     try:
         text += yaml.safe_dump(dict(document), sort_keys=False)
     except yaml.YAMLError as error:
-        message = f"{path.name} can't be written as YAML: {error}"
-        raise InputError(message, "Give lists, mappings, texts, numbers and dates.") from None
+        message = f"{path.name} can't be written as YAML: {error}."
+        hint = "Use lists, mappings, texts, numbers and dates only."
+        raise InputError(message, hint, file=str(path)) from None
     loaded = _check(path, yaml.safe_load(text), environment)
-    # Written only if it says something else: jobs read it while this is called again and again.
+    # Written only if it differs, as jobs read it while this is called repeatedly.
     if not path.exists() or path.read_text() != text:
         Folder(path.parent).replace_bytes(path.name, text.encode())
     return loaded
@@ -172,11 +161,12 @@ def load_pipeline(path: Path, environment: Mapping[str, str] = os.environ) -> Lo
     """Read and check a pipeline.
 
     Args:
-        path: A YAML file.
+        path: YAML file.
         environment: Values for ``${NAME}`` and ``${NAME:-default}``.
 
     Raises:
-        InputError: Names the field, the value and what is allowed.
+        InputError: The file can't be read, an environment variable is not set, or a field is not
+            valid; the message has a line for each field.
 
     """
     path = path.absolute()
@@ -184,24 +174,25 @@ def load_pipeline(path: Path, environment: Mapping[str, str] = os.environ) -> Lo
         document = yaml.safe_load(path.read_text())
     except FileNotFoundError:
         message = f"There is no file {path}."
-        raise InputError(message, "Name a pipeline's YAML file.") from None
+        raise InputError(message, "Name a pipeline's YAML file.", file=str(path)) from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        message = f"{path} can't be read as YAML: {error}"
-        raise InputError(message) from None
+        message = f"{path} can't be read as YAML: {error}."
+        raise InputError(message, "Correct the file.", file=str(path)) from None
     return _check(path, document, environment)
 
 
 def _check(path: Path, document: Any, environment: Mapping[str, str]) -> LoadedPipeline:
-    """The pipeline that a document declares."""
+    """Return the pipeline that a document declares."""
     if not isinstance(document, dict):
-        message = f"{path} holds no mapping."
-        raise InputError(message, "A pipeline starts with `name:`.")
+        message = f"{path} does not contain a YAML mapping."
+        raise InputError(message, "A pipeline starts with `name:`.", file=str(path))
     check_secrets_come_from_environment(document)
     unset: set[str] = set()
     filled = _fill(document, environment, unset)
     if unset:
         message = f"{path.name}: environment variable {', '.join(sorted(unset))} is not set."
-        raise InputError(message, "Set it, or give a default: `${NAME:-default}`.")
+        hint = "Set it, or declare a default: `${NAME:-default}`."
+        raise InputError(message, hint, file=str(path))
     try:
         kept = Folder(path.parent).read(KEPT, KeptDefinition)
         loaded = LoadedPipeline(path, Pipeline.model_validate(filled), kept)
@@ -209,13 +200,18 @@ def _check(path: Path, document: Any, environment: Mapping[str, str]) -> LoadedP
     except ValidationError as error:
         lines = [_explain(dict(item), Pipeline) for item in error.errors()]
         message = "\n".join([f"{path.name} is not a valid pipeline:", *lines])
-        raise InputError(message) from None
+        raise InputError(message, file=str(path)) from None
 
 
 def variables_used(path: Path, environment: Mapping[str, str] = os.environ) -> list[str]:
-    """Environment variables from which a pipeline's values come, sorted.
+    """Return the environment variables that a pipeline's jobs need, sorted.
 
-    A default counts as a value of its own; what supervision reads is no matter of a job.
+    A variable with a default is included only if it is set; those that only ``supervision`` uses
+    are not, as jobs don't need them.
+
+    Args:
+        path: YAML file.
+        environment: Variables that are set.
     """
     document = yaml.safe_load(path.read_text())
     names: set[str] = set()
@@ -239,37 +235,37 @@ def _fill(value: Any, environment: Mapping[str, str], unset: set[str]) -> Any:
 
     def replacement(match: re.Match[str]) -> str:
         name, default = match[1], match[2]
-        found = environment.get(name) or default
-        if found is None:
+        text = environment.get(name) or default
+        if text is None:
             unset.add(name)
             return ""
-        return found
+        return text
 
     return _VARIABLE.sub(replacement, value)
 
 
 def _explain(error: dict[str, Any], model: type[BaseModel]) -> str:
-    location = [part for part in error["loc"] if part not in ("files", "kafka")]
+    location = [part for part in error["loc"] if part not in SOURCE_MODELS]
     where = ".".join(str(part) for part in location) or "pipeline"
     if error["type"] == "extra_forbidden":
         allowed = _fields_at(error["loc"][:-1], model)
         close = difflib.get_close_matches(str(location[-1]), allowed, 1, 0.5)
-        advice = f"did you mean `{close[0]}`?" if close else f"allowed: {', '.join(allowed)}"
+        advice = f"did you mean `{close[0]}`?" if close else f"allowed: {', '.join(allowed)}."
         return f"  {where}: unknown field; {advice}"
     if error["type"] == "missing":
-        return f"  {where}: this field is needed"
+        return f"  {where}: this field is needed."
     text = error["msg"].removeprefix("Value error, ")
     shown = error.get("input")
     given = f" (given: {shown!r})" if isinstance(shown, str | int | float) else ""
-    return f"  {where}: {text}{given}"
+    return f"  {where}: {text.removesuffix('.')}{given}."
 
 
 def _fields_at(location: tuple[int | str, ...], model: type[BaseModel]) -> list[str]:
-    """Names that a YAML mapping at this place may use."""
+    """Return the field names that a YAML mapping at a location may use."""
     current: type[BaseModel] | None = model
     for part in location:
-        if part in ("files", "kafka"):
-            current = FileSource if part == "files" else KafkaSource
+        if part in SOURCE_MODELS:
+            current = SOURCE_MODELS[str(part)]
         elif isinstance(part, str) and current is not None and part in current.model_fields:
             current = _model_in(current.model_fields[part].annotation)
     fields = current.model_fields if current is not None else {}

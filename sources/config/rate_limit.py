@@ -1,7 +1,7 @@
-"""How fast a source may be read: a limit by second, changeable while it is read.
+"""Rate limits: how much of a source may be read per second; can be changed while it is read.
 
-As FLIP-27's ``RateLimiterStrategy``, a limit is never exceeded in sum: by any time a run has read
-no more than the limit allows by then, and one micro-batch.
+As with FLIP-27's ``RateLimiterStrategy``, a limit holds in total: at any time a run has read no
+more than the limit allows since its start, plus one micro-batch.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from sources.errors import InputError
 
 
 class RateLimit(Declared):
-    """A limit by second; what is left out is not limited.
+    """Rate limit per second; quantities without a value are not limited.
 
     Attributes:
-        bytes: Of files, on disk.
-        files: Files, or regions of large ones.
-        rows: Of files whose footers or log tell how many they hold.
-        offsets: Of topics, all partitions together.
+        bytes: Bytes of files on disk, such as ``50MB``.
+        files: Files, or regions of large files.
+        rows: Rows of Parquet, ORC and Delta files, which record how many they hold.
+        offsets: Kafka offsets, all partitions of a source together.
 
     """
 
@@ -36,11 +36,11 @@ class RateLimit(Declared):
 
 
 class CurrentRate(Record):
-    """The limit that is in force instead of the declared one.
+    """Rate limit that applies instead of the declared one.
 
     Attributes:
-        source: Of which source.
-        limit: The limit; one without any number lifts the declared one.
+        source: Name of the source.
+        limit: The limit; without any value, the declared limit is lifted.
 
     """
 
@@ -49,7 +49,7 @@ class CurrentRate(Record):
 
 
 class Batch(NamedTuple):
-    """What one micro-batch takes in at most; None for what it has nothing of."""
+    """Largest size of a micro-batch; None for quantities that its source does not have."""
 
     bytes: int | None = None
     files: int | None = None
@@ -64,10 +64,16 @@ def parse_limit(
     rows: int | None = None,
     offsets: int | None = None,
 ) -> RateLimit:
-    """A limit from what people write.
+    """Return a limit from texts and numbers of a command line or form.
+
+    Args:
+        size: Bytes, such as ``50MB``.
+        files: Files.
+        rows: Rows.
+        offsets: Offsets.
 
     Raises:
-        InputError: The size is none, or a number is below 1; names it.
+        InputError: The size can't be parsed, or a number is below 1.
     """
     given = {"bytes": size, "files": files, "rows": rows, "offsets": offsets}
     try:
@@ -75,46 +81,58 @@ def parse_limit(
     except ValidationError as error:
         name = str(error.errors()[0]["loc"][0])
         if name != "bytes":
-            message = f"`{name}: {given[name]}` is no limit: it has to be 1 or more."
-            raise InputError(message, "Leave it out for no limit.") from None
-        message = f"`{size}` is no number of bytes."
-        raise InputError(message, "Write 1000000, 50MB or 50MiB.") from None
+            message = f"`{name}: {given[name]}` is not a limit: it has to be 1 or more."
+            hint = "Omit it for no limit."
+            raise InputError(message, hint, field=name, value=str(given[name])) from None
+        message = f"`{size}` is not a number of bytes."
+        hint = "Write 1000000, 50MB or 50MiB."
+        raise InputError(message, hint, field=name, value=str(size)) from None
 
 
 def rate_of(generation: Generation, source: str, declared: RateLimit) -> RateLimit:
-    """The limit that is in force."""
+    """Return the limit that applies to a source.
+
+    Args:
+        generation: State of the generation.
+        source: Name of the source.
+        declared: Its declared limit, which applies unless another one was set.
+    """
     current = generation.read(_name(source), CurrentRate)
     return declared if current is None else current.limit
 
 
 def put_in_force(generation: Generation, source: str, limit: RateLimit) -> None:
-    """Put another limit in force, for a run that is under way and those that follow."""
+    """Set the limit of a source, for a running run and later ones."""
     generation.replace(_name(source), CurrentRate(source=source, limit=limit))
 
 
 def require_meaning(source: str, kind: str, limit: RateLimit, meant: Collection[str]) -> None:
-    """Refuse numbers that mean nothing for a source.
+    """Refuse limits that have no meaning for a source.
 
     Args:
-        source: Its name.
-        kind: What it is, in words.
+        source: Name of the source.
+        kind: Kind of the source, in words.
         limit: The limit.
-        meant: The numbers that mean something.
+        meant: Quantities that have a meaning.
 
     Raises:
-        InputError: Names the first other one.
+        InputError: Names the first quantity without a meaning.
     """
     if others := [name for name in limit.model_dump(exclude_none=True) if name not in meant]:
         message = f"`rate.{others[0]}` has no meaning for `{source}`, {kind}."
-        raise InputError(message, f"Limit {' or '.join(meant)}.")
+        hint = f"Limit {' or '.join(meant)}."
+        raise InputError(message, hint, source=source, field=f"rate.{others[0]}")
 
 
 def interval_ms(limit: RateLimit, largest: Batch) -> int:
-    """Time between the starts of two micro-batches that keeps the limit; 0 without one.
+    """Return the time between the starts of two micro-batches that keeps a limit.
 
     Args:
         limit: The limit.
-        largest: The largest of the batches.
+        largest: Size of the largest micro-batch.
+
+    Returns:
+        Milliseconds; 0 without a limit.
     """
     needed = [
         size / allowed
@@ -132,19 +150,19 @@ def interval_ms(limit: RateLimit, largest: Batch) -> int:
 def live_pace(
     limit: RateLimit, interval: int, most_offsets: int, partitions: int
 ) -> tuple[int, int]:
-    """Offsets by micro-batch and the time between two that keep a limit of a topic without end.
+    """Return size and interval of micro-batches that keep a limit of an unbounded topic.
 
-    Spark takes in at least one offset of each partition that has any
+    Spark reads at least one offset of each partition that has any
     (``KafkaMicroBatchStream.rateLimit``).
 
     Args:
         limit: The limit.
-        interval: Declared, in milliseconds.
-        most_offsets: Of one micro-batch.
-        partitions: How many there are.
+        interval: Declared interval, in milliseconds.
+        most_offsets: Highest number of offsets in a micro-batch.
+        partitions: Number of partitions.
 
     Returns:
-        Offsets, milliseconds.
+        Offsets in a micro-batch, and milliseconds between the starts of two.
     """
     if limit.offsets is None:
         return most_offsets, interval

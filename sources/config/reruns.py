@@ -1,4 +1,4 @@
-"""Declared reruns: a pipeline's table, or its last ranges, made anew by the clock."""
+"""Scheduled reruns: rebuild a pipeline's table, or recompute its latest ranges."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CRON = re.compile(rf"{_FIELD}( {_FIELD}){{4}}|@(hourly|daily|weekly|monthly|yea
 
 def _cron(value: str) -> str:
     if not _CRON.fullmatch(value):
-        message = f"`{value}` is no cron expression; write `0 3 * * *` for each night at three"
+        message = f"`{value}` is not a cron expression; every night at three is `0 3 * * *`."
         raise ValueError(message)
     return value
 
@@ -26,21 +26,20 @@ def _zone(value: str) -> str:
     try:
         ZoneInfo(value)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        message = f"`{value}` is no time zone; write one as `Europe/Berlin` or `UTC`"
+        message = f"`{value}` is not a time zone; write one such as `Europe/Berlin` or `UTC`."
         raise ValueError(message) from None
     return value
 
 
-class Clock(Declared):
-    """When something is done by itself.
+class Schedule(Declared):
+    """Schedule of a rerun.
 
-    A tick that was missed is caught up once; one that comes while the last is under way is left
-    out.
+    Missed ticks are made up for once; a tick during the previous run is skipped.
 
     Attributes:
-        name: Of the schedule.
-        cron: When, as five fields of cron.
-        timezone: Where that time is meant.
+        name: Name of the schedule.
+        cron: Cron expression with five fields, such as ``0 3 * * *`` for every night at three.
+        timezone: Time zone of the expression, such as ``Europe/Berlin``.
 
     """
 
@@ -49,15 +48,15 @@ class Clock(Declared):
     timezone: Annotated[str, AfterValidator(_zone)] = "UTC"
 
 
-class Rerun(Clock):
-    """All of history is read anew by the clock, into a new generation beside the one that serves.
+class Rerun(Schedule):
+    """Scheduled rebuild of the whole table as a new generation, while the old one keeps serving.
 
     Attributes:
-        name, cron, timezone: When; as for a range.
-        promote: ``checks``: readers get the new generation if its hand-over is sound, its live run
-            has caught up and is healthy, and it has no fewer rows than ``rows_at_least``;
-            ``never``: it waits for people.
-        rows_at_least: Rows of the new generation over rows of the one that serves.
+        promote: When readers get the new generation: ``checks`` once its hand-over passes its
+            checks, its live run has caught up and is healthy, and it has enough rows
+            (``rows_at_least``); ``never`` leaves the promotion to people.
+        rows_at_least: Lowest ratio of the new generation's rows to those of the serving one, at
+            which it is promoted; ``0.99`` tolerates one percent less.
 
     """
 
@@ -65,12 +64,11 @@ class Rerun(Clock):
     rows_at_least: float = Field(default=0.99, ge=0)
 
 
-class RangeRerun(Clock):
-    """The last ranges that history holds whole are made anew by the clock.
+class RangeRerun(Schedule):
+    """Scheduled recomputation of the latest ranges that history holds completely.
 
     Attributes:
-        name, cron, timezone: When.
-        last: How many ranges.
+        last: Number of ranges.
 
     """
 
@@ -78,13 +76,13 @@ class RangeRerun(Clock):
 
 
 class Ranges(Declared):
-    """The target's ranges of event time that are made anew one by one.
+    """Ranges of event time that can be recomputed one by one, as partitions in Dagster.
 
     Attributes:
-        by: How long one is, UTC.
-        start: The first one begins here.
-        end: The last one ends before this; if left out, there are more as time goes by.
-        reruns: When the last ones are made anew by themselves.
+        by: Length of a range, in UTC.
+        start: First day of the first range, such as ``2024-01-01``.
+        end: Day after the last range; by default ranges are added as time passes.
+        reruns: Schedules that recompute the latest ranges.
 
     """
 
@@ -96,17 +94,17 @@ class Ranges(Declared):
     @model_validator(mode="after")
     def _holds_something(self) -> Ranges:
         if self.end is not None and self.start >= self.end:
-            message = f"`end` {self.end} is not after `start` {self.start}"
+            message = f"`end` {self.end} is not after `start` {self.start}."
             raise ValueError(message)
         return self
 
 
 class Generations(Declared):
-    """What becomes of generations.
+    """Generations of the table: how many are kept, and when new ones are built.
 
     Attributes:
-        keep: How many of those that served are kept, to go back to.
-        reruns: When new ones are made by the clock.
+        keep: How many generations that served earlier are kept, so that they can be rolled back to.
+        reruns: Schedules that rebuild the table as a new generation.
 
     """
 

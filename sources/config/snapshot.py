@@ -1,4 +1,4 @@
-"""A snapshot of a database table in files: how it is taken, and what the files are."""
+"""Snapshot of a database table in files: its declaration, and the manifest of its files."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _SECRET = re.compile(r"password\s*=|://[^/@]*:[^/@]*@", re.IGNORECASE)
 
 def _without_password(dsn: str) -> str:
     if _SECRET.search(dsn):
-        message = "`dsn` can't hold a password: set PGPASSWORD, or use a password file"
+        message = "`dsn` can't contain a password: set PGPASSWORD, or use a password file."
         raise ValueError(message)
     return dsn
 
 
 class SnapshotOptions(Declared):
-    """How the snapshot of a table is taken that a topic's changes go on from.
+    """Snapshot of the table whose changes the next source holds.
 
     Attributes:
-        dsn: Where the database is, as libpq takes it: ``host=db dbname=shop user=reader``. The
-            password comes from PGPASSWORD, or from libpq's password file.
-        slot: The connector's replication slot. It has to be there before the snapshot: changes
-            made before the slot are in no log.
-        chunk_rows: About how many rows are read at once.
-        workers: How many chunks are read in parallel.
+        dsn: Connection string of libpq, such as ``host=db dbname=shop user=reader``. The password
+            comes from PGPASSWORD, or from libpq's password file.
+        slot: Name of the connector's replication slot. It has to exist before the snapshot is
+            taken: changes made before the slot are in no log.
+        chunk_rows: Approximate number of rows of a chunk, which becomes one file.
+        workers: Number of chunks that are read in parallel.
 
     """
 
@@ -44,11 +44,11 @@ class SnapshotOptions(Declared):
 
 
 class Chunk(Part):
-    """One part of the table, read and written.
+    """Part of the table that is written to a file.
 
     Attributes:
-        rows: How many there are.
-        snapshot: Under which of the manifest's snapshots it was read.
+        rows: Number of rows.
+        snapshot: Index of the manifest's snapshot under which it was read.
     """
 
     rows: int
@@ -56,17 +56,17 @@ class Chunk(Part):
 
 
 class SnapshotManifest(Record):
-    """What the files of a snapshot are; it lies beside them.
+    """Manifest of a snapshot, next to its files.
 
     Attributes:
         table: ``schema.table``.
-        key: Column that the chunks divide, and its SQL type; None if there is one chunk only.
+        key: Column by which chunks are divided, and its SQL type; None if there is only one chunk.
         bounds: First key of each chunk but the first, as text.
-        snapshots: In the order in which they were taken: there is another one for each time that
-            the reading was interrupted.
+        snapshots: Database snapshots in the order in which they were taken: one, and one more for
+            each time that reading was interrupted.
         offsets: Log ends of the topic right before the first one was taken: every change that
             none of them sees comes later.
-        done: Chunks that are there, by number.
+        done: Chunks that are written, by number.
     """
 
     table: str
@@ -78,52 +78,60 @@ class SnapshotManifest(Record):
 
     @property
     def missing(self) -> list[int]:
-        """Numbers of the chunks that are not there yet."""
+        """Numbers of the chunks that are not written yet."""
         return [number for number in range(len(self.bounds) + 1) if number not in self.done]
 
     @property
     def seen(self) -> DatabaseSnapshot:
-        """The snapshot that all chunks have seen: the first one.
+        """Database snapshot that the hand-over goes by: the first one.
 
-        Chunks read under a later one hold some changes already; these are merged once more.
+        Chunks read under a later one already hold some changes; these are merged again.
         """
         return self.snapshots[0]
 
 
 def require_snapshot(patterns: Sequence[str], folder: Path, pipeline: str) -> SnapshotManifest:
-    """What the files of a snapshot are, once it is complete.
+    """Return the manifest of a snapshot that is complete.
 
     Args:
-        patterns: The source's one glob.
-        folder: Of the pipeline's file.
-        pipeline: Its name, for people.
+        patterns: The one glob of the source.
+        folder: Folder of the pipeline's file.
+        pipeline: Name of the pipeline, for messages.
 
     Raises:
-        StateError: It was not taken, or not to its end; or the folder holds other files.
+        StateError: The snapshot was not taken, or not completely; or the folder holds other files.
     """
     where = folder_of(patterns, folder)
-    hint = f"Run `hybrid snapshot` for pipeline `{pipeline}`; what is there is kept."
+    hint = f"Run `hybrid snapshot` for pipeline `{pipeline}`; chunks that are written are kept."
     try:
         manifest = SnapshotManifest.parse((where / MANIFEST).read_bytes())
     except FileNotFoundError:
         message = f"There is no snapshot in {where}."
-        raise StateError(message, hint) from None
+        raise StateError(message, hint, pipeline=pipeline, file=str(where)) from None
     if manifest.missing:
         total = len(manifest.bounds) + 1
         message = f"The snapshot in {where} has {len(manifest.done)} of {total} chunks."
-        raise StateError(message, hint)
-    found = {path.name for path in where.glob("*.parquet") if not path.name.startswith(("_", "."))}
-    if other := found ^ {chunk_name(number) for number in manifest.done}:
-        message = f"{where / min(other)} is not as the snapshot left it."
-        raise StateError(message, "Remove the folder, and take the snapshot anew.")
+        raise StateError(message, hint, pipeline=pipeline, file=str(where))
+    present = {
+        path.name for path in where.glob("*.parquet") if not path.name.startswith(("_", "."))
+    }
+    if other := present ^ {chunk_name(number) for number in manifest.done}:
+        message = f"File {where / min(other)} is missing, or was added after the snapshot."
+        hint = "Remove the folder, and take the snapshot again."
+        raise StateError(message, hint, pipeline=pipeline, file=str(where / min(other)))
     return manifest
 
 
 def folder_of(patterns: Sequence[str], folder: Path) -> Path:
-    """The folder that the files of a snapshot lie in: that of its one glob."""
+    """Return the folder of a snapshot's files.
+
+    Args:
+        patterns: The one glob of the source.
+        folder: Folder of the pipeline's file.
+    """
     return (folder / patterns[0]).parent
 
 
 def chunk_name(number: int) -> str:
-    """The file of a chunk."""
+    """Return the name of a chunk's file."""
     return f"part-{number:05}.parquet"

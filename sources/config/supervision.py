@@ -1,4 +1,4 @@
-"""How the live run is supervised: when it is red, when it is started again, who is told."""
+"""Supervision of the live run: when it counts as unhealthy, restarts, and notifications."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from sources.common.fields import Declared, Duration
 
 
 class Restarts(Declared):
-    """How often, and how fast, a live run that ended by itself is started again.
+    """Automatic restarts of a live run that ended by itself.
 
     Attributes:
-        limit: After this many restarts within the window it is left alone until people act; 0: it
-            is never started again.
-        within: The window.
-        loop: This many restarts within the window are a crash loop; fewer are a hiccup.
-        backoff: Time between an end and the first restart.
-        growth: How much longer each further one waits.
-        longest: The longest wait.
+        limit: Highest number of restarts within the window ``within``; after them the run stays
+            down until somebody starts it. 0 means no restarts.
+        within: Length of that window.
+        loop: This many restarts within the window are reported as a crash loop.
+        backoff: Time between the end of a run and the first restart.
+        growth: Factor by which the wait grows with each further restart.
+        longest: Longest wait before a restart.
 
     """
 
@@ -32,10 +32,14 @@ class Restarts(Declared):
     longest: Duration = timedelta(minutes=5)
 
     def wait(self, restarts: int) -> timedelta:
-        """Time between an end and the next restart, after that many within the window."""
+        """Return the time between an end and the next restart.
+
+        Args:
+            restarts: Number of restarts within the window so far.
+        """
         wait = min(self.backoff, self.longest)
         for _ in range(restarts):
-            # Step by step: a power of it could be beyond any number.
+            # Step by step, as a power of it could overflow.
             wait = min(wait * self.growth, self.longest)
         return wait
 
@@ -47,27 +51,31 @@ class Restarts(Declared):
                 f"`limit: {self.limit}` is never reached: the waits before so many restarts take "
                 f"{waits.total_seconds():,.0f} s, and they count within "
                 f"{self.within.total_seconds():,.0f} s. Lower `limit`, `backoff`, `growth` or "
-                "`longest`, or raise `within`"
+                "`longest`, or raise `within`."
             )
             raise ValueError(message)
         return self
 
 
 class Supervision(Declared):
-    """What is expected of the live run, and of a bounded one, whose driver is not to freeze.
+    """What is expected of the live run; a bounded run is only ended if its driver freezes.
 
     Attributes:
-        restarts: How it is started again.
-        start_within: A launch that has not brought up its query by then is stuck.
-        stuck_after: A run is stuck if input waits for so long and nothing is committed, on top of
-            the source's own interval, or if its driver is silent for so long.
-        end_stuck_after: How long it may be stuck before it is ended and started again. Generous:
-            a micro-batch that is only slow would never be finished otherwise. A bounded run whose
-            driver is silent for so long is ended, and its step fails.
-        freshness: The longest time that input may wait while nothing is committed.
-        event_time_lag: While input waits: how far the highest event time read may be behind now.
-        lag: How much may wait: records of a topic, or splits of a folder.
-        webhook: URL that is told of each change from good to bad and back.
+        restarts: Automatic restarts.
+        start_within: A launch whose query has not started after this time is stuck.
+        stuck_after: A run is stuck if input waits and nothing is committed for this time (plus the
+            trigger or discovery interval of the source), or if its driver sends no heartbeat for
+            this time.
+        end_stuck_after: A run that is stuck for this time is ended and restarted. Keep it long: a
+            micro-batch that is only slow would otherwise never finish. A bounded run whose driver
+            sends no heartbeat for this time is ended, and its step fails.
+        freshness: Longest time that input may wait while nothing is committed.
+        event_time_lag: How far the highest event time read may be behind the present while input
+            waits; unlimited by default.
+        lag: How much input may wait: records of a topic, or splits of a folder; unlimited by
+            default.
+        webhook: URL that gets a JSON document by POST when the run becomes unhealthy, and when it
+            recovers.
 
     """
 
@@ -92,11 +100,11 @@ class Supervision(Declared):
         except ValueError:
             is_url = is_plain = False
         if not (is_url and is_plain):
-            message = "`webhook` is no URL that starts with http:// or https://"
+            message = "`webhook` is not a URL that starts with http:// or https://."
             raise ValueError(message)
         return self
 
     @property
     def webhook_url(self) -> str | None:
-        """The webhook in the clear; None if there is none, or an empty one."""
+        """URL of the webhook in plain text; None if none is declared, or an empty one."""
         return (self.webhook.get_secret_value() if self.webhook else "") or None

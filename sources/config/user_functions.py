@@ -1,4 +1,4 @@
-"""The user's functions, found by name: the transform, and a factory of start positions."""
+"""Import of user functions: the transform, and a factory of start positions."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ _preferred: set[str] = set()
 
 
 def load_function(loaded: LoadedPipeline, field: str, name: str) -> Callable[[Any], Any]:
-    """Import a function; modules beside the pipeline's file come first.
+    """Import a function; modules next to the pipeline's file come first.
 
     Args:
         loaded: The pipeline.
-        field: Where it is declared, for the error.
+        field: Field that declares it, for messages.
         name: ``module:function``.
 
     Raises:
         InputError: The module or the function can't be imported, or is not callable.
     """
     module_name, function_name = name.split(":")
-    # The first one is looked at first: it is put in front last.
+    # Each one is put in front of the others, so the first one comes last.
     for folder in reversed(loaded.code):
         _prefer(str(folder), module_name.split(".")[0])
     try:
         function = getattr(importlib.import_module(module_name), function_name)
-    # Importing runs the user's code: whatever it raises is the answer.
+    # Importing runs the user's code, which may raise anything.
     except Exception as error:
         message = f"`{field}: {name}` can't be imported: {type(error).__name__}: {error}."
-        hint = f"It is looked up as `module:function`, first in {loaded.code[0]}."
-        raise InputError(message, hint) from error
+        hint = f"It is imported as `module:function`, first from {loaded.code[0]}."
+        raise InputError(message, hint, field=field, value=name) from error
     if not callable(function):
         message = f"`{field}: {name}` is a {type(function).__name__}, not a function."
-        raise InputError(message, "Name a function.")
+        raise InputError(message, "Name a function.", field=field, value=name)
     return function  # type: ignore[no-any-return]
 
 
 def _prefer(folder: str, package: str) -> None:
-    """Let imports find a folder's own modules first, also if another's of that name is loaded.
+    """Let imports find a folder's modules first, even if another one of that name is loaded.
 
-    Those that these import are looked at too, as far as they are another pipeline's.
+    Loaded modules of other pipelines' folders that hide one of this folder are unloaded as well.
     """
     if sys.path[:1] != [folder]:
         sys.path.insert(0, folder)
@@ -64,5 +64,5 @@ def _prefer(folder: str, package: str) -> None:
 
 
 def load_transform(loaded: LoadedPipeline) -> Callable[[Any], Any]:
-    """The pipeline's transform, from DataFrame to DataFrame (:func:`load_function`)."""
+    """Return the pipeline's transform, from DataFrame to DataFrame (:func:`load_function`)."""
     return load_function(loaded, "transform", loaded.pipeline.transform)

@@ -46,7 +46,15 @@ class Misfit(Exception):  # noqa: N818 - a verdict on data, as `KeyError` is not
 
 
 class QueryError(Exception):
-    """The database refused a query, or the connection ended; the text is what the driver said."""
+    """The database refused a query, or the connection was lost; the text is the driver's.
+
+    Attributes:
+        is_connection_lost: Whether the connection or the server is gone.
+    """
+
+    def __init__(self, text: str, *, is_connection_lost: bool) -> None:
+        super().__init__(text)
+        self.is_connection_lost = is_connection_lost
 
 
 class Database:
@@ -131,7 +139,8 @@ def _query_errors() -> Iterator[None]:
         yield
     # Arrow turns what the driver meets between two batches into an OSError.
     except (adbc.Error, OSError) as error:
-        raise QueryError(str(error)) from None
+        lost = isinstance(error, (adbc.OperationalError, OSError))
+        raise QueryError(str(error), is_connection_lost=lost) from None
 
 
 def _expression(column: pa.Field, found: str) -> sql.Composable:

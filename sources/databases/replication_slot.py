@@ -1,4 +1,4 @@
-"""A replication slot: where PostgreSQL keeps its log for a connector until that has read it.
+"""Replication slot: PostgreSQL keeps its log for a connector until the connector has read it.
 
 https://www.postgresql.org/docs/current/view-pg-replication-slots.html
 """
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from sources.common.optional import needs_extra
 from sources.common.positions import Record, iso, now_ms
 from sources.common.state import Folder
-from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
 from sources.config.snapshot import SnapshotOptions
 from sources.errors import InputError
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 5
 _GONE = "run/slot.json"
 NEW_SNAPSHOT = (
-    "Make the connector anew; then take a new snapshot, in a new folder, and begin a new "
+    "Create the connector again; then take a new snapshot, in a new folder, and begin a new "
     "generation: `hybrid generation new`."
 )
 
@@ -30,12 +29,12 @@ State = Literal["active", "idle", "lost", "missing"]
 
 
 class Slot(NamedTuple):
-    """A slot, as it stands.
+    """State of a slot.
 
     Attributes:
-        state: ``active``: a connector reads it; ``idle``: none does; ``lost``: its log was
-            removed; ``missing``: it is not there, or was never read.
-        retained_bytes: Log that the server keeps for it.
+        state: ``active``: a connector reads it; ``idle``: none does; ``lost``: the server removed
+            its log; ``missing``: it does not exist, or was never read.
+        retained_bytes: Size of the log that the server keeps for it.
     """
 
     state: State
@@ -43,12 +42,12 @@ class Slot(NamedTuple):
 
 
 class SlotGone(Record):
-    """A slot that a generation depends on was not there, or its log was not: changes are missing.
+    """A slot that a generation depends on was missing or lost: changes are missing.
 
     Attributes:
-        slot: Its name.
-        at_ms: When that was seen.
-        state: What was seen.
+        slot: Name of the slot.
+        at_ms: When that was found, in milliseconds.
+        state: State that was found.
     """
 
     slot: str
@@ -56,19 +55,23 @@ class SlotGone(Record):
     state: State
 
     def __str__(self) -> str:
-        """In words."""
-        what = "had lost its log" if self.state == "lost" else "was not there"
+        """Return the finding as text."""
+        what = "had lost its log" if self.state == "lost" else "did not exist"
         return f"replication slot `{self.slot}` {what} at {iso(self.at_ms)}: changes are missing"
 
 
 def watched_slot(loaded: LoadedPipeline) -> SnapshotOptions | None:
-    """The slot that the changes of a pipeline come through, where that is declared."""
-    snapshots = [s.snapshot for s in loaded.pipeline.sources if isinstance(s, FileSource)]
+    """Return the declaration of the slot that a pipeline's changes come through, or None."""
+    snapshots = [source.snapshot for source in loaded.pipeline.sources]
     return next((each for each in snapshots if each is not None), None)
 
 
 def ask_slot(options: SnapshotOptions) -> Slot | str:
-    """A slot as its server tells it; or why it does not, in words."""
+    """Ask the server for a declared slot.
+
+    Returns:
+        The slot; or the reason why its state is not known, as text.
+    """
     try:
         with needs_extra("postgres", "A replication slot of PostgreSQL"):
             import psycopg  # noqa: PLC0415 - few need it
@@ -85,14 +88,18 @@ def ask_slot(options: SnapshotOptions) -> Slot | str:
         ) as connection:
             row = connection.execute("SELECT pg_is_in_recovery()").fetchone()
             if row is not None and row[0]:
-                return f"{connection.info.host} is a standby, which does not tell of its slots"
+                return f"{connection.info.host} is a standby server, which does not report slots"
             return find_slot(connection, options.slot)
     except psycopg.Error as error:
         return " ".join(str(error).split())
 
 
 def find_slot(connection: psycopg.Connection[Any], name: str) -> Slot:
-    """A slot, over a connection that is there.
+    """Return the state of a slot.
+
+    Args:
+        connection: Open connection to the server.
+        name: Name of the slot.
 
     Raises:
         psycopg.Error: The server does not answer, or refuses.
@@ -111,12 +118,14 @@ def find_slot(connection: psycopg.Connection[Any], name: str) -> Slot:
 
 
 def slot_gone(generation: Folder, options: SnapshotOptions, slot: Slot | str) -> SlotGone | None:
-    """That a slot is gone, or was once: one of the same name that comes later lacks changes.
+    """Return that a slot is missing or lost now, or was once before; None if never.
+
+    A slot of the same name that is created later lacks the changes in between.
 
     Args:
-        generation: Remembers it.
-        options: Name the slot.
-        slot: As it stands, or why that is not known.
+        generation: Folder of the generation, which keeps the finding.
+        options: Declared snapshot with the slot's name.
+        slot: State of the slot, or why it is not known.
     """
     known = generation.read(_GONE, SlotGone)
     if known is not None and known.slot == options.slot:
@@ -129,13 +138,13 @@ def slot_gone(generation: Folder, options: SnapshotOptions, slot: Slot | str) ->
 
 
 def keep_gone(generation: Folder, gone: SlotGone) -> None:
-    """Remember that a slot was gone."""
+    """Write to the state that a slot was missing or lost."""
     if generation.read(_GONE, SlotGone) != gone:
         generation.replace(_GONE, gone)
 
 
 def look_at_slot(loaded: LoadedPipeline, generation: Folder) -> None:
-    """Look whether the slot of a pipeline is there, if it has one, and remember if it is not."""
+    """Check the slot of a pipeline, if it has one, and write down if it is missing or lost."""
     if (options := watched_slot(loaded)) is not None:
         gone = slot_gone(generation, options, ask_slot(options))
         if gone is not None:

@@ -1,8 +1,8 @@
-"""Takes the snapshot of a PostgreSQL table: key ranges in parallel, all under one snapshot.
+"""Snapshot of a PostgreSQL table in files: key ranges in parallel, all under one snapshot.
 
-It can be interrupted: chunks that are there stay, and the next call reads the rest under a new
-snapshot. The position of the whole is that of the first one; what later chunks hold already is
-merged once more.
+It can be interrupted: chunks that are written are kept, and the next call reads the others under a
+new snapshot. The position of the whole is that of the first one; changes that later chunks already
+hold are merged again.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ from sources.config.snapshot import (
     chunk_name,
     folder_of,
 )
+from sources.databases.postgres import answers, server_of
 from sources.databases.postgres_rows import Database, Misfit, QueryError, selected
 from sources.databases.replication_slot import find_slot
 from sources.decoding.value_format import Included
-from sources.errors import InputError, RunError
+from sources.errors import HybridError, InputError, RunError, UnavailableError
 from sources.kafka.client import KafkaLog
 
 with needs_extra("postgres", "A `snapshot` of PostgreSQL"):
@@ -50,20 +51,29 @@ _SETTINGS = (
 
 
 class TableSnapshot:
-    """The snapshot of the table that a file source is of.
+    """Snapshot of the table that a file source declares.
 
     Args:
         loaded: The pipeline.
-        source: Declares the ``snapshot``.
-        report: Told what was done, in words.
+        source: File source with a ``snapshot``.
+        report: Called with a text for each chunk that is written.
+
+    Attributes:
+        warnings: What the table's settings may cause later.
+
+    Raises:
+        InputError: The source has no ``snapshot``, or no topic with the changes follows it.
     """
 
     def __init__(
         self, loaded: LoadedPipeline, source: FileSource, report: Callable[[str], None]
     ) -> None:
         topic = loaded.pipeline.topic_after(source.name)
-        assert source.snapshot is not None  # the caller's choice
-        assert topic is not None  # the declaration refuses it
+        if source.snapshot is None or topic is None:
+            message = f"Source `{source.name}` is not a `snapshot` with a topic after it."
+            hint = "Declare `snapshot`, and the topic with the table's changes as the next source."
+            raise InputError(message, hint, source=source.name, field="snapshot")
+        self._source_name = source.name
         self._options: SnapshotOptions = source.snapshot
         self._topic: KafkaSource = topic
         self._report = report
@@ -78,11 +88,13 @@ class TableSnapshot:
         self.warnings: list[str] = []
 
     def take(self) -> SnapshotManifest:
-        """Read what is not there yet.
+        """Read the chunks that are not written yet.
 
         Raises:
-            InputError: The database can't be reached, or the table or the slot is not as needed.
-            RunError: The reading was interrupted; what is there is kept.
+            InputError: The database refuses the login or a permission, or the table or the slot
+                does not fit.
+            UnavailableError: The database, or the broker, does not answer.
+            RunError: Reading was interrupted; the written chunks are kept.
         """
         manifest = self._read()
         if manifest is not None and not manifest.missing:
@@ -113,20 +125,43 @@ class TableSnapshot:
             kept = self._read()
             message = f"The snapshot of `{self._topic.table}` failed: {_text(error)}."
             if kept is None:
-                raise InputError(message) from None
+                raise self._refusal(error, message) from None
             total = len(kept.bounds) + 1
             hint = (
                 f"{len(kept.done)} of {total} chunks are kept. Run it again: the others are read "
                 "under a new snapshot."
             )
-            raise RunError(message, hint) from None
+            raise RunError(
+                message,
+                hint,
+                transient=_is_connection_lost(error),
+                source=self._source_name,
+                table=str(self._topic.table),
+            ) from None
+
+    def _refusal(self, error: psycopg.Error | QueryError, message: str) -> HybridError:
+        """Return the error of a statement: the server is lost, or refuses."""
+        name, table = self._source_name, str(self._topic.table)
+        if _is_connection_lost(error):
+            hint = "Check the database server, then run it again."
+            return UnavailableError(
+                message, hint, source=name, table=table, server=server_of(self._options.dsn)
+            )
+        return InputError(message, "Check the table and the permissions.", source=name, table=table)
 
     def _connect(self) -> psycopg.Connection[Any]:
         try:
             return psycopg.connect(self._conninfo(), autocommit=True)
         except psycopg.Error as error:
-            message = f"The database can't be reached: {_text(error)}."
-            raise InputError(message, "Correct `snapshot.dsn`, or set PGPASSWORD.") from None
+            server = server_of(self._options.dsn)
+            message = f"Connecting to the database {server} failed: {_text(error)}."
+            if not answers(self._options.dsn):
+                hint = "Start the server, or correct `snapshot.dsn`."
+                raise UnavailableError(
+                    message, hint, source=self._source_name, server=server
+                ) from None
+            hint = "Correct `snapshot.dsn`, or set PGPASSWORD."
+            raise InputError(message, hint, source=self._source_name, server=server) from None
 
     def _conninfo(self) -> str:
         return make_conninfo(
@@ -147,25 +182,25 @@ class TableSnapshot:
         table, there = self._topic.table, [row[0] for row in rows]
         if not rows:
             message = f"There is no table `{table}`, or it can't be read."
-            raise InputError(message, "Correct `table`, or grant SELECT on it.")
+            raise InputError(message, "Correct `table`, or grant SELECT on it.", table=str(table))
         if lacking := [name for name in self._columns if name not in there]:
             message = f"Table `{table}` has no column `{lacking[0]}`."
-            raise InputError(message, f"It has {', '.join(there)}.")
+            hint = f"Correct the `schema`; the table has {', '.join(there)}."
+            raise InputError(message, hint, table=str(table), column=lacking[0])
         ignored = self._topic.ignored_columns or []
         if extra := [name for name in there if name not in self._columns and name not in ignored]:
             message = f"Table `{table}` has a column `{extra[0]}` that the `schema` lacks."
             hint = (
                 "Add it to the `schema`, or list it in `ignored_columns`; `added_columns` are "
-                "those that come after the snapshot. One that was begun has to be taken anew, in "
-                "another folder."
+                "those that are added after the snapshot. A snapshot that has begun has to be "
+                "taken again, in another folder."
             )
-            raise InputError(message, hint)
+            raise InputError(message, hint, table=str(table), column=extra[0])
         self._types = {row[0]: row[4] for row in rows}
         if rows[0][1] == "n":
-            message = (
-                f"Table `{table}` has REPLICA IDENTITY NOTHING: deletes do not tell their key."
-            )
-            raise InputError(message, f"ALTER TABLE {table} REPLICA IDENTITY DEFAULT, or FULL.")
+            message = f"Table `{table}` has REPLICA IDENTITY NOTHING: its deletes carry no key."
+            hint = f"Run `ALTER TABLE {table} REPLICA IDENTITY DEFAULT`, or FULL."
+            raise InputError(message, hint, table=str(table))
         long = [name for name, _, is_long, *_ in rows if is_long and name in self._columns]
         if rows[0][1] != "f" and long:
             self.warnings.append(
@@ -189,14 +224,14 @@ class TableSnapshot:
         if state == "missing":
             message = f"There is no replication slot `{name}` that is ready."
             hint = "Start the connector first: changes made before its slot are in no log."
-            raise InputError(message, hint)
+            raise InputError(message, hint, source=self._source_name, value=name)
         if state == "lost":
             message = f"Replication slot `{name}` is lost: its log was removed."
-            hint = "Make the connector anew, with a new slot; then take the snapshot."
-            raise InputError(message, hint)
+            hint = "Create the connector again, with a new slot; then take the snapshot."
+            raise InputError(message, hint, source=self._source_name, value=name)
 
     def _check_publication(self, connection: psycopg.Connection[Any]) -> None:
-        """Refuse a table whose changes PostgreSQL's own plugin leaves out: nothing would say so."""
+        """Refuse a table that no publication includes: its changes would be missing silently."""
         found = connection.execute(
             "SELECT s.plugin <> 'pgoutput' OR EXISTS (SELECT FROM pg_publication_tables "
             "WHERE schemaname = %(schema)s AND tablename = %(table)s) "
@@ -204,14 +239,15 @@ class TableSnapshot:
             {**self._name, "slot": self._options.slot},
         ).fetchone()
         if found is not None and not found[0]:
-            message = f"Table `{self._topic.table}` is in no publication: no connector tells of it."
-            hint = "Add it to the connector's `table.include.list`, and start the connector again."
-            raise InputError(message, hint)
+            table = str(self._topic.table)
+            message = f"Table `{table}` is in no publication: its changes reach no connector."
+            hint = "Add it to the connector's `table.include.list`, and restart the connector."
+            raise InputError(message, hint, table=table)
 
     def _divide(
         self, connection: psycopg.Connection[Any]
     ) -> tuple[tuple[str, str] | None, list[str]]:
-        """The column that chunks divide, and the first key of each chunk but the first."""
+        """Return the column that divides chunks, its type, and the first key of all but one."""
         row = connection.execute(
             "SELECT a.attname, format_type(a.atttypid, a.atttypmod), c.reltuples, "
             "s.histogram_bounds::text::text[] "
@@ -227,8 +263,8 @@ class TableSnapshot:
             return None, []
         name, kind, rows, histogram = row
         inner = histogram[1:-1]
-        wanted = min(math.ceil(rows / self._options.chunk_rows) - 1, len(inner))
-        at = [(number + 1) * len(inner) // (wanted + 1) for number in range(wanted)]
+        count = min(math.ceil(rows / self._options.chunk_rows) - 1, len(inner))
+        at = [(number + 1) * len(inner) // (count + 1) for number in range(count)]
         return (name, kind), list(dict.fromkeys(inner[number] for number in at))
 
     def _copy_all(self, manifest: SnapshotManifest, exported: str) -> SnapshotManifest:
@@ -260,7 +296,7 @@ class TableSnapshot:
     def _copy(
         self, manifest: SnapshotManifest, number: int, database: Database, exported: str
     ) -> int:
-        """Read one chunk and write its file; returns the number of rows."""
+        """Read one chunk, write its file, and return the number of rows."""
         columns = parse_schema(self._columns)
         all_columns = parse_schema(self._topic.declared_columns or {})
         path = self._folder / chunk_name(number)
@@ -272,24 +308,27 @@ class TableSnapshot:
             )
             with pq.ParquetWriter(draft, all_columns) as file:
                 for batch in database.rows(exported, query, columns):
-                    file.write_batch(self._with_told(batch, all_columns, manifest.snapshots[-1]))
+                    file.write_batch(
+                        self._with_envelope_parts(batch, all_columns, manifest.snapshots[-1])
+                    )
                     rows += batch.num_rows
         except Misfit as error:
             message = f"Rows of `{self._topic.table}` do not fit the `schema`: {error}."
-            raise InputError(message, "Correct the `schema`.") from None
+            table = str(self._topic.table)
+            raise InputError(message, "Correct the `schema`.", table=table) from None
         draft.replace(path)
         return rows
 
-    def _with_told(
+    def _with_envelope_parts(
         self, rows: pa.RecordBatch, columns: pa.Schema, snapshot: DatabaseSnapshot
     ) -> pa.RecordBatch:
-        """Rows with the columns of ``include`` too, in the order of all columns."""
-        told = _told(snapshot)
-        found = {name: rows[name] for name in rows.schema.names}
+        """Return rows with the columns of ``include``, too, in the order of all columns."""
+        parts = _envelope_parts(snapshot)
+        values_of = {name: rows[name] for name in rows.schema.names}
         for name, part in self._topic.include.items():
             kind = columns.field(name).type
-            found[name] = pa.repeat(pa.scalar(told.get(part), kind), rows.num_rows)
-        return pa.record_batch([found[name] for name in columns.names], schema=columns)
+            values_of[name] = pa.repeat(pa.scalar(parts.get(part), kind), rows.num_rows)
+        return pa.record_batch([values_of[name] for name in columns.names], schema=columns)
 
     def _read(self) -> SnapshotManifest | None:
         try:
@@ -305,17 +344,19 @@ class TableSnapshot:
 
 
 def _export(connection: psycopg.Connection[Any]) -> tuple[str, DatabaseSnapshot]:
-    """A snapshot that other sessions may read under while this one lives, and what it sees."""
+    """Export a snapshot, which other sessions can use while this one lives; return its name too."""
     connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
     row = connection.execute(
         "SELECT pg_export_snapshot(), pg_snapshot_xmin(s)::text, pg_snapshot_xmax(s)::text, "
         "ARRAY(SELECT x::text FROM pg_snapshot_xip(s) x), "
-        # Asked after the snapshot was taken, so that it is not before it.
+        # Read after the snapshot was taken, so that it is not before it.
         "(pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint, "
         "(extract(epoch FROM clock_timestamp()) * 1000)::bigint "
         "FROM pg_current_snapshot() s"
     ).fetchone()
-    assert row is not None
+    if row is None:
+        message = "PostgreSQL returned no row for pg_current_snapshot()."
+        raise RunError(message, "Run it again.")
     name, xmin, xmax, running, lsn, taken_ms = row
     return name, DatabaseSnapshot(
         lsn=lsn,
@@ -326,8 +367,21 @@ def _export(connection: psycopg.Connection[Any]) -> tuple[str, DatabaseSnapshot]
     )
 
 
-def _told(snapshot: DatabaseSnapshot) -> dict[Included, Any]:
-    """What of a change a row of the snapshot can tell; nothing orders it, so it comes first."""
+def _is_connection_lost(error: psycopg.Error | QueryError) -> bool:
+    """Return whether a statement failed because the connection or the server is gone.
+
+    https://www.psycopg.org/psycopg3/docs/api/errors.html
+    """
+    if isinstance(error, QueryError):
+        return error.is_connection_lost
+    return isinstance(error, psycopg.OperationalError)
+
+
+def _envelope_parts(snapshot: DatabaseSnapshot) -> dict[Included, Any]:
+    """Return the parts of a change's envelope that rows of a snapshot have.
+
+    They have no position, so every change of a row comes after it.
+    """
     return {
         "op": "r",
         "deleted": False,
@@ -340,7 +394,7 @@ def _range(manifest: SnapshotManifest, number: int) -> sql.Composable:
     if manifest.key is None:
         return sql.SQL("true")
     name, kind = manifest.key
-    # The type is PostgreSQL's own word for it.
+    # The type's name comes from PostgreSQL itself.
     cast_to = sql.SQL(kind)
     parts = []
     for sign, at in ((">=", number - 1), ("<", number)):

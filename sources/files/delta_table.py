@@ -1,6 +1,6 @@
-"""A Delta table as history: one version of it, read in the order of event times.
+"""Delta table as history: one version of it, read in the order of event times.
 
-The table's own log tells files, rows and ranges; only files without statistics are opened
+Files, rows and ranges come from the table's log; only files without statistics are opened
 (https://github.com/delta-io/delta/blob/master/PROTOCOL.md#per-file-statistics).
 """
 
@@ -25,22 +25,23 @@ from sources.storage.base import File
 from sources.storage.partitions import partition_from
 from sources.storage.stores import Stores
 
-# Statistics of instants are cut to milliseconds, those of the highest ones too.
+# Statistics of timestamps are rounded down to milliseconds, the highest values too.
 _LOST_US = 999
-# Features of a reader that change nothing of what the files hold.
+# Reader features that do not change how the files are read.
 _HARMLESS = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 
 
 @dataclass(frozen=True)
 class TableFiles:
-    """The files of one version.
+    """Files of one version of a table.
 
     Attributes:
-        files: Their sizes as the log has them; ``modified_ns`` is not known.
-        partitions: Of each file, as :func:`sources.storage.partitions.values_of` reads them.
-        partition_columns: Names of the columns that no file holds.
+        files: The files, with sizes from the log; ``modified_ns`` is not known.
+        partitions: Partition of each file, as :func:`sources.storage.partitions.values_of` reads
+            it.
+        partition_columns: Names of the partition columns, which no file holds.
         columns: All columns of the table.
-        ranges: What is known of each file's rows.
+        ranges: Rows and event-time range of each file.
     """
 
     files: list[File]
@@ -51,23 +52,27 @@ class TableFiles:
 
 
 def list_table(source: FileSource, path: str, event: EventColumn, stores: Stores) -> TableFiles:
-    """The files of a table, at the version that a source names, or the newest.
+    """Return the files of a table at the declared version, or at the newest one.
 
     Args:
-        source: The declaration.
-        path: The table's folder, absolute.
-        event: The column that holds the event time.
-        stores: Where it is.
+        source: Declaration of the source.
+        path: Folder of the table, absolute.
+        event: Column that holds the event time.
+        stores: Storages of the pipeline.
 
     Raises:
-        InputError: There is no such table or version, or its files are not to be read as they are.
+        InputError: There is no such table or version, or it uses a feature because of which its
+            files can't be read as plain Parquet.
+        UnavailableError: The storage does not answer.
     """
     try:
         table = DeltaTable(path, version=source.version, storage_options=stores.delta_options(path))
         actions = pa.table(table.get_add_actions(flatten=True))
     except (DeltaError, OSError) as error:
-        message = f"Source `{source.name}`: {path} can't be read as a Delta table: {error}"
-        raise InputError(message, "Correct `path` or `version`.") from None
+        stores.require_answer(path)
+        message = f"Source `{source.name}`: {path} can't be read as a Delta table: {error}."
+        hint = "Correct `path` or `version`."
+        raise InputError(message, hint, source=source.name, table=path) from None
     _require_plain(source, table)
     columns = normalize_schema(pa.schema(table.schema().to_arrow()))
     check_event_column(columns, event, path)
@@ -86,15 +91,15 @@ def _require_plain(source: FileSource, table: DeltaTable) -> None:
         features.add("columnMapping")
     if features:
         message = (
-            f"Source `{source.name}`: the files of its Delta table are not to be read as they are: "
-            f"{', '.join(sorted(features))}."
+            f"Source `{source.name}`: the files of its Delta table can't be read as plain Parquet, "
+            f"as the table uses {', '.join(sorted(features))}."
         )
         hint = "Drop the feature (ALTER TABLE … DROP FEATURE), or copy the table without it."
-        raise InputError(message, hint)
+        raise InputError(message, hint, source=source.name)
 
 
 def _located(table: str, path: str) -> str:
-    """A file of a table; the log has its path as a URI, relative unless it is elsewhere."""
+    """Return the path of a file; the log has it as a URI, relative if it is in the folder."""
     plain = unquote(path)
     if "://" in plain:
         return plain.removeprefix("file://")

@@ -1,4 +1,4 @@
-"""Formats by the names that pipelines give them."""
+"""Readers of file formats, by the names that declarations use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sources.formats.text import Text
 
 
 def format_of(source: FileSource) -> Format:
-    """The format of a source's files; Parquet's is Spark's own business."""
+    """Return the reader of a source's files, which are not Parquet: Spark reads that itself."""
     if source.format == "avro":
         # Its library is optional.
         from sources.formats.avro import Avro  # noqa: PLC0415

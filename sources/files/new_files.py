@@ -1,4 +1,4 @@
-"""Files that arrived since a listing, told by their paths: never by times, which may be old."""
+"""Files that arrived since a listing, recognized by path: a new file may have an old time."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from sources.common.schema import differences, parse_schema
 from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
-from sources.files.splits import FileListing, list_source
+from sources.files.split_table import FileListing
+from sources.files.splits import list_source
 
 
 def paths_of(tables: Iterable[pa.Table]) -> pa.ChunkedArray:
-    """The paths of all files of these tables of splits."""
+    """Return the paths of all files in some tables of splits."""
     chunks = [chunk for splits in tables for chunk in splits["path"].chunks]
     return pa.chunked_array(chunks, pa.string())
 
@@ -22,28 +23,30 @@ def paths_of(tables: Iterable[pa.Table]) -> pa.ChunkedArray:
 def list_arrived(
     loaded: LoadedPipeline, source: FileSource, known: pa.ChunkedArray, columns: Mapping[str, str]
 ) -> FileListing | None:
-    """The splits of a source's files that are not known yet.
+    """Return the splits of a source's new files.
 
     Args:
         loaded: The pipeline.
-        source: One of its sources.
-        known: Paths that were found before.
-        columns: Column names and Spark SQL types that were planned.
+        source: One of its file sources.
+        known: Paths of the files that are not new.
+        columns: Planned column names and Spark SQL types.
 
     Returns:
-        None if no file is new.
+        None if there is no new file.
 
     Raises:
-        InputError: A new file can't be read, or has other columns.
+        InputError: A new file can't be read, or has other columns than planned.
+        UnavailableError: The storage does not answer.
     """
     listing = list_source(loaded, source, known)
     if listing is None:
         return None
     if rows := differences(parse_schema(columns), listing.columns):
-        name, planned, found = rows[0]
+        name, planned, present = rows[0]
         message = (
-            f"Source `{source.name}`: column `{name}` of the files that arrived is {found}, "
-            f"planned was {planned}."
+            f"Source `{source.name}`: column `{name}` of the files that arrived is {present}, "
+            f"in the plan it is {planned}."
         )
-        raise InputError(message, "Repair or remove them, then run again.")
+        hint = "Repair or remove the files, then run again."
+        raise InputError(message, hint, source=source.name, column=name)
     return listing

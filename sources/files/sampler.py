@@ -1,4 +1,4 @@
-"""Event times of formats without statistics, from a look at some rows of each region."""
+"""Event times of formats without statistics, from a sample of rows of each region."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ SAMPLE_BYTES = 1 << 20
 
 
 class Sampler:
-    """Looks at some rows of regions; safe to use from several threads.
+    """Reader of samples of regions; safe to use from several threads.
 
     Args:
-        source: The declaration.
-        columns: The columns of its files.
-        event_time: The event-time column.
-        stores: Where the files are.
+        source: Declaration of the source.
+        columns: Columns of its files.
+        event_time: Event-time column.
+        stores: Storages of the pipeline.
 
     Attributes:
-        bad: Bad rows that were met and do not refuse the plan, without their content.
+        bad: Bad rows that were found and are tolerated (``on_bad_record``), without their content.
     """
 
     def __init__(
@@ -42,9 +42,13 @@ class Sampler:
         self.bad: list[BadRow] = []
 
     def ends(self, region: Region) -> EventTimeRange:
-        """Event times of a region's first and last rows: never above the true highest one.
+        """Return the event-time range of a region's first and last rows.
 
-        All rows where the format tells their number.
+        The highest one is never above the true highest one. All rows are read where the format
+        records their number.
+
+        Raises:
+            InputError: The region can't be read, or a bad row is not tolerated.
         """
         if not region.length:
             return EventTimeRange(0, None, None, 0)
@@ -56,7 +60,7 @@ class Sampler:
             return self._look(file, parts, rows, most)
 
     def first_good(self, region: Region) -> EventTimeRange:
-        """Event times of the first rows of a region that are not bad."""
+        """Return the event-time range of the first rows of a region that are not bad."""
         if not region.length:
             return EventTimeRange(0, None, None, 0)
         with open_file(region.path, self._form, self._stores) as file:
@@ -65,15 +69,15 @@ class Sampler:
     def _look(
         self, file: pa.NativeFile, parts: list[Region], rows: int | None, most: int | None
     ) -> EventTimeRange:
-        # All columns: values that do not fit are found before anything runs.
+        # All columns, so that values that do not fit are found before anything runs.
         ranges = [
             column_range(self._source.selection.evaluate(self._event_time, batch))
             for part in parts
             for batch in islice(self._form.read(file, part, self._columns, self._on_bad), most)
         ]
-        lows = [found.low for found in ranges if found.low is not None]
-        highs = [found.high for found in ranges if found.high is not None]
-        nulls = None if rows is None else sum(found.nulls or 0 for found in ranges)
+        lows = [part.low for part in ranges if part.low is not None]
+        highs = [part.high for part in ranges if part.high is not None]
+        nulls = None if rows is None else sum(part.nulls or 0 for part in ranges)
         return EventTimeRange(rows, min(lows, default=None), max(highs, default=None), nulls)
 
     def _on_bad(self, row: BadRow) -> None:

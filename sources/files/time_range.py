@@ -1,4 +1,4 @@
-"""What lies in a source's time range: by the names of folders, then by statistics."""
+"""Selection of files by a source's time range: by folder names, then by statistics."""
 
 from __future__ import annotations
 
@@ -6,62 +6,85 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sources.common.positions import to_us
-from sources.config.file_source import FileSource, TimeRange
+from sources.config.file_options import TimeRange
+from sources.config.file_source import FileSource
 from sources.errors import InputError
 from sources.storage.partitions import FolderTime, by_folder
 
 
 class EmptyRangeError(InputError):
-    """No file of a source holds a row of its time range."""
+    """No file of a source holds a row in its time range."""
 
 
 def in_range_by_folder(source: FileSource, files: pa.Table) -> pa.Table:
-    """Leave out files whose folder, by its name, lies outside of the time range."""
-    wanted = source.time_range
-    if source.folder_time is None or wanted == TimeRange():
+    """Return the files without those whose folder's name is outside of the time range.
+
+    Args:
+        source: Declaration of the source.
+        files: A table of schema :data:`sources.storage.base.FILES`.
+
+    Raises:
+        InputError: A folder's name does not match ``folder_time``.
+        EmptyRangeError: No file is left.
+    """
+    limits = source.time_range
+    if source.folder_time is None or limits == TimeRange():
         return files
     folder_time = FolderTime(source.folder_time)
 
-    def is_wanted(folder: str) -> bool:
+    def is_inside(folder: str) -> bool:
         try:
-            found = folder_time.range_of(folder)
+            span = folder_time.range_of(folder)
         except ValueError as error:
-            message = f"The folder {folder} names no time: {error}."
-            raise InputError(message, "Correct `folder_time`, or the folder.") from None
-        if found is None:
-            message = f"The folder {folder} is not named as `folder_time` says."
-            raise InputError(message, f"It should hold `{source.folder_time}`.")
-        low, after = found
-        return (wanted.since is None or after > wanted.since) and (
-            wanted.until is None or low < wanted.until
+            message = f"The name of folder {folder} is not a time: {error}."
+            hint = "Correct `folder_time`, or the folder's name."
+            raise InputError(message, hint, source=source.name, file=folder) from None
+        if span is None:
+            message = f"The name of folder {folder} does not match `folder_time`."
+            hint = f"It should contain `{source.folder_time}`."
+            raise InputError(message, hint, source=source.name, file=folder)
+        low, after = span
+        return (limits.since is None or after > limits.since) and (
+            limits.until is None or low < limits.until
         )
 
-    return _require_some(source, files.filter(by_folder(files, is_wanted, pa.bool_())))
+    return _require_some(source, files.filter(by_folder(files, is_inside, pa.bool_())))
 
 
 def in_range(source: FileSource, splits: pa.Table, *, exact: bool) -> pa.Table:
-    """Leave out splits without a row in the time range; a sample can't tell that."""
-    wanted = source.time_range
-    if not exact or wanted == TimeRange():
+    """Return the splits without those that have no row in the time range.
+
+    Args:
+        source: Declaration of the source.
+        splits: A table of schema :data:`sources.files.split_table.SPLITS`.
+        exact: Whether event times come from all rows; those of a sample exclude nothing.
+
+    Raises:
+        EmptyRangeError: No split is left.
+    """
+    limits = source.time_range
+    if not exact or limits == TimeRange():
         return splits
     keep = pc.is_null(splits["event_min_us"])
     inside = pc.is_valid(splits["event_min_us"])
-    if wanted.since is not None:
+    if limits.since is not None:
         inside = pc.and_kleene(
-            inside, pc.greater_equal(splits["event_max_us"], to_us(wanted.since))
+            inside, pc.greater_equal(splits["event_max_us"], to_us(limits.since))
         )
-    if wanted.until is not None:
-        inside = pc.and_kleene(inside, pc.less(splits["event_min_us"], to_us(wanted.until)))
+    if limits.until is not None:
+        inside = pc.and_kleene(inside, pc.less(splits["event_min_us"], to_us(limits.until)))
     return _require_some(source, splits.filter(pc.or_kleene(keep, inside)))
 
 
 def _require_some(source: FileSource, table: pa.Table) -> pa.Table:
     if not table.num_rows:
-        wanted = source.time_range
+        limits = source.time_range
         since, until = (
             moment.isoformat() if moment is not None else "…"
-            for moment in (wanted.since, wanted.until)
+            for moment in (limits.since, limits.until)
         )
         message = f"Source `{source.name}`: no file holds rows from {since} until {until}."
-        raise EmptyRangeError(message, "Correct `time_range`.")
+        raise EmptyRangeError(
+            message, "Correct `time_range`.", source=source.name, field="time_range"
+        )
     return table

@@ -1,4 +1,4 @@
-"""Where the broker is: an address, or `local` for the one that runs on this machine."""
+"""Address of the broker: a list of servers, or `local` for the one that runs on this machine."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import json
 import os
 from pathlib import Path
 
-from sources.errors import InputError
+from sources.errors import UnavailableError
 
 LOCAL = "local"
 
 
 def cache_folder() -> Path:
-    """Where downloads and the local broker's address live: ``HYBRID_CACHE``, or below ``~``."""
+    """Return the folder of downloads and the local broker's address: ``HYBRID_CACHE`` if set."""
     return Path(os.environ.get("HYBRID_CACHE") or Path.home() / ".cache" / "hybrid-backfill")
 
 
 def local_address_file() -> Path:
-    """Where the local broker writes its address: ``HYBRID_BROKER_FILE``, or in the cache."""
+    """Return the file with the local broker's address: ``HYBRID_BROKER_FILE``, or in the cache."""
     return Path(os.environ.get("HYBRID_BROKER_FILE") or cache_folder() / "broker.json")
 
 
 def resolve_bootstrap(servers: str) -> str:
-    """The ``host:port`` list behind a pipeline's ``bootstrap_servers``.
+    """Return the ``host:port`` list that a source's ``bootstrap_servers`` stands for.
 
     Raises:
-        InputError: ``local`` was asked for and no local broker runs.
+        UnavailableError: It is ``local``, and no local broker is running.
     """
     if servers != LOCAL:
         return servers
@@ -33,5 +33,5 @@ def resolve_bootstrap(servers: str) -> str:
         return str(json.loads(local_address_file().read_text())["bootstrap_servers"])
     except (OSError, ValueError, KeyError):
         message = "No local Kafka broker is running."
-        hint = "Start one with `hybrid broker`, or name `bootstrap_servers`."
-        raise InputError(message, hint) from None
+        hint = "Start one with `hybrid broker`, or declare `bootstrap_servers`."
+        raise UnavailableError(message, hint, server=LOCAL) from None

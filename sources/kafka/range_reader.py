@@ -1,4 +1,4 @@
-"""Reading ranges of offsets, as tasks do: whole or not at all, finished by position."""
+"""Reader of ranges of offsets for Spark's tasks: a range is read completely or fails."""
 
 from __future__ import annotations
 
@@ -10,75 +10,97 @@ import confluent_kafka
 from confluent_kafka import Consumer, KafkaError
 
 from sources.common.positions import TopicPartition
-from sources.errors import SeamError
-from sources.kafka.client import QUIET, SILENCE_S
+from sources.errors import HybridError, SeamError, UnavailableError
+from sources.kafka.consumer import QUIET, SILENCE_S
+from sources.kafka.failures import helps_to_wait
 from sources.kafka.ranges import Split
 
 MESSAGES = 10_000
-# What is fetched beyond the end of a range is thrown away.
+# What is fetched beyond the end of a range is discarded.
 _QUEUE = {"queued.min.messages": 20_000, "queued.max.messages.kbytes": 32_768}
 
 
 class RangeReader:
-    """A consumer that reads one range after the other.
+    """A consumer that reads one range of offsets after the other.
 
     Args:
-        settings: Those of :func:`sources.kafka.client.consumer_settings`.
+        settings: Those of :func:`sources.kafka.consumer.consumer_settings`.
     """
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self._consumer = Consumer({**settings, **_QUEUE}, logger=QUIET)
+        self._servers = str(settings["bootstrap.servers"])
 
     def close(self) -> None:
-        """Leave the broker."""
+        """Close the connection to the broker."""
         self._consumer.close()
 
     def read(self, split: Split) -> Iterator[list[Any]]:
-        """The messages of a range, in order.
+        """Yield the messages of a range, in order.
 
-        It is over when the position has come to its end, never by a count: control records,
-        aborted transactions and compaction take up offsets, and the last ones may be of that kind.
+        The range is finished when the position has reached its end, never by a count: control
+        records, aborted transactions and compaction take up offsets, and the last ones may be of
+        that kind.
 
         Raises:
-            SeamError: Kafka deleted records of it, or the broker stopped answering; names topic,
-                partition and offset.
+            SeamError: Kafka deleted records of the range, or does not let them be read; names
+                topic, partition and offset.
+            UnavailableError: The broker stopped answering.
         """
-        self._consumer.assign([confluent_kafka.TopicPartition(*split.at, split.first)])
+        self._consumer.assign([confluent_kafka.TopicPartition(*split.partition, split.first)])
         position, heard = split.first, time.monotonic()
         while position < split.end:
             messages = self._consumer.consume(MESSAGES, timeout=0.2)
-            # What concerns no partition, such as a lost connection, librdkafka mends by itself.
-            told = [message for message in messages if message.topic() is not None]
-            if told:
+            # What concerns no partition, such as a lost connection, librdkafka repairs by itself.
+            received = [message for message in messages if message.topic() is not None]
+            if received:
                 heard = time.monotonic()
             elif time.monotonic() - heard > SILENCE_S:
-                why = f"nothing came for {SILENCE_S:.0f} s"
-                raise _failure(split.at, position, why, "Check the broker, and run again.")
-            records = [message for message in told if message.error() is None]
-            if len(records) < len(told):
-                _require_end_of_partition(told, split.at, position)
-            if told:
-                # The end of a partition tells the offset that comes next.
-                position = told[-1].offset() + (told[-1].error() is None)
+                raise self._unavailable(split, position, f"nothing came for {SILENCE_S:.0f} s")
+            records = [message for message in received if message.error() is None]
+            if len(records) < len(received):
+                self._require_end_of_partition(received, split, position)
+            if received:
+                # The end of a partition has the offset that comes next.
+                position = received[-1].offset() + (received[-1].error() is None)
             while records and records[-1].offset() >= split.end:
                 records.pop()
             if records:
                 yield records
 
+    def _require_end_of_partition(self, received: list[Any], split: Split, position: int) -> None:
+        for message in received:
+            error = message.error()
+            if error is None:
+                position = message.offset() + 1
+            elif error.code() != KafkaError._PARTITION_EOF:
+                raise self._failure(error, split, position)
 
-def _require_end_of_partition(told: list[Any], at: TopicPartition, position: int) -> None:
-    for message in told:
-        error = message.error()
-        if error is None:
-            position = message.offset() + 1
-        elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+    def _failure(self, error: KafkaError, split: Split, position: int) -> HybridError:
+        if helps_to_wait(error):
+            return self._unavailable(split, position, str(error.str()).rstrip("."))
+        topic, number = split.partition
+        if error.code() == KafkaError._AUTO_OFFSET_RESET:
+            message = f"{_next_record(split.partition, position)} Kafka no longer holds it."
             hint = "It is lost to this generation: start over with a new state folder."
-            raise _failure(at, position, "Kafka no longer holds it", hint)
-        elif error.code() != KafkaError._PARTITION_EOF:
-            why = str(error.str()).rstrip(".")
-            raise _failure(at, position, why, "Check the broker, and run again.")
+        else:
+            reason = str(error.str()).rstrip(".")
+            message = f"{_next_record(split.partition, position)} {reason}."
+            hint = "Check the broker and the permission `Read`, then run again."
+        return SeamError(message, hint, topic=topic, partition=number, offset=position)
+
+    def _unavailable(self, split: Split, position: int, reason: str) -> UnavailableError:
+        topic, number = split.partition
+        return UnavailableError(
+            f"{_next_record(split.partition, position)} {reason}.",
+            f"Check the broker {self._servers}, then run again.",
+            server=self._servers,
+            topic=topic,
+            partition=number,
+            offset=position,
+        )
 
 
-def _failure(at: TopicPartition, position: int, why: str, hint: str) -> SeamError:
-    message = f"{str(at).replace('topic', 'Topic', 1)}: offset {position} is to be read, but {why}."
-    return SeamError(message, hint)
+def _next_record(partition: TopicPartition, position: int) -> str:
+    text = str(partition).replace("topic", "Topic", 1)
+    return f"{text}: offset {position} is to be read, but"

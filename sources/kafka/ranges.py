@@ -1,6 +1,6 @@
-"""Ranges of offsets cut into batches: in proportion, or by record time (FLIP-182).
+"""Ranges of offsets, cut into batches in proportion or by record time (FLIP-182).
 
-Everything here is half-open, by partition; batches follow each other without a hole in each one.
+All ranges are half-open. In each partition the batches follow each other without a hole.
 """
 
 from __future__ import annotations
@@ -11,44 +11,45 @@ from dataclasses import dataclass
 from sources.common.positions import TopicPartition
 
 Ranges = dict[TopicPartition, tuple[int, int]]
-"""First offset and the one after the last, by partition; those without offsets are left out."""
+"""First offset and the one after the last, by partition; empty ranges are left out."""
 LookUp = Callable[[int], Mapping[TopicPartition, int | None]]
-"""First offset whose record timestamp is at or after a time (ms); None where there is none."""
-# A task that reads less spends its time on opening a consumer.
+"""Function from a time (ms) to the first offset of each partition that is as new, or None."""
+# A task that reads less spends its time mostly on opening a consumer.
 SPLIT_OFFSETS = 250_000
 
 
 @dataclass(frozen=True)
 class Split:
-    """What one task reads at a stretch: offsets from ``first`` on and below ``end``."""
+    """Offsets that one task reads: from ``first`` up to, but not including, ``end``."""
 
-    at: TopicPartition
+    partition: TopicPartition
     first: int
     end: int
 
 
 def size_of(ranges: Ranges) -> int:
-    """Number of offsets; records are fewer, as control records and compaction take some up."""
+    """Return the number of offsets; there are fewer records, as control records use some up."""
     return sum(end - first for first, end in ranges.values())
 
 
 def cut_evenly(ranges: Ranges, limit: int) -> list[Ranges]:
-    """Batches that take of each partition in proportion to what it holds.
+    """Cut ranges into batches that take from each partition in proportion to its size.
 
     Args:
-        ranges: What is to be cut.
-        limit: Offsets that a batch has at most; rounded, so by less than one for each partition.
+        ranges: Ranges to cut.
+        limit: Highest number of offsets in a batch. Rounding may exceed it by less than one for
+            each partition.
     """
     count = -(-size_of(ranges) // limit)
 
     def share(number: int) -> Ranges:
         return _filled(
             {
-                at: (
+                partition: (
                     first + (end - first) * number // count,
                     first + (end - first) * (number + 1) // count,
                 )
-                for at, (first, end) in ranges.items()
+                for partition, (first, end) in ranges.items()
             }
         )
 
@@ -58,19 +59,19 @@ def cut_evenly(ranges: Ranges, limit: int) -> list[Ranges]:
 def cut_by_time(
     ranges: Ranges, limit: int, drift_ms: int, begin_ms: int, look_up: LookUp
 ) -> list[Ranges]:
-    """Batches between which no partition is ahead of another by more than a drift.
+    """Cut ranges into batches at whose ends no partition is ahead of another by more than a drift.
 
-    Time is cut into slices as long as the drift. A batch takes in whole slices, as many as fit
-    the limit; a slice that is larger is cut in proportion. Of a slice each partition gives what
-    lies before its first record of the next one: all of that is older than the slice's end. Few
-    times are looked up: only those between which more lies than one batch holds.
+    Time is cut into slices as long as the drift. A batch takes as many whole slices as fit the
+    limit; a slice that is larger is cut in proportion. Each partition contributes to a slice what
+    lies before its first record of the next slice: all of that is older than the slice's end. Few
+    times are looked up: only those between which there is more than one batch.
 
     Args:
-        ranges: What is to be cut.
-        limit: As of :func:`cut_evenly`.
-        drift_ms: Length of a slice, at least 1.
+        ranges: Ranges to cut.
+        limit: As in :func:`cut_evenly`.
+        drift_ms: Length of a slice in milliseconds, at least 1.
         begin_ms: Begin of the first slice: the lowest timestamp, as far as known.
-        look_up: Asked with times between two slices.
+        look_up: Called with the times between two slices.
     """
     slices = 1
     while size_of(_before(ranges, look_up(begin_ms + slices * drift_ms))) < size_of(ranges):
@@ -83,29 +84,38 @@ def cut_by_time(
             return cut_evenly(part, limit)
         middle = (low + high) // 2
         early = _before(part, look_up(begin_ms + middle * drift_ms))
-        late = {at: (early.get(at, (0, first))[1], end) for at, (first, end) in part.items()}
+        late = {
+            partition: (early.get(partition, (0, first))[1], end)
+            for partition, (first, end) in part.items()
+        }
         return [*cut(early, low, middle), *cut(_filled(late), middle, high)]
 
     return cut(_filled(ranges), 0, slices)
 
 
 def splits_of(batch: Ranges, limit: int = SPLIT_OFFSETS) -> list[Split]:
-    """What the tasks of one batch read, each partition in pieces of about the same size."""
+    """Return the splits of one batch; those of one partition are of about the same size."""
     return [
-        Split(at, *piece[at])
-        for at, part in sorted(batch.items())
-        for piece in cut_evenly({at: part}, limit)
+        Split(partition, *piece[partition])
+        for partition, part in sorted(batch.items())
+        for piece in cut_evenly({partition: part}, limit)
     ]
 
 
-def _before(ranges: Ranges, found: Mapping[TopicPartition, int | None]) -> Ranges:
-    """What lies before the offsets that were found; all of a partition where none was."""
-    reached = {at: end if (to := found.get(at)) is None else to for at, (_, end) in ranges.items()}
-    # The log lives on: an answer may lie outside of what was decided.
+def _before(ranges: Ranges, answers: Mapping[TopicPartition, int | None]) -> Ranges:
+    """Return the parts before looked-up offsets; a partition without an answer completely."""
+    reached = {
+        partition: end if (to := answers.get(partition)) is None else to
+        for partition, (_, end) in ranges.items()
+    }
+    # The log changes: an answer may lie outside of what was decided.
     return _filled(
-        {at: (first, max(first, min(reached[at], end))) for at, (first, end) in ranges.items()}
+        {
+            partition: (first, max(first, min(reached[partition], end)))
+            for partition, (first, end) in ranges.items()
+        }
     )
 
 
 def _filled(ranges: Ranges) -> Ranges:
-    return {at: (first, end) for at, (first, end) in ranges.items() if first < end}
+    return {partition: (first, end) for partition, (first, end) in ranges.items() if first < end}

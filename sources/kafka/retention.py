@@ -1,4 +1,4 @@
-"""How long the records to be read after history are safe from Kafka's retention.
+"""Retention headroom: how long the records to be read after history are safe from deletion.
 
 Kafka deletes a segment once its newest record is older than ``retention.ms``, or the partition is
 larger than ``retention.bytes``; so a record lives at least as long as computed here.
@@ -18,11 +18,11 @@ _SHOWN = 10
 
 
 class Headroom(Part):
-    """How long the first record that is needed of one partition is safe.
+    """Retention headroom of one partition: how long its first needed record is safe.
 
     Attributes:
         topic, partition, offset: The record.
-        left_ms: Time until Kafka may delete it; negative once it may.
+        left_ms: Milliseconds until Kafka may delete it; negative once it may.
     """
 
     topic: str
@@ -33,24 +33,28 @@ class Headroom(Part):
     def __str__(self) -> str:
         return (
             f"topic `{self.topic}`, partition {self.partition}: Kafka may delete offset "
-            f"{self.offset}, the first that is needed, in {self.left_ms / 1000:,.0f} s"
+            f"{self.offset}, the first one that is needed, in {self.left_ms / 1000:,.0f} s"
         )
 
 
 def retention_ms(settings: Mapping[str, str]) -> int | None:
-    """How long a topic keeps records, or None for ever."""
+    """Return how long a topic keeps records, in milliseconds; None if without limit.
+
+    Args:
+        settings: Configuration of the topic.
+    """
     kept = int(settings["retention.ms"])
     return None if kept < 0 or "delete" not in settings["cleanup.policy"] else kept
 
 
 class RetentionWatch:
-    """Follows retention against a run's progress.
+    """Watch over the records that have to be in the log once history is read.
 
     Args:
-        source: The topic's source.
-        log: Its look-ups.
-        needed: First offset of each partition that has to be there once history is done.
-        now_ms: The clock.
+        source: Declaration of the source.
+        log: Look-ups on its topics.
+        needed: First offset of each partition that has to be there once history is read.
+        now_ms: Clock.
     """
 
     def __init__(
@@ -68,79 +72,93 @@ class RetentionWatch:
         self._ends = log.log_end()
         # What is not there yet can't be deleted.
         self._needed = {
-            at: offset for at, offset in needed.items() if offset < self._ends.get(at, 0)
+            partition: offset
+            for partition, offset in needed.items()
+            if offset < self._ends.get(partition, 0)
         }
         self._dates: dict[TopicPartition, int] = {}
 
     def look(self) -> list[Headroom]:
-        """Partitions that Kafka may delete from, the most urgent first.
+        """Return the headroom of partitions that Kafka may delete from, the most urgent first.
 
         Raises:
-            SeamError: A needed record is gone, and that is not accepted.
+            SeamError: A needed record is deleted, and ``on_gap`` is ``fail``.
+            UnavailableError: The broker does not answer.
         """
         settings = self._log.settings()
         starts = self._log.log_start()
-        for at, needed in self._needed.items():
-            if at not in starts:
-                message = f"Topic `{at.topic}` has no partition {at.partition} any more."
-                raise SeamError(message, "The topic was made anew: start over.")
-            if starts[at] > needed and self._source.on_gap == "fail":
+        for partition, needed in self._needed.items():
+            if partition not in starts:
                 message = (
-                    f"Topic `{at.topic}`, partition {at.partition}: Kafka deleted offsets {needed} "
-                    f"to {starts[at] - 1}, which are needed once history is done."
+                    f"Topic `{partition.topic}` has no partition {partition.partition} any more."
                 )
-                raise SeamError(message, "Extend history, or write `on_gap: accept`.")
+                hint = "The topic was created again: start over with a new state folder."
+                raise self._error(message, hint, partition, needed)
+            if starts[partition] > needed and self._source.on_gap == "fail":
+                message = (
+                    f"Topic `{partition.topic}`, partition {partition.partition}: Kafka deleted "
+                    f"offsets {needed} to {starts[partition] - 1}, which are needed after history."
+                )
+                hint = "Extend history, or declare `on_gap: accept`."
+                raise self._error(message, hint, partition, needed)
         self._date(settings)
         now_ms = self._now_ms()
-        found = []
-        for at, needed in self._needed.items():
-            kept = retention_ms(settings[at.topic])
+        headroom = []
+        for partition, needed in self._needed.items():
+            kept = retention_ms(settings[partition.topic])
             left = []
-            if kept is not None and at in self._dates:
-                left.append(self._dates[at] + kept - now_ms)
-            # Retention by size follows what is produced: go by how fast the log start moves.
-            moved = starts[at] - self._begun_at[at]
+            if kept is not None and partition in self._dates:
+                left.append(self._dates[partition] + kept - now_ms)
+            # Retention by size depends on what is produced: use the speed of the log start.
+            moved = starts[partition] - self._begun_at[partition]
             if moved > 0:
-                left.append((needed - starts[at]) * (now_ms - self._begun_ms) // moved)
+                left.append((needed - starts[partition]) * (now_ms - self._begun_ms) // moved)
             if left:
-                room = Headroom(
-                    topic=at.topic, partition=at.partition, offset=needed, left_ms=min(left)
-                )
-                found.append(room)
-        return sorted(found, key=lambda room: room.left_ms)[:_SHOWN]
+                topic, number = partition
+                part = Headroom(topic=topic, partition=number, offset=needed, left_ms=min(left))
+                headroom.append(part)
+        return sorted(headroom, key=lambda part: part.left_ms)[:_SHOWN]
+
+    def _error(self, message: str, hint: str, partition: TopicPartition, offset: int) -> SeamError:
+        name = self._source.name
+        topic, number = partition
+        return SeamError(message, hint, source=name, topic=topic, partition=number, offset=offset)
 
     def _date(self, settings: Settings) -> None:
-        """Read the timestamps of those first records that Kafka deletes by time."""
+        """Read the timestamps of the first needed records where Kafka deletes by time."""
         undated = {
-            at: offset
-            for at, offset in self._needed.items()
-            if at not in self._dates and retention_ms(settings[at.topic]) is not None
+            partition: offset
+            for partition, offset in self._needed.items()
+            if partition not in self._dates and retention_ms(settings[partition.topic]) is not None
         }
         for record in self._log.read(undated, 1, self._ends):
-            self._dates[record.at] = record.timestamp_ms
+            self._dates[record.partition] = record.timestamp_ms
 
     def require(self, progress: str) -> Headroom | None:
-        """Stop history before Kafka deletes what comes after it.
+        """Stop the run over history before Kafka deletes records that come after it.
 
         Args:
-            progress: How far history is, in words.
+            progress: How far the run is, in words.
 
         Returns:
-            The most urgent partition, if any.
+            The most urgent partition; None if Kafka deletes nothing.
 
         Raises:
-            SeamError: One has less than the declared headroom left.
+            SeamError: A partition has less than the declared headroom left.
+            UnavailableError: The broker does not answer.
         """
-        found = self.look()
-        if not found:
+        headroom = self.look()
+        if not headroom:
             return None
         limit_ms = span_ms(self._source.headroom)
-        if found[0].left_ms < limit_ms and self._source.on_gap == "fail":
-            message = f"Stopped before records are lost, {progress}: {found[0]}."
+        if headroom[0].left_ms < limit_ms and self._source.on_gap == "fail":
+            message = f"Stopped before records are lost, {progress}: {headroom[0]}."
             hint = (
-                "Raise the topic's `retention.ms` (or `retention.bytes`) and run again: it goes on "
+                "Raise the topic's `retention.ms` (or `retention.bytes`) and run again: it resumes "
                 f"where it stopped. The limit is `headroom` of source `{self._source.name}`, "
                 f"{limit_ms / 1000:,.0f} s."
             )
-            raise SeamError(message, hint)
-        return found[0]
+            first = headroom[0]
+            partition = TopicPartition(first.topic, first.partition)
+            raise self._error(message, hint, partition, first.offset)
+        return headroom[0]

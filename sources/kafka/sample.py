@@ -1,4 +1,4 @@
-"""Records of a sample as rows, made without Spark: how their event times lie to their own times."""
+"""Sample of records, decoded without Spark to compare event times with record timestamps."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _INCLUDED: dict[RecordPart, Callable[[LogRecord], Any]] = {
         record.headers and [{"key": key, "value": value} for key, value in record.headers]
     ),
     "timestamp": lambda record: record.timestamp_ms * 1000,
-    "topic": lambda record: record.at.topic,
-    "partition": lambda record: record.at.partition,
+    "topic": lambda record: record.partition.topic,
+    "partition": lambda record: record.partition.partition,
     "offset": lambda record: record.offset,
 }
 
@@ -30,20 +30,23 @@ _INCLUDED: dict[RecordPart, Callable[[LogRecord], Any]] = {
 def ahead_ms(
     source: KafkaSource, read: Mapping[str, str], event_time: str, sample: Sequence[LogRecord]
 ) -> int:
-    """How far event times run ahead of record timestamps in a sample; 0 if they do not.
+    """Return how far event times run ahead of record timestamps in a sample, in milliseconds.
 
     Args:
-        source: The declaration.
-        read: All columns of a row, before ``select``.
-        event_time: The event-time column.
-        sample: Records; bad ones say nothing.
+        source: Declaration of the source.
+        read: All columns of a row before ``select``: names and Spark SQL types.
+        event_time: Event-time column.
+        sample: Records; bad ones are skipped.
+
+    Returns:
+        The largest difference; 0 if no event time is ahead.
 
     Raises:
-        InputError: What ``select`` says of the event time can't be evaluated.
+        InputError: The expression of ``select`` for the event time can't be evaluated.
     """
     needed = source.selection.inputs(event_time)
     columns = pa.schema([field for field in parse_schema(read) if field.name in needed])
-    values_of = _reading(source, columns)
+    values_of = _row_reader(source, columns)
     rows: list[list[pa.Array]] = []
     stamps: list[int] = []
     for record in sample:
@@ -57,8 +60,8 @@ def ahead_ms(
         return 0
     arrays = [pa.concat_arrays(parts) for parts in zip(*rows, strict=True)]
     batch = pa.RecordBatch.from_arrays(arrays, schema=columns)
-    found = source.selection.evaluate(event_time, batch).cast(TIMESTAMP, safe=False)
-    times = found.cast(pa.int64()).to_pylist()
+    events = source.selection.evaluate(event_time, batch).cast(TIMESTAMP, safe=False)
+    times = events.cast(pa.int64()).to_pylist()
     worst = 0
     for time_us, stamp_ms in zip(times, stamps, strict=True):
         if time_us is not None:
@@ -66,8 +69,8 @@ def ahead_ms(
     return worst
 
 
-def _reading(source: KafkaSource, columns: pa.Schema) -> Callable[[LogRecord], list[Any]]:
-    """A function that gives some columns of a record, or raises what bad values raise."""
+def _row_reader(source: KafkaSource, columns: pa.Schema) -> Callable[[LogRecord], list[Any]]:
+    """Return a function from a record to the values of some columns; it raises on bad values."""
     included = {name: _INCLUDED[what] for name, what in source.record_columns.items()}
     of_value = pa.schema([field for field in columns if field.name not in included])
     reader = field_reader(source)
@@ -87,13 +90,15 @@ def _reading(source: KafkaSource, columns: pa.Schema) -> Callable[[LogRecord], l
 
 
 def _from_json(value: Any, kind: pa.DataType) -> Any:
-    """A member of a JSON object as ``pyarrow.array`` takes it: times are texts there."""
+    """Return a member of a JSON object as ``pyarrow.array`` accepts it: times are texts there."""
     if pa.types.is_timestamp(kind):
         return value and datetime.fromisoformat(value)
     if pa.types.is_date(kind):
         return value and date.fromisoformat(value)
     if pa.types.is_struct(kind):
-        return value and {at.name: _from_json(value.get(at.name), at.type) for at in kind}
+        return value and {
+            field.name: _from_json(value.get(field.name), field.type) for field in kind
+        }
     if pa.types.is_list(kind):
         return value and [_from_json(item, kind.value_type) for item in value]
     if pa.types.is_map(kind):

@@ -1,4 +1,4 @@
-"""What may be in history and topic both, how it is told, and what that can't see."""
+"""The seam: rows that may be in history and topic both, and how those delivered are recognized."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ SeamRule = Literal["none", "sequence", "replay", "key", "event_time", "off"]
 def seam_rule(
     pipeline: Pipeline, ends: Sequence[EndPosition], start: StartPosition, seam_end: Offsets
 ) -> SeamRule:
-    """How live rows that history has delivered are told.
+    """Return how live rows that history has already delivered are recognized.
 
-    ``none`` where there are none: no history, or all of it tells its offsets exactly, or its last
-    source does and has passed the seam of those before. ``sequence`` where history is a snapshot
-    that tells what it can see, or its log position. ``replay`` where a log position is all it
-    tells and the sink puts changes in order: a change of a transaction that was in flight may lie
-    before that position and not be in the snapshot, while one that comes twice does no harm.
-    Otherwise as declared.
+    ``none`` where there are no such rows: there is no history, or all of it has exact offsets, or
+    its last source has and is past the seam of those before. ``sequence`` where history is a
+    snapshot for which it is known what it can see, or its log position. ``replay`` where only the
+    log position is known and the sink orders changes: a change of a transaction that was in flight
+    may lie before that position and not be in the snapshot, while a change that is applied twice
+    does no harm. Otherwise the rule of the pipeline (:attr:`Pipeline.seam_rule`).
 
     Args:
-        pipeline: The declaration.
+        pipeline: Declaration of the pipeline.
         ends: End positions of all sources before the topic, in order.
-        start: Where the topic starts.
-        seam_end: First offset beyond the seam.
+        start: Start position of the topic.
+        seam_end: First offset of each partition beyond the seam.
     """
     if not ends:
         return "none"
     if pipeline.seam_filter is None:
         if ends[-1].snapshot is not None:
             return "sequence"
-        if start.evidence == "offsets" and _tell_all(ends, start):
+        if start.evidence == "offsets" and _all_held_exactly(ends, start):
             return "none"
         if ends[-1].sequence is not None:
             return "replay" if pipeline.sink.sequence else "sequence"
@@ -47,60 +47,74 @@ def seam_rule(
 
 
 def _is_passed(last: EndPosition, start: StartPosition, seam_end: Offsets) -> bool:
-    """Whether a topic starts beyond its seam, at the offsets that the source before it tells."""
+    """Return whether a topic starts beyond its seam, at the exact offsets of the source before."""
     starts = start.offsets()
     is_exact = last.offsets is not None and last.offsets.exact
-    return is_exact and all(starts.get(at, end) >= end for at, end in seam_end.items())
+    return is_exact and all(
+        starts.get(partition, end) >= end for partition, end in seam_end.items()
+    )
 
 
-def _tell_all(ends: Sequence[EndPosition], start: StartPosition) -> bool:
-    """Whether history tells exactly which records it holds, of each partition that has any.
+def _all_held_exactly(ends: Sequence[EndPosition], start: StartPosition) -> bool:
+    """Return whether history has exact offsets for each partition that has any records.
 
-    The start goes by the last source's word, which may include that of sources before it.
+    The start is decided by the last source's offsets, which may include those of sources before.
     """
     last = ends[-1].offsets
     return (
         last is not None
         and all(end.offsets is not None and end.offsets.exact for end in ends)
-        and all(at in last.next or part.log_end == 0 for at, part in start.partitions.items())
+        and all(
+            partition in last.next or part.log_end == 0
+            for partition, part in start.partitions.items()
+        )
     )
 
 
 def check_start(
     rule: SeamRule, ends: Sequence[EndPosition], start: StartPosition, sample: Sequence[LogRecord]
 ) -> None:
-    """Refuse a start that what is known of times can't carry.
+    """Refuse a start for which times are needed that are not known well enough.
 
     Args:
-        rule: How rows in both are told.
+        rule: How rows in both are recognized.
         ends: End positions of all sources before the topic.
-        start: Where it starts.
+        start: Start position of the topic.
         sample: Records from the log start and from the start on.
 
     Raises:
-        SeamError: Records carry no timestamp, or rows would be told by a time that is a guess.
+        SeamError: Records carry no timestamp, or rows would be recognized by an end time that is
+            only sampled.
     """
     if start.time_ms is not None:
         for record in sample:
             if record.timestamp_ms < 0:
+                topic, number = record.partition
                 message = (
-                    f"Topic `{record.at.topic}`, partition {record.at.partition}, offset "
-                    f"{record.offset} has no timestamp: a look-up by time passes over it."
+                    f"Topic `{topic}`, partition {number}, offset {record.offset} has no "
+                    "timestamp: a look-up by time skips it."
                 )
-                raise SeamError(message, "Write `start: {offsets: …}`.")
-    guessed = [end.source for end in ends if end.event_times == "sampled"]
-    if rule == "event_time" and guessed:
+                hint = "Declare the start by offsets: `start: {offsets: …}`."
+                raise SeamError(message, hint, topic=topic, partition=number, offset=record.offset)
+    sampled = [end.source for end in ends if end.event_times == "sampled"]
+    if rule == "event_time" and sampled:
         message = (
-            f"Source `{guessed[0]}` was sampled, so where it ends is not known exactly, and there "
-            "is no `key` to tell rows by that files and topic both hold."
+            f"Event times of source `{sampled[0]}` were sampled, so its end is not known exactly, "
+            "and there is no `key` by which rows that are in both files and topic are recognized."
         )
-        raise SeamError(message, "Declare the `key`, or write `seam_filter: off`.")
+        hint = "Declare the `key`, or `seam_filter: off`."
+        raise SeamError(message, hint, source=sampled[0], field="key")
 
 
 def check_compaction(
     pipeline: Pipeline, source: KafkaSource, settings: Mapping[str, Mapping[str, str]]
 ) -> None:
-    """Refuse a compacted topic below a sink that keeps every row.
+    """Refuse a compacted topic if the sink keeps every row.
+
+    Args:
+        pipeline: Declaration of the pipeline.
+        source: Declaration of the source.
+        settings: Configuration of each topic.
 
     Raises:
         SeamError: Names the topic.
@@ -109,11 +123,11 @@ def check_compaction(
         compacted = "compact" in of["cleanup.policy"]
         if compacted and pipeline.sink.mode == "append" and source.on_gap != "accept":
             message = (
-                f"Topic `{topic}` is compacted: Kafka keeps the last record of a key only, so rows "
-                "between history and that record may be gone."
+                f"Topic `{topic}` is compacted: Kafka keeps only the last record of a key, so rows "
+                "between history and that record may be deleted."
             )
-            hint = "Use `sink.mode: merge`, or write `on_gap: accept`."
-            raise SeamError(message, hint)
+            hint = "Use `sink.mode: merge`, or declare `on_gap: accept`."
+            raise SeamError(message, hint, source=source.name, topic=topic)
 
 
 def seam_warnings(
@@ -123,47 +137,47 @@ def seam_warnings(
     start: StartPosition,
     ahead_ms: int,
 ) -> list[str]:
-    """What people should know before the hand-over.
+    """Return warnings about the seam that the plan shows.
 
     Args:
-        pipeline: The declaration.
-        rule: How rows in both are told.
-        previous: Where the source before ends.
-        start: Where the topic starts.
+        pipeline: Declaration of the pipeline.
+        rule: How rows in both are recognized.
+        previous: End position of the source before.
+        start: Start position of the topic.
         ahead_ms: How far event times run ahead of record timestamps.
     """
-    said = [
+    warnings = [
         f"Gap as of now: topic `{gap.topic}`, partition {gap.partition}: {gap.why}."
         for gap in start.gaps
     ]
     if previous is not None:
         end = iso(previous.event_time_ms)
         if rule == "event_time":
-            said.append(
-                f"No `key` is declared: live rows of the seam at or before {end} are taken for "
-                "delivered. One of them that reached the topic but not the files is lost; one "
-                "that is later but in the files comes twice."
+            warnings.append(
+                f"No `key` is declared: live rows of the seam at or before {end} count as "
+                "delivered. A row of that time that reached the topic but not the files is lost; "
+                "a later row that is in the files comes twice."
             )
         if rule == "replay":
-            said.append(
-                "The snapshot tells its log position, but not which transactions were in flight: "
-                "changes from before it are applied once more, in the order of `sink.sequence`. "
-                "Until they are, some rows are older than in the snapshot."
+            warnings.append(
+                "Of the snapshot the log position is known, but not which transactions were in "
+                "flight: changes from before it are applied again, in the order of "
+                "`sink.sequence`. Until then some rows are older than in the snapshot."
             )
         if rule == "off":
-            said.append("`seam_filter: off`: rows that both files and topic hold come twice.")
+            warnings.append("`seam_filter: off`: rows that are in both files and topic come twice.")
         if start.time_ms is not None and not _is_matched(start):
-            said.append(
-                f"No record is at or after {iso(start.time_ms)}: is there a row with a bad clock "
-                f"in history, which ends at {end}?"
+            warnings.append(
+                f"No record is at or after {iso(start.time_ms)}: history, which ends at {end}, may "
+                "hold a row with a wrong clock."
             )
     lateness_ms = pipeline.lateness_ms
     if start.time_ms is not None and ahead_ms > lateness_ms:
-        said.append(
-            f"Records carry timestamps up to {ahead_ms / 1000:,.0f} s before their event time, more"
-            " than `allowed_lateness`: a look-up by time may start too late."
+        warnings.append(
+            f"Records carry timestamps up to {ahead_ms / 1000:,.0f} s before their event time, "
+            "which is more than `allowed_lateness`: a look-up by time may start too late."
         )
-    return said
+    return warnings
 
 
 def _is_matched(start: StartPosition) -> bool:

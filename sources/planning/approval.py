@@ -1,7 +1,7 @@
-"""A person's word that a plan may run: kept with the generation, asked for before each step.
+"""Approval of a plan by a person: kept with the generation, required before each step.
 
-Only a pipeline that declares ``approve: true`` waits for it. Whoever may write the state folder may
-approve: the name that is kept says who did, and proves nothing.
+Only a pipeline that declares ``approve: true`` needs one. Whoever can write the state folder can
+approve; the name that is kept is what they gave, and proves nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from sources.common.positions import Record, now_ms
 from sources.common.state import Generation
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, StateError
+from sources.planning.context import PipelineContext
 from sources.planning.plan import Plan
 
 _APPROVAL = "approval.json"
@@ -19,12 +20,12 @@ _PLAN = "plan.json"
 
 
 class Approval(Record):
-    """Who approved which plan.
+    """Approval of a plan.
 
     Attributes:
-        plan: Digest of the plan's document, as it stood then.
-        by: Who, in their own words.
-        at_ms: When.
+        plan: Digest of the plan's document when it was approved.
+        by: Name of the person, as given.
+        at_ms: When it was approved, in milliseconds.
     """
 
     plan: str
@@ -33,59 +34,69 @@ class Approval(Record):
 
 
 def approve(loaded: LoadedPipeline, by: str) -> Approval:
-    """Approve the plan of the current generation; one that is approved stays so, by who was first.
+    """Approve the plan of the current generation; if it is approved, the first approval stays.
 
     Args:
         loaded: The pipeline.
-        by: Who approves.
+        by: Name of the person who approves.
 
     Raises:
-        InputError: The pipeline does not wait for an approval, or nobody is named.
-        StateError: No plan was made.
+        InputError: The pipeline needs no approval, or the name is empty.
+        StateError: There is no plan.
     """
     name = loaded.pipeline.name
     if not loaded.pipeline.approve:
-        message = f"Pipeline `{name}` does not wait for an approval."
-        raise InputError(message, "Declare `approve: true` if it should.")
+        message = f"Pipeline `{name}` needs no approval."
+        hint = "Declare `approve: true` if it should."
+        raise InputError(message, hint, pipeline=name, field="approve")
     if not by.strip():
-        raise InputError("Nobody is named who approves.", "Say who: `--by NAME`.")
+        message = "The name of the person who approves is empty."
+        raise InputError(message, "Give it: `--by NAME`.", pipeline=name)
     generation = loaded.require_generation()
     if (plan := _plan_digest(generation)) is None:
         message = f"There is no plan of `{name}` to approve."
-        raise StateError(message, "Make it, and look at it: `hybrid plan`.")
+        raise StateError(message, "Make it, and read it: `hybrid plan`.", pipeline=name)
     made = Approval(plan=plan, by=by.strip(), at_ms=now_ms())
     standing = generation.put_if_absent(_APPROVAL, made)
     if standing.plan == plan:
         return standing
-    # Of another plan than the one that stands, so it was of no use to anybody.
+    # It was for an earlier plan, and is replaced.
     generation.replace(_APPROVAL, made)
     return made
 
 
 def find_approval(generation: Generation) -> Approval | None:
-    """The approval of the plan as it stands; None if nobody gave it."""
-    found = generation.read(_APPROVAL, Approval)
-    return found if found is not None and found.plan == _plan_digest(generation) else None
+    """Return the approval of the current plan, or None."""
+    approval = generation.read(_APPROVAL, Approval)
+    is_current = approval is not None and approval.plan == _plan_digest(generation)
+    return approval if is_current else None
 
 
-def require_approved(loaded: LoadedPipeline, generation: Generation) -> None:
-    """Refuse a step whose plan waits for a person.
+def require_approved(context: PipelineContext) -> None:
+    """Refuse a step whose plan needs an approval that was not given.
+
+    Args:
+        context: The pipeline and its state.
 
     Raises:
-        StateError: It does.
+        StateError: The approval is missing.
     """
-    if not loaded.pipeline.approve or find_approval(generation) is not None:
+    pipeline, generation = context.pipeline, context.generation
+    if not pipeline.approve or find_approval(generation) is not None:
         return
-    name = loaded.pipeline.name
     is_planned = generation.read(_PLAN, Plan) is not None
-    message = f"The plan of `{name}` is not {'approved' if is_planned else 'made'} yet."
-    raise StateError(message, how_to_approve(name))
+    message = f"The plan of `{pipeline.name}` is not {'approved' if is_planned else 'made'} yet."
+    raise StateError(message, how_to_approve(pipeline.name), pipeline=pipeline.name)
 
 
 def how_to_approve(name: str) -> str:
-    """What a person has to do so that a pipeline goes on."""
+    """Return the hint that says how a plan is approved.
+
+    Args:
+        name: Name of the pipeline.
+    """
     return (
-        "Look at the plan (`hybrid plan`, or the asset `plan` in Dagster), then approve it: "
+        "Read the plan (`hybrid plan`, or the asset `plan` in Dagster), then approve it: "
         f"`hybrid approve`, or the job `{name}_approve` in Dagster."
     )
 

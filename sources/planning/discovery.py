@@ -1,8 +1,8 @@
-"""A folder that keeps filling: what arrives is found, written down, and then read.
+"""Discovery of files in a folder that keeps growing: listed, written to the state, then read.
 
-As FLIP-27's file source does in ``ContinuousFileSplitEnumerator``, the folder is listed at an
-interval and a file is new if its path is not known. What is known is in the state, so that a file
-is read once whatever its times, however slow a listing is, and whenever the run is stopped.
+As in FLIP-27's ``ContinuousFileSplitEnumerator``, the folder is listed at an interval and a file is
+new if its path is not known. Known paths are in the state, so that a file is read once whatever its
+times, however slow a listing is, and whenever the run is stopped.
 """
 
 from __future__ import annotations
@@ -11,20 +11,19 @@ import pyarrow as pa
 
 from sources.common.positions import Record, now_ms, span_ms
 from sources.common.state import Generation
-from sources.config.file_source import FileSource
-from sources.config.loader import LoadedPipeline
+from sources.errors import StateError
 from sources.files.new_files import list_arrived, paths_of
 from sources.files.splits import new_files
+from sources.planning.context import PipelineContext
 from sources.planning.file_plan import FoundFiles, found_files, keep_splits, read_splits
-from sources.planning.plan import Plan
 
 
 class Discovery(Record):
     """Files that arrived.
 
     Attributes:
-        number: From 1; the plan's listing is before that.
-        files: What they are.
+        number: From 1; the listing of the plan comes before.
+        files: The files.
     """
 
     number: int
@@ -32,74 +31,87 @@ class Discovery(Record):
 
 
 def found_so_far(generation: Generation, planned: FoundFiles) -> list[FoundFiles]:
-    """What the plan found in a folder, and one more for each discovery."""
+    """Return the plan's files of a folder, and those of each discovery.
+
+    Args:
+        generation: State of the generation.
+        planned: Files that the plan lists.
+    """
     parts = [planned]
     while (known := generation.read(_name(planned.source, len(parts)), Discovery)) is not None:
         parts.append(known.files)
     return parts
 
 
-class Folder:
-    """All that was found so far in the folder that a generation's last source reads.
+class GrowingFolder:
+    """Folder that a generation's last source reads without end, and its files so far.
 
     Args:
-        loaded: The pipeline.
-        generation: Its state.
-        plan: Its plan, which has a folder.
+        context: The pipeline, whose last source is such a folder.
 
     Attributes:
-        parts: What the plan found, and one more for each discovery.
-        interval_ms: Between the end of a listing and the start of the next one.
+        parts: Files that the plan lists, and those of each discovery.
+        interval_ms: Time between the end of a listing and the start of the next one.
+
+    Raises:
+        StateError: The pipeline, or its plan, has no such folder.
     """
 
-    def __init__(self, loaded: LoadedPipeline, generation: Generation, plan: Plan) -> None:
-        source = loaded.pipeline.sources[-1]
-        assert isinstance(source, FileSource)
-        assert source.discovery_interval is not None
-        assert plan.folder is not None
+    def __init__(self, context: PipelineContext) -> None:
+        source, plan = context.pipeline.growing_folder, context.plan
+        if source is None or source.discovery_interval is None or plan.folder is None:
+            name = context.pipeline.name
+            message = f"The last source of pipeline `{name}` is not a folder that keeps growing."
+            hint = "Only a last source with `discovery_interval` is listed again."
+            raise StateError(message, hint, pipeline=name)
         self.interval_ms = span_ms(source.discovery_interval)
-        self._loaded = loaded
-        self._generation = generation
+        self._loaded = context.loaded
+        self._generation = context.generation
         self._source = source
-        self.parts = found_so_far(generation, plan.folder)
+        self.parts = found_so_far(context.generation, plan.folder)
         every = [*plan.files, *self.parts]
-        self._known = paths_of(read_splits(part, generation) for part in every)
+        self._known = paths_of(read_splits(part, context.generation) for part in every)
         self._listed_ms = now_ms()
 
     @property
     def splits(self) -> int:
-        """How many splits were found."""
+        """Number of splits so far."""
         return sum(part.splits for part in self.parts)
 
     @property
     def due_ms(self) -> int:
-        """When the next listing is to begin: the interval after the end of the last one."""
+        """When the next listing is due: the interval after the end of the last one."""
         return self._listed_ms + self.interval_ms
 
     def undiscovered(self) -> set[str]:
-        """Paths of the files that are there and that no discovery has found yet.
+        """Return the paths of new files that no discovery has recorded yet.
 
         Raises:
-            InputError: The folder can't be listed.
+            InputError: The storage refuses.
+            UnavailableError: The storage does not answer.
         """
         return set(new_files(self._loaded, self._source, self._known)["path"].to_pylist())
 
     def discover(self) -> FoundFiles | None:
-        """Look for files that arrived, and write down what they are before anyone reads them.
+        """List the folder, and write new files to the state, before anything reads them.
+
+        Returns:
+            The new files; None if there are none.
 
         Raises:
-            InputError: One can't be read, or has other columns; the folder can't be listed.
+            InputError: A file can't be read, or has other columns; the storage refuses.
+            UnavailableError: The storage does not answer.
         """
         columns = self.parts[0].columns
         listing = list_arrived(self._loaded, self._source, self._known, columns)
         self._listed_ms = now_ms()
         if listing is None:
             return None
-        found = found_files(self._source, listing)
-        keep_splits(found, listing, self._generation)
+        arrived = found_files(self._source, listing)
+        keep_splits(arrived, listing, self._generation)
         number = len(self.parts)
-        made = Discovery(number=number, files=found)
-        # What stands counts, should two look at once.
+        made = Discovery(number=number, files=arrived)
+        # If two list the folder at once, the first one to write decides.
         name = _name(self._source.name, number)
         standing = self._generation.put_if_absent(name, made).files
         splits = read_splits(standing, self._generation)

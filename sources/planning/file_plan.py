@@ -1,4 +1,4 @@
-"""Plan of one file source: its splits in reading order, and the end position to expect."""
+"""Plan of a bounded file source: its splits in reading order, and the expected end position."""
 
 from __future__ import annotations
 
@@ -15,31 +15,35 @@ import pyarrow.parquet as pq
 from sources.common.positions import EndPosition, HeldOffsets, Part, iso, to_ms, to_us
 from sources.common.schema import names_and_types
 from sources.common.state import Generation
-from sources.config.file_source import FileBatch, FileSource, OffsetColumns
+from sources.config.file_options import FileBatch, OffsetColumns
+from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.config.snapshot import require_snapshot
 from sources.errors import InputError
 from sources.files.held_offsets import held_by_columns, held_by_names
-from sources.files.splits import FileListing
+from sources.files.split_table import FileListing
 
 Ints = npt.NDArray[np.int64]
 _MANY_FILES = 10_000
 _SMALL_BYTES = 1 << 20
-# Event times before 1990 or more than ten years ahead are rather another unit than true.
+# Event times before 1990 or more than ten years ahead are probably in another unit.
 _EARLIEST_MS = 631_152_000_000
 _AHEAD_MS = 10 * 365 * 86_400_000
 
 
 class FoundFiles(Part):
-    """What one listing of a file source found; its splits are a Parquet table beside this document.
+    """Files of one listing of a source; their splits are a Parquet table next to this document.
 
     Attributes:
-        splits, bytes, rows: How much there is; ``rows`` is None where the format does not tell.
-        splits_file: The table of splits, relative to the generation's folder.
+        source: Name of the source.
+        format: Format of the files.
+        splits_file: Path of the table of splits, relative to the generation's folder.
+        splits, bytes, rows: Size of the listing; ``rows`` is None where the format does not record
+            it.
         read: Column names and Spark SQL types of the files, partition columns included.
-        columns: Those that come out of the source's ``select``.
-        partitions: Columns that no file holds.
+        columns: Output columns of the source's ``select``.
+        partitions: Partition columns, which no file holds.
     """
 
     source: str
@@ -54,13 +58,13 @@ class FoundFiles(Part):
 
 
 class FilePlan(FoundFiles):
-    """Plan of one bounded file source.
+    """Plan of a bounded file source.
 
     Attributes:
         event_min_ms: Lowest event time.
-        disorder_ms: How far a micro-batch reaches back behind what is read before it; an
-            estimate where event times are sampled.
-        end: The end position to expect.
+        disorder_ms: Out-of-orderness: how far a micro-batch reaches back behind the highest event
+            time read before it; an estimate where event times are sampled.
+        end: Expected end position.
     """
 
     event_min_ms: int
@@ -69,7 +73,7 @@ class FilePlan(FoundFiles):
 
 
 def found_files(source: FileSource, listing: FileListing) -> FoundFiles:
-    """What a listing found, as a document; its splits are yet to be kept."""
+    """Return the document of a listing; its splits are written by :func:`keep_splits`."""
     splits = listing.splits
     return FoundFiles(
         source=source.name,
@@ -85,23 +89,26 @@ def found_files(source: FileSource, listing: FileListing) -> FoundFiles:
 
 
 def plan_files(
-    loaded: LoadedPipeline, name: str, listing: FileListing, earlier: Sequence[pa.Table] = ()
+    loaded: LoadedPipeline,
+    source: FileSource,
+    listing: FileListing,
+    earlier: Sequence[pa.Table] = (),
 ) -> tuple[FilePlan, list[str]]:
-    """Plan of the files of one listing, and what people should know about it.
+    """Return the plan of the files of a listing, and warnings.
 
     Args:
         loaded: The pipeline.
-        name: The source.
-        listing: Its splits.
-        earlier: Splits that were planned before and tell their offsets in the same way: what the
-            source's end says of offsets holds for all of them together.
+        source: Declaration of the source.
+        listing: Splits of the source.
+        earlier: Tables of splits that were planned before and carry their offsets in the same way:
+            the offsets of the end position include theirs.
 
     Raises:
-        InputError: No row has a time, or the files do not tell their offsets as declared.
+        InputError: No row has an event time, or the files do not carry their offsets as declared.
+        StateError: The files are a database snapshot that is not complete.
     """
     pipeline = loaded.pipeline
-    source = pipeline.source(name)
-    assert isinstance(source, FileSource)
+    name = source.name
     splits = listing.splits
     times = event_range_ms(splits)
     manifest = None
@@ -112,18 +119,19 @@ def plan_files(
     if times is None:
         message = f"Source `{name}`: its {len(splits)} files hold no rows with a time."
         hint = f"History needs at least one row with `{pipeline.event_time}`."
-        raise InputError(" ".join([message, *listing.warnings]), hint)
+        text = " ".join([message, *listing.warnings])
+        raise InputError(text, hint, source=name, column=pipeline.event_time)
     begin_ms, end_ms = times
     complete_ms = _complete_through_ms(pipeline, source, end_ms)
     if source.time_range.until is not None:
-        # Nothing from there on is read, though files hold it.
+        # Files may hold later rows, which are not read.
         last_ms = (to_us(source.time_range.until) - 1) // 1000
         end_ms, complete_ms = min(end_ms, last_ms), min(complete_ms, last_ms)
     if source.time_range.since is not None:
         begin_ms = max(begin_ms, to_ms(source.time_range.since))
     held, warnings = _held(pipeline, source, pa.concat_tables([*earlier, splits]))
     if manifest is not None:
-        # No change that the snapshot does not see lies before.
+        # All changes that the snapshot does not see come after these offsets.
         held = HeldOffsets(next=manifest.offsets, exact=True, holes={})
     found = found_files(source, listing)
     part = FilePlan(
@@ -145,51 +153,51 @@ def plan_files(
     warnings += [*listing.warnings, *suspicions(found, splits)]
     if part.disorder_ms:
         warnings.append(
-            f"Source `{name}`: micro-batches reach back in event time by up to "
-            f"{part.disorder_ms / 1000:,.0f} s; a watermark must allow for more than that."
+            f"Source `{name}`: event times of micro-batches are out of order by up to "
+            f"{part.disorder_ms / 1000:,.0f} s; a watermark delay has to be longer than that."
         )
     return part, warnings
 
 
 def suspicions(part: FoundFiles, splits: pa.Table) -> list[str]:
-    """What looks wrong in the statistics of a listing."""
-    found = []
+    """Return warnings about statistics of a listing that are probably wrong."""
+    warnings = []
     name = part.source
     nulls = pc.sum(splits["nulls"]).as_py()
     if nulls:
-        found.append(
+        warnings.append(
             f"Source `{name}`: {nulls:,} rows have no event time; they are read with the others, "
-            "but no seam by time and no window can place them."
+            "but belong to no window, and a seam by event time can't recognize them."
         )
     files = pc.count_distinct(splits["path"]).as_py()
     if files >= _MANY_FILES and part.bytes / files < _SMALL_BYTES:
-        found.append(
+        warnings.append(
             f"Source `{name}`: {files:,} files of {part.bytes / files / 1024:,.1f} KiB on average; "
-            "most of the time will go into opening them. Compact them if you can."
+            "most of the time is spent on opening them. Compact them if possible."
         )
     if (times := event_range_ms(splits)) is not None and (unit := misread_unit(*times)):
         low, high = map(iso, times)
-        found.append(
-            f"Source `{name}`: its event times go from {low} to {high}; they look like {unit}."
+        warnings.append(
+            f"Source `{name}`: its event times are from {low} to {high}, probably {unit}."
         )
-    return found
+    return warnings
 
 
 def event_range_ms(splits: pa.Table) -> tuple[int, int] | None:
-    """Lowest and highest event time of splits; None if no row has one."""
+    """Return the lowest and highest event time of splits in milliseconds; None without any."""
     low, high = pc.min(splits["event_min_us"]).as_py(), pc.max(splits["event_max_us"]).as_py()
     return None if low is None or high is None else (low // 1000, high // 1000)
 
 
 def misread_unit(low_ms: int, high_ms: int) -> str | None:
-    """What a range of event times looks like that is far in the past or the future.
+    """Return the unit that event times far in the past or future probably have.
 
     Args:
-        low_ms: Lowest one, as it was read.
-        high_ms: Highest one.
+        low_ms: Lowest event time, as it was read.
+        high_ms: Highest event time.
 
     Returns:
-        The suspicion in words; None if the times are plausible as they are.
+        The probable mistake in words; None if the times are plausible.
     """
 
     def plausible(factor: float) -> bool:
@@ -207,21 +215,17 @@ def misread_unit(low_ms: int, high_ms: int) -> str | None:
     return next((words for factor, words in readings.items() if plausible(factor)), None)
 
 
-def told_alike(pipeline: Pipeline, name: str, before: Sequence[FilePlan]) -> list[FilePlan]:
-    """Those plans of earlier sources whose files tell their offsets in the same way as a source's.
+def plans_alike(
+    pipeline: Pipeline, source: FileSource, before: Sequence[FilePlan]
+) -> list[FilePlan]:
+    """Return the plans of earlier sources that hold their offsets where a source's files do.
 
     Args:
         pipeline: The declaration.
-        name: The source.
+        source: The source.
         before: Plans of the sources before it.
     """
-
-    def told(source: str) -> object:
-        declared = pipeline.source(source)
-        assert isinstance(declared, FileSource)
-        return declared.offsets
-
-    return [part for part in before if told(part.source) == told(name)]
+    return [part for part in before if pipeline.file_source(part.source).offsets == source.offsets]
 
 
 def _complete_through_ms(pipeline: Pipeline, source: FileSource, end_ms: int) -> int:
@@ -239,18 +243,24 @@ def _held(
     if isinstance(source.offsets, OffsetColumns):
         live = pipeline.topic_after(source.name)
         if live is None or len(live.topics) != 1:
-            message = f"Source `{source.name}`: `offsets` by columns needs one topic to belong to."
-            raise InputError(message, "Name a single `topic`, or use `offsets: names`.")
+            name = source.name
+            message = f"Source `{name}`: `offsets` by columns needs one topic that they belong to."
+            hint = "Declare a single `topic`, or use `offsets: names`."
+            raise InputError(message, hint, source=name, field="offsets")
         columns = source.offsets
         return held_by_columns(paths, live.topics[0], columns.partition, columns.offset)
     return held_by_names(paths, splits["rows"].to_pylist())
 
 
 def batch_ends(lengths: Sequence[int], limit: FileBatch) -> Ints:
-    """How splits fall into micro-batches: the number of splits up to the end of each.
+    """Return the number of splits up to the end of each micro-batch.
 
     A batch takes splits until it has reached one of its limits, as Delta's source does
-    (``AdmissionLimits`` there).
+    (``AdmissionLimits``).
+
+    Args:
+        lengths: Bytes of each split, in order.
+        limit: Limits of a micro-batch.
     """
     ends: list[int] = []
     first, size = 0, 0
@@ -263,9 +273,9 @@ def batch_ends(lengths: Sequence[int], limit: FileBatch) -> Ints:
 
 
 def _disorder_ms(splits: pa.Table, limit: FileBatch) -> int:
-    """How far a micro-batch reaches back behind the highest event time before it.
+    """Return how far a micro-batch reaches back behind the highest event time before it (ms).
 
-    Inside of a batch order does not matter: Spark's watermark moves between them.
+    Order within a batch does not matter: Spark's watermark advances between batches.
     """
     starts = batch_ends(splits["length"].to_pylist(), limit)[:-1]
     if not len(starts):
@@ -279,13 +289,13 @@ def _disorder_ms(splits: pa.Table, limit: FileBatch) -> int:
     return max(int((before - lowest)[known].max(initial=0)) // 1000, 0)
 
 
-def keep_splits(found: FoundFiles, listing: FileListing, generation: Generation) -> None:
-    """Write the table of splits of a listing, in order."""
-    path = generation.path(found.splits_file)
+def keep_splits(files: FoundFiles, listing: FileListing, generation: Generation) -> None:
+    """Write the table of splits of a listing to the generation's folder."""
+    path = generation.path(files.splits_file)
     with generation.writing(path):
         pq.write_table(listing.splits, path)
 
 
-def read_splits(found: FoundFiles, generation: Generation) -> pa.Table:
-    """The table of splits of a listing (:data:`sources.files.splits.SPLITS`), in order."""
-    return pq.read_table(generation.path(found.splits_file))
+def read_splits(files: FoundFiles, generation: Generation) -> pa.Table:
+    """Return the table of splits of a listing (:data:`sources.files.split_table.SPLITS`)."""
+    return pq.read_table(generation.path(files.splits_file))

@@ -1,4 +1,4 @@
-"""Plan of a folder that keeps filling: what is there now, after what other sources read."""
+"""Plan of a folder that keeps growing: its files at planning time that no other source reads."""
 
 from __future__ import annotations
 
@@ -10,26 +10,28 @@ from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 from sources.files.new_files import paths_of
-from sources.files.splits import FileListing, list_source, new_files, nothing_yet
+from sources.files.split_table import FileListing
+from sources.files.splits import list_source, new_files, nothing_yet
 from sources.planning.file_plan import FoundFiles, found_files, suspicions
 
 
 def plan_folder(
     loaded: LoadedPipeline, source: FileSource, before: Mapping[str, FileListing]
 ) -> tuple[FoundFiles, FileListing, list[str]]:
-    """What is in a folder that keeps filling when the plan is made, which may be nothing.
+    """Return the plan of a folder that keeps growing; it may have no files yet.
 
     Args:
         loaded: The pipeline.
         source: Its last source.
-        before: Listings of the sources before it, by name: a file of theirs is not read again.
+        before: Listings of the sources before it, by name; their files are not read again.
 
     Returns:
-        What was found, its splits, and what people should know about it.
+        Files, their splits, and warnings.
 
     Raises:
-        InputError: A file can't be read, nothing tells the columns, or a source before it reads
-            some rows only of a file that is in both.
+        InputError: A file can't be read, the columns are not known, or a source before it reads
+            only some rows of a file that is in both.
+        UnavailableError: A storage does not answer.
     """
     splits = {name: earlier.splits for name, earlier in before.items()}
     listing = list_source(loaded, source, paths_of(splits.values()))
@@ -44,11 +46,9 @@ def plan_folder(
 def _require_whole(
     loaded: LoadedPipeline, source: FileSource, before: Mapping[str, pa.Table]
 ) -> None:
-    """Refuse a file of which a source before reads rows up to a time: nobody reads the others."""
+    """Refuse a file of which an earlier source reads some rows only: the others would be lost."""
     for name, splits in before.items():
-        declared = loaded.pipeline.source(name)
-        assert isinstance(declared, FileSource)
-        if declared.time_range.until is None:
+        if loaded.pipeline.file_source(name).time_range.until is None:
             continue
         others = paths_of(part for other, part in before.items() if other != name)
         every = set(new_files(loaded, source, others)["path"].to_pylist())
@@ -56,6 +56,7 @@ def _require_whole(
         if shared:
             message = (
                 f"Source `{name}` reads {shared[0]} up to `time_range.until`; source "
-                f"`{source.name}` would not read the rest of it."
+                f"`{source.name}` would not read the other rows of it."
             )
-            raise InputError(message, "Leave out `until`, or give each source its own files.")
+            hint = "Omit `until`, or use separate files for each source."
+            raise InputError(message, hint, source=name, file=shared[0])

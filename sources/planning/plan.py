@@ -1,7 +1,7 @@
-"""The plan: what will be read, in which order, and where the next source is expected to start.
+"""Plan of a pipeline: what is read, in which order, and where each topic is expected to start.
 
-Made once per generation, before anything runs; every refusal that can be known beforehand
-happens here.
+It is made once per generation, before anything runs. Whatever can be refused beforehand is refused
+here.
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ import pyarrow as pa
 from sources.common.positions import Record, iso, now_ms
 from sources.common.schema import check_event_time, parse_schema
 from sources.common.state import Generation
-from sources.config.file_source import FileSource
-from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.errors import StateError
-from sources.files.splits import FileListing, list_source
-from sources.hybrid import Boundedness
+from sources.files.split_table import FileListing
+from sources.files.splits import list_source
 from sources.kafka.client import KafkaLog
 from sources.planning.file_plan import (
     FilePlan,
@@ -27,7 +25,7 @@ from sources.planning.file_plan import (
     event_range_ms,
     keep_splits,
     plan_files,
-    told_alike,
+    plans_alike,
 )
 from sources.planning.folder_plan import plan_folder
 from sources.planning.schema_check import check_key, check_sequence, compare_declared
@@ -35,13 +33,16 @@ from sources.planning.topic_plan import Earlier, TopicPlan, plan_topics
 
 
 class Plan(Record):
-    """The plan of a generation.
+    """Plan of a generation.
 
     Attributes:
-        files: One for each bounded file source.
-        archives: One for each Kafka source that is not the last source.
-        topic: That of the last source, if it is one of Kafka.
-        folder: What the last source found, if it is a folder that keeps filling.
+        pipeline: Name of the pipeline.
+        created_ms: When the plan was made, in milliseconds.
+        files: Plans of the bounded file sources, in order.
+        archives: Plans of the Kafka sources before the last source.
+        topic: Plan of the last source, if it reads topics.
+        warnings: What people should know before they run it.
+        folder: Files that were listed for the last source, if it is a folder that keeps growing.
     """
 
     VERSION = 4
@@ -56,38 +57,42 @@ class Plan(Record):
 
     @property
     def topics(self) -> list[TopicPlan]:
-        """One for each Kafka source, in order."""
+        """Plans of all Kafka sources, in order."""
         return [*self.archives, *([] if self.topic is None else [self.topic])]
 
     def topic_of(self, source: str) -> TopicPlan:
-        """The plan of one Kafka source."""
+        """Return the plan of a Kafka source."""
         return next(part for part in self.topics if part.source == source)
 
     def files_of(self, source: str) -> FilePlan:
-        """The plan of one bounded file source."""
+        """Return the plan of a bounded file source."""
         return next(part for part in self.files if part.source == source)
 
     @property
     def columns(self) -> pa.Schema:
-        """The columns that the transform sees: those of the first source."""
+        """Columns that the transform gets: those of the first source."""
         return parse_schema(self.columns_by_name)
 
     @property
     def columns_by_name(self) -> dict[str, str]:
-        """The same as names and Spark SQL types."""
+        """The same, as names and Spark SQL types."""
         if self.files:
             return self.files[0].columns
         return self.topics[0].columns if self.folder is None else self.folder.columns
 
 
 def make_plan(loaded: LoadedPipeline) -> Plan:
-    """The plan of the current generation: read if it was made before, else made and kept.
+    """Return the plan of the current generation; make and write it if there is none.
 
     A pipeline that is refused leaves no state behind.
 
+    Args:
+        loaded: The pipeline.
+
     Raises:
-        InputError: Something declared can't be run; names it.
-        SeamError: The topic no longer reaches back to where history ends.
+        InputError: The declaration does not fit the data.
+        UnavailableError: A broker, store or registry does not answer.
+        SeamError: The log no longer reaches back to where history ends.
         StateError: The declaration changed in a way that the checkpoint can't follow.
     """
     generation = loaded.open_generation(create=False)
@@ -95,56 +100,58 @@ def make_plan(loaded: LoadedPipeline) -> Plan:
         return kept
     plan, listings = draft_plan(loaded)
     generation = loaded.open_generation(create=True)
-    assert generation is not None
+    if generation is None:
+        message = f"Pipeline `{plan.pipeline}` has no state folder for its plan."
+        raise StateError(message, "Run it again.", pipeline=plan.pipeline)
     for part in [*plan.files, *([] if plan.folder is None else [plan.folder])]:
         keep_splits(part, listings[part.source], generation)
     return generation.put_if_absent("plan.json", plan)
 
 
 def require_plan(generation: Generation) -> Plan:
-    """The plan of a generation.
+    """Return the plan of a generation.
 
     Raises:
-        StateError: None was made.
+        StateError: There is none.
     """
     plan = generation.read("plan.json", Plan)
     if plan is None:
-        message = f"Generation {generation.info.generation} has no plan."
-        raise StateError(message, "Make the plan first.")
+        name = generation.info.generation
+        message = f"Generation {name} has no plan."
+        raise StateError(message, "Make the plan first: `hybrid plan`.", generation=name)
     return plan
 
 
 def draft_plan(loaded: LoadedPipeline) -> tuple[Plan, dict[str, FileListing]]:
-    """Look at all sources and check them against each other; nothing is written.
+    """Make a plan of all sources and check them against each other, without writing anything.
 
     Returns:
-        The plan, and the splits of each file source by name.
+        The plan, and the listing of each file source by name.
     """
     pipeline = loaded.pipeline
-    # Reach the broker first: a wrong address should not cost a listing of all files.
-    for source in pipeline.topics:
-        KafkaLog(source)
-    listings = {
-        source.name: list_source(loaded, source)
-        for source in pipeline.sources
-        if isinstance(source, FileSource) and source.boundedness is Boundedness.BOUNDED
-    }
+    # Ask the broker first: with a wrong address, files need not be listed.
+    for topic_source in pipeline.topics:
+        KafkaLog(topic_source)
+    listings = {source.name: list_source(loaded, source) for source in pipeline.bounded_files}
     warnings: list[str] = []
     files: list[FilePlan] = []
-    for name, listing in listings.items():
-        told = [listings[part.source].splits for part in told_alike(pipeline, name, files)]
-        part, said = plan_files(loaded, name, listing, told)
-        warnings += [*said, *_reaching_back(name, part.event_min_ms, files)]
+    for source in pipeline.bounded_files:
+        alike = [listings[part.source].splits for part in plans_alike(pipeline, source, files)]
+        part, hints = plan_files(loaded, source, listings[source.name], alike)
+        warnings += [*hints, *_reaching_back(source.name, part.event_min_ms, files)]
         files.append(part)
     folder = None
-    if isinstance(last := pipeline.sources[-1], FileSource) and last.name not in listings:
-        folder, listings[last.name], said = plan_folder(loaded, last, listings)
+    if (last := pipeline.growing_folder) is not None:
+        folder, listings[last.name], hints = plan_folder(loaded, last, listings)
         times = event_range_ms(listings[last.name].splits)
-        warnings += said if times is None else [*said, *_reaching_back(last.name, times[0], files)]
+        warnings += (
+            hints if times is None else [*hints, *_reaching_back(last.name, times[0], files)]
+        )
     _check_columns(pipeline, {name: listing.columns for name, listing in listings.items()})
-    topics, said = _plan_all_topics(loaded, files)
-    warnings += said
-    topic = topics.pop() if isinstance(last, KafkaSource) else None
+    topics, hints = _plan_all_topics(loaded, files)
+    warnings += hints
+    # Files never come after a topic: where there are topics, the last one is the last source.
+    topic = topics.pop() if topics else None
     plan = Plan(
         pipeline=pipeline.name,
         created_ms=now_ms(),
@@ -160,17 +167,17 @@ def draft_plan(loaded: LoadedPipeline) -> tuple[Plan, dict[str, FileListing]]:
 def _plan_all_topics(
     loaded: LoadedPipeline, files: Sequence[FilePlan]
 ) -> tuple[list[TopicPlan], list[str]]:
-    """Plans of all Kafka sources, in order, and what people should know about them."""
-    # Opened anew: a partition that appeared during the listing may be in the files.
+    """Return the plans of all Kafka sources, in order, and warnings."""
+    # Created again, as files may hold a partition that was added during the listing.
     logs = [KafkaLog(source) for source in loaded.pipeline.topics]
     earlier = [Earlier(part.source, part.columns, part.end) for part in files]
     plans: list[TopicPlan] = []
     warnings: list[str] = []
     for number, (source, log) in enumerate(zip(loaded.pipeline.topics, logs, strict=True)):
         after = logs[number + 1] if number + 1 < len(logs) else None
-        part, said = plan_topics(loaded, source, log, earlier, after)
+        part, hints = plan_topics(loaded, source, log, earlier, after)
         plans.append(part)
-        warnings += said
+        warnings += hints
         if part.range is not None:
             earlier.append(Earlier(part.source, part.columns, part.range.end))
     return plans, warnings
@@ -181,23 +188,26 @@ def _reaching_back(name: str, begin_ms: int, before: list[FilePlan]) -> list[str
         return []
     return [
         f"Source `{name}` begins at {iso(begin_ms)}, source `{before[-1].source}` "
-        f"before it ends at {iso(before[-1].end.event_time_ms)}: rows in both come twice, and a "
-        "watermark delay below the overlap can drop rows."
+        f"before it ends at {iso(before[-1].end.event_time_ms)}: rows that are in both come twice, "
+        "and a watermark delay shorter than the overlap can drop rows."
     ]
 
 
 def _check_columns(pipeline: Pipeline, columns: dict[str, pa.Schema]) -> None:
     first: tuple[str, pa.Schema] | None = None
+    declared = {
+        source.name: parse_schema(source.selected(source.declared_columns))
+        for source in pipeline.topics
+        if source.declared_columns
+    }
     for source in pipeline.sources:
-        found = columns.get(source.name)
-        if found is None and isinstance(source, KafkaSource) and source.declared_columns:
-            found = parse_schema(source.selected(source.declared_columns))
-        if found is None:
+        known = columns.get(source.name, declared.get(source.name))
+        if known is None:
             continue
         if first is None:
-            first = (source.name, found)
-            check_event_time(found, pipeline.event_time, f"source `{source.name}`")
-            check_key(found, pipeline.key, source.name)
-            check_sequence(found, pipeline.sequence, source.name)
+            first = (source.name, known)
+            check_event_time(known, pipeline.event_time, f"source `{source.name}`")
+            check_key(known, pipeline.key, source.name)
+            check_sequence(known, pipeline.sequence, source.name)
         else:
-            compare_declared(first[0], first[1], source.name, found)
+            compare_declared(first[0], first[1], source.name, known)

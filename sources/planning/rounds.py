@@ -1,7 +1,7 @@
-"""History that grows while it is read: bounded rounds after the plan, until the gap is small.
+"""Rounds over history that grows while it is read, until the gap to the topic is small enough.
 
-A round is a plan of the files that arrived since. It is written down before it is read, as a
-plan is; the source ends when no further round is due.
+A round is a plan of the files that arrived since. Like the plan it is written before it is read.
+The source ends when no further round is due.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from sources.files.new_files import list_arrived, paths_of
 from sources.hybrid import SourceSwitchContext
 from sources.kafka.client import KafkaLog
 from sources.kafka.start_offsets import GapError
+from sources.planning.context import PipelineContext
 from sources.planning.file_plan import (
     FilePlan,
     event_range_ms,
     keep_splits,
     plan_files,
+    plans_alike,
     read_splits,
-    told_alike,
 )
 from sources.planning.plan import Plan
 from sources.planning.topic_plan import start_factory
@@ -36,10 +37,10 @@ class Round(Record):
 
     Attributes:
         number: From 1.
-        files: Its plan.
-        seam_end: As in the plan of the topic, read right after this listing.
-        why: What made it due, in words.
-        behind_ms: How far its files reach back behind what was read before.
+        files: Plan of its files.
+        seam_end: Log ends of the next topic, read right after this listing.
+        why: Why it is due, in words.
+        behind_ms: How far its files reach back behind what was read before, in milliseconds.
     """
 
     number: int
@@ -51,11 +52,11 @@ class Round(Record):
 
 @dataclass(frozen=True)
 class History:
-    """All that is planned of one bounded source.
+    """Everything that is planned of a bounded file source.
 
     Attributes:
-        parts: The plan, and one more for each round.
-        seam_end: Of the last listing; empty if no topic follows.
+        parts: The plan, and one more part for each round.
+        seam_end: Log ends of the next topic at the last listing; empty if no topic follows.
     """
 
     parts: list[FilePlan]
@@ -63,14 +64,14 @@ class History:
 
     @property
     def disorder_ms(self) -> int:
-        """How far a micro-batch reaches back behind what is read before it, rounds included."""
+        """Out-of-orderness (ms): how far a batch or round reaches back behind earlier ones."""
         reached = [part.end.event_time_ms for part in self.parts]
         back = [max(reached[:at]) - part.event_min_ms for at, part in enumerate(self.parts) if at]
         return max([*(part.disorder_ms for part in self.parts), *back])
 
     @property
     def end(self) -> EndPosition:
-        """The end position, once all parts are read."""
+        """End position, once all parts are read."""
         ends = [part.end for part in self.parts]
         rows = [end.rows for end in ends if end.rows is not None]
         sampled = any(end.event_times == "sampled" for end in ends)
@@ -79,7 +80,7 @@ class History:
             event_time_ms=max(end.event_time_ms for end in ends),
             complete_through_ms=max(end.complete_through_ms for end in ends),
             event_times="sampled" if sampled else "exact",
-            # Of all files together, as the last listing saw them.
+            # The last listing includes the offsets of all files.
             offsets=ends[-1].offsets,
             sequence=ends[-1].sequence,
             snapshot=ends[-1].snapshot,
@@ -89,29 +90,42 @@ class History:
 
 
 def history_of(generation: Generation, plan: Plan, source: str) -> History:
-    """Everything that is planned of a source so far."""
+    """Return everything that is planned of a file source so far.
+
+    Args:
+        generation: State of the generation.
+        plan: Its plan.
+        source: Name of the source.
+    """
     parts = [plan.files_of(source)]
     seam_end = plan.topics[0].seam_end if plan.topics else {}
-    while (found := generation.read(_name(source, len(parts)), Round)) is not None:
-        parts.append(found.files)
-        seam_end = found.seam_end
+    while (made := generation.read(_name(source, len(parts)), Round)) is not None:
+        parts.append(made.files)
+        seam_end = made.seam_end
     return History(parts, seam_end)
 
 
-def next_round(
-    loaded: LoadedPipeline, generation: Generation, plan: Plan, source: FileSource
-) -> Round | None:
-    """Plan another round of a source that has been read to the end of its plan, if one is due.
+def next_round(context: PipelineContext, source: FileSource) -> Round | None:
+    """Plan and write another round of a source that was read to the end of its plan, if one is due.
 
-    It is due if files have arrived and the topic is further ahead than the source allows
-    (``converge``), or a gap could be closed by them (``on_gap: extend``).
+    A round is due if files have arrived, and either the topic is further ahead than the source
+    allows (``converge``) or they may close a gap (``on_gap: extend``).
+
+    Args:
+        context: The pipeline and its state.
+        source: The file source.
+
+    Returns:
+        None if no round is due.
 
     Raises:
         InputError: A new file can't be read, or has other columns.
+        UnavailableError: A broker or storage does not answer.
         GapError: The hand-over could not be made, and no file has arrived that may help.
     """
-    live = loaded.pipeline.source_after(source.name)
-    if not isinstance(live, KafkaSource):
+    loaded, generation, plan = context.loaded, context.generation, context.plan
+    live = loaded.pipeline.next_topic(source.name)
+    if live is None:
         return None
     history = history_of(generation, plan, source.name)
     why, gap = _due(loaded, source, live, history)
@@ -119,22 +133,22 @@ def next_round(
     columns = history.parts[0].columns
     listing = None if why is None else list_arrived(loaded, source, paths_of(earlier), columns)
     if listing is not None and event_range_ms(listing.splits) is None:
-        # Files without a row change nothing.
+        # Files without rows change nothing.
         listing = None
     if why is None or listing is None:
         if gap is not None:
-            # The source stays unfinished: the next run looks again.
+            # The source stays unfinished: the next run tries again.
             raise gap
         return None
-    others = told_alike(loaded.pipeline, source.name, plan.files[:-1])
-    told = [*(read_splits(part, generation) for part in others), *earlier]
-    part, _ = plan_files(loaded, source.name, listing, told)
+    others = plans_alike(loaded.pipeline, source, plan.files[:-1])
+    alike = [*(read_splits(part, generation) for part in others), *earlier]
+    part, _ = plan_files(loaded, source, listing, alike)
     keep_splits(part, listing, generation)
     number = len(history.parts)
     made = Round(
         number=number,
         files=part,
-        # Opened after the listing: a partition that appeared meanwhile may be in the files.
+        # Created after the listing: files may hold a partition that was added in the meantime.
         seam_end=KafkaLog(live).high_watermark(),
         why=why,
         behind_ms=max(history.end.event_time_ms - part.event_min_ms, 0),
@@ -145,7 +159,7 @@ def next_round(
 def _due(
     loaded: LoadedPipeline, source: FileSource, live: KafkaSource, history: History
 ) -> tuple[str | None, GapError | None]:
-    """What makes a round due, if anything; and the gap that is open, if one is."""
+    """Return why a round is due, if it is; and the gap that is open, if there is one."""
     log = KafkaLog(live)
     done = len(history.parts) - 1
     gap = None

@@ -1,4 +1,4 @@
-"""Whether two sources agree on their columns: compared side by side, before anything is read."""
+"""Comparison of the columns of two sources, before anything is read."""
 
 from __future__ import annotations
 
@@ -18,40 +18,54 @@ from sources.errors import InputError
 def check_key(columns: pa.Schema, key: Sequence[str], source: str) -> None:
     """Refuse key columns that a source does not have.
 
+    Args:
+        columns: Output columns of the source.
+        key: Key columns.
+        source: Name of the source.
+
     Raises:
-        InputError: Names the column and what there is.
+        InputError: Names the missing column and the existing ones.
     """
     for name in key:
         if name not in columns.names:
             message = f"`key`: source `{source}` has no column `{name}`."
-            raise InputError(message, f"It has {', '.join(columns.names)}.")
+            hint = f"It has {', '.join(columns.names)}."
+            raise InputError(message, hint, source=source, column=name, field="key")
 
 
 def check_sequence(columns: pa.Schema, sequence: str | None, source: str) -> None:
-    """Refuse a log-position column that a source does not have, or that is no integer.
+    """Refuse a log-position column that a source does not have, or that is not an integer.
+
+    Args:
+        columns: Output columns of the source.
+        sequence: Column with a row's log position, if one is declared.
+        source: Name of the source.
 
     Raises:
-        InputError: Names the column and what there is.
+        InputError: Names the column and its type, or the existing columns.
     """
     if sequence is None:
         return
     if sequence not in columns.names:
         message = f"`sequence`: source `{source}` has no column `{sequence}`."
-        raise InputError(message, f"It has {', '.join(columns.names)}.")
+        hint = f"It has {', '.join(columns.names)}."
+        raise InputError(message, hint, source=source, column=sequence, field="sequence")
     kind = columns.field(sequence).type
     if not pa.types.is_integer(kind):
         message = f"`sequence`: column `{sequence}` of source `{source}` is a {type_name(kind)}."
-        raise InputError(message, "Log positions are integers (bigint).")
+        hint = "Log positions are integers (bigint)."
+        raise InputError(message, hint, source=source, column=sequence, field="sequence")
 
 
 def compare_declared(left: str, columns: pa.Schema, right: str, others: pa.Schema) -> None:
     """Refuse two sources whose columns differ in name or type.
 
     Raises:
-        InputError: The differences, side by side.
+        InputError: Shows the differences side by side.
     """
     if rows := differences(columns, others):
-        raise InputError(_side_by_side(f"source `{left}`", f"source `{right}`", rows))
+        text = _side_by_side(f"source `{left}`", f"source `{right}`", rows)
+        raise InputError(text, source=right, column=rows[0][0])
 
 
 def compare_sample(
@@ -66,17 +80,19 @@ def compare_sample(
 
     Args:
         left: Name of the source that the columns come from.
-        columns: What is expected of the values.
-        records: A sample of the topic; an empty one proves nothing and passes.
-        reader: Takes the values apart.
-        tolerant: Bad records are expected: refuse only if no record fits.
+        columns: Columns that values have to fill.
+        records: Sample of the topic; an empty one passes.
+        reader: Reader of the fields of a value.
+        tolerant: Whether bad records are tolerated: then the sample is refused only if no record
+            fits.
 
     Returns:
-        What is to be said of bad records that are expected.
+        Warnings about bad records that are tolerated.
 
     Raises:
-        InputError: A record that can't be read (topic, partition and offset), or the columns that
-            don't agree, side by side.
+        InputError: A record can't be read (names topic, partition and offset), or columns differ
+            (shows them side by side).
+        UnavailableError: The schema registry does not answer.
     """
     seen: set[str] = set()
     rows: dict[str, tuple[str, str, str]] = {}
@@ -91,8 +107,9 @@ def compare_sample(
             unread.append(error.message)
             continue
         seen.update(value)
-        unfit += bool(found := _misfits(value, columns, reader))
-        rows = {**found, **rows}
+        misfits = _misfits(value, columns, reader)
+        unfit += bool(misfits)
+        rows = {**misfits, **rows}
     read = len(records) - len(unread)
     if tolerant and unfit < read:
         rows = {}
@@ -102,19 +119,19 @@ def compare_sample(
                 rows[field.name] = (field.name, type_name(field.type), "(missing)")
     if rows:
         extra = [(name, "(missing)", "present") for name in sorted(seen - set(columns.names))]
-        topics = ", ".join(sorted({record.at.topic for record in records}))
+        topics = ", ".join(sorted({record.partition.topic for record in records}))
         text = _side_by_side(f"source `{left}`", f"topic `{topics}`", [*rows.values(), *extra])
-        raise InputError(text)
+        raise InputError(text, topic=topics, column=next(iter(rows)))
     if bad := len(unread) + unfit:
         first = f" {unread[0]}" if unread else ""
-        return [f"{bad} of {len(records)} records looked at are bad.{first}"]
+        return [f"{bad} of {len(records)} sampled records are bad.{first}"]
     return []
 
 
 def _misfits(
     value: Mapping[str, Any], columns: pa.Schema, reader: FieldReader
 ) -> dict[str, tuple[str, str, str]]:
-    """By column: its name, its type, and what a value has instead."""
+    """Return name, type and type of the value for each column that a value does not fit."""
     return {
         field.name: (field.name, type_name(field.type), other)
         for field in columns
@@ -128,18 +145,23 @@ def _read(record: LogRecord, reader: FieldReader) -> Mapping[str, Any]:
             raise BadValue(NO_VALUE)
         return reader.fields(record.value)
     except BadValue as error:
-        where = f"Topic `{record.at.topic}`, partition {record.at.partition}"
-        message = f"{where}, offset {record.offset}: {error}."
-        raise InputError(message, "Correct `topic`, `format` or the producer.") from None
+        topic, number = record.partition
+        offset = record.offset
+        message = f"Topic `{topic}`, partition {number}, offset {offset}: {error}."
+        hint = "Correct `topic`, `format` or the producer."
+        raise InputError(message, hint, topic=topic, partition=number, offset=offset) from None
 
 
 def _side_by_side(left: str, right: str, rows: Sequence[tuple[str, str, str]]) -> str:
     table = [("column", left, right), *rows]
-    widths = [max(len(row[at]) for row in table) for at in range(3)]
+    widths = [max(len(row[place]) for row in table) for place in range(3)]
     lines = [
         "    " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         for row in table
     ]
     return "\n".join(
-        ["The columns of the sources don't agree:", *(line.rstrip() for line in lines)]
+        [
+            "The columns of the sources differ; change `schema` or `select` so that they agree:",
+            *(line.rstrip() for line in lines),
+        ]
     )

@@ -1,4 +1,4 @@
-"""Plan of a Kafka source: the seam's end, and where it would start by today's look-up."""
+"""Plan of a Kafka source: the end of the seam, and the start expected by the log as it is now."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from sources.kafka.end_offsets import end_position, newest_read, resolve_ends
 from sources.kafka.retention import Headroom, RetentionWatch, retention_ms
 from sources.kafka.sample import ahead_ms
 from sources.kafka.seam import SeamRule, check_compaction, check_start, seam_rule, seam_warnings
-from sources.kafka.start_offsets import factory_for, needed_offsets
+from sources.kafka.start_checks import needed_offsets
+from sources.kafka.start_offsets import factory_for
 from sources.planning.schema_check import compare_sample
 
 SAMPLE_RECORDS = 100
@@ -27,12 +28,12 @@ SAMPLE_RECORDS = 100
 
 @dataclass(frozen=True)
 class Earlier:
-    """What is planned of a source before a topic.
+    """Planned end of a source before a topic.
 
     Attributes:
-        source: Its name.
-        columns: Column names and Spark SQL types.
-        end: The end position to expect.
+        source: Name of the source.
+        columns: Output columns: names and Spark SQL types.
+        end: Expected end position.
     """
 
     source: str
@@ -41,13 +42,13 @@ class Earlier:
 
 
 class RangePlan(Part):
-    """Where a bounded Kafka source ends by today's look-up; decided, if it is the first source.
+    """Expected range of a bounded Kafka source; final, if it is the first source.
 
     Attributes:
-        ends: First offset that is not read, for each partition.
-        offsets: How many there are; records are fewer where control records take some up.
+        ends: First offset of each partition that is not read.
+        offsets: Number of offsets; there are fewer records where control records use some up.
         batches: Number of micro-batches.
-        end: The end position to expect.
+        end: Expected end position.
     """
 
     ends: Offsets
@@ -60,19 +61,20 @@ class TopicPlan(Part):
     """Plan of a Kafka source.
 
     Attributes:
-        topics: Each topic and which one of that name it is (cluster and topic id).
-        read: Names and Spark SQL types of the columns that its records are read with.
-        columns: The same of those that come out, after ``select``.
+        source: Name of the source.
+        topics: Cluster id and topic id of each topic.
+        read: Names and Spark SQL types of the columns that its records are decoded to.
+        columns: Output columns, after ``select``: names and Spark SQL types.
         seam_end: Offset after the last record of each partition, open transactions included,
             read right after history was listed.
         log_start: Log start of each partition.
-        expected_start: Where it would start by today's look-up.
-        seam_rule: How rows that history has delivered will be told.
+        expected_start: Start position by the log as it is now.
+        seam_rule: How rows that history has already delivered will be recognized.
         timestamp_type: ``CreateTime`` or ``LogAppendTime``, by topic.
-        retention_ms: By topic; None if it keeps records for ever.
-        headroom: How long the records to be read afterwards are safe; the partitions that Kafka
-            may delete from, the most urgent first.
-        range: Where it ends, if it does.
+        retention_ms: Retention time by topic; None if records are kept without limit.
+        headroom: Retention headroom of the partitions that Kafka may delete from, the most urgent
+            first.
+        range: Expected end, if the source is bounded.
     """
 
     source: str
@@ -90,7 +92,12 @@ class TopicPlan(Part):
 
 
 def read_sample(log: KafkaLog, start: Offsets) -> list[LogRecord]:
-    """A few records from each partition's offset on; fewer of each, the more partitions."""
+    """Return a few records of each partition from an offset on; fewer, the more partitions.
+
+    Args:
+        log: Look-ups on the topics.
+        start: First offset of each partition.
+    """
     each = max(SAMPLE_RECORDS // max(len(start), 1), 1)
     return log.read(start, each, log.log_end())
 
@@ -101,23 +108,35 @@ def fit_sample(
     """Compare a sample with the columns (:func:`sources.planning.schema_check.compare_sample`).
 
     Args:
-        source: The declaration.
-        before: The source before, which has the same columns.
-        read: All columns of a row, before ``select``.
+        source: Declaration of the source.
+        before: Name of the source before, which has the same output columns.
+        read: All columns of a row before ``select``.
         sample: Records of the topic.
+
+    Returns:
+        Warnings about bad records that are tolerated.
+
+    Raises:
+        InputError: Records do not fit the columns.
     """
     of_value, reader = source.value_schema(read), field_reader(source)
     tolerant = source.on_bad_record != "fail"
-    # What is selected from are the source's own columns, nobody else's.
+    # With `select`, the columns compared are the source's own.
     left = source.name if source.select else before
     if source.format == "debezium":
-        # Its tombstones are there for compaction.
+        # Debezium writes tombstones for compaction.
         sample = [record for record in sample if record.value is not None]
     return compare_sample(left, of_value, sample, reader, tolerant=tolerant)
 
 
 def start_factory(loaded: LoadedPipeline, source: KafkaSource, seam_end: Offsets) -> SourceFactory:
-    """The hand-over that a pipeline declares for a source, history being listed as far as that."""
+    """Return the factory of the hand-over that a source declares.
+
+    Args:
+        loaded: The pipeline.
+        source: Declaration of the source.
+        seam_end: Log ends when history was listed.
+    """
     lateness_ms = loaded.pipeline.lateness_ms
     return factory_for(
         source,
@@ -128,27 +147,36 @@ def start_factory(loaded: LoadedPipeline, source: KafkaSource, seam_end: Offsets
 
 
 def require_same_topics(plan: TopicPlan, log: KafkaLog) -> None:
-    """Refuse topics that are not those that were planned with, though they have their names.
+    """Refuse topics that are not the planned ones although they have the same names.
+
+    Args:
+        plan: Plan of the source.
+        log: Look-ups on the topics.
 
     Raises:
-        SeamError: One was deleted and made anew, or the address leads to another cluster.
+        SeamError: A topic was deleted and created again, or it is in another cluster.
     """
-    found = log.identities()
+    current = log.identities()
     for name, planned in plan.topics.items():
-        if found.get(name) != planned:
-            message = f"Topic `{name}` is not the one that was planned with: offsets mean nothing."
+        if current.get(name) != planned:
+            message = f"Topic `{name}` is not the planned one: its offsets have another meaning."
             hint = (
-                "It was made anew, or `bootstrap_servers` leads elsewhere: correct that, or start "
-                "over with a new state folder."
+                "It was created again, or `bootstrap_servers` leads to another cluster: correct "
+                "that, or start over with a new state folder."
             )
-            raise SeamError(message, hint)
+            raise SeamError(message, hint, source=plan.source, topic=name)
 
 
 def is_continued(source: KafkaSource, log: KafkaLog, following: KafkaLog | None) -> bool:
-    """Whether the source after a bounded one, if there is one, reads the same topics.
+    """Return whether the source after a bounded one, if there is one, reads the same topics.
+
+    Args:
+        source: The bounded source.
+        log: Look-ups on its topics.
+        following: Look-ups on the topics of the source after it, if there is one.
 
     Raises:
-        InputError: It reads some of them, or others beside them.
+        InputError: Only some topics are the same.
     """
     if following is None:
         return True
@@ -158,7 +186,8 @@ def is_continued(source: KafkaSource, log: KafkaLog, following: KafkaLog | None)
             f"Source `{source.name}` reads {', '.join(log.topics)}, the source after it "
             f"{', '.join(following.topics)}: some topics are in both."
         )
-        raise InputError(message, "Let both read the same topics, or none that the other reads.")
+        hint = "Let both read the same topics, or none that the other one reads."
+        raise InputError(message, hint, source=source.name, field="topic")
     return own == others
 
 
@@ -169,20 +198,21 @@ def plan_topics(
     earlier: Sequence[Earlier],
     following: KafkaLog | None,
 ) -> tuple[TopicPlan, list[str]]:
-    """Plan of a source's topics, and what people should know about it.
+    """Return the plan of a Kafka source, and warnings.
 
-    Call it right after the listing of the files.
+    To be called right after the files were listed.
 
     Args:
         loaded: The pipeline.
-        source: The Kafka source.
-        log: Its look-ups.
-        earlier: What is planned of all sources before it.
-        following: Look-ups of the source after it, if there is one.
+        source: Declaration of the source.
+        log: Look-ups on its topics.
+        earlier: Planned ends of all sources before it.
+        following: Look-ups on the topics of the source after it, if there is one.
 
     Raises:
         InputError: Records do not fit the columns.
-        SeamError: The hand-over could not be made, as things stand.
+        UnavailableError: The broker, or the schema registry, does not answer.
+        SeamError: With the log as it is now, the hand-over could not be made.
     """
     # Right after the listing: nothing appended from here on can be in the files.
     seam_end, log_start = log.high_watermark(), log.log_start()
@@ -190,7 +220,7 @@ def plan_topics(
     before = earlier[-1].source if earlier else source.name
     ends = [part.end for part in earlier]
     previous = ends[-1] if ends else None
-    sample = read_sample(log, _first_unheld(log, previous))
+    sample = read_sample(log, _first_not_in_history(log, previous))
     warnings = fit_sample(source, before, read, sample)
     settings = log.settings()
     check_compaction(loaded.pipeline, source, settings)
@@ -222,8 +252,8 @@ def plan_topics(
     warnings += seam_warnings(loaded.pipeline, rule, previous, start, ahead)
     if source.start == "latest":
         warnings.append(
-            f"Source `{source.name}` has `start: latest`: whatever its topics hold before their "
-            "end at the hand-over is skipped."
+            f"Source `{source.name}` has `start: latest`: records before the log end at the "
+            "hand-over are skipped."
         )
     limit_ms = span_ms(source.headroom)
     if headroom and headroom[0].left_ms < 2 * limit_ms:
@@ -231,13 +261,16 @@ def plan_topics(
     return plan, warnings
 
 
-def _first_unheld(log: KafkaLog, previous: EndPosition | None) -> Offsets:
-    """First record of each partition that history does not surely hold: older ones are not read."""
+def _first_not_in_history(log: KafkaLog, previous: EndPosition | None) -> Offsets:
+    """Return the first offset of each partition that history may not hold."""
     begun, ends = log.log_start(), log.log_end()
     if previous is None or previous.offsets is None or not previous.offsets.exact:
         return begun
     held = previous.offsets.next
-    return {at: min(max(first, held.get(at, 0)), ends[at]) for at, first in begun.items()}
+    return {
+        partition: min(max(first, held.get(partition, 0)), ends[partition])
+        for partition, first in begun.items()
+    }
 
 
 def _plan_range(

@@ -1,6 +1,6 @@
-"""The range of a bounded Kafka source: decided when its turn comes, written down, never again.
+"""Range of a bounded Kafka source: decided once, when its turn comes, and written to the state.
 
-It is to a topic what the table of splits is to files (FLIP-27: the split enumerator): first and
+It is for a topic what the table of splits is for files (FLIP-27: the split enumerator): first and
 last offsets of each partition, cut into splits, in batches.
 """
 
@@ -15,18 +15,17 @@ import pyarrow.parquet as pq
 from sources.common.positions import EndPosition, Offsets, Record, TopicPartition, now_ms
 from sources.common.state import Generation
 from sources.config.kafka_source import KafkaSource
-from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
-from sources.hybrid import SwitchState
 from sources.kafka.batching import cut_range
 from sources.kafka.client import KafkaLog
 from sources.kafka.end_offsets import end_position, newest_read, resolve_ends
 from sources.kafka.ranges import Ranges, splits_of
+from sources.planning.context import PipelineContext
 from sources.planning.plan import Plan
 from sources.planning.rounds import history_of
 from sources.planning.topic_plan import is_continued
 
-# Columns of the table of splits, one row a split, in reading order.
+# Columns of the table of splits, in reading order; each row is a split.
 RANGE_SPLITS = pa.schema(
     [
         ("batch", pa.int64()),  # from 0
@@ -39,15 +38,15 @@ RANGE_SPLITS = pa.schema(
 
 
 class TopicRange(Record):
-    """The range of one bounded Kafka source.
+    """Range of a bounded Kafka source.
 
     Attributes:
-        source: Its name.
-        starts: First offset that is read, for each partition.
-        ends: First offset that is not.
-        splits_file: The table of splits, relative to the generation's folder.
-        batches: How many there are.
-        end: The end position, once all of it is read.
+        source: Name of the source.
+        starts: First offset of each partition that is read.
+        ends: First offset of each partition that is not read.
+        splits_file: Path of the table of splits, relative to the generation's folder.
+        batches: Number of micro-batches.
+        end: End position, once all of it is read.
         seam_end: First offset of the next source beyond the seam: nothing later is in this range.
     """
 
@@ -61,68 +60,73 @@ class TopicRange(Record):
 
 
 def find_range(generation: Generation, source: str) -> TopicRange | None:
-    """The range of a source, once it was decided."""
+    """Return the range of a source, or None if it is not decided yet."""
     return generation.read(f"ranges/{source}.json", TopicRange)
 
 
 def require_range(generation: Generation, source: str) -> TopicRange:
-    """The range of a source.
+    """Return the range of a source.
 
     Raises:
-        StateError: Nobody decided it.
+        StateError: It is not decided yet.
     """
-    found = find_range(generation, source)
-    if found is None:
-        message = f"Nobody decided which offsets `{source}` reads."
-        raise StateError(message, "Make the hand-over first.")
-    return found
+    decided = find_range(generation, source)
+    if decided is None:
+        message = f"It is not decided yet which offsets source `{source}` reads."
+        hint = f"Make the hand-over to `{source}` first."
+        raise StateError(message, hint, source=source, generation=generation.info.generation)
+    return decided
 
 
-def read_range_splits(found: TopicRange, generation: Generation) -> pa.Table:
-    """The table of splits of a range (:data:`RANGE_SPLITS`), in order."""
-    return pq.read_table(generation.path(found.splits_file))
+def read_range_splits(decided: TopicRange, generation: Generation) -> pa.Table:
+    """Return the table of splits of a range (:data:`RANGE_SPLITS`), in order."""
+    return pq.read_table(generation.path(decided.splits_file))
 
 
 def seam_end_after(generation: Generation, plan: Plan, source: str) -> Offsets:
-    """First offsets of the next topic beyond its seam with a bounded source and those before."""
-    found = find_range(generation, source)
-    return history_of(generation, plan, source).seam_end if found is None else found.seam_end
+    """Return the first offsets of the next topic beyond its seam with a bounded source."""
+    decided = find_range(generation, source)
+    return history_of(generation, plan, source).seam_end if decided is None else decided.seam_end
 
 
 def end_planned(generation: Generation, plan: Plan, source: str) -> EndPosition:
-    """The end position of a bounded source, as far as it is planned by now."""
-    found = find_range(generation, source)
-    return history_of(generation, plan, source).end if found is None else found.end
+    """Return the end position of a bounded source, as far as it is planned by now."""
+    decided = find_range(generation, source)
+    return history_of(generation, plan, source).end if decided is None else decided.end
 
 
-def decide_range(loaded: LoadedPipeline, plan: Plan, source: KafkaSource) -> TopicRange:
-    """Decide what a bounded source reads, unless that was done before.
+def decide_range(context: PipelineContext, source: KafkaSource) -> TopicRange:
+    """Decide what a bounded source reads, or return what was decided before.
 
-    Its start was decided before. Of the first source of a chain, the plan decided the end too.
+    Its start has to be decided. For the first source of a chain the plan has decided the end, too.
+
+    Args:
+        context: The pipeline and its state.
+        source: The bounded Kafka source.
 
     Raises:
-        SeamError: The end can't be resolved, or it can't be cut by time.
+        StateError: Its hand-over was not made.
+        SeamError: The end can't be resolved, or the range can't be cut by time.
+        UnavailableError: The broker does not answer.
     """
-    generation = loaded.require_generation()
+    generation, pipeline = context.generation, context.pipeline
     if (known := find_range(generation, source.name)) is not None:
         return known
-    chain = loaded.pipeline.hybrid_source()
-    enumerator = SwitchState(chain, generation)
-    start = enumerator.require_start(source.name).offsets()
-    ends_before = enumerator.ends_before(source.name)
+    start = context.switch_state.require_start(source.name).offsets()
+    ends_before = context.switch_state.ends_before(source.name)
     log = KafkaLog(source)
-    planned = plan.topic_of(source.name).range
+    planned = context.plan.topic_of(source.name).range
     if ends_before or planned is None:
         ends = resolve_ends(source, log, start, now_ms())
     else:
         ends = planned.ends
     begun = log.log_start()
-    # One that appeared since the start was decided is read from its beginning.
-    starts = {at: start.get(at, begun[at]) for at in ends}
+    # A partition that was added since the start was decided is read from its beginning.
+    starts = {partition: start.get(partition, begun[partition]) for partition in ends}
     batches = cut_range(source, log, starts, ends)
     table = _table(batches)
-    after = loaded.pipeline.source_after(source.name)
-    following = KafkaLog(after) if isinstance(after, KafkaSource) else None
+    after = pipeline.next_topic(source.name)
+    following = None if after is None else KafkaLog(after)
     continued = is_continued(source, log, following)
     previous = ends_before[-1] if ends_before else None
     end = end_position(
@@ -130,7 +134,7 @@ def decide_range(loaded: LoadedPipeline, plan: Plan, source: KafkaSource) -> Top
         newest_read(log, starts, ends),
         ends,
         previous,
-        lateness_ms=loaded.pipeline.lateness_ms,
+        lateness_ms=pipeline.lateness_ms,
         is_continued=continued,
     )
     seam_end: Offsets = {}
@@ -138,8 +142,12 @@ def decide_range(loaded: LoadedPipeline, plan: Plan, source: KafkaSource) -> Top
         # After the ends: nothing appended from here on can be in the range.
         seam_end = following.high_watermark()
     elif following is not None:
-        before = {} if previous is None else seam_end_after(generation, plan, previous.source)
-        seam_end = {at: max(offset, before.get(at, 0)) for at, offset in ends.items()}
+        before = (
+            {} if previous is None else seam_end_after(generation, context.plan, previous.source)
+        )
+        seam_end = {
+            partition: max(offset, before.get(partition, 0)) for partition, offset in ends.items()
+        }
     made = TopicRange(
         source=source.name,
         starts=starts,
@@ -159,8 +167,8 @@ def _table(batches: Sequence[Ranges]) -> pa.Table:
     splits = [(number, split) for number, batch in enumerate(batches) for split in splits_of(batch)]
     columns = [
         [number for number, _ in splits],
-        [split.at.topic for _, split in splits],
-        [split.at.partition for _, split in splits],
+        [split.partition.topic for _, split in splits],
+        [split.partition.partition for _, split in splits],
         [split.first for _, split in splits],
         [split.end for _, split in splits],
     ]
@@ -169,7 +177,12 @@ def _table(batches: Sequence[Ranges]) -> pa.Table:
 
 
 def unread(splits: pa.Table, batches_done: int) -> dict[TopicPartition, int]:
-    """First offset of each partition that no finished batch has read."""
+    """Return the first offset of each partition that no finished batch has read.
+
+    Args:
+        splits: A table of schema :data:`RANGE_SPLITS`.
+        batches_done: Number of finished batches.
+    """
     first: dict[TopicPartition, int] = {}
     for row in splits.to_pylist():
         if row["batch"] >= batches_done:

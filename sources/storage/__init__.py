@@ -1,5 +1,5 @@
-"""Where files lie: local disks, object stores that speak S3, and HDFS.
+"""Storages of files: local disks, object stores with the S3 API, and HDFS.
 
-Belongs here: opening and listing files, logging in to a store, partition values in folder names.
+Belongs here: opening and listing files, credentials of a store, partition values in folder names.
 Does not belong here: what is inside the files (`formats`), and which of them are read (`files`).
 """

@@ -1,4 +1,4 @@
-"""Where files are: listing a folder, opening a file, telling whether it has changed.
+"""Interface of a storage: list a folder, open a file, find out whether it has changed.
 
 Paths are absolute: ``/folder/file`` on this machine, ``s3://bucket/key`` in an object store,
 ``hdfs://namenode/folder/file`` in HDFS.
@@ -17,12 +17,12 @@ import pyarrow as pa
 
 from sources.errors import InputError
 
-# Columns of a table of files, one row a file.
+# Columns of a table of files; each row is a file.
 FILES = pa.schema(
     [
         ("path", pa.string()),
         ("size", pa.int64()),  # bytes
-        ("modified_ns", pa.int64()),  # null where nobody looked
+        ("modified_ns", pa.int64()),  # null where not known
         ("etag", pa.string()),  # null where the storage has none
     ]
 )
@@ -30,7 +30,7 @@ _CHUNK_ROWS = 100_000
 
 
 class File(NamedTuple):
-    """One file, as its storage describes it; fields as in :data:`FILES`."""
+    """A file as its storage describes it; fields as in :data:`FILES`."""
 
     path: str
     size: int
@@ -40,10 +40,10 @@ class File(NamedTuple):
 
 @dataclass(frozen=True)
 class Children:
-    """What is directly in a folder.
+    """Content of a folder, without that of folders in it.
 
     Attributes:
-        folders: Their paths.
+        folders: Paths of the folders in it.
         files: A table of schema :data:`FILES`.
     """
 
@@ -52,31 +52,39 @@ class Children:
 
 
 class Storage(Protocol):
-    """One kind of storage; safe to use from several threads."""
+    """A storage; safe to use from several threads."""
 
     def children(self, folder: str) -> Children:
-        """What is in a folder; nothing if there is none.
+        """Return the content of a folder; nothing if it does not exist.
 
         Raises:
-            InputError: It can't be listed.
+            UnavailableError: The storage does not answer.
+            InputError: The folder can't be listed, for example without permission.
         """
 
     def stat(self, paths: Sequence[str]) -> Iterator[File | None]:
-        """Each file as it is now; None for one that is not there."""
-
-    def open(self, path: str) -> pa.NativeFile:
-        """A file, for reading at any place.
+        """Yield each file as it is now; None for one that does not exist.
 
         Raises:
-            OSError: It can't be opened.
+            UnavailableError: The storage does not answer.
+            InputError: A file can't be examined, for example without permission.
+        """
+
+    def open(self, path: str) -> pa.NativeFile:
+        """Open a file for reading at any position.
+
+        Raises:
+            OSError: The file does not exist, or can't be opened.
+            UnavailableError: The storage does not answer.
+            InputError: The storage refuses.
         """
 
     def uri(self, path: str) -> str:
-        """A path as Spark reads it."""
+        """Return a path as Spark reads it."""
 
 
 def table_of(files: Iterable[File]) -> pa.Table:
-    """A table of schema :data:`FILES`, built in chunks so that a million files stay small."""
+    """Return a table of schema :data:`FILES`, built in chunks to save memory for many files."""
     chunks: list[pa.RecordBatch] = []
     rows: list[File] = []
 
@@ -95,7 +103,7 @@ def table_of(files: Iterable[File]) -> pa.Table:
 
 
 class LocalStorage:
-    """The file systems of this machine."""
+    """File systems of this machine."""
 
     def children(self, folder: str) -> Children:
         """See :class:`Storage`."""
@@ -114,8 +122,8 @@ class LocalStorage:
         except (FileNotFoundError, NotADirectoryError):
             return Children([], table_of([]))
         except OSError as error:
-            message = f"{folder} can't be listed: {error.strerror}."
-            raise InputError(message, "Give this user the right to read it.") from None
+            message = f"Folder {folder} can't be listed: {error.strerror}."
+            raise InputError(message, "Let this user read it.", file=folder) from None
 
     def stat(self, paths: Sequence[str]) -> Iterator[File | None]:
         """See :class:`Storage`."""

@@ -1,7 +1,7 @@
-"""Files in HDFS: a client without a JVM lists them, and reads what the plan and tasks look into.
+"""Files in HDFS: a client without a JVM lists and reads them.
 
-Where namenodes are and who asks is told as it is to Hadoop's own client: ``HADOOP_CONF_DIR``,
-``HADOOP_USER_NAME``, a Kerberos ticket
+It finds namenodes and user as Hadoop's own client does: by ``HADOOP_CONF_DIR``,
+``HADOOP_USER_NAME`` and a Kerberos ticket
 (https://hadoop.apache.org/docs/r3.5.0/hadoop-project-dist/hadoop-hdfs/HdfsUserGuide.html).
 """
 
@@ -17,7 +17,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from sources.common.optional import needs_extra
-from sources.errors import InputError
+from sources.errors import HybridError, InputError, UnavailableError
 from sources.storage.base import Children, File, table_of
 from sources.storage.settings import HdfsSettings
 
@@ -26,8 +26,8 @@ with needs_extra("hdfs", "An `hdfs://` path"):
 
 _WORKERS = 32
 _PORT = 8020
-# Errors come as <kind>("<message>") or RPCError("<class>", "<message>"); Java's stack, or the
-# description of each datanode, follows.
+# Errors are written <kind>("<message>") or RPCError("<class>", "<message>"), followed by Java's
+# stack trace, or a description of each datanode.
 _ANSWER = re.compile(r'\w+\((?:"[\w.$]+", )?"(.*?)(?:"\))?$')
 _REST = re.compile(r"\n|\\n|: \[")
 
@@ -36,7 +36,7 @@ class HdfsStorage:
     """All HDFS clusters that paths name.
 
     Args:
-        settings: How they are reached.
+        settings: Default namenode and properties of the client.
     """
 
     def __init__(self, settings: HdfsSettings) -> None:
@@ -44,7 +44,7 @@ class HdfsStorage:
         self._clients: dict[str, Client] = {}
 
     def __reduce__(self) -> tuple[type[HdfsStorage], tuple[HdfsSettings]]:
-        # Clients stay where they are: each process has its own.
+        # Clients are not passed on: each process has its own.
         return HdfsStorage, (self._settings,)
 
     def children(self, folder: str) -> Children:
@@ -77,11 +77,15 @@ class HdfsStorage:
         namenode, plain = split(path)
         try:
             return pa.PythonFile(_File(self._client(namenode).read(plain)), mode="r")
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise refused(path, "opened", error) from None
         except RuntimeError as error:
             raise OSError(_reason(error)) from None
 
     def uri(self, path: str) -> str:
-        """See :class:`sources.storage.base.Storage`; Hadoop's client is inside Spark."""
+        """See :class:`sources.storage.base.Storage`."""
         namenode, plain = split(path)
         return f"hdfs://{namenode}{quote(plain)}"
 
@@ -92,7 +96,7 @@ class HdfsStorage:
         except FileNotFoundError:
             return None
         except (OSError, RuntimeError) as error:
-            raise refused(path, "looked at", error) from None
+            raise refused(path, "examined", error) from None
         return None if status.isdir else _described(namenode, status)
 
     def _client(self, namenode: str) -> Client:
@@ -102,7 +106,7 @@ class HdfsStorage:
 
 
 class _File(io.RawIOBase):
-    """A file as Arrow reads it; going beyond the end is no error, as in a local one."""
+    """A file as Arrow reads it; reading beyond the end is no error, as with a local file."""
 
     def __init__(self, reader: FileReader) -> None:
         self._reader, self._size, self._at = reader, len(reader), 0
@@ -132,14 +136,14 @@ class _File(io.RawIOBase):
 
 
 def connect(namenode: str, settings: HdfsSettings) -> Client:
-    """A client for a cluster. Nothing is asked of it yet.
+    """Return a client for a cluster, without connecting to it.
 
     Args:
         namenode: ``host``, ``host:port``, or a name service.
-        settings: How it is reached.
+        settings: Properties of the client.
 
     Raises:
-        RuntimeError: It is no address.
+        RuntimeError: The namenode is not an address.
     """
     url, conf = f"hdfs://{namenode}", settings.client_conf
     try:
@@ -152,7 +156,7 @@ def connect(namenode: str, settings: HdfsSettings) -> Client:
 
 
 def split(path: str) -> tuple[str, str]:
-    """The namenode, and the path in its cluster."""
+    """Return the namenode of a path, and the path in its cluster."""
     namenode, _, plain = path.removeprefix("hdfs://").partition("/")
     return namenode, f"/{plain}"
 
@@ -168,11 +172,25 @@ def _reason(error: Exception) -> str:
     return answer[1].replace('\\"', '"') if answer else text
 
 
-def refused(path: str, what: str, error: Exception) -> InputError:
-    """The error of a path, with what the cluster says, and the way out."""
+def refused(path: str, what: str, error: Exception) -> HybridError:
+    """Return the error to raise where a cluster does not answer, or refuses.
+
+    Args:
+        path: File or folder.
+        what: What can't be done with it: a participle, such as ``listed``.
+        error: What the client raised: ``OSError`` without a connection, ``RuntimeError`` for an
+            answer of the cluster.
+    """
     message = f"{path} can't be {what}: {_reason(error)}."
+    namenode, _ = split(path)
+    if isinstance(error, OSError) and not isinstance(error, PermissionError):
+        hint = (
+            "Check that the namenode runs and its address (host:port; a name service needs "
+            "HADOOP_CONF_DIR or `hdfs.conf`), then try again."
+        )
+        return UnavailableError(message, hint, server=namenode, file=path)
     hint = (
-        "Check the namenode (host:port; a name service needs HADOOP_CONF_DIR or `hdfs.conf`), and "
-        "who asks: HADOOP_USER_NAME, or a Kerberos ticket."
+        "Check the namenode (host:port; a name service needs HADOOP_CONF_DIR or `hdfs.conf`) and "
+        "the user: HADOOP_USER_NAME, or a Kerberos ticket."
     )
-    return InputError(message, hint)
+    return InputError(message, hint, server=namenode, file=path)

@@ -1,4 +1,4 @@
-"""The files that globs match, folder by folder, in any storage.
+"""Files that globs match, found folder by folder in any storage.
 
 Each folder is listed once, those of one depth in parallel; a folder that no glob can match
 below is never looked into.
@@ -27,11 +27,11 @@ _WORKERS = 16
 
 @dataclass(frozen=True)
 class Glob:
-    """A glob in two parts.
+    """A glob, split where its wildcards begin.
 
     Attributes:
-        base: A path without magic characters of the glob's, absolute.
-        parts: Names below it, with magic; ``**`` stands for any number of folders.
+        base: Absolute path before the first wildcard.
+        parts: Names below it; ``**`` stands for any number of folders.
     """
 
     base: str
@@ -39,7 +39,7 @@ class Glob:
 
 
 class _Visit(NamedTuple):
-    """A folder to list, and up to which parts of its glob the way there has come."""
+    """A folder to list, and how many parts of its glob the path to it may have matched."""
 
     folder: str
     glob: Glob
@@ -47,49 +47,57 @@ class _Visit(NamedTuple):
 
 
 def find_files(name: str, patterns: Sequence[str], folder: Path, stores: Stores) -> pa.Table:
-    """The files that globs match, sorted by path.
+    """Return the files that globs match, sorted by path.
 
-    Names that begin with ``_`` or ``.`` are left out, as everywhere in Spark; a folder stands
-    for all files below it.
+    Names that begin with ``_`` or ``.`` are left out, as in Spark; a folder stands for all files
+    below it.
 
     Args:
-        name: Of the source, for messages.
-        patterns: Its globs.
-        folder: What relative ones start from.
-        stores: Where the files may be.
+        name: Name of the source, for messages.
+        patterns: Globs of the source.
+        folder: Folder that relative globs start from.
+        stores: Storages of the pipeline.
 
     Returns:
         A table of schema :data:`sources.storage.base.FILES`.
 
     Raises:
-        InputError: Nothing matches, or a storage can't be read.
+        InputError: Nothing matches, or a storage refuses.
+        UnavailableError: A storage does not answer.
     """
-    found = match_files(patterns, folder, stores)
-    if not found.num_rows:
-        message = f"Source `{name}`: no file matches {', '.join(patterns)}"
-        raise InputError(message, f"(looked from {folder}).")
-    return found
+    files = match_files(patterns, folder, stores)
+    if not files.num_rows:
+        message = f"Source `{name}`: no file matches {', '.join(patterns)}."
+        hint = f"Relative paths start from {folder}."
+        raise InputError(message, hint, source=name, file=patterns[0])
+    return files
 
 
 def match_files(patterns: Sequence[str], folder: Path, stores: Stores) -> pa.Table:
-    """The same, where nothing has to match.
+    """Return the files that globs match, sorted by path; there may be none.
+
+    Args:
+        patterns: Globs.
+        folder: Folder that relative globs start from.
+        stores: Storages of the pipeline.
 
     Raises:
-        InputError: A storage can't be read.
+        InputError: A storage refuses.
+        UnavailableError: A storage does not answer.
     """
     globs = [parse_glob(pattern, folder) for pattern in patterns]
     tables = [table for glob in globs for table in _matches(glob, stores)]
-    found = pa.concat_tables([FILES.empty_table(), *tables])
+    files = pa.concat_tables([FILES.empty_table(), *tables])
     if len(globs) > 1:
-        found = found.group_by("path", use_threads=False).aggregate(
+        files = files.group_by("path", use_threads=False).aggregate(
             [(column, "first") for column in FILES.names[1:]]
         )
-        found = found.rename_columns(FILES.names).cast(FILES)
-    return found.sort_by("path")
+        files = files.rename_columns(FILES.names).cast(FILES)
+    return files.sort_by("path")
 
 
 def parse_glob(pattern: str, folder: Path) -> Glob:
-    """A glob as it is written, relative to a folder unless it is absolute."""
+    """Return a glob from its text, relative to a folder unless it is absolute."""
     scheme, separator, rest = pattern.partition("://")
     if separator and scheme != "file":
         parts = [part for part in rest.split("/") if part]
@@ -120,7 +128,7 @@ def _matches(glob: Glob, stores: Stores) -> Iterable[pa.Table]:
 
 
 def _closure(glob: Glob, states: Iterable[int]) -> frozenset[int]:
-    """``**`` may stand for no folder at all."""
+    """Add the parts that are reached because ``**`` may stand for no folder at all."""
     every = set(states)
     for state in sorted(every):
         at = state
@@ -131,7 +139,7 @@ def _closure(glob: Glob, states: Iterable[int]) -> frozenset[int]:
 
 
 def _step(visit: _Visit, name: str) -> set[int]:
-    """Up to which parts a name inside the folder comes; empty if it does not match."""
+    """Return the parts that a name inside the folder reaches; none if it does not match."""
     parts = visit.glob.parts
     ahead = set()
     for state in visit.reached:
@@ -147,17 +155,17 @@ def _is_data(name: str) -> bool:
 
 
 def _below(visit: _Visit, children: Children) -> list[_Visit]:
-    found = []
+    visits = []
     for folder in children.folders:
         name = folder.rpartition("/")[2]
         if _is_data(name) and (reached := _step(visit, name)):
-            found.append(_Visit(folder, visit.glob, _closure(visit.glob, reached)))
-    return found
+            visits.append(_Visit(folder, visit.glob, _closure(visit.glob, reached)))
+    return visits
 
 
 def _chosen(visit: _Visit, children: Children) -> pa.Table:
     parts, last = visit.glob.parts, len(visit.glob.parts) - 1
-    # A `**` at the end stands for what is in folders, so it takes in all files of this one.
+    # A `**` at the end stands for folders with their content, so it matches all files of this one.
     takes_all = any(all(part == "**" for part in parts[at:]) for at in visit.reached)
     ends = [parts[at] for at in visit.reached if at == last]
     chosen = []

@@ -1,4 +1,4 @@
-"""What the names of folders say: partition columns, and the time that a folder stands for."""
+"""Folder names: values of partition columns, and the time range that a folder stands for."""
 
 from __future__ import annotations
 
@@ -18,33 +18,39 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 class FolderTime:
-    """The time range that a folder's name stands for, as ``dt=%Y-%m-%d/hour=%H`` writes it.
+    """Format of folder names that stand for a time range, such as ``dt=%Y-%m-%d/hour=%H``.
 
     Args:
-        pattern: With ``%Y`` and further of ``%m %d %H %M``, largest first, in UTC.
+        pattern: ``%Y``, then as many of ``%m %d %H %M`` as there are, in this order; UTC.
 
     Raises:
-        ValueError: The pattern does not say a year, or leaves one out in between.
+        ValueError: The pattern has no year, or leaves out a unit in between.
     """
 
     def __init__(self, pattern: str) -> None:
-        found = re.findall(r"%(.)", pattern)
-        if not found or found != list(_DIGITS)[: len(found)]:
+        units = re.findall(r"%(.)", pattern)
+        if not units or units != list(_DIGITS)[: len(units)]:
             message = (
-                f"`{pattern}` must hold %Y, then as many of %m %d %H %M as there are, in order"
+                f"`{pattern}` must contain %Y, then as many of %m %d %H %M as there are, in order."
             )
             raise ValueError(message)
-        self._unit = found[-1]
+        self._unit = units[-1]
         text = re.escape(pattern)
-        for letter in found:
+        for letter in units:
             text = text.replace(f"%{letter}", f"(?P<{letter}>{_DIGITS[letter]})")
         self._regex = re.compile(f"(?:^|/){text}(?:/|$)")
 
     def range_of(self, folder: str) -> tuple[datetime, datetime] | None:
-        """First moment, and the one after the last; None if the name does not match.
+        """Return the first instant of a folder, and the one after its last.
+
+        Args:
+            folder: Path of the folder.
+
+        Returns:
+            None if the path does not match the format.
 
         Raises:
-            ValueError: It names a time that is not in the calendar.
+            ValueError: The path contains a time that does not exist.
         """
         match = self._regex.search(folder)
         if match is None:
@@ -61,20 +67,25 @@ class FolderTime:
 
 
 def partition_of(folder: str, names: Sequence[str]) -> str:
-    """Values of partition columns in a folder's name (Hive's ``name=value``), as the name has them.
+    """Return the values of partition columns in a folder's path (Hive's ``name=value``), as text.
+
+    Args:
+        folder: Path of the folder.
+        names: Partition columns.
 
     Raises:
-        InputError: One of the columns is not there.
+        InputError: The path has no value for one of the columns.
     """
     pairs = dict(part.split("=", 1) for part in folder.split("/") if "=" in part)
     if absent := [name for name in names if name not in pairs]:
-        message = f"{folder} tells no `{absent[0]}`."
-        raise InputError(message, f"`partitions` needs folders named {absent[0]}=<value>.")
+        message = f"Folder {folder} has no value for the partition column `{absent[0]}`."
+        hint = f"`partitions` needs folders named {absent[0]}=<value>."
+        raise InputError(message, hint, file=folder, column=absent[0], field="partitions")
     return "/".join(f"{name}={pairs[name]}" for name in names)
 
 
 def partition_from(values: Mapping[str, object]) -> str:
-    """The same from values, as folders would be named after them; the reverse of values_of."""
+    """Return values as a folder would be named by them: the reverse of :func:`values_of`."""
     return "/".join(f"{name}={_as_folder(value)}" for name, value in values.items())
 
 
@@ -86,20 +97,20 @@ def _as_folder(value: object) -> str:
 
 
 def values_of(partition: str) -> dict[str, str | None]:
-    """The reverse of :func:`partition_of`: texts by column."""
-    found = {}
+    """Return the values by column, as text: the reverse of :func:`partition_from`."""
+    values = {}
     for part in partition.split("/") if partition else []:
         name, _, text = part.partition("=")
-        found[name] = None if text == _NULL else unquote(text)
-    return found
+        values[name] = None if text == _NULL else unquote(text)
+    return values
 
 
 def check_partitions(partitions: Sequence[str], columns: Mapping[str, str]) -> None:
     """Refuse values that do not fit the types of their columns.
 
     Args:
-        partitions: Distinct ones.
-        columns: Types, as a pipeline declares them.
+        partitions: Distinct values, as :func:`partition_of` returns them.
+        columns: Partition columns and their Spark SQL types.
 
     Raises:
         InputError: Names column, value and type.
@@ -110,26 +121,41 @@ def check_partitions(partitions: Sequence[str], columns: Mapping[str, str]) -> N
             try:
                 typed(text, parse_type(kind))
             except pa.ArrowException:
-                message = f"The folder {partition}: `{text}` is no {kind}."
-                raise InputError(message, f"Correct `partitions.{name}`, or the folder.") from None
+                message = f"Folder {partition}: `{text}` is not a value of type {kind}."
+                hint = f"Correct `partitions.{name}`, or the folder's name."
+                raise InputError(message, hint, file=partition, column=name) from None
 
 
 def typed(text: str | None, kind: pa.DataType) -> pa.Scalar:
-    """A value of a partition column."""
+    """Return a value of a partition column.
+
+    Args:
+        text: The value as text; None for null.
+        kind: Type of the column.
+
+    Raises:
+        pyarrow.ArrowException: The text is not a value of this type.
+    """
     scalar = pa.scalar(text, pa.string())
     if pa.types.is_timestamp(kind) and text is not None and not text.endswith("Z"):
         scalar = pa.scalar(f"{text}Z", pa.string())
     return pc.cast(scalar, kind)
 
 
-def by_folder(files: pa.Table, tell: Callable[[str], object], kind: pa.DataType) -> pa.Array:
-    """Something told by the name of each file's folder, asked once a folder."""
+def by_folder(files: pa.Table, value_of: Callable[[str], object], kind: pa.DataType) -> pa.Array:
+    """Return a value for each file that depends on its folder only.
+
+    Args:
+        files: A table of schema :data:`sources.storage.base.FILES`.
+        value_of: Computes the value; called once for each folder.
+        kind: Arrow type of the values.
+    """
     known: dict[str, object] = {}
 
     def ask(path: str) -> object:
         folder = path.rpartition("/")[0]
         if folder not in known:
-            known[folder] = tell(folder)
+            known[folder] = value_of(folder)
         return known[folder]
 
     return pa.array((ask(path) for path in files["path"].to_pylist()), kind, size=len(files))

@@ -1,6 +1,6 @@
-"""Files in an object store that speaks S3: boto3 lists them, Arrow reads them.
+"""Files in an object store with the S3 API: boto3 lists them, Arrow reads them.
 
-Logins come from where boto3 looks for them (environment, profile, role of the machine;
+Credentials come from where boto3 looks for them (environment, profile, role of the machine;
 https://boto3.amazonaws.com/v1/documentation/api/latest/guide/credentials.html), never from a
 pipeline's file.
 """
@@ -16,31 +16,34 @@ from urllib.parse import quote, urlsplit
 import boto3
 import pyarrow as pa
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+from botocore.exceptions import ConnectionError as StoreConnectionError
 from pyarrow import fs
 
-from sources.errors import InputError
+from sources.errors import HybridError, InputError, UnavailableError
 from sources.storage.base import Children, File, table_of
 from sources.storage.settings import S3Settings
 
 _WORKERS = 32
 REFUSALS = (BotoCoreError, ClientError)
-"""What boto3 raises where a store does not answer, or does not do what it is asked to."""
+"""What boto3 raises where a store does not answer, or refuses."""
 _MISSING = {"404", "NoSuchKey", "NotFound"}
+# https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html
+_THROTTLED = {"RequestTimeout", "SlowDown", "Throttling", "ThrottlingException"}
 
 
 class S3Storage:
-    """One object store.
+    """An object store.
 
     Args:
-        settings: Which one.
+        settings: Address of the store.
     """
 
     def __init__(self, settings: S3Settings) -> None:
         self._settings = settings
 
     def __reduce__(self) -> tuple[type[S3Storage], tuple[S3Settings]]:
-        # Clients and logins stay where they are: each process has its own.
+        # Clients and credentials are not passed on: each process has its own.
         return S3Storage, (self._settings,)
 
     def children(self, folder: str) -> Children:
@@ -78,14 +81,16 @@ class S3Storage:
         except FileNotFoundError:
             raise
         except OSError as error:
+            # Arrow's error has no type that says why: boto3's has.
+            self._head(path, "opened")
             raise refused(self._settings, path, "opened", error) from None
 
     def uri(self, path: str) -> str:
-        """See :class:`sources.storage.base.Storage`; Hadoop's client is called S3A."""
+        """See :class:`sources.storage.base.Storage`; the scheme of Hadoop's client is ``s3a``."""
         bucket, key = _split(path)
         return f"s3a://{bucket}/{quote(key)}"
 
-    def _head(self, path: str) -> File | None:
+    def _head(self, path: str, what: str = "examined") -> File | None:
         bucket, key = _split(path)
         if not key:
             return None
@@ -94,9 +99,9 @@ class S3Storage:
         except ClientError as error:
             if error.response["Error"]["Code"] in _MISSING:
                 return None
-            raise refused(self._settings, path, "examined", error) from None
+            raise refused(self._settings, path, what, error) from None
         except BotoCoreError as error:
-            raise refused(self._settings, path, "examined", error) from None
+            raise refused(self._settings, path, what, error) from None
         return _described(bucket, key, found["ContentLength"], found)
 
     @cached_property
@@ -121,19 +126,41 @@ class S3Storage:
         )
 
 
-def refused(settings: S3Settings, path: str, what: str, why: object) -> InputError:
-    """The error to raise where an object store does not do what it is asked to."""
+def refused(settings: S3Settings, path: str, what: str, why: object) -> HybridError:
+    """Return the error to raise where an object store does not answer, or refuses.
+
+    Args:
+        settings: Address of the store.
+        path: File or folder.
+        what: What can't be done with it: a participle, such as ``listed``.
+        why: What boto3 raised, or the reason in words.
+    """
     where = settings.endpoint or "Amazon S3"
     message = f"{path} can't be {what} at {where}: {str(why).rstrip('.')}."
+    if _is_outage(why):
+        hint = "Check `s3.endpoint` and the network, then try again."
+        return UnavailableError(message, hint, server=where, file=path)
     hint = (
-        "Check `s3.endpoint`, the bucket, and the login: AWS_ACCESS_KEY_ID and "
+        "Check `s3.endpoint`, the bucket, and the credentials: AWS_ACCESS_KEY_ID and "
         "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE."
     )
-    return InputError(message, hint)
+    return InputError(message, hint, server=where, file=path)
+
+
+def _is_outage(error: object) -> bool:
+    """Return whether a store did not answer, or can't serve the request at the moment."""
+    if isinstance(error, ClientError):
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        return status >= 500 or error.response["Error"].get("Code") in _THROTTLED
+    return isinstance(error, StoreConnectionError | HTTPClientError)
 
 
 def connect(settings: S3Settings) -> Any:
-    """A client of boto3 for an object store."""
+    """Return a client of boto3 for an object store.
+
+    Args:
+        settings: Address of the store.
+    """
     style = "path" if settings.path_style else "virtual"
     config = Config(
         s3={"addressing_style": style},

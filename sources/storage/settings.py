@@ -1,4 +1,4 @@
-"""How the storages that a pipeline declares are reached."""
+"""Addresses of the storages of a pipeline."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ from pydantic import Field, field_validator
 
 from sources.common.fields import Declared
 
-# Fifteen tries, Hadoop's default, are three minutes until a wrong address is told. Four outlast
-# the moment in which one namenode takes over from another.
+# With fifteen attempts, Hadoop's default, a wrong address fails after three minutes only. Four are
+# enough for the moment in which one namenode takes over from another.
 _PATIENCE = {"dfs.client.failover.max.attempts": "4"}
 
 
 class S3Settings(Declared):
-    """Which object store ``s3://`` means.
+    """Object store behind ``s3://``.
+
+    Credentials come from the environment, as AWS clients find them.
 
     Attributes:
-        endpoint: Its URL, if it is not Amazon's.
-        region: As its clients name it.
-        path_style: Whether the bucket is written in the path, not in the host name.
+        endpoint: URL of the store, such as ``http://minio:9000``; Amazon S3 by default.
+        region: Region of the store, as AWS clients name it.
+        path_style: Whether the bucket is part of the URL's path instead of its host name.
 
     """
 
@@ -27,11 +29,12 @@ class S3Settings(Declared):
 
 
 class HdfsSettings(Declared):
-    """How ``hdfs://`` is reached, beyond what ``HADOOP_CONF_DIR`` says.
+    """HDFS cluster behind ``hdfs://``, in addition to what ``HADOOP_CONF_DIR`` configures.
 
     Attributes:
-        namenode: What ``hdfs:///…`` stands for: ``host``, ``host:port`` or a name service.
-        conf: Properties of Hadoop's client; they win over those of ``HADOOP_CONF_DIR``.
+        namenode: Namenode that ``hdfs:///…`` stands for: ``host``, ``host:port`` or a name
+            service.
+        conf: Properties of Hadoop's client, by name; they override those of ``HADOOP_CONF_DIR``.
 
     """
 
@@ -42,27 +45,30 @@ class HdfsSettings(Declared):
     @classmethod
     def _is_an_authority(cls, value: str | None) -> str | None:
         if value is not None and (not value or "/" in value):
-            message = "write host:port, or a name service, without scheme and path"
+            message = "write host:port, or a name service, without scheme and path."
             raise ValueError(message)
         return value
 
     def absolute(self, path: str) -> str:
-        """A path with its namenode.
+        """Return a path with its namenode: ``hdfs:///…`` gets the declared one.
+
+        Args:
+            path: A path of any storage.
 
         Raises:
-            ValueError: It has none, and none is declared.
+            ValueError: The path needs a namenode, and none is declared.
         """
         if not path.startswith("hdfs:///"):
             return path
         if self.namenode is None:
             message = (
-                f"`{path}` names no namenode: write hdfs://host:8020/…, or declare "
-                "`hdfs: {namenode: host:8020}`"
+                f"`{path}` has no namenode: write hdfs://host:8020/…, or declare "
+                "`hdfs: {namenode: host:8020}`."
             )
             raise ValueError(message)
         return f"hdfs://{self.namenode}/{path.removeprefix('hdfs:///')}"
 
     @property
     def client_conf(self) -> dict[str, str]:
-        """Properties for a client that is not Spark's."""
+        """Properties for clients other than Spark's."""
         return {**_PATIENCE, **self.conf}

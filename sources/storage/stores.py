@@ -1,8 +1,9 @@
-"""Which storage a path is in."""
+"""The storages of a pipeline, by the scheme of a path."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from itertools import groupby
 
@@ -12,11 +13,11 @@ from sources.storage.settings import HdfsSettings, S3Settings
 
 
 class Stores:
-    """The storages that a pipeline's paths may be in. Travels to Spark's tasks.
+    """Storages that a pipeline's paths may be in; can be pickled for Spark's tasks.
 
     Args:
-        s3: Which object store ``s3://`` means.
-        hdfs: How ``hdfs://`` is reached.
+        s3: Object store behind ``s3://``.
+        hdfs: HDFS cluster behind ``hdfs://``.
     """
 
     def __init__(self, s3: S3Settings, hdfs: HdfsSettings | None = None) -> None:
@@ -27,32 +28,47 @@ class Stores:
         return Stores, (self._s3, self._hdfs)
 
     def of(self, path: str) -> Storage:
-        """The storage of an absolute path.
+        """Return the storage of an absolute path.
 
         Raises:
-            InputError: There is none for its scheme.
+            InputError: Its scheme is not supported.
         """
         if path.startswith("s3://"):
             return self._objects
         if path.startswith("hdfs://"):
             return self._blocks
         if "://" in path:
-            message = f"`{path}`: no storage is known by the name {path.partition('://')[0]}."
-            hint = "Name a local path, s3://bucket/key, or hdfs://namenode/path."
-            raise InputError(message, hint)
+            message = f"`{path}`: the scheme {path.partition('://')[0]} is not supported."
+            hint = "Use a local path, s3://bucket/key, or hdfs://namenode/path."
+            raise InputError(message, hint, file=path)
         return self._local
 
     def stat(self, paths: Sequence[str]) -> Iterator[File | None]:
-        """Each file as it is now, in whatever storage; None for one that is not there.
+        """Yield each file as it is now, in whatever storage; None for one that does not exist.
 
         Raises:
-            InputError: A storage can't be asked, or none is known by a path's scheme.
+            InputError: A storage refuses, or the scheme of a path is not supported.
+            UnavailableError: A storage does not answer.
         """
         for storage, own in groupby(paths, self.of):
             yield from storage.stat(list(own))
 
+    def require_answer(self, path: str) -> None:
+        """Find out whether the storage of a path answers at all; a refusal is an answer.
+
+        Called after a library failed with an error whose type does not say why.
+
+        Raises:
+            UnavailableError: It does not.
+        """
+        with suppress(InputError):
+            self.of(path).children(path)
+
     def delta_options(self, path: str) -> dict[str, str] | None:
-        """Options for delta-rs; None for a table on this machine. It finds logins as boto3 does."""
+        """Return the storage options of delta-rs; None for a table on this machine.
+
+        They hold no credentials: delta-rs finds them as boto3 does.
+        """
         if path.startswith("hdfs://"):
             return self._hdfs.client_conf
         if not path.startswith("s3://"):
@@ -70,7 +86,7 @@ class Stores:
 
     @cached_property
     def _objects(self) -> Storage:
-        # Only who needs it pays for importing boto3.
+        # boto3 takes long to import.
         from sources.storage.s3 import S3Storage
 
         return S3Storage(self._s3)

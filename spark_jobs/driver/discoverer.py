@@ -6,7 +6,7 @@ import threading
 from queue import Empty, SimpleQueue
 from types import TracebackType
 
-from sources.planning.discovery import Folder
+from sources.planning.discovery import GrowingFolder
 from sources.planning.file_plan import FoundFiles
 
 
@@ -19,7 +19,7 @@ class Discoverer:
         folder: The folder, which records what is discovered.
     """
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: GrowingFolder) -> None:
         self._folder = folder
         self._stop = threading.Event()
         self._found: SimpleQueue[FoundFiles | Exception] = SimpleQueue()

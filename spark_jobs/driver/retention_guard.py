@@ -10,7 +10,7 @@ from sources.errors import InputError, UnavailableError
 from sources.hybrid import SourceSwitchContext
 from sources.kafka.client import KafkaLog
 from sources.kafka.retention import RetentionWatch
-from sources.kafka.start_offsets import needed_offsets
+from sources.kafka.start_checks import needed_offsets
 from sources.planning.context import PipelineContext
 from sources.planning.topic_plan import start_factory
 from sources.planning.topic_range import end_planned, seam_end_after

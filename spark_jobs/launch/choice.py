@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from sources.common.state import Generation
-from sources.config.pipeline import SparkSettings
+from sources.config.spark_settings import SparkSettings
 from spark_jobs.launch.base import Launcher
 from spark_jobs.launch.kubernetes import KubernetesLauncher
 from spark_jobs.launch.local import LocalLauncher

@@ -17,7 +17,7 @@ from sources.config.kafka_source import KafkaSource
 from sources.config.rate_limit import RateLimit, rate_of
 from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
-from sources.planning.discovery import Folder
+from sources.planning.discovery import GrowingFolder
 from sources.planning.file_plan import FoundFiles
 from sources.planning.plan import Plan
 from sources.planning.rounds import history_of
@@ -154,7 +154,7 @@ def place_of(
         part = folder or plan.files_of(source.name)
         return PlaceholderPlace(context, source.selection, part), None
     if folder is not None and turn.rate is not None:
-        growing = Folder(context.loaded, context.generation, plan)
+        growing = GrowingFolder(context)
         files = _planned_files(context, source, growing.parts)
         place = GrowingFolderPlace(context, growing, files, index=turn.index, rate=turn.rate)
         return place, files

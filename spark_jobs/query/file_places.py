@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from sources.config.file_source import FileSource
 from sources.config.rate_limit import RateLimit, interval_ms
 from sources.planning.context import PipelineContext
-from sources.planning.discovery import Folder
+from sources.planning.discovery import GrowingFolder
 from sources.planning.file_plan import FoundFiles
 from sources.planning.rounds import History, Round, next_round
 from spark_jobs.checkpoint import offset_log
@@ -88,8 +88,7 @@ class PlannedFilesPlace(Place):
 
     def next_round(self) -> Round | None:
         """Plan another round if files have arrived and the topic that follows calls for one."""
-        context = self._context
-        return next_round(context.loaded, context.generation, context.plan, self._source)
+        return next_round(self._context, self._source)
 
 
 class GrowingFolderPlace(Place):
@@ -106,7 +105,7 @@ class GrowingFolderPlace(Place):
     def __init__(
         self,
         context: PipelineContext,
-        folder: Folder,
+        folder: GrowingFolder,
         planned: PlannedSource,
         *,
         index: int,

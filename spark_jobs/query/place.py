@@ -20,7 +20,7 @@ from sources.common.schema import ddl, parse_schema
 from sources.common.select import Selection
 from sources.common.state import Generation
 from sources.planning.context import PipelineContext
-from sources.planning.discovery import Folder
+from sources.planning.discovery import GrowingFolder
 from sources.planning.file_plan import FoundFiles
 from sources.planning.rounds import Round
 from sources.planning.topic_plan import TopicPlan
@@ -64,7 +64,7 @@ class Growing(Protocol):
     """What a place offers whose source is a folder that keeps filling."""
 
     @property
-    def folder(self) -> Folder:
+    def folder(self) -> GrowingFolder:
         """What was found in the folder so far."""
 
     def take_in(self, arrived: FoundFiles) -> None:

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sources.config.file_source import FileBatch, FileSource
+from sources.config.file_options import FileBatch
+from sources.config.file_source import FileSource
 from sources.config.rate_limit import Batch
 from sources.planning.file_plan import Ints, batch_ends
 from spark_jobs.query.plan_log import versions_of

@@ -25,7 +25,7 @@ from sources.config.file_source import FileSource
 from sources.config.rate_limit import Batch
 from sources.errors import InputError
 from sources.files.format_registry import format_of
-from sources.files.splits import changed_splits
+from sources.files.split_table import changed_splits
 from sources.formats.lines import BadRow, refuse
 from sources.formats.open import read_region
 from sources.formats.regions import Region

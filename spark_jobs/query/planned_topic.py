@@ -24,7 +24,8 @@ from sources.config.kafka_source import KafkaSource
 from sources.config.rate_limit import Batch
 from sources.errors import RunError, SeamError
 from sources.kafka.address import resolve_bootstrap
-from sources.kafka.client import KafkaLog, consumer_settings
+from sources.kafka.client import KafkaLog
+from sources.kafka.consumer import consumer_settings
 from sources.kafka.range_reader import RangeReader
 from sources.kafka.ranges import Split
 from sources.planning.topic_range import RANGE_SPLITS, TopicRange, read_range_splits, unread

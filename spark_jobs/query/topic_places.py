@@ -12,7 +12,7 @@ from sources.config.kafka_source import KafkaSource
 from sources.config.rate_limit import RateLimit
 from sources.errors import StateError
 from sources.kafka.client import KafkaLog
-from sources.kafka.start_offsets import check_in_log, check_not_deleted
+from sources.kafka.start_checks import check_in_log, check_not_deleted
 from sources.planning.context import PipelineContext
 from sources.planning.topic_plan import require_same_topics
 from spark_jobs.checkpoint import offset_log

@@ -17,7 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
-from sources.config.pipeline import Sink
+from sources.config.sink import Sink
 
 # Up to so many deletes of a micro-batch are collected on the driver.
 _FEW = 10_000

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.state import Generation
-from sources.config.pipeline import Sink
+from sources.config.sink import Sink
 from spark_jobs.target.deletes import Deletes, order
 from spark_jobs.target.merge_keys import KeyRange
 

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import BooleanType, StructType
 
 from sources.common.state import Generation
-from sources.config.pipeline import Sink
+from sources.config.sink import Sink
 from sources.decoding.added_columns import AddedColumn
 from sources.errors import InputError, StateError
 from sources.generations import OWNER

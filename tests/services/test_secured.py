@@ -14,7 +14,7 @@ from services.broker import LocalBroker
 from services.secured import SecuredListeners
 from sources.common.security import Security
 from sources.errors import InputError, RunError
-from sources.kafka.client import QUIET
+from sources.kafka.consumer import QUIET
 from tests.services.secured_case import PASSWORD, RECORDS, TOPIC, WAYS, SecuredCase, secured_broker
 
 WAYS_WITH_PASSWORD = [way for way in WAYS if way.startswith("SASL")]

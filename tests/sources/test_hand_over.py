@@ -261,7 +261,7 @@ def test_a_round_that_was_planned_belongs_to_history_after_a_restart(
     plan = make_plan(growing)
     case.write_history(range(600, 1400), files=2, name=lambda at, _: f"later-{at}.parquet")
     case.produce(range(1500, 1510))
-    made = next_round(growing, growing.require_generation(), plan, declared.history_of(growing))
+    made = next_round(PipelineContext.require(growing), declared.history_of(growing))
     assert made is not None
     # What lands once the round is written down is not in it.
     case.write_history(range(1400, 1500), files=1, name=lambda *_: "last.parquet")
@@ -272,7 +272,7 @@ def test_a_round_that_was_planned_belongs_to_history_after_a_restart(
     assert (history.end.splits, history.end.rows) == (6, 1400)
     assert history.end.event_time_ms == event_ms(1399)
     assert history.seam_end == made.seam_end == {TopicPartition(case.topic, 0): 1010}
-    assert next_round(restored, generation, plan, declared.history_of(restored)) is None
+    assert next_round(PipelineContext(restored, generation), declared.history_of(restored)) is None
     finish(restored)
     assert [line.start for line in hand_over_anew(case).entries] == [1299 - 500]
 

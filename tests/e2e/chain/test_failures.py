@@ -110,7 +110,7 @@ def test_planned_files_that_vanish_or_change_stop_the_run_before_it_reads(
     loaded = case.pipeline()
     chain.plan(loaded)
     (tmp_path / "in" / "2.parquet").unlink()
-    with pytest.raises(RunError, match=r"changed since it was planned:\n.*2\.parquet is gone"):
+    with pytest.raises(RunError, match=r"changed since it was planned:\n.*2\.parquet is missing"):
         chain.run_bounded(PipelineContext.require(loaded), history_of(loaded))
     assert not (tmp_path / "out").exists()
 

@@ -20,8 +20,7 @@ from orchestration.backlog import wait_until_caught_up
 from orchestration.defs.chain_assets import pipeline_assets
 from orchestration.supervision.status import status
 from sources.planning.context import PipelineContext
-from sources.planning.discovery import Folder
-from sources.planning.plan import require_plan
+from sources.planning.discovery import GrowingFolder
 from spark_jobs.launch import process
 from spark_jobs.query import plan_log
 from tests.e2e.case import Case, as_json, steps, windows, wrong
@@ -71,7 +70,7 @@ def test_what_arrives_is_read_once_whenever_it_arrives(
     # While nobody looks, and found by one who was stopped before it was read.
     arrive(tmp_path / "inbox", "c.json", range(130, 140))
     generation = loaded.require_generation()
-    found = Folder(loaded, generation, require_plan(generation)).discover()
+    found = GrowingFolder(PipelineContext(loaded, generation)).discover()
     assert found is not None
     arrive(tmp_path / "inbox", "d.json", range(140, 150))
     run_live(spark, loaded, lambda beat: beat.splits_done == 4)

@@ -58,7 +58,7 @@ def test_a_file_that_is_gone_or_rewritten_after_the_plan_is_loud(
         file.unlink()
     else:
         file.write_bytes(file.read_bytes() + b" ")
-    with pytest.raises(InputError, match=f"{file} (is gone|was rewritten)"):
+    with pytest.raises(InputError, match=f"{file} (is missing|was rewritten)"):
         run_history(spark, loaded)
     assert not (tmp_path / "out").exists()
 

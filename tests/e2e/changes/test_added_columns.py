@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from sources.common.state import Generation, GenerationInfo
-from sources.config.pipeline import Sink
+from sources.config.sink import Sink
 from sources.decoding.added_columns import AddedColumn
 from sources.errors import StateError
 from spark_jobs.target import added_columns

@@ -137,7 +137,7 @@ def test_a_slot_that_is_gone_is_seen_though_nothing_waits(case: CdcCase) -> None
     case.end()
     found = slot_finding(loaded)
     assert (found.passed, found.is_pending) == (False, False)
-    assert f"`{case.name}` was not there" in found.text
+    assert f"`{case.name}` did not exist" in found.text
     case.capture(["public.orders"], snapshot_mode="no_data")
     assert slot_finding(loaded).text == found.text
 

@@ -13,7 +13,7 @@ from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
 from sources.common.state import Generation, GenerationInfo
-from sources.config.pipeline import Sink
+from sources.config.sink import Sink
 from spark_jobs.target import deletes
 from spark_jobs.target.merge_changes import merge_changes
 from spark_jobs.target.sink import prepare_table

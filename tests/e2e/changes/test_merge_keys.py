@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from sources.common.state import Generation, GenerationInfo
-from sources.config.pipeline import Sink
+from sources.config.sink import Sink
 from spark_jobs.target.sink import merge, prepare_table
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]

@@ -20,8 +20,8 @@ from orchestration.audit.run import audit
 from sources.config.bad_records import BadRecordCount, bad_count_name
 from sources.config.loader import LoadedPipeline
 from sources.errors import RunError
+from sources.files import sampled_splits as splitting
 from sources.files import sampler
-from sources.files import splits as splitting
 from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
@@ -113,7 +113,7 @@ def test_a_bad_row_stops_the_run_by_its_place_or_is_set_aside(
             for name, policy in policies.items()
         ]
 
-    told = f"Source `packed`: {len(in_packed)} of the rows looked at are bad."
+    told = f"Source `packed`: {len(in_packed)} of the sampled rows are bad."
     assert any(text.startswith(told) for text in make_plan(case.pipeline(edit)).warnings)
     # The policy may change at any time.
     policies["lines"] = "fail"

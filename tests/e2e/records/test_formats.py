@@ -17,7 +17,7 @@ from pyarrow import orc
 from pyspark.sql import SparkSession
 
 from orchestration.audit.run import audit
-from sources.files import splits as files
+from sources.files import sampled_splits as files
 from sources.planning.plan import make_plan, require_plan
 from tests.e2e.case import Case, as_json, moment, wrong
 from tests.e2e.in_session import run_chain, run_history

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestration.progress.forecast import duration, eta_s, executors_of, rate
-from sources.config.pipeline import SparkSettings
+from sources.config.spark_settings import SparkSettings
 from spark_jobs.run_state.progress_log import MOST, ProgressLog, Sample
 
 

@@ -26,8 +26,9 @@ from sources.common.fields import parse_duration
 from sources.common.positions import iso
 from sources.config.rate_limit import CurrentRate
 from sources.errors import InputError, RunError, StateError
-from sources.planning.discovery import Folder
-from sources.planning.plan import make_plan, require_plan
+from sources.planning.context import PipelineContext
+from sources.planning.discovery import GrowingFolder
+from sources.planning.plan import make_plan
 from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase, sensor_of
 
 MINUTE = timedelta(minutes=1)
@@ -55,7 +56,7 @@ def driver(case: LiveCase) -> Iterator[None]:
     case.launch("a", splits_done=0, splits_total=1)
 
     def follow() -> None:
-        folder = Folder(case.loaded, case.generation, require_plan(case.generation))
+        folder = GrowingFolder(PipelineContext(case.loaded, case.generation))
         while not stop.wait(0.05):
             folder.discover()
             case.launch("a", splits_done=folder.splits, splits_total=folder.splits)
@@ -191,7 +192,7 @@ def test_a_folder_is_drained_of_what_it_holds_when_asked(tmp_path: Path, case: L
     with driver(case):
         controls.drain(case.loaded, MINUTE, seen.append)
     assert (seen[0], seen[-1]) == (4, 0)
-    folder = Folder(case.loaded, case.generation, require_plan(case.generation))
+    folder = GrowingFolder(PipelineContext(case.loaded, case.generation))
     assert (folder.splits, folder.undiscovered()) == (3, set())
     found = status(case.loaded)
     assert found.live is not None

@@ -89,21 +89,21 @@ def options_of(entry: str) -> dict[str, str]:
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
 def test_a_sasl_protocol_needs_all_that_a_user_signs_in_with(protocol: str, missing: str) -> None:
     given_fields = {name: value for name, value in USER.items() if name != missing}
-    assert f"needs `{missing}` " in refusal(protocol=protocol, **given_fields)
+    assert f"needs `{missing}`." in refusal(protocol=protocol, **given_fields)
 
 
 def test_an_empty_password_is_none() -> None:
-    assert "needs `password` " in refusal(protocol="SASL_SSL", **{**USER, "password": ""})
+    assert "needs `password`." in refusal(protocol="SASL_SSL", **{**USER, "password": ""})
 
 
 def test_ssl_knows_no_user() -> None:
     text = refusal(protocol="SSL", **USER)
-    assert "remove `mechanism`, `username`, `password`, or write `protocol: SASL_SSL`" in text
+    assert "remove `mechanism`, `username`, `password`, or declare `protocol: SASL_SSL`" in text
 
 
 def test_without_tls_there_are_no_certificates() -> None:
     text = refusal(protocol="SASL_PLAINTEXT", **USER, ca="ca.pem")
-    assert "has no TLS: remove `ca`, or write `protocol: SASL_SSL`" in text
+    assert "has no TLS: remove `ca`, or declare `protocol: SASL_SSL`" in text
 
 
 @pytest.mark.parametrize(("one", "other"), [("certificate", "key"), ("key", "certificate")])
@@ -119,14 +119,14 @@ def test_a_key_password_needs_a_key() -> None:
 @pytest.mark.parametrize("blank", " \t\n\v\f\r")
 def test_a_password_that_librdkafka_would_shorten_is_refused(blank: str) -> None:
     text = refusal(protocol="SASL_SSL", **{**USER, "password": f"{blank}{SECRET}"})
-    assert "`password` starts with a blank" in text
+    assert "`password` starts with white space" in text
     text = refusal(protocol="SASL_SSL", **{**USER, "password": f"x\0{SECRET}"})
     assert "`password` has a character 0" in text
 
 
 def test_a_scram_user_is_ascii() -> None:
     scram = {**USER, "mechanism": "SCRAM-SHA-512", "username": "zoé"}
-    assert "no `username` beyond ASCII" in refusal(protocol="SASL_SSL", **scram)
+    assert "needs a `username` in ASCII" in refusal(protocol="SASL_SSL", **scram)
     assert declare(protocol="SASL_SSL", **{**scram, "mechanism": "PLAIN"}).username == "zoé"
 
 
@@ -212,7 +212,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path, field: str, translate
     with pytest.raises(InputError) as caught:
         translate(security)
     assert caught.value.message == (
-        f"`security.{field}` names {gone}, which can't be read: No such file or directory."
+        f"`security.{field}`: file {gone} can't be read: No such file or directory."
     )
     assert "relative one starts at the pipeline's file" in caught.value.hint
 
@@ -220,12 +220,12 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path, field: str, translate
 @pytest.mark.parametrize(
     ("field", "content", "password", "message", "hint"),
     [
-        ("ca", "\x30\x82", None, "which holds no certificate in PEM.", "BEGIN CERTIFICATE"),
-        ("certificate", KEY, None, "which holds no certificate in PEM.", "BEGIN CERTIFICATE"),
-        ("key", CERTIFICATE, None, "which holds no private key in PEM.", "openssl pkcs8 -topk8"),
-        ("key", OLD_KEY, None, "which holds its key not in PKCS#8.", "openssl pkcs8 -topk8"),
-        ("key", ENCRYPTED_KEY, None, "which is encrypted.", "key_password: ${KAFKA_KEY_PASSWORD}"),
-        ("key", KEY, KEY_SECRET, "which is not encrypted.", "Remove `key_password`."),
+        ("ca", "\x30\x82", None, "contains no certificate in PEM.", "BEGIN CERTIFICATE"),
+        ("certificate", KEY, None, "contains no certificate in PEM.", "BEGIN CERTIFICATE"),
+        ("key", CERTIFICATE, None, "contains no private key in PEM.", "openssl pkcs8 -topk8"),
+        ("key", OLD_KEY, None, "contains its key not in PKCS#8.", "openssl pkcs8 -topk8"),
+        ("key", ENCRYPTED_KEY, None, "is encrypted.", "key_password: ${KAFKA_KEY_PASSWORD}"),
+        ("key", KEY, KEY_SECRET, "is not encrypted.", "Remove `key_password`."),
     ],
 )
 def test_a_file_that_the_java_client_could_not_use_is_refused_for_both(
@@ -237,7 +237,7 @@ def test_a_file_that_the_java_client_could_not_use_is_refused_for_both(
     for translate in (client_settings, spark_settings):
         with pytest.raises(InputError) as caught:
             translate(security)
-        assert caught.value.message == f"`security.{field}` names {paths[field]}, {message}"
+        assert caught.value.message == f"`security.{field}`: file {paths[field]} {message}"
         assert hint in caught.value.hint
         assert "MIGH" not in str(caught.value)
         assert KEY_SECRET not in str(caught.value)
@@ -306,15 +306,19 @@ def test_a_password_in_the_file_is_refused_by_its_place(value: object, place: st
     document = {"sources": [{"name": "a"}, {"security": {"username": "u", "password": value}}]}
     with pytest.raises(InputError) as caught:
         check_secrets_come_from_environment(document)
-    assert caught.value.message == f"`{place}` is written in the file."
-    assert caught.value.hint == "Write `${KAFKA_PASSWORD}` and set it in the environment."
+    assert caught.value.message == f"`{place}` is written in plain text in the file."
+    assert caught.value.hint == (
+        "Write `${KAFKA_PASSWORD}`, and set the variable in the environment."
+    )
 
 
 def test_a_key_password_in_the_file_is_refused_too() -> None:
     with pytest.raises(InputError) as caught:
         check_secrets_come_from_environment({"security": {"key_password": KEY_SECRET}})
-    assert caught.value.message == "`security.key_password` is written in the file."
-    assert caught.value.hint == "Write `${KAFKA_KEY_PASSWORD}` and set it in the environment."
+    assert caught.value.message == "`security.key_password` is written in plain text in the file."
+    assert caught.value.hint == (
+        "Write `${KAFKA_KEY_PASSWORD}`, and set the variable in the environment."
+    )
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from sources.common.schema import names_and_types, parse_schema
 from sources.common.select import EventColumn, Selection
 from sources.config.file_source import FileSource
 from sources.errors import InputError
-from sources.files.splits import FileListing, list_splits
+from sources.files.split_table import FileListing
+from sources.files.splits import list_splits
 from sources.storage.listing import find_files
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
@@ -60,13 +61,13 @@ def test_without_a_select_all_columns_stay() -> None:
 @pytest.mark.parametrize(
     ("expression", "reason"),
     [
-        ("upper(name)", "does not tell its type"),
-        ("ts + 1", "does not tell its type"),
-        ("CAST(nothing AS int)", "names a column `nothing` that is not there"),
-        ("CAST(count(*) AS int)", "is not made row by row"),
-        ("CAST(row_number() OVER (ORDER BY ts) AS int)", "is not made row by row"),
-        ("CAST((SELECT 1) AS int)", "is not made row by row"),
-        ("CAST(name AS", "is no SQL"),
+        ("upper(name)", "has no declared type"),
+        ("ts + 1", "has no declared type"),
+        ("CAST(nothing AS int)", "uses a column `nothing`, which does not exist"),
+        ("CAST(count(*) AS int)", "is not evaluated row by row"),
+        ("CAST(row_number() OVER (ORDER BY ts) AS int)", "is not evaluated row by row"),
+        ("CAST((SELECT 1) AS int)", "is not evaluated row by row"),
+        ("CAST(name AS", "is not SQL"),
         ("CAST(name AS interval)", "is not a column type"),
     ],
 )
@@ -153,7 +154,7 @@ def test_integers_are_planned_by_their_statistics(
 
 def test_parquets_event_time_must_be_in_its_statistics(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": ["2024-01-01"]}), tmp_path / "x")
-    with pytest.raises(InputError, match="hides its column") as caught:
+    with pytest.raises(InputError, match="can't be used for") as caught:
         listed(tmp_path, select={"t": "CAST(text AS timestamp)"})
     assert "timestamp_millis(<column>)" in str(caught.value)
 

@@ -73,4 +73,4 @@ def test_a_document_of_another_version_is_refused_by_its_kind(
     text = str(caught.value)
     assert f"A state document of kind {kind.__name__} can't be read" in text
     assert f"it has version {version}, this project reads version {kind.VERSION}" in text
-    assert text.endswith("Use the version that wrote it, or a new state folder.")
+    assert text.endswith("Use the version of this project that wrote it, or a new state folder.")

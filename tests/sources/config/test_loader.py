@@ -67,7 +67,7 @@ def test_hdfs_without_a_namenode_is_the_declared_one_or_refused(tmp_path: Path) 
     assert isinstance(read, FileSource)
     assert read.patterns == ["hdfs://lake/in/*", "hdfs://other:9000/in/*", "in/*"]
     text = refusal(tmp_path, sources=history("hdfs:///in/*"))
-    assert "`hdfs:///in/*` names no namenode" in text
+    assert "`hdfs:///in/*` has no namenode" in text
     assert "`hdfs: {namenode: host:8020}`" in text
     assert "without scheme and path" in refusal(tmp_path, hdfs={"namenode": "hdfs://lake"})
 

@@ -50,7 +50,7 @@ def test_limits_are_written_as_people_write_sizes() -> None:
     assert parse_limit("50MiB", files=3, rows=4) == RateLimit(
         bytes=ByteSize(50 << 20), files=3, rows=4
     )
-    with pytest.raises(InputError, match="`fast` is no number of bytes"):
+    with pytest.raises(InputError, match="`fast` is not a number of bytes"):
         parse_limit("fast")
 
 
@@ -74,7 +74,9 @@ def test_rows_are_no_limit_for_files_that_do_not_tell_them(form: str) -> None:
     declared |= {"schema": {"t": "timestamp"}} if form in ("json", "csv") else {}
     with pytest.raises(ValidationError) as caught:
         FileSource.model_validate(declared)
-    told = f"no meaning for `h`, whose {form} files do not tell how many rows they hold. Limit byt"
+    told = (
+        f"no meaning for `h`, whose {form} files do not record how many rows they hold. Limit byt"
+    )
     assert told in str(caught.value)
     # The rest still does.
     FileSource.model_validate({**declared, "rate": {"bytes": 1, "files": 1}})

@@ -68,7 +68,7 @@ def test_a_webhook_in_the_file_is_refused(tmp_path: Path) -> None:
 )
 def test_a_webhook_that_is_no_url_is_refused_without_being_shown(tmp_path: Path, url: str) -> None:
     text = refusal(tmp_path, url, webhook="${HOOK}")
-    assert "supervision: `webhook` is no URL that starts with http:// or https://" in text
+    assert "supervision: `webhook` is not a URL that starts with http:// or https://" in text
 
 
 def test_a_limit_that_is_never_reached_is_refused(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.errors import InputError
-from sources.files.splits import FileListing, changed_splits, list_source
+from sources.files.split_table import FileListing, changed_splits
+from sources.files.splits import list_source
 from sources.storage.partitions import values_of
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
@@ -119,7 +120,7 @@ def test_files_that_a_vacuum_took_are_told(tmp_path: Path) -> None:
     assert changed_splits(found.splits, stores) == []
     Path(found.splits["path"][0].as_py()).unlink()
     (changed,) = changed_splits(found.splits, stores)
-    assert changed.endswith("is gone")
+    assert changed.endswith("is missing")
 
 
 def test_integers_of_a_table_may_be_times(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from sources.common.schema import TIMESTAMP, names_and_types
 from sources.config.file_source import FileSource
 from sources.errors import InputError
-from sources.files.splits import FileListing, changed_splits, list_splits
+from sources.files.split_table import FileListing, changed_splits
+from sources.files.splits import list_splits
 from sources.formats import parquet
 from sources.storage.listing import find_files
 from sources.storage.settings import S3Settings
@@ -239,7 +240,7 @@ def test_files_that_changed_since_the_plan_are_named(tmp_path: Path) -> None:
     os.utime(tmp_path / "b.parquet", ns=(1, 1))
     changed = changed_splits(splits, STORES)
     assert [text.removeprefix(f"{tmp_path}/") for text in changed] == [
-        "a.parquet is gone",
+        "a.parquet is missing",
         "b.parquet was rewritten",
     ]
 
@@ -251,7 +252,7 @@ def test_a_folder_that_vanished_since_the_plan_is_told_file_by_file(tmp_path: Pa
     splits = listing(source("in"), tmp_path).splits
     shutil.rmtree(tmp_path / "in")
     assert changed_splits(splits, STORES) == [
-        f"{tmp_path}/in/{name}.parquet is gone" for name in "ab"
+        f"{tmp_path}/in/{name}.parquet is missing" for name in "ab"
     ]
 
 

@@ -18,7 +18,8 @@ from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.errors import InputError
-from sources.files.splits import FileListing, list_splits
+from sources.files.split_table import FileListing
+from sources.files.splits import list_splits
 from sources.formats.base import Format
 from sources.formats.csv import Csv, CsvOptions
 from sources.formats.json_lines import JsonLines
@@ -232,7 +233,7 @@ def test_a_sample_with_bad_rows_says_so(tmp_path: Path) -> None:
     (tmp_path / "b.json.gz").write_bytes(gzip.compress(b"{\n" + good_json(3)))
     found = listed(tmp_path, path="*.json*", on_bad_record="drop")
     assert found.warnings == [
-        "Source `history`: 3 of the rows looked at are bad. "
+        "Source `history`: 3 of the sampled rows are bad. "
         f"{tmp_path}/a.json, byte {len(good_json(1)) + 1}: it is not a JSON object."
     ]
     assert found.splits["event_max_us"].null_count == 0
@@ -247,9 +248,11 @@ def test_a_plan_of_bad_rows_only_is_refused_but_files_that_arrive_later_are_not(
     listing = listed(tmp_path, on_bad_record="quarantine")
     assert listing.splits["event_max_us"].to_pylist() == [None]
     loaded = LoadedPipeline(tmp_path / "p.yaml", pipeline(source(on_bad_record="quarantine")))
-    text = r"hold no rows with a time\..* 3 of the rows .*/a\.json, byte 0: it is not a JSON object"
+    text = (
+        r"hold no rows with a time\..* 3 of the sampled rows .*/a\.json, byte 0: it is not"
+    )
     with pytest.raises(InputError, match=text):
-        plan_files(loaded, "history", listing)
+        plan_files(loaded, loaded.pipeline.file_source("history"), listing)
 
 
 def test_a_region_with_bad_rows_at_its_ends_is_looked_into(tmp_path: Path) -> None:
@@ -258,4 +261,4 @@ def test_a_region_with_bad_rows_at_its_ends_is_looked_into(tmp_path: Path) -> No
     with patch("sources.files.sampler.SAMPLE_BYTES", 50):
         found = listed(tmp_path, on_bad_record="drop")
     assert found.splits["event_max_us"].null_count == 0
-    assert "198 of the rows looked at are bad" in found.warnings[0]
+    assert "198 of the sampled rows are bad" in found.warnings[0]

@@ -118,7 +118,7 @@ def test_splits_of_a_batch_cover_it(limit: int) -> None:
     batch = {TopicPartition("t", 0): (5, 105), TopicPartition("u", 3): (0, 3)}
     splits = splits_of(batch, limit)
     for at, (first, end) in batch.items():
-        own = [split for split in splits if split.at == at]
+        own = [split for split in splits if split.partition == at]
         assert (own[0].first, own[-1].end) == (first, end)
         assert all(one.end == other.first for one, other in pairwise(own))
         assert all(split.end - split.first <= limit for split in own)

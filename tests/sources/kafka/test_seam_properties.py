@@ -25,7 +25,8 @@ from sources.config.pipeline import Pipeline
 from sources.errors import InputError, SeamError
 from sources.hybrid import SourceSwitchContext
 from sources.kafka.seam import SeamRule, seam_rule
-from sources.kafka.start_offsets import GapError, UserFactory, check_in_log, factory_for
+from sources.kafka.start_checks import check_in_log
+from sources.kafka.start_offsets import GapError, UserFactory, factory_for
 from tests.sources.kafka.model_log import ChangingLog, ModelLog
 from tests.sources.worlds import (
     Entry,

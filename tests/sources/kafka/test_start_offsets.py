@@ -19,9 +19,10 @@ from sources.common.positions import (
 )
 from sources.common.topic_log import Log, LogRecord
 from sources.config.kafka_source import KafkaSource
-from sources.errors import InputError, SeamError
+from sources.errors import InputError, SeamError, UnavailableError
 from sources.hybrid import SourceSwitchContext
-from sources.kafka.start_offsets import GapError, check_in_log, factory_for, needed_offsets
+from sources.kafka.start_checks import check_in_log, needed_offsets
+from sources.kafka.start_offsets import GapError, factory_for
 from tests.sources.kafka.model_log import ChangingLog, ModelLog
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
@@ -31,8 +32,8 @@ T1 = TopicPartition("t", 1)
 U0 = TopicPartition("u", 0)
 
 WAY_OUT = (
-    " Let history cover it (`on_gap: extend` reads files that arrived meanwhile), or write "
-    "`on_gap: accept` to go on without these records."
+    " Let history cover it (`on_gap: extend` reads files that arrived in the meantime), or declare "
+    "`on_gap: accept` to continue without these records."
 )
 
 
@@ -204,8 +205,8 @@ class TestAtATime:
 
     def test_a_time_in_the_future_is_refused(self) -> None:
         message = (
-            "Source `live` would start at 2024-01-01T12:00:20Z, in the future. One row with a bad "
-            "clock is enough: mend it, or write a fixed `start`."
+            "Source `live` would start at 2024-01-01T12:00:20Z, in the future. A single row with a "
+            "wrong clock is enough: correct it, or declare a fixed `start`."
         )
         assert refused(log({T0: [10]}), history(20), now=19.999) == message
         assert starts(decide(log({T0: [10]}), history(20), now=20)) == {T0: 1}
@@ -265,7 +266,7 @@ class TestALogThatBeginsTooLate:
         assert refused(asked, history(20), lateness=5) == (
             "Topic `t`, partition 0: the log starts at offset 2, 2024-01-01T12:00:16Z; history is "
             "complete through 2024-01-01T12:00:20Z; as records come up to 5 s late, newer ones may "
-            "be gone." + WAY_OUT
+            "be deleted." + WAY_OUT
         )
         assert decide(asked, history(20), lateness=3).gaps == []
 
@@ -522,14 +523,14 @@ class TestFixedOffsets:
     ) -> None:
         refusal = refused(self.TWO, history(20), start={"offsets": offsets})
         assert refusal.startswith(f"The start offsets of source `live`: {text}")
-        assert refusal.endswith("Name an offset for each partition.")
+        assert refusal.endswith("Declare one offset for each partition.")
 
     def test_the_end_of_the_log_may_be_the_start_but_nothing_beyond(self) -> None:
         found = decide(self.TWO, history(30), start={"offsets": {0: 3, 1: 4}})
         assert starts(found) == {T0: 3, T1: 4}
         assert refused(self.TWO, history(30), start={"offsets": {0: 3, 1: 5}}) == (
-            "Topic `t`, partition 1: start offset 5 is beyond the log end 4. The topic was made "
-            "anew, a transaction is open, or the offset is wrong."
+            "Topic `t`, partition 1: start offset 5 is beyond the log end 4. The topic was "
+            "created again, a transaction is open, or the offset is wrong."
         )
 
     def test_an_offset_that_is_deleted_is_refused(self) -> None:
@@ -616,8 +617,8 @@ class TestOffsetsThatHistoryHolds:
 
     def test_a_history_that_is_ahead_of_the_log_is_not_of_this_log(self) -> None:
         assert refused(log({T0: [0, 10]}), holds({T0: 3})) == (
-            "Topic `t`, partition 0: start offset 3 is beyond the log end 2. The topic was made "
-            "anew, a transaction is open, or the offset is wrong."
+            "Topic `t`, partition 0: start offset 3 is beyond the log end 2. The topic was "
+            "created again, a transaction is open, or the offset is wrong."
         )
 
     def test_a_history_of_other_topics_says_nothing_of_these(self) -> None:
@@ -705,8 +706,8 @@ class TestTheUsersFactory:
     )
     def test_nonsense_is_refused_by_name(self, answer: Any) -> None:
         assert refused(self.TWO, history(20), user=lambda _: answer) == (
-            f"`start.factory: mine:start` returned {answer!r}. Return a datetime with a zone, or an"
-            " offset for each partition: {0: 17, 1: 4}."
+            f"`start.factory: mine:start` returned {answer!r}. Return a datetime with a time "
+            "zone, or an offset for each partition: {0: 17, 1: 4}."
         )
 
     def test_what_it_raises_is_not_covered_up(self) -> None:
@@ -714,16 +715,16 @@ class TestTheUsersFactory:
             raise KeyError("watermarks")
 
         assert refused(self.TWO, history(20), user=user) == (
-            "`start.factory: mine:start` raised KeyError: 'watermarks'. Correct it; nothing was "
-            "decided."
+            "`start.factory: mine:start` raised KeyError: 'watermarks'. Correct the function; "
+            "nothing was decided."
         )
 
     def test_a_broker_that_fails_meanwhile_is_not_its_fault(self) -> None:
         class Gone(ModelLog):
             def log_end(self) -> dict[TopicPartition, int]:
-                raise InputError("The Kafka broker can't be reached.")
+                raise UnavailableError("The Kafka broker can't be reached.")
 
-        with pytest.raises(InputError, match="can't be reached"):
+        with pytest.raises(UnavailableError, match="can't be reached"):
             decide(Gone(self.TWO.records), history(20), user=lambda _: {0: 1, 1: 2})
 
 
@@ -800,12 +801,12 @@ class TestJustBeforeTheLaunch:
 
     def test_a_topic_that_is_shorter_now_was_made_anew(self) -> None:
         assert self.refusal({T0: 0, T1: 0}, {T0: 4, T1: 0}) == (
-            "Topic `t`, partition 0: start offset 5 is beyond the log end 4. The topic was made "
-            "anew, a transaction is open, or the offset is wrong."
+            "Topic `t`, partition 0: start offset 5 is beyond the log end 4. The topic was "
+            "created again, a transaction is open, or the offset is wrong."
         )
 
     def test_a_partition_that_is_gone_is_named(self) -> None:
         assert self.refusal({T0: 0}, {T0: 9}) == (
-            "Topic `t`, partition 1: start offset 0 was decided, but the partition is gone. The "
-            "topic was made anew: start over with a new state folder."
+            "Topic `t`, partition 1: start offset 0 was decided, but the partition does not exist "
+            "any more. The topic was created again: start over with a new state folder."
         )

@@ -20,9 +20,10 @@ from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.errors import InputError, StateError
-from sources.planning.discovery import Folder
+from sources.planning.context import PipelineContext
+from sources.planning.discovery import GrowingFolder
 from sources.planning.file_plan import FoundFiles, read_splits
-from sources.planning.plan import make_plan, require_plan
+from sources.planning.plan import make_plan
 from spark_jobs.driver.discoverer import Discoverer
 from tests.services.processes import wait_for
 
@@ -59,9 +60,9 @@ def inbox(**changes: Any) -> dict[str, Any]:
     return {**INBOX, "path": "new", **changes}
 
 
-def folder_of(loaded: LoadedPipeline) -> Folder:
+def folder_of(loaded: LoadedPipeline) -> GrowingFolder:
     generation = loaded.require_generation()
-    return Folder(loaded, generation, require_plan(generation))
+    return GrowingFolder(PipelineContext(loaded, generation))
 
 
 def names(loaded: LoadedPipeline, found: FoundFiles | None) -> list[str]:
@@ -155,7 +156,7 @@ def test_a_file_that_history_reads_in_part_is_refused(tmp_path: Path) -> None:
         ({"complete_through": "2024-01-01T00:00:00Z"}, "`complete_through` has no meaning"),
         ({"time_range": {"since": "2024-01-01T00:00:00Z"}}, "`time_range` has no meaning"),
         ({"offsets": "names"}, "`offsets` has no meaning"),
-        ({"discovery_interval": "0 s"}, "`discovery_interval` must be longer than nothing"),
+        ({"discovery_interval": "0 s"}, "`discovery_interval` must be longer than 0 s"),
         ({"format": "delta"}, "read at one version"),
     ],
 )
@@ -206,7 +207,7 @@ def test_each_file_is_found_once_whatever_happens_in_between(
     assert found == Counter(waiting)
 
 
-class SlowFolder(Folder):
+class SlowFolder(GrowingFolder):
     """One whose listing takes until somebody lets it end."""
 
     may_end: threading.Event
@@ -217,8 +218,7 @@ class SlowFolder(Folder):
 
 
 def slow(loaded: LoadedPipeline) -> SlowFolder:
-    generation = loaded.require_generation()
-    folder = SlowFolder(loaded, generation, require_plan(generation))
+    folder = SlowFolder(PipelineContext.require(loaded))
     folder.may_end = threading.Event()
     return folder
 

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.common.positions import to_ms
-from sources.config.file_source import FileBatch, FileSource
+from sources.config.file_options import FileBatch
+from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.errors import InputError
@@ -47,7 +48,7 @@ def planned(folder: Path, **changes: Any) -> tuple[FilePlan, list[str]]:
     loaded = LoadedPipeline(folder / "p.yaml", pipeline)
     (declared,) = pipeline.sources
     assert isinstance(declared, FileSource)
-    return plan_files(loaded, "history", list_source(loaded, declared))
+    return plan_files(loaded, declared, list_source(loaded, declared))
 
 
 def ms(minutes: int) -> int:

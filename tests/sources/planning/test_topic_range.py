@@ -11,13 +11,14 @@ import pytest
 
 from sources.common.positions import EndPosition, TopicPartition
 from sources.common.topic_log import LogRecord
-from sources.config.kafka_source import EndAtOffsets, EndAtTimestamp, KafkaSource
+from sources.config.kafka_options import EndAtOffsets, EndAtTimestamp
+from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, SeamError, StateError
 from sources.hand_over import hand_over
 from sources.hybrid import Boundedness, SwitchState
 from sources.kafka.batching import cut_range
-from sources.kafka.client import consumer_settings
+from sources.kafka.consumer import consumer_settings
 from sources.kafka.end_offsets import end_position, newest_read, resolve_ends
 from sources.kafka.range_reader import RangeReader
 from sources.kafka.ranges import Split

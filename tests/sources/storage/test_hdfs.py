@@ -15,11 +15,12 @@ from hdfs_native import Client, WriteOptions
 from sources.common.schema import parse_schema
 from sources.common.select import EventColumn
 from sources.config.file_source import FileSource
-from sources.errors import InputError
-from sources.files import splits as splitting
+from sources.errors import InputError, UnavailableError
+from sources.files import sampled_splits as splitting
 from sources.files.delta_table import list_table
 from sources.files.format_registry import format_of
-from sources.files.splits import changed_splits, list_splits
+from sources.files.split_table import changed_splits
+from sources.files.splits import list_splits
 from sources.formats.open import read_region
 from sources.formats.regions import Region
 from sources.storage.hdfs import connect
@@ -133,8 +134,8 @@ def test_a_file_that_was_rewritten_or_deleted_is_noticed(client: Client, folder:
     client.mkdirs(f"{plain}/d.parquet")
     assert changed_splits(splits, stores()) == [
         f"{folder}/b.parquet was rewritten",
-        f"{folder}/c.parquet is gone",
-        f"{folder}/d.parquet is gone",
+        f"{folder}/c.parquet is missing",
+        f"{folder}/d.parquet is missing",
     ]
 
 
@@ -147,16 +148,17 @@ def test_a_damaged_file_is_named(client: Client, folder: str) -> None:
 def test_a_namenode_that_does_not_answer_is_named_with_the_way_out() -> None:
     unreachable = stores(conf=AT_ONCE)
     with pytest.raises(
-        InputError, match=r"hdfs://127\.0\.0\.1:9/in can't be listed: Conn"
+        UnavailableError, match=r"hdfs://127\.0\.0\.1:9/in can't be listed: Conn"
     ) as caught:
         find_files("h", ["hdfs://127.0.0.1:9/in/*"], Path("/"), unreachable)
     assert "HADOOP_CONF_DIR" in str(caught.value)
-    with pytest.raises(InputError, match=r"hdfs://127\.0\.0\.1:9/in/a can't be looked at: C"):
+    assert caught.value.fields["server"] == "127.0.0.1:9"
+    with pytest.raises(UnavailableError, match=r"hdfs://127\.0\.0\.1:9/in/a can't be examined: C"):
         find_files("h", ["hdfs://127.0.0.1:9/in/a"], Path("/"), unreachable)
     with pytest.raises(InputError, match="hdfs://host:port/in can't be listed: "):
         find_files("h", ["hdfs://host:port/in/*"], Path("/"), unreachable)
     # Without a port it is Hadoop's, 8020; here nobody listens on it.
-    with pytest.raises(InputError, match=r"hdfs://127\.0\.0\.2/in can't be listed: Conn"):
+    with pytest.raises(UnavailableError, match=r"hdfs://127\.0\.0\.2/in can't be listed: Conn"):
         find_files("h", ["hdfs://127.0.0.2/in/*"], Path("/"), unreachable)
 
 

@@ -12,9 +12,10 @@ import pytest
 
 from sources.common.select import EventColumn
 from sources.config.file_source import FileSource
-from sources.errors import InputError
+from sources.errors import InputError, UnavailableError
 from sources.files.delta_table import list_table
-from sources.files.splits import changed_splits, list_splits
+from sources.files.split_table import changed_splits
+from sources.files.splits import list_splits
 from sources.storage.listing import find_files
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
@@ -88,7 +89,7 @@ def test_an_object_that_was_rewritten_or_deleted_is_noticed(endpoint: str, bucke
     changed = changed_splits(splits, stores)
     assert changed == [
         f"s3://{bucket}/b.parquet was rewritten",
-        f"s3://{bucket}/c.parquet is gone",
+        f"s3://{bucket}/c.parquet is missing",
     ]
 
 
@@ -101,8 +102,11 @@ def test_a_bucket_that_is_not_there_is_named(endpoint: str, bucket: str) -> None
 
 def test_a_store_that_does_not_answer_is_named(bucket: str) -> None:
     stores = Stores(S3Settings(endpoint="http://127.0.0.1:9"))
-    with pytest.raises(InputError, match=r"at http://127\.0\.0\.1:9: "):
+    with pytest.raises(UnavailableError, match=r"at http://127\.0\.0\.1:9: ") as caught:
         find_files("h", [f"s3://{bucket}/in"], Path("/"), stores)
+    assert caught.value.fields["server"] == "http://127.0.0.1:9"
+    with pytest.raises(UnavailableError, match="can't be opened at"):
+        stores.of("s3://").open(f"s3://{bucket}/in/a.parquet")
 
 
 def test_missing_logins_are_named_and_given_ones_are_not_shown(

@@ -1,0 +1,66 @@
+"""Groups of fields that a file source's declaration is made of."""
+
+from __future__ import annotations
+
+from pydantic import ByteSize, PositiveInt, model_validator
+
+from sources.common.fields import Declared, Duration, Instant
+
+
+class FileBatch(Declared):
+    """How many files one micro-batch reads.
+
+    Attributes:
+        files: Highest number of splits; a split is a file, or a region of a large one.
+        bytes: Size on disk, such as ``4GiB``; no further split is added once it is reached.
+
+    """
+
+    files: PositiveInt = 1000
+    bytes: ByteSize = ByteSize(4 << 30)
+
+
+class OffsetColumns(Declared):
+    """Columns of history that hold the Kafka partition and offset of each row.
+
+    Attributes:
+        partition: Column with the partition number.
+        offset: Column with the offset.
+    """
+
+    partition: str
+    offset: str
+
+
+class Converge(Declared):
+    """Further bounded rounds over files that arrived in the meantime, before the hand-over.
+
+    Attributes:
+        gap: The hand-over takes place once the newest record of the topic is no more than this
+            ahead of history.
+        rounds: Highest number of rounds.
+
+    """
+
+    gap: Duration
+    rounds: PositiveInt = 20
+
+
+class TimeRange(Declared):
+    """Half-open range of event times.
+
+    Attributes:
+        since: First event time that is read; unlimited by default.
+        until: First event time that is no longer read; unlimited by default.
+
+    """
+
+    since: Instant | None = None
+    until: Instant | None = None
+
+    @model_validator(mode="after")
+    def _is_not_empty(self) -> TimeRange:
+        if self.since is not None and self.until is not None and self.since >= self.until:
+            message = f"`since` {self.since.isoformat()} is not before `until`."
+            raise ValueError(message)
+        return self

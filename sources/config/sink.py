@@ -1,0 +1,65 @@
+"""Declaration of the target table."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from sources.common.fields import Declared
+
+
+class Sink(Declared):
+    """Target: a Delta table.
+
+    Attributes:
+        path: Folder of the table, relative to the pipeline's file, or a URL such as
+            ``s3://bucket/table``.
+        mode: ``append`` adds every row; for rows that never change. ``merge`` inserts or updates
+            by ``key``.
+        key: Columns that identify a row of the target.
+        partition_by: Columns by whose values the table is partitioned.
+        sequence: With ``mode: merge``: column or columns that order the changes of one key. The
+            change with the highest value wins, whatever order they arrive in; null sorts first.
+        deleted: With ``sequence``: boolean column that is true where a change deletes its row.
+        deletes: With ``deleted``: ``hard`` removes the row from the table; ``soft`` keeps it with
+            ``deleted`` set to true. ``hard`` by default.
+
+    """
+
+    path: str
+    mode: Literal["append", "merge"]
+    key: list[str] = Field(min_length=1)
+    partition_by: list[str] = Field(default_factory=list)
+    sequence: str | Annotated[list[str], Field(min_length=1)] | None = None
+    deleted: str | None = None
+    deletes: Literal["hard", "soft"] | None = None
+
+    @property
+    def order(self) -> list[str]:
+        """Columns that order the changes of a key; empty if none are declared."""
+        return [self.sequence] if isinstance(self.sequence, str) else self.sequence or []
+
+    @property
+    def removes_rows(self) -> bool:
+        """Whether a delete removes the row, instead of marking it."""
+        return self.deletes != "soft"
+
+    @model_validator(mode="after")
+    def _orders_what_it_merges(self) -> Sink:
+        for field, needed in (("sequence", None), ("deleted", "sequence"), ("deletes", "deleted")):
+            if getattr(self, field) is None:
+                continue
+            if self.mode != "merge":
+                message = f"`{field}` has a meaning with `mode: merge` only."
+                raise ValueError(message)
+            if needed is not None and getattr(self, needed) is None:
+                message = f"`{field}` needs `{needed}`."
+                raise ValueError(message)
+        for name in [*self.order, self.deleted]:
+            if name in self.key:
+                message = (
+                    f"`{name}` differs between the changes of one row, so it can't be in the `key`."
+                )
+                raise ValueError(message)
+        return self

@@ -1,0 +1,37 @@
+"""Whether a PostgreSQL server answers, and how it is named in messages."""
+
+from __future__ import annotations
+
+import psycopg
+from psycopg import pq
+from psycopg.conninfo import conninfo_to_dict
+
+_TIMEOUT_S = 5
+# The server is up: it accepts or refuses logins, or the parameters make no sense to libpq.
+_ANSWERS = {pq.Ping.OK, pq.Ping.NO_ATTEMPT}
+
+
+def answers(dsn: str) -> bool:
+    """Return whether a server accepts connections, whatever the login (libpq's ``PQping``).
+
+    An error of a failed connection has no type that tells a refused login from a server that is
+    down.
+
+    Args:
+        dsn: Connection string of libpq.
+    """
+    parameters = f"{dsn} connect_timeout={_TIMEOUT_S}" if "://" not in dsn else dsn
+    return pq.PGconn.ping(parameters.encode()) in _ANSWERS
+
+
+def server_of(dsn: str) -> str:
+    """Return host and port of a connection string, which hold no secret.
+
+    Args:
+        dsn: Connection string of libpq.
+    """
+    try:
+        parts = conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError:
+        return "of `snapshot.dsn`"
+    return f"{parts.get('host') or 'localhost'}:{parts.get('port') or 5432}"

@@ -1,0 +1,99 @@
+"""Splits of formats without statistics: large files in regions, event times from a sample."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+
+from sources.common.schema import differences, parse_schema
+from sources.config.file_source import FileSource
+from sources.errors import InputError
+from sources.files.format_registry import format_of
+from sources.files.sampler import Sampler
+from sources.files.split_table import assemble, columns_differ, pairs, selected
+from sources.formats.base import Format
+from sources.formats.compression import codec_of
+from sources.formats.lines import BadRow
+from sources.formats.open import open_file
+from sources.formats.parquet import table_of_ranges
+from sources.formats.regions import Region, cut_regions
+from sources.storage.stores import Stores
+
+REGION_BYTES = 64 << 20
+_WORKERS = 16
+
+
+def sampled_splits(
+    source: FileSource, event_time: str, files: pa.Table, stores: Stores
+) -> tuple[pa.Table, pa.Schema, list[str]]:
+    """Return the splits of some files, the columns inside them, and warnings.
+
+    Args:
+        source: Declaration of the source.
+        event_time: Event-time column.
+        files: A table of schema :data:`sources.storage.base.FILES`, with their ``partition``.
+        stores: Storages of the pipeline.
+
+    Raises:
+        InputError: A file can't be read, or has other columns than the others.
+        UnavailableError: A storage does not answer.
+    """
+    form = format_of(source)
+    columns = _columns_inside(source, form, files, stores)
+    repeat, offsets, lengths = [], [], []
+    for row, (path, size) in enumerate(pairs(files, "path", "size")):
+        can_split = form.splits and codec_of(path) is None
+        for offset, length in cut_regions(size, REGION_BYTES) if can_split else [(0, size)]:
+            repeat.append(row)
+            offsets.append(offset)
+            lengths.append(length)
+    selected(source, event_time, columns)
+    regions = files.take(pa.array(repeat, pa.int64()))
+    regions = regions.append_column("offset", pa.array(offsets, pa.int64()))
+    regions = regions.append_column("length", pa.array(lengths, pa.int64()))
+
+    places = [Region(*row) for row in pairs(regions, "path", "offset", "length", "size")]
+    sampler = Sampler(source, columns, event_time, stores)
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        ranges = list(pool.map(sampler.ends, places))
+        if sampler.bad and any(part.high is not None for part in ranges):
+            # Without a good row at the ends of a region, its time is that of a row in between.
+            unknown = [row for row, part in enumerate(ranges) if part.high is None]
+            inside = pool.map(sampler.first_good, [places[row] for row in unknown])
+            for row, part in zip(unknown, inside, strict=True):
+                ranges[row] = part
+    splits = assemble(regions, table_of_ranges(ranges))
+    return splits, columns, _warnings(source, sampler.bad)
+
+
+def _warnings(source: FileSource, bad: Sequence[BadRow]) -> list[str]:
+    if not bad:
+        return []
+    text = f"Source `{source.name}`: {len(set(bad)):,} of the sampled rows are bad."
+    return [f"{text} {min(bad).place}: {min(bad).reason}."]
+
+
+def _columns_inside(source: FileSource, form: Format, files: pa.Table, stores: Stores) -> pa.Schema:
+    columns = parse_schema(source.columns) if source.columns else None
+    names = None if columns is None else columns.names
+    paths = [path for path, size in pairs(files, "path", "size") if size]
+
+    def schema_of(path: str) -> pa.Schema | None:
+        with open_file(path, form, stores) as file:
+            return form.columns(file)
+
+    if paths and schema_of(paths[0]) is None:
+        # Files of this format have no schema: no further one is opened for it.
+        paths = []
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        for path, schema in zip(paths, pool.map(schema_of, paths), strict=True):
+            inside = [each for each in schema or [] if names is None or each.name in names]
+            columns = columns or pa.schema(inside)
+            if rows := differences(columns, pa.schema(inside)):
+                raise columns_differ(source.name, paths[0], path, rows)
+    if columns is None:
+        message = f"Source `{source.name}`: all its {len(files)} files are empty."
+        raise InputError(message, "History needs at least one row.", source=source.name)
+    return columns

@@ -1,0 +1,141 @@
+"""Table of splits: one row for each file, or region of a large file, that a plan reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sources.common.schema import check_event_time, parse_schema
+from sources.config.file_source import FileSource
+from sources.errors import InputError
+from sources.storage.base import FILES
+from sources.storage.stores import Stores
+
+# Columns of the table of splits, in reading order; each row is a split.
+SPLITS = pa.schema(
+    [
+        *FILES,
+        ("offset", pa.int64()),  # first byte
+        ("length", pa.int64()),  # bytes
+        ("partition", pa.string()),  # values of partition columns, as in the folder's name
+        ("rows", pa.int64()),  # null where the format does not record it
+        ("event_min_us", pa.int64()),  # null where the split is empty
+        ("event_max_us", pa.int64()),
+        ("nulls", pa.int64()),  # rows without an event time; null where not known
+    ]
+)
+READING_ORDER = [(name, "ascending") for name in ("event_min_us", "event_max_us", "path", "offset")]
+
+
+@dataclass(frozen=True)
+class FileListing:
+    """All splits of one source.
+
+    Attributes:
+        splits: A table of schema :data:`SPLITS`, ordered by event time.
+        read: Columns of the files, partition columns included.
+        columns: Output columns of the source's ``select``.
+        partitions: Names of the columns that no file holds.
+        exact: Whether event times come from all rows, not from a sample.
+        warnings: Warnings that the plan shows.
+    """
+
+    splits: pa.Table
+    read: pa.Schema
+    columns: pa.Schema
+    partitions: list[str]
+    exact: bool
+    warnings: list[str] = field(default_factory=list)
+
+
+def assemble(regions: pa.Table, ranges: pa.Table) -> pa.Table:
+    """Return a table of schema :data:`SPLITS`.
+
+    Args:
+        regions: Files with their partition; with ``offset`` and ``length``, or whole.
+        ranges: Rows and event times of each, as ``sources.formats.parquet.table_of_ranges`` has
+            them.
+    """
+    if "offset" not in regions.column_names:
+        zeros = pa.array(np.zeros(len(regions), np.int64))
+        regions = regions.append_column("offset", zeros).append_column("length", regions["size"])
+    columns = {name: regions[name] for name in regions.column_names}
+    names = ("rows", "event_min_us", "event_max_us", "nulls")
+    columns |= dict(zip(names, ranges.columns, strict=True))
+    return pa.table([columns[name] for name in SPLITS.names], schema=SPLITS)
+
+
+def selected(source: FileSource, event_time: str, inside: pa.Schema) -> tuple[pa.Schema, pa.Schema]:
+    """Return all columns of a source's files, and the output columns of its ``select``.
+
+    Args:
+        source: Declaration of the source.
+        event_time: Event-time column.
+        inside: Columns inside the files, without partition columns.
+
+    Raises:
+        InputError: The event-time column is missing or no timestamp, or ``select`` does not fit.
+    """
+    read = pa.schema([*inside, *parse_schema(source.partitions)])
+    columns = source.selection.columns(read)
+    check_event_time(columns, event_time, f"source `{source.name}`")
+    return read, columns
+
+
+def pairs(table: pa.Table, *names: str) -> Iterator[tuple[Any, ...]]:
+    """Yield the values of some columns, row by row."""
+    return zip(*(table[name].to_pylist() for name in names), strict=True)
+
+
+def columns_differ(
+    source: str, first: str, other: str, rows: list[tuple[str, str, str]]
+) -> InputError:
+    """Return the error for two files with different columns.
+
+    Args:
+        source: Name of the source.
+        first: One file.
+        other: The other file.
+        rows: Differences, as :func:`sources.common.schema.differences` returns them.
+    """
+    lines = [f"    {name}: {left} | {right}" for name, left, right in rows]
+    head = (
+        f"Source `{source}`: files differ in their columns. Rewrite one of them, or declare a "
+        f"source with a `select` for each kind of file.\n    {first} | {other}"
+    )
+    text = "\n".join([head, *lines])
+    return InputError(text, source=source, file=other, column=rows[0][0])
+
+
+def changed_splits(splits: pa.Table, stores: Stores) -> list[str]:
+    """Return planned files that are missing or were rewritten, as text.
+
+    A file was rewritten if its size differs, or its ETag (modification time, without one).
+
+    Args:
+        splits: A table of schema :data:`SPLITS`.
+        stores: Storages of the pipeline.
+
+    Raises:
+        UnavailableError: A storage does not answer.
+        InputError: A storage refuses.
+    """
+    first = splits.filter(pc.equal(splits["offset"], 0))
+    paths = first["path"].to_pylist()
+    changed = []
+    planned = pairs(first, *FILES.names)
+    for was, file in zip(planned, stores.stat(paths), strict=True):
+        path, size, modified_ns, etag = was
+        if file is None:
+            changed.append(f"{path} is missing")
+        elif file.size != size or (
+            # Files in the log of a Delta table are never rewritten.
+            modified_ns is not None and (file.etag or file.modified_ns) != (etag or modified_ns)
+        ):
+            changed.append(f"{path} was rewritten")
+    return changed

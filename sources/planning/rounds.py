@@ -64,7 +64,7 @@ class History:
 
     @property
     def disorder_ms(self) -> int:
-        """Out-of-orderness (ms): how far a micro-batch or round reaches back behind earlier ones."""
+        """Out-of-orderness (ms): how far a batch or round reaches back behind earlier ones."""
         reached = [part.end.event_time_ms for part in self.parts]
         back = [max(reached[:at]) - part.event_min_ms for at, part in enumerate(self.parts) if at]
         return max([*(part.disorder_ms for part in self.parts), *back])

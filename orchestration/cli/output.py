@@ -28,7 +28,7 @@ def load(path: Path) -> LoadedPipeline:
 @contextmanager
 def answer(as_json: bool) -> Iterator[Any]:
     """Print one answer in the form asked for; turn errors into words and exit statuses."""
-    from sources.errors import HybridError, InputError, SeamError, StateError
+    from sources.errors import HybridError, InputError, SeamError, StateError, UnavailableError
 
     good = True
 
@@ -48,8 +48,8 @@ def answer(as_json: bool) -> Iterator[Any]:
         if as_json:
             sys.stdout.write(json.dumps({"ok": False, "error": str(error)}) + "\n")
         typer.secho(str(error), fg=typer.colors.RED, err=True)
-        bad_input = isinstance(error, InputError | SeamError | StateError)
-        raise typer.Exit(2 if bad_input else 1) from None
+        refused = isinstance(error, InputError | SeamError | StateError | UnavailableError)
+        raise typer.Exit(2 if refused else 1) from None
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     if not good:

@@ -33,7 +33,7 @@ class BadRecords(Declared):
     @model_validator(mode="after")
     def _quarantine_is_used(self) -> BadRecords:
         if self.quarantine is not None and self.on_bad_record != "quarantine":
-            message = "`quarantine` has a meaning with `on_bad_record: quarantine` only."
+            message = "`quarantine` names a table: declare `on_bad_record: quarantine` to fill it."
             raise ValueError(message)
         return self
 

@@ -126,5 +126,7 @@ def test_a_password_in_the_file_is_refused_without_showing_it(
 ) -> None:
     with pytest.raises(InputError) as caught:
         case_on(tmp_path, broker, password="plain horse")
-    assert "`sources[1].security.password` is written in the file" in str(caught.value)
+    assert "`sources[1].security.password` is written in plain text in the file" in str(
+        caught.value
+    )
     assert "plain horse" not in str(caught.value)

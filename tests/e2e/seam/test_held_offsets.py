@@ -94,8 +94,8 @@ def test_a_fixed_start_after_what_history_surely_holds_is_refused(
     assert str(caught.value) == (
         f"Topic `{case.topic}`, partition 0: history is complete through 2024-01-01T14:59:00Z, "
         "which is offset 399; the start would be offset 500. Let history cover it (`on_gap: "
-        "extend` reads files that arrived meanwhile), or write `on_gap: accept` to go on without "
-        "these records."
+        "extend` reads files that arrived in the meantime), or declare `on_gap: accept` to "
+        "continue without these records."
     )
 
 

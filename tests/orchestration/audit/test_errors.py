@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sources.errors import InputError
+from sources.errors import InputError, UnavailableError
 from tests.orchestration.audit.audit_case import COLUMNS, SCHEMA, Case, row
 
 ROWS = [row(number) for number in range(5)]
@@ -26,7 +26,7 @@ def case(tmp_path: Path) -> Case:
 
 
 def refusal(case: Case, **changed: Any) -> str:
-    with pytest.raises(InputError) as caught:
+    with pytest.raises((InputError, UnavailableError)) as caught:
         case.audit(**changed)
     return str(caught.value)
 

@@ -214,7 +214,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path, field: str, translate
     assert caught.value.message == (
         f"`security.{field}`: file {gone} can't be read: No such file or directory."
     )
-    assert "relative one starts at the pipeline's file" in caught.value.hint
+    assert "relative to the pipeline's file" in caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_a_webhook_comes_from_the_environment(tmp_path: Path) -> None:
 
 def test_a_webhook_in_the_file_is_refused(tmp_path: Path) -> None:
     text = refusal(tmp_path, webhook=f"https://hooks.example/{SECRET}")
-    assert "`supervision.webhook` is written in the file." in text
+    assert "`supervision.webhook` is written in plain text in the file." in text
     assert "${SUPERVISION_WEBHOOK}" in text
 
 

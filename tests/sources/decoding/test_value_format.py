@@ -67,10 +67,10 @@ def live(folder: Path, **changes: Any) -> KafkaSource:
             "`include.value`: `format: raw` has a column of this name",
         ),
         ({"on_bad_record": "skip"}, "on_bad_record"),
-        ({"quarantine": "bad"}, "write `on_bad_record: quarantine` to fill it"),
+        ({"quarantine": "bad"}, "declare `on_bad_record: quarantine` to fill it"),
         (
             {"on_bad_record": "drop", "quarantine": "bad"},
-            "write `on_bad_record: quarantine` to fill it",
+            "declare `on_bad_record: quarantine` to fill it",
         ),
     ],
 )
@@ -94,7 +94,7 @@ def test_what_makes_no_sense_is_refused_by_name(
         ({"url": "http://r", "key": "k.pem"}, "`key` has no meaning without `certificate`"),
         (
             {"url": "http://r", "username": "me", "password": SECRET},
-            "`sources[0].registry.password` is written in the file",
+            "`sources[0].registry.password` is written in plain text in the file",
         ),
     ],
 )
@@ -194,7 +194,7 @@ def test_a_sample_of_which_nothing_fits_is_refused_side_by_side() -> None:
     columns = parse_schema({"id": "bigint"})
     for values in ([b'{"id": "x"}', b"no"], [b'{"other": 1}']):
         records = [record(value, at) for at, value in enumerate(values)]
-        with pytest.raises(InputError, match="The columns of the sources don't agree"):
+        with pytest.raises(InputError, match="The columns of the sources differ"):
             compare_sample("history", columns, records, JsonReader(), tolerant=True)
 
 

@@ -156,4 +156,4 @@ def test_files_that_are_not_to_be_read_as_they_are_are_refused(
             }
     log.write_text("\n".join(map(json.dumps, actions)))
     assert DeltaTable(tmp_path / "t").protocol().reader_features == [feature]
-    assert f"not to be read as they are: {feature}" in refusal(tmp_path)
+    assert f"can't be read as plain Parquet, as the table uses {feature}" in refusal(tmp_path)

@@ -205,7 +205,7 @@ def test_folders_of_a_path_do_not_count() -> None:
 )
 def test_a_name_of_neither_form_is_refused_with_what_is_expected(name: str) -> None:
     text = refusal_of_name("orders+0+0.parquet", name)
-    assert f"/in/{name} is not named as Kafka Connect names files" in text
+    assert f"/in/{name} is not one that Kafka Connect writes" in text
     assert "`topic+partition+start.ext` or `topic+partition+start+end.ext` (end inclusive)" in text
 
 
@@ -220,7 +220,7 @@ def test_files_whose_names_overlap_are_told_with_what_both_hold() -> None:
     assert held == HeldOffsets(next={ZERO: 21, ONE: 21}, exact=True, holes={ONE: [(0, 8)]})
     assert warnings == [
         "Files /in/orders+0+0+9.p and /in/orders+0+8+20.p both hold offsets 8 to 9 of topic"
-        " `orders`, partition 0: rows of history may be double (overlaps in this partition: 1)."
+        " `orders`, partition 0: rows of history may be duplicated (overlaps in this partition: 1)."
     ]
 
 
@@ -333,7 +333,7 @@ def test_columns_hold_what_sets_of_their_rows_hold_however_they_are_split(
     surplus = len(rows) - len(set(rows))
     assert bool(warnings) == bool(surplus)
     if surplus:
-        assert warnings[0].startswith(f"Rows of history that are double: {surplus}, such as")
+        assert warnings[0].startswith(f"Rows of history that are duplicated: {surplus}, such as")
 
 
 @settings(max_examples=60, deadline=None)
@@ -361,7 +361,7 @@ def test_a_double_row_does_not_hide_a_missing_one(tmp_path: Path) -> None:
     held, (warning,) = columns(write(tmp_path / "a.p", [(0, offset) for offset in offsets]))
     assert held.holes == {ZERO: [(6, 7)]}
     assert warning == (
-        "Rows of history that are double: 1, such as the one with offset 5 of topic `orders`,"
+        "Rows of history that are duplicated: 1, such as the one with offset 5 of topic `orders`,"
         f" partition 0 in {tmp_path}/a.p."
     )
 
@@ -371,7 +371,7 @@ def test_double_rows_of_two_files_are_counted_with_one_example(tmp_path: Path) -
     second = write(tmp_path / "b.p", [(1, 1), (1, 2)], [(0, 9), (1, 1)])
     third = write(tmp_path / "c.p", [(0, 20)])
     _, (warning,) = columns(third, first, second)
-    assert "double: 2, such as the one with offset 1 of topic `orders`, partition 1" in warning
+    assert "duplicated: 2, such as the one with offset 1 of topic `orders`, partition 1" in warning
     assert f" in {tmp_path}/a.p and {tmp_path}/b.p." in warning
 
 
@@ -422,9 +422,9 @@ def test_nulls_are_counted_over_the_whole_file(
     monkeypatch.setattr(module, "_BATCH_ROWS", batch)
     good = write(tmp_path / "a.p", [(0, 1)])
     bad = write(tmp_path / "b.p", [(0, 1), (0, None)], [(0, 2)], [(0, None), (0, None)])
-    assert f"`o` is null in 3 of the rows of {bad}." in refusal_of_columns(good, bad)
+    assert f"`o` is null in 3 rows of {bad}." in refusal_of_columns(good, bad)
     bad = write(tmp_path / "c.p", [(None, 1), (0, 2)])
-    assert f"`p` is null in 1 of the rows of {bad}." in refusal_of_columns(good, bad)
+    assert f"`p` is null in 1 rows of {bad}." in refusal_of_columns(good, bad)
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,7 @@ def test_a_missing_event_time_is_told_with_the_columns_there_are(tmp_path: Path)
     pq.write_table(rows(1).drop(["at"]), tmp_path / "a.parquet")
     text = refusal(tmp_path, source())
     assert "`event_time: at` is not in" in text
-    assert "It has id." in text
+    assert "It has the columns id." in text
 
 
 def test_an_event_time_that_is_a_number_is_refused(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_an_event_time_that_is_a_number_is_refused(tmp_path: Path) -> None:
 
 def test_a_storage_that_is_not_known_is_refused(tmp_path: Path) -> None:
     text = refusal(tmp_path, source("gs://bucket/in/*.parquet"))
-    assert "no storage is known by the name gs" in text
+    assert "the scheme gs is not supported" in text
 
 
 def json_lines(*minutes: int) -> str:

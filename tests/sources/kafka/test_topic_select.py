@@ -83,14 +83,14 @@ def test_without_a_select_the_columns_stay_as_they_were_written() -> None:
     ("changes", "told"),
     [
         ({"select": {**SELECT, "x": "nothing"}}, "uses a column `nothing`, which does not exist"),
-        ({"select": {**SELECT, "x": "key"}}, "There are amount, ms, order."),
+        ({"select": {**SELECT, "x": "key"}}, "The columns are amount, ms, order."),
         ({"select": {**SELECT, "x": "upper(order)"}}, "has no declared type. Write CAST("),
         ({"select": {**SELECT, "x": "CAST(sum(ms) AS int)"}}, "is not evaluated row by row"),
         ({"select": {**SELECT, "x": "CAST(order AS"}}, "`select.x: CAST(order AS` is not SQL"),
         ({"schema": None}, "`select` needs a `schema`"),
         (
             {"format": "raw", "schema": None, "select": {"x": "CAST(text AS string)"}},
-            "uses a column `text`, which does not exist. There are value.",
+            "uses a column `text`, which does not exist. The columns are value.",
         ),
     ],
 )
@@ -243,7 +243,9 @@ class TestThePlan:
         with pytest.raises(InputError) as caught:
             draft_plan(case.pipeline(selected(**changes)))
         lines = str(caught.value).splitlines()
-        assert lines[0] == "The columns of the sources don't agree:"
+        assert lines[0] == (
+            "The columns of the sources differ; change `schema` or `select` so that they agree:"
+        )
         return [[cell.strip() for cell in line.split("|")] for line in lines[1:]]
 
     def test_selected_columns_are_compared_side_by_side(self, tmp_path: Path, servers: str) -> None:

@@ -32,7 +32,7 @@ from benchmarks.topics import COLUMNS, MESSAGE, SCHEMA, Form, descriptors, encod
 from sources.common.schema import parse_schema
 from sources.decoding.avro import AvroReader
 from sources.decoding.protobuf import ProtobufReader
-from spark_jobs.query.plan_log import Entry, PlanLog, versions_of
+from spark_jobs.readers.plan_log import Entry, PlanLog, versions_of
 
 _RECORDS = 10_000
 _REPEATS = 20

@@ -30,9 +30,9 @@ from sources.kafka.ranges import Split
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from sources.planning.topic_range import require_range
-from spark_jobs.query.kafka_stream import stream_topics
-from spark_jobs.query.parse_records import parse_values
-from spark_jobs.query.planned_topic import PlannedTopic
+from spark_jobs.readers.kafka_stream import stream_topics
+from spark_jobs.readers.parse_records import parse_values
+from spark_jobs.readers.planned_topic import PlannedTopic
 
 
 def main() -> None:

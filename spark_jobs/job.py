@@ -33,7 +33,7 @@ from spark_jobs.driver.switch import switch
 from spark_jobs.driver.unbounded_run import run_unbounded
 from spark_jobs.driver.warm_up import Ahead
 from spark_jobs.query.followed_topic import Prepared
-from spark_jobs.query.spark_errors import report_of
+from spark_jobs.readers.spark_errors import report_of
 from spark_jobs.run_state.lock import QueryLock
 
 

@@ -1,4 +1,4 @@
-"""Collecting the bad records that tasks have staged (:mod:`spark_jobs.query.bad_records`).
+"""Collecting the bad records that tasks have staged (:mod:`spark_jobs.readers.bad_records`).
 
 Once a micro-batch is committed, the driver counts each of its bad records once, however often it
 was staged, appends it to the quarantine table, and removes the batch's folder.
@@ -21,7 +21,7 @@ from sources.config.bad_records import BadRecordCount, BadRecords, bad_count_nam
 from sources.config.pipeline import Pipeline
 from sources.errors import InputError
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.query.bad_records import STAGED, staging_folder
+from spark_jobs.readers.bad_records import STAGED, staging_folder
 
 _PLACE = ["place", "partition", "offset"]
 _TABLE = pa.schema([("source", pa.string()), *STAGED, ("batch_id", pa.int64())])

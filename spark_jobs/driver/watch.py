@@ -16,8 +16,8 @@ from spark_jobs.query.builder import build_query
 from spark_jobs.query.declaration import QueryDeclaration
 from spark_jobs.query.seam import Seam
 from spark_jobs.query.seam_filter import OlderThanKeysError
-from spark_jobs.query.spark_errors import report_of
 from spark_jobs.query.streaming_query import RunningQuery
+from spark_jobs.readers.spark_errors import report_of
 
 POLL_S = 1
 

@@ -1,5 +1,6 @@
 """The one Structured Streaming query: sources in fixed places, seam filter, union, transform.
 
-Belongs here: how each source becomes a stream, and how the streams become one query. Does not
-belong here: writing to the target (`target`), or reading the checkpoint (`checkpoint`).
+Belongs here: what the query reads and in which place, the seam filter, and how the places become
+one query. Does not belong here: reading one kind of source (`readers`), writing to the target
+(`target`), or reading the checkpoint (`checkpoint`).
 """

@@ -19,7 +19,7 @@ from spark_jobs.checkpoint.transform_shape import Shape, digest, digest_of_code
 from spark_jobs.checkpoint.watermark import require_order
 from spark_jobs.query.declaration import QueryDeclaration
 from spark_jobs.query.place import PlaceStream, empty_stream
-from spark_jobs.query.spark_errors import reporting_batch
+from spark_jobs.readers.spark_errors import reporting_batch
 from spark_jobs.target import sink
 from spark_jobs.target.added_columns import with_added
 from spark_jobs.target.history_files import keep_history_files

@@ -26,12 +26,12 @@ from spark_jobs.checkpoint import offset_log
 from spark_jobs.query.file_places import GrowingFolderPlace, PlannedFilesPlace
 from spark_jobs.query.followed_topic import Prepared
 from spark_jobs.query.history import EarlierSources, Planned
-from spark_jobs.query.parse_records import record_columns
 from spark_jobs.query.place import Place, PlaceholderPlace
-from spark_jobs.query.planned_files import PlannedSource
-from spark_jobs.query.planned_topic import PlannedTopic
 from spark_jobs.query.seam import Seam
 from spark_jobs.query.topic_places import FollowedTopicPlace, ReadRangePlace, TopicRangePlace
+from spark_jobs.readers.parse_records import record_columns
+from spark_jobs.readers.planned_files import PlannedSource
+from spark_jobs.readers.planned_topic import PlannedTopic
 
 
 @dataclass(frozen=True)

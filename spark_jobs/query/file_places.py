@@ -15,7 +15,7 @@ from sources.planning.rounds import History, Round, next_round
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.query.history import Planned
 from spark_jobs.query.place import Place, PlaceStream, Reached
-from spark_jobs.query.planned_files import PlannedSource
+from spark_jobs.readers.planned_files import PlannedSource
 
 # How often Delta's source looks for discovered files in a folder's log.
 _LOOK_MS = 500

@@ -16,9 +16,9 @@ from sources.kafka.client import KafkaLog
 from sources.planning.context import PipelineContext
 from sources.planning.topic_range import seam_end_after
 from spark_jobs.query.history import EarlierSources
-from spark_jobs.query.kafka_stream import stream_topics, with_new_partitions
-from spark_jobs.query.parse_records import parse_values, record_columns
 from spark_jobs.query.seam import Seam
+from spark_jobs.readers.kafka_stream import stream_topics, with_new_partitions
+from spark_jobs.readers.parse_records import parse_values, record_columns
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from sources.planning.file_plan import FoundFiles
 from sources.planning.rounds import Round
 from sources.planning.topic_plan import TopicPlan
 from spark_jobs.query.seam import Seam
-from spark_jobs.query.select import select_columns
+from spark_jobs.readers.select import select_columns
 
 
 @dataclass(frozen=True)

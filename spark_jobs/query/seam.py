@@ -14,8 +14,6 @@ from sources.kafka.seam import seam_rule
 from sources.ledger import SeamCount, count_name
 from sources.planning.context import PipelineContext
 from spark_jobs.query.history import EarlierSources
-from spark_jobs.query.kafka_stream import PARTITION, TOPIC, read_topics
-from spark_jobs.query.parse_records import parse_values, record_columns
 from spark_jobs.query.seam_filter import (
     KEYS,
     EventTimeFilter,
@@ -24,6 +22,8 @@ from spark_jobs.query.seam_filter import (
     SequenceFilter,
     SnapshotFilter,
 )
+from spark_jobs.readers.kafka_stream import PARTITION, TOPIC, read_topics
+from spark_jobs.readers.parse_records import parse_values, record_columns
 
 
 class Seam:

@@ -23,8 +23,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from sources.common.positions import DatabaseSnapshot, Offsets, iso
 from sources.decoding.value_format import EnvelopePart
 from sources.errors import SeamError
-from spark_jobs.query.kafka_stream import LOG_COLUMNS, OFFSET, PARTITION, TOPIC
-from spark_jobs.query.spark_errors import raise_at_record
+from spark_jobs.readers.kafka_stream import LOG_COLUMNS, OFFSET, PARTITION, TOPIC
+from spark_jobs.readers.spark_errors import raise_at_record
 
 KEYS = "keys"
 _IN_SEAM = "__in_seam"

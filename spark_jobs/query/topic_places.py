@@ -18,11 +18,11 @@ from sources.planning.topic_plan import require_same_topics
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.query.file_places import planned_interval_ms, reached_in_plan
 from spark_jobs.query.followed_topic import FollowedTopic, Prepared, pace_of
-from spark_jobs.query.kafka_stream import with_new_partitions
-from spark_jobs.query.parse_records import record_columns
 from spark_jobs.query.place import Place, PlaceStream, Reached
-from spark_jobs.query.planned_topic import PlannedTopic
 from spark_jobs.query.seam import Seam
+from spark_jobs.readers.kafka_stream import with_new_partitions
+from spark_jobs.readers.parse_records import record_columns
+from spark_jobs.readers.planned_topic import PlannedTopic
 
 
 class ReadRangePlace(Place):

@@ -23,7 +23,7 @@ from sources.planning.plan import make_plan
 from spark_jobs.driver.bounded_run import run_bounded
 from spark_jobs.driver.reporter import Reporter
 from spark_jobs.driver.unbounded_run import run_unbounded
-from spark_jobs.query.spark_errors import report_of
+from spark_jobs.readers.spark_errors import report_of
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from tests.e2e.case import live_of
 from tests.services.processes import wait_for

@@ -20,10 +20,10 @@ from sources.planning.context import PipelineContext
 from spark_jobs.driver.warm_up import Ahead, expected_topic, rehearsal
 from spark_jobs.launch.record import last_launch
 from spark_jobs.launch.runs import find_run
-from spark_jobs.query import kafka_stream
 from spark_jobs.query.builder import build_query
 from spark_jobs.query.declaration import declare_query
 from spark_jobs.query.seam_filter import KeyFilter
+from spark_jobs.readers import kafka_stream
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from tests.e2e.case import Case, history_of, live_of, windows, wrong
 from tests.e2e.in_session import run_and_audit, run_history

@@ -21,8 +21,8 @@ from sources.planning.context import PipelineContext
 from spark_jobs.checkpoint.offset_log import last_planned
 from spark_jobs.checkpoint.transform_history import last_change, read_transforms
 from spark_jobs.checkpoint.transform_shape import Shape, digest_of_code
-from spark_jobs.query.spark_errors import report_of
 from spark_jobs.query.streaming_query import RunningQuery
+from spark_jobs.readers.spark_errors import report_of
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from tests.e2e.case import Case, live_of, windows, wrong
 from tests.e2e.in_session import run_history, run_live

@@ -22,7 +22,7 @@ from sources.planning.context import PipelineContext
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.driver.collector import Collector
 from spark_jobs.launch import process
-from spark_jobs.query.bad_records import staging_folder
+from spark_jobs.readers.bad_records import staging_folder
 from spark_jobs.run_state.heartbeat import describe
 from tests.e2e.case import Case, as_json, live_of, start_live, windows, wrong
 from tests.e2e.in_session import run_and_audit, run_chain, run_live

@@ -27,8 +27,8 @@ from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.driver.collector import Collector
-from spark_jobs.query.bad_records import staging_folder
-from spark_jobs.query.spark_errors import report_of
+from spark_jobs.readers.bad_records import staging_folder
+from spark_jobs.readers.spark_errors import report_of
 from spark_jobs.run_state.heartbeat import Heartbeat, describe, read_heartbeat
 from tests.e2e.case import Case, as_json, history_of, live_of, moment, wrong
 from tests.e2e.in_session import run_history, run_live

@@ -25,7 +25,7 @@ from sources.formats.regions import Region
 from sources.planning.plan import make_plan
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
-from spark_jobs.query.bad_records import STAGED
+from spark_jobs.readers.bad_records import STAGED
 from tests.orchestration.audit.audit_case import COLUMNS, Case, row, wrong
 from tests.sources.formats.test_lines import BAD_CSV, BAD_JSON, KINDS, good_csv, good_json
 

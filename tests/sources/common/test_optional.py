@@ -133,8 +133,8 @@ for name in {names!r}:
     sys.modules[name] = None
 import orchestration.definitions
 import sources.decoding.debezium, sources.decoding.envelopes, sources.files.format_registry
-import spark_jobs.query.bad_records, spark_jobs.query.planned_files
-import spark_jobs.query.parse_records, spark_jobs.query.streaming_query
+import spark_jobs.readers.bad_records, spark_jobs.readers.planned_files
+import spark_jobs.readers.parse_records, spark_jobs.query.streaming_query
 import spark_jobs.target.replace_range
 from orchestration.cli.main import main
 main()

@@ -2,7 +2,7 @@
 
 Every format leads to the same rows: the position in the log, the columns, and why the record is
 bad, if it is. JSON is parsed by Arrow, and by Spark where Arrow can't decide; all other formats by
-Spark's Python workers (:mod:`spark_jobs.query.decode_records`).
+Spark's Python workers (:mod:`spark_jobs.readers.decode_records`).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from sources.decoding.json_batches import read_objects, supports_schema
 from sources.decoding.value_format import RAW_COLUMN
 from sources.errors import InputError
 from sources.planning.plan import Plan
-from spark_jobs.query.bad_records import STAGED, removing, staging_folder
-from spark_jobs.query.decode_records import KEY, REASON, RECORD, TIME, VALUE, decoding
-from spark_jobs.query.kafka_stream import LOG_COLUMNS, OFFSET, PARTITION, TOPIC
-from spark_jobs.query.select import select_columns
-from spark_jobs.query.spark_errors import Step, raise_at_record, reporting
+from spark_jobs.readers.bad_records import STAGED, removing, staging_folder
+from spark_jobs.readers.decode_records import KEY, REASON, RECORD, TIME, VALUE, decoding
+from spark_jobs.readers.kafka_stream import LOG_COLUMNS, OFFSET, PARTITION, TOPIC
+from spark_jobs.readers.select import select_columns
+from spark_jobs.readers.spark_errors import Step, raise_at_record, reporting
 
 _CORRUPT = "__corrupt"
 _ROW = "__row"
@@ -67,7 +67,7 @@ def parse_values(
 
     Under ``on_bad_record: fail`` a record that can't be read, or does not fit its columns, fails
     the query with topic, partition and offset. Otherwise it is left out; a stream stages it
-    (:mod:`spark_jobs.query.bad_records`). ``select`` is applied after that.
+    (:mod:`spark_jobs.readers.bad_records`). ``select`` is applied after that.
 
     Args:
         raw: Records as Spark's Kafka source returns them, a stream or a batch.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from sources.config.file_source import FileSource
-from spark_jobs.query.plan_entries import PlanEntries, PlannedPart
+from spark_jobs.readers.plan_entries import PlanEntries, PlannedPart
 
 DECLARED = {"type": "files", "name": "h", "path": "in/*", "format": "parquet"}
 SOURCE = FileSource.model_validate(DECLARED)

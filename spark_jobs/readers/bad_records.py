@@ -21,7 +21,7 @@ from sources.common.schema import TIMESTAMP
 from sources.common.state import Generation
 from sources.errors import RunError
 from sources.formats.lines import BadRow
-from spark_jobs.query.spark_errors import Step
+from spark_jobs.readers.spark_errors import Step
 
 STAGED = pa.schema(
     [

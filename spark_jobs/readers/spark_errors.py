@@ -23,7 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.errors import ErrorReport, HybridError
 from spark_jobs.checkpoint.transform_history import state_refusal
-from spark_jobs.query.kafka_stream import LOG_COLUMNS
+from spark_jobs.readers.kafka_stream import LOG_COLUMNS
 
 Step = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """A function for ``mapInArrow``."""

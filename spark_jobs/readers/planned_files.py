@@ -32,11 +32,11 @@ from sources.formats.regions import Region
 from sources.planning.file_plan import FoundFiles, read_splits
 from sources.storage.partitions import typed, values_of
 from sources.storage.stores import Stores
-from spark_jobs.query.bad_records import RowStager, staging_folder
-from spark_jobs.query.plan_entries import PlanEntries, PlannedPart, Version
-from spark_jobs.query.plan_log import Entry, PlanLog
-from spark_jobs.query.select import select_columns
-from spark_jobs.query.spark_errors import Step, reporting
+from spark_jobs.readers.bad_records import RowStager, staging_folder
+from spark_jobs.readers.plan_entries import PlanEntries, PlannedPart, Version
+from spark_jobs.readers.plan_log import Entry, PlanLog
+from spark_jobs.readers.select import select_columns
+from spark_jobs.readers.spark_errors import Step, reporting
 
 _ENTRY_COLUMNS = pa.schema(
     [

@@ -29,10 +29,10 @@ from sources.kafka.consumer import consumer_settings
 from sources.kafka.range_reader import RangeReader
 from sources.kafka.ranges import Split
 from sources.planning.topic_range import RANGE_SPLITS, TopicRange, read_range_splits, unread
-from spark_jobs.query.kafka_stream import read_topics
-from spark_jobs.query.parse_records import parse_values
-from spark_jobs.query.plan_log import Entry, PlanLog, versions_of
-from spark_jobs.query.spark_errors import Step, raise_reported, reporting
+from spark_jobs.readers.kafka_stream import read_topics
+from spark_jobs.readers.parse_records import parse_values
+from spark_jobs.readers.plan_log import Entry, PlanLog, versions_of
+from spark_jobs.readers.spark_errors import Step, raise_reported, reporting
 
 # The same columns as those of Spark's own Kafka source.
 _RECORDS = pa.schema(

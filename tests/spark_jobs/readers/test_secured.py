@@ -69,7 +69,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
             [
                 sys.executable,
                 "-m",
-                "tests.spark_jobs.query.secured_reader",
+                "tests.spark_jobs.readers.secured_reader",
                 str(folder / "answers.json"),
             ],
             input=json.dumps(asked),

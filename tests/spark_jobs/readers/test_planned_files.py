@@ -16,7 +16,7 @@ from sources.config.file_source import FileSource
 from sources.config.loader import load_pipeline
 from sources.config.rate_limit import Batch, RateLimit, interval_ms
 from sources.planning.plan import make_plan
-from spark_jobs.query.planned_files import PlannedSource
+from spark_jobs.readers.planned_files import PlannedSource
 from tests.e2e.case import moment
 
 ROWS = [10, 70, 30, 40, 5]

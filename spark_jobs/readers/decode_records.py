@@ -12,8 +12,8 @@ from sources.decoding.batch_cursor import Int64Array, as_mask
 from sources.decoding.conversion import BadValue, to_arrow_array
 from sources.decoding.decoder import RowDecoder
 from sources.errors import ErrorFields, InputError
-from spark_jobs.query.kafka_stream import LOG_COLUMNS
-from spark_jobs.query.spark_errors import Step
+from spark_jobs.readers.kafka_stream import LOG_COLUMNS
+from spark_jobs.readers.spark_errors import Step
 
 REASON = "__reason"
 # Columns of a record that only a quarantine needs.

@@ -14,7 +14,7 @@ from sources.config.file_options import FileBatch
 from sources.config.file_source import FileSource
 from sources.config.rate_limit import Batch
 from sources.planning.file_plan import Ints, batch_ends
-from spark_jobs.query.plan_log import versions_of
+from spark_jobs.readers.plan_log import versions_of
 
 _NO_TIME = np.iinfo(np.int64).min
 

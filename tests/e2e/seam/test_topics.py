@@ -187,7 +187,8 @@ def test_a_start_that_differs_from_what_the_checkpoint_fixed_is_refused(
     path = loaded.require_generation().path("positions/live-start.json")
     path.write_text(path.read_text().replace('"start": 399', '"start": 400'))
     # Spark would ignore it silently.
-    with pytest.raises(StateError, match="was decided to start at 400, but the checkpoint started"):
+    told = "was decided to start at offset 400, but the checkpoint started it at 399"
+    with pytest.raises(StateError, match=told):
         run_live(spark, loaded)
 
 

@@ -59,7 +59,7 @@ def test_jars_are_fetched_for_the_sets_that_are_named(
     result = CliRunner().invoke(app, ["jars", "broker", "--json"])
     assert json.loads(result.stdout) == {"ok": True, "broker": str(tmp_path / "broker")}
     result = CliRunner().invoke(app, ["jars", "brocker", "--json"])
-    assert "`brocker`" in json.loads(result.stdout)["error"]
+    assert "`brocker`" in json.loads(result.stdout)["message"]
 
 
 def test_bad_input_ends_with_status_2_and_says_what_is_wrong(

@@ -117,7 +117,7 @@ def test_a_plan_that_is_not_the_approved_one_waits_again(loaded: LoadedPipeline)
 
 @pytest.mark.parametrize(
     ("options", "told"),
-    [((), "no plan of `events` to approve"), (("--by", "  "), "Nobody is named")],
+    [((), "no plan of `events` to approve"), (("--by", "  "), "The name of the person who approves is empty")],
 )
 def test_what_can_not_be_approved_is_told(
     loaded: LoadedPipeline, options: tuple[str, ...], told: str
@@ -129,7 +129,7 @@ def test_what_can_not_be_approved_is_told(
 
 def test_a_pipeline_that_waits_for_nobody_can_not_be_approved(tmp_path: Path) -> None:
     case = LiveCase(tmp_path)
-    with pytest.raises(InputError, match=r"does not wait .* `approve: true`"):
+    with pytest.raises(InputError, match=r"needs no approval\. Declare `approve: true`"):
         approve(case.loaded, "Ada")
     assert "events_approve" not in [job.name for job in control_jobs(case.loaded)]
 
@@ -206,7 +206,7 @@ def test_in_dagster_the_chain_stops_after_its_plan_until_a_form_approves_it(
         refused = jobs.approve()
         assert not refused.success
         [event] = refused.get_step_failure_events()
-        assert "Nobody is named who approves" in str(event.step_failure_data.user_failure_data)
+        assert "The name of the person who approves is empty" in str(event.step_failure_data.user_failure_data)
         assert jobs.approve(by="Ada").success
         passed, told = jobs.check()
         assert passed

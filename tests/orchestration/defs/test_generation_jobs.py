@@ -137,9 +137,9 @@ def test_by_the_clock_the_last_whole_ranges_of_history_are_made_anew(tmp_path: P
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"cron": "every night"}, "`every night` is no cron expression"),
-        ({"cron": "0 3 * *"}, "`0 3 \\* \\*` is no cron expression"),
-        ({"timezone": "Berlin"}, "`Berlin` is no time zone"),
+        ({"cron": "every night"}, "`every night` is not a cron expression"),
+        ({"cron": "0 3 * *"}, "`0 3 \\* \\*` is not a cron expression"),
+        ({"timezone": "Berlin"}, "`Berlin` is not a time zone"),
         ({"promote": "always"}, "'checks' or 'never'"),
         ({"rows_at_least": -1}, "greater than or equal to 0"),
     ],

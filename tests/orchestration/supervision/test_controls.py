@@ -151,10 +151,10 @@ def test_what_nobody_wants_can_not_be_paused_and_what_does_not_run_not_drained(
     assert call(case, "pause")[0] == 2
     exit_code, answer = call(case, "drain")
     assert exit_code == 2
-    assert "does not run: nothing would be drained." in answer["message"]
+    assert "is not running: nothing would be drained." in answer["message"]
     assert answer["hint"].startswith("Start it with `hybrid resume`")
     refused = call(case, "drain", "--within", "soon")[1]
-    assert "is no duration. Write 90 s" in f"{refused['message']} {refused['hint']}"
+    assert "is not a duration. Write 90 s" in f"{refused['message']} {refused['hint']}"
     # Its turn has not come: history is not read yet.
     exit_code, answer = call(case, "resume")
     assert exit_code == 2
@@ -222,7 +222,7 @@ def test_each_command_is_a_job_of_dagster(tmp_path: Path, case: LiveCase) -> Non
         f"events_{job}" for job in ("stop", "rate", "pause", "drain")
     ]
     assert "is not running: nothing would be drained" in cause(run(case, "drain", within="1 s"))
-    assert "`soon` is no duration" in cause(run(case, "drain", within="soon"))
+    assert "`soon` is not a duration" in cause(run(case, "drain", within="soon"))
     assert "there is nothing to pause" in cause(run(case, "pause", why="new brokers"))
 
     case.ask_for_it()
@@ -255,8 +255,8 @@ def test_each_command_is_a_job_of_dagster(tmp_path: Path, case: LiveCase) -> Non
 @pytest.mark.parametrize(
     ("job", "form", "told"),
     [
-        ("rate", {"source": "inbox", "files": 0}, "`files: 0` is no limit: it has to be 1 or more"),
-        ("rate", {"source": "inbox", "bytes": "many"}, "`many` is no number of bytes"),
+        ("rate", {"source": "inbox", "files": 0}, "`files: 0` is not a limit: it has to be 1 or more"),
+        ("rate", {"source": "inbox", "bytes": "many"}, "`many` is not a number of bytes"),
         ("rate", {"source": "inbox", "offsets": 5}, "`rate.offsets` has no meaning"),
         ("drain", {"within": "soon"}, "soon"),
         ("pause", {"why": "x"}, "there is nothing to pause"),

@@ -95,7 +95,7 @@ def test_a_killed_download_is_not_taken_for_complete_and_its_ivy_is_waited_for(
         assert not list((cache / "jars").glob("*/files.json"))
         found = pool.submit(resolve, "tiny", told.put)
         # The killed process's Ivy still writes: two in one folder would spoil each other's files.
-        assert told.get(timeout=60) == "waiting for another process that downloads the tiny jars"
+        assert told.get(timeout=60) == "Waiting for another process that downloads the tiny jars."
         server.release.set()
         assert names(found.result(60)) == ["one-1.0.jar", "three-1.0.jar", "two-1.0.jar"]
     assert all(zipfile.is_zipfile(path) for path in found.result())
@@ -153,7 +153,7 @@ def test_a_handed_in_folder_without_jars_is_named_with_how_to_fill_it(
     with pytest.raises(InputError) as caught:
         resolve("tiny")
     assert f"{folder} {state}" in caught.value.message
-    assert "`hybrid jars`" in caught.value.hint
+    assert "`hybrid jars tiny`" in caught.value.hint
 
 
 def test_a_set_that_nobody_declared_is_refused_with_those_that_are() -> None:

@@ -165,16 +165,16 @@ class TestSettings:
         [
             (
                 {"master": "spark://a:7077", "deploy_mode": "cluster"},
-                "`deploy_mode: cluster` does not exist with `master: spark://a:7077`",
+                "`deploy_mode: cluster` is not supported with `master: spark://a:7077`",
             ),
             (
                 {"deploy_mode": "cluster"},
-                r"`deploy_mode: cluster` does not exist with `master: local\[\*\]`",
+                r"`deploy_mode: cluster` is not supported with `master: local\[\*\]`",
             ),
             ({"master": "mesos://a"}, "`master: mesos://a` is none of local"),
             (
                 {"master": "yarn", "conf": {"spark.yarn.tags": "x"}},
-                "`conf` can't have `spark.yarn.tags`: runs are started and found again by it",
+                "`conf` can't set `spark.yarn.tags`: runs are started and found by it",
             ),
             ({"master": "k8s://a"}, "set `spark.kubernetes.container.image` in `conf`"),
             ({"job_file": "/job.py"}, "`job_file` has a meaning on Kubernetes"),

@@ -30,7 +30,7 @@ import yaml
 from confluent_kafka import Producer
 
 from benchmarks.record import record
-from orchestration import chain
+from orchestration import operations
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
 from orchestration.cli import console
@@ -127,7 +127,7 @@ def main() -> int:
             wait_until_caught_up(PipelineContext.require(loaded))
         finally:
             stop.set()
-            chain.stop(loaded)
+            operations.stop(loaded)
         report = audit(loaded)
     return _report(samples, options.rate, options.plot, exact=report.ok)
 

@@ -26,7 +26,7 @@ import yaml
 from confluent_kafka import Producer
 
 from benchmarks.record import record
-from orchestration import chain
+from orchestration import operations
 from orchestration.cli import console
 from services.broker import LocalBroker, create_topic
 from sources.common.positions import iso, now_ms
@@ -130,7 +130,7 @@ def _run(loaded: LoadedPipeline, done: dict[str, int]) -> tuple[int, int]:
     finally:
         is_over.set()
         observer.join()
-        chain.stop(loaded)
+        operations.stop(loaded)
     folder = loaded.require_generation().checkpoint
     last = offset_log.last_committed(folder)
     assert last is not None

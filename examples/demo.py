@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from examples import flight_data
-from orchestration import chain
+from orchestration import operations
 from orchestration.audit.report import AuditReport
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
@@ -132,7 +132,7 @@ def _prepare(
         flight_data.produce(before, servers, topic)
     loaded = [load_pipeline(ROOT / "examples" / f"{name}.yaml") for name in PIPELINES]
     for pipeline in loaded:
-        cleanup.callback(chain.stop, pipeline)
+        cleanup.callback(operations.stop, pipeline)
     return loaded, rest
 
 
@@ -181,7 +181,7 @@ def _run(
 
 def _finish(loaded: LoadedPipeline) -> None:
     wait_until_caught_up(PipelineContext.require(loaded))
-    chain.stop(loaded)
+    operations.stop(loaded)
 
 
 def _launch_job(name: str, folder: Path) -> None:
@@ -237,7 +237,7 @@ def _produce_when_live(
     loaded: list[LoadedPipeline], rest: list[flight_data.FeedRecord], source: KafkaSource
 ) -> None:
     """Wait for the first live run, and then produce the rest of the feed slowly."""
-    while not any(chain.is_live(one) for one in loaded):
+    while not any(operations.is_live(one) for one in loaded):
         time.sleep(1)
     flight_data.produce(rest, source.bootstrap_servers, source.topics[0], rate=FEED_RATE / 20)
 

@@ -32,7 +32,7 @@ from deltalake import DeltaTable
 from benchmarks.record import record
 from examples.demo import ROOT, Stages, console
 from examples.shop import TABLES, Customers, make_shop
-from orchestration import chain, snapshots
+from orchestration import operations, snapshots
 from orchestration.audit.compare_source import SourceComparison, compare_with_source
 from orchestration.backlog import wait_until_caught_up
 from orchestration.cli.console import run
@@ -180,7 +180,7 @@ def _run(options: argparse.Namespace, stages: Stages, cleanup: ExitStack) -> lis
     console.print(f"          {rate:,.0f} records/s since all were live")
     latency: dict[str, dict[str, float]] = {}
     for one in shop.loaded:
-        chain.stop(one)
+        operations.stop(one)
         if seconds := sorted(_latencies(one, live_ms)):
             median, p99 = statistics.median(seconds), seconds[len(seconds) * 99 // 100]
             latency[one.pipeline.name] = {"median_s": round(median, 1), "p99_s": round(p99, 1)}
@@ -240,9 +240,9 @@ class _Killer(threading.Thread):
             self.kills += 1
             self._left -= 1
             if self.are_live.is_set():
-                while chain.is_live(one):
+                while operations.is_live(one):
                     time.sleep(_POLL_S)
-                chain.go_live(PipelineContext.require(one), _changes(one))
+                operations.go_live(PipelineContext.require(one), _changes(one))
 
     def run_until_live(self, one: LoadedPipeline) -> None:
         """Run a pipeline until it is live; run it again if its driver is killed.
@@ -290,7 +290,7 @@ def _open(options: argparse.Namespace, stages: Stages, cleanup: ExitStack) -> _S
         _wait_for_connector(_Shop(postgres.dsn, servers, []))
     loaded = [_declare(folder, table, postgres.dsn, servers) for table in options.tables]
     for one in loaded:
-        cleanup.callback(chain.stop, one)
+        cleanup.callback(operations.stop, one)
     return _Shop(postgres.dsn, servers, loaded)
 
 
@@ -353,7 +353,7 @@ def _changes(loaded: LoadedPipeline) -> KafkaSource:
 def _committed(shop: _Shop) -> int:
     """Offsets of all topics that the streams have merged."""
     return sum(
-        sum(chain.reached(PipelineContext.require(one), _changes(one)).values())
+        sum(operations.reached(PipelineContext.require(one), _changes(one)).values())
         for one in shop.loaded
     )
 

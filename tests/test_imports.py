@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
     ("module", "forbidden"),
     [
         ("orchestration.cli.main", "dagster"),
-        ("orchestration.chain", "pyspark"),
+        ("orchestration.operations", "pyspark"),
         ("spark_jobs.launch.process", "pyspark"),
     ],
 )

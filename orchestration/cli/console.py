@@ -16,8 +16,8 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from orchestration import chain
-from orchestration.steps import ChainRun, LiveStep, Observer, Outcome, Step, run_chain
+from orchestration import operations
+from orchestration.chain import ChainRun, LiveStep, Observer, Outcome, Step, run_chain
 from orchestration.supervision import controls
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
@@ -99,7 +99,7 @@ def run(loaded: LoadedPipeline, *, stop_when_caught_up: bool) -> None:
             )
         )
         if stop_when_caught_up:
-            chain.stop(loaded)
+            operations.stop(loaded)
 
 
 def logs(loaded: LoadedPipeline, lines: int) -> tuple[str, str]:

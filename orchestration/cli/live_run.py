@@ -15,10 +15,10 @@ app = typer.Typer()
 def stop(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """Stop the pipeline's Spark process; `hybrid run` or `hybrid resume` continues from there."""
     with answer(as_json) as show:
-        from orchestration import chain
+        from orchestration import operations
 
         loaded = load(pipeline)
-        stopped = chain.stop(loaded)
+        stopped = operations.stop(loaded)
         text = f"Stopped {', '.join(stopped)}." if stopped else "Nothing was running."
         show({"ok": True, "pipeline": loaded.pipeline.name, "stopped": stopped}, text)
 
@@ -92,12 +92,12 @@ def rate(  # noqa: PLR0913, PLR0917 - each is an option
     A run that is active adopts the limit.
     """
     with answer(as_json) as show:
-        from orchestration import chain
+        from orchestration import operations
         from sources.config.rate_limit import parse_limit
 
         loaded = load(pipeline)
         limit = parse_limit(bytes_, files=files, rows=rows, offsets=offsets)
-        chain.change_rate(loaded, source, limit)
+        operations.change_rate(loaded, source, limit)
         given = limit.model_dump(exclude_none=True)
         shown = ", ".join(f"{number:,} {name}" for name, number in given.items())
         text = f"`{source}` is read without a limit."

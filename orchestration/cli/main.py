@@ -67,10 +67,10 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
 def validate(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """Check a pipeline's declaration, without reading any data."""
     with answer(as_json) as show:
-        from orchestration import chain
+        from orchestration import operations
 
         loaded = load(pipeline)
-        chain.validate(loaded)
+        operations.validate(loaded)
         names = [source.name for source in loaded.pipeline.sources]
         show(
             {"ok": True, "pipeline": loaded.pipeline.name, "sources": names},
@@ -85,8 +85,8 @@ def snapshot(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     An interrupted copy resumes where it stopped.
     """
     with answer(as_json) as show:
+        from orchestration.chain import ChainRun, SnapshotStep
         from orchestration.cli.console import Lines
-        from orchestration.steps import ChainRun, SnapshotStep
 
         outcome = SnapshotStep().run(ChainRun(load(pipeline), Lines()))
         show({"ok": True, **outcome.document}, outcome.text)
@@ -99,12 +99,12 @@ def plan(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     The first call makes the plan and keeps it; no row is read or written yet.
     """
     with answer(as_json) as show:
-        from orchestration import chain
+        from orchestration import operations
         from orchestration.cli import tables
         from orchestration.progress.plan_preview import preview
 
         loaded = load(pipeline)
-        made = chain.plan(loaded)
+        made = operations.plan(loaded)
         seen = preview(loaded, made)
         document = {**made.model_dump(mode="json"), "preview": seen.model_dump(mode="json")}
         show({"ok": True, **document}, tables.plan(made, seen))
@@ -165,7 +165,7 @@ def step(
     A step that is complete does nothing when it is run again.
     """
     with answer(as_json) as show:
-        from orchestration.steps import ChainRun, run_step
+        from orchestration.chain import ChainRun, run_step
 
         outcome = run_step(ChainRun(load(pipeline)), name)
         show({"ok": True, "step": name, **outcome.document}, outcome.text)

@@ -2,9 +2,9 @@
 
 import dagster as dg
 
+from orchestration.chain import PlanStep
 from orchestration.defs import metadata
 from orchestration.defs.failures import failures
-from orchestration.steps import PlanStep
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.planning.approval import find_approval
 

@@ -9,6 +9,17 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
+from orchestration.chain import (
+    BoundedStep,
+    ChainRun,
+    HandoverStep,
+    LiveStep,
+    Observer,
+    PlanStep,
+    SnapshotStep,
+    Step,
+    steps_of,
+)
 from orchestration.defs import metadata, plan_metadata
 from orchestration.defs.assets import (
     DECLARATION_TAG,
@@ -20,17 +31,6 @@ from orchestration.defs.assets import (
 from orchestration.defs.failures import failures
 from orchestration.defs.range_partitions import filled_by_history
 from orchestration.progress.plan_preview import preview
-from orchestration.steps import (
-    BoundedStep,
-    ChainRun,
-    HandoverStep,
-    LiveStep,
-    Observer,
-    PlanStep,
-    SnapshotStep,
-    Step,
-    steps_of,
-)
 from orchestration.supervision import supervisor
 from sources.config.bad_records import BadRecordCount, bad_count_name
 from sources.config.loader import LoadedPipeline, load_pipeline

@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field, create_model
 
-from orchestration import chain
+from orchestration import operations
 from orchestration.defs import metadata
 from orchestration.defs.assets import APPROVED, plan_key
 from orchestration.defs.failures import failures
@@ -103,7 +103,7 @@ def _stop(loaded: LoadedPipeline) -> Callable[..., None]:
     def stop(context: dg.OpExecutionContext) -> None:
         """Stop whatever run of the pipeline is active. It stays stopped until it is resumed."""
         with failures():
-            stopped = chain.stop(load_pipeline(loaded.path))
+            stopped = operations.stop(load_pipeline(loaded.path))
         context.log.info(f"Stopped {', '.join(stopped)}." if stopped else "Nothing was running.")
 
     return stop
@@ -144,7 +144,7 @@ def _rate(loaded: LoadedPipeline) -> Callable[..., None]:
                 config.bytes, files=config.files, rows=config.rows, offsets=config.offsets
             )
             source = config.source.value
-            chain.change_rate(load_pipeline(loaded.path), source, limit)
+            operations.change_rate(load_pipeline(loaded.path), source, limit)
         given = limit.model_dump(exclude_none=True)
         context.log.info(f"Rate limit of `{source}`: {given or 'none'}.")
 

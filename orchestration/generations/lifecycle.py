@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from orchestration import chain
+from orchestration import operations
 from orchestration.audit.compare_generations import compare_generations
+from orchestration.chain import ChainRun, Observer, Step, run_chain
 from orchestration.generations import promotion
-from orchestration.steps import ChainRun, Observer, Step, run_chain
 from sources import generations
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
@@ -64,7 +64,7 @@ def discard(loaded: LoadedPipeline) -> str:
     """
     promotion.finish(loaded)
     if waiting(loaded) is not None:
-        chain.stop(loaded)
+        operations.stop(loaded)
     return generations.discard(loaded)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 
-from orchestration import chain
+from orchestration import operations
 from orchestration.requested_state import read_requested, request
 from orchestration.supervision.look import look_at_live
 from orchestration.supervision.verdict import Verdict
@@ -77,7 +77,7 @@ def roll_back(loaded: LoadedPipeline) -> Serving:
         hint = "Only a promotion can be rolled back."
         raise StateError(message, hint, pipeline=loaded.pipeline.name)
     name = serving.before[-1].generation
-    chain.require_not_deleted(PipelineContext.require(_declaration(loaded, name)))
+    operations.require_not_deleted(PipelineContext.require(_declaration(loaded, name)))
     _begin(loaded, name, serving.generation)
     finish(loaded)
     return read_serving(loaded)
@@ -108,7 +108,7 @@ def finish(loaded: LoadedPipeline) -> bool:
     if to is not None:
         last = to.pipeline.sources[-1]
         if last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
-            chain.go_live(to, last)
+            operations.go_live(to, last)
     return True
 
 

@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow.compute as pc
 import yaml
 
+from orchestration.chain import ChainRun, Observer, Outcome, PlanStep, Step, run_chain
 from orchestration.generations.range_scope import last_files, parts_of, require_fit, shown
 from orchestration.requested_state import read_requested
-from orchestration.steps import ChainRun, Observer, Outcome, PlanStep, Step, run_chain
 from sources.common.positions import Record
 from sources.common.state import Folder
 from sources.config.loader import KEPT, KeptDefinition, LoadedPipeline, load_pipeline

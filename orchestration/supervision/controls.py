@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 
-from orchestration import chain
+from orchestration import operations
 from orchestration.backlog import backlog_of
 from orchestration.requested_state import RequestedState, read_requested, write_requested
 from sources.common.positions import now_ms
@@ -87,7 +87,7 @@ def resume(loaded: LoadedPipeline) -> Heartbeat:
         RunError: Spark failed before its first batch; it stays requested.
     """
     source = live_source(loaded)
-    return chain.go_live(PipelineContext.require(loaded), source)
+    return operations.go_live(PipelineContext.require(loaded), source)
 
 
 def drain(
@@ -134,7 +134,7 @@ def drain(
             hint = "It continues to run: drain it again, or end it with `hybrid stop`."
             raise RunError(message, hint, source=source.name)
         time.sleep(_POLL_S)
-    chain.stop(loaded)
+    operations.stop(loaded)
 
 
 def _ended(generation: Generation, name: str, left: int | None) -> RunError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import NamedTuple
 
-from orchestration import chain
+from orchestration import operations
 from orchestration.requested_state import (
     RefusedRestart,
     Restart,
@@ -104,8 +104,8 @@ def restart(loaded: LoadedPipeline, source: FileSource | KafkaSource) -> Heartbe
     nothing can be launched, the reason is written down, for the next look to judge.
 
     Raises:
-        StateError: People stopped it in the meantime; or as :func:`orchestration.chain.resume`.
-        SeamError, InputError, UnavailableError: As :func:`orchestration.chain.resume`.
+        StateError: People stopped it in the meantime; or as `operations.resume`.
+        SeamError, InputError, UnavailableError: As `operations.resume`.
         RunError: Spark failed before its first batch, or a stuck run can't be ended.
     """
     generation = loaded.require_generation()
@@ -115,7 +115,7 @@ def restart(loaded: LoadedPipeline, source: FileSource | KafkaSource) -> Heartbe
         look = look_at_live(loaded, generation)
         if look is not None and look.verdict.down == "stuck":
             process.stop(generation, source.name)
-        return chain.resume(PipelineContext(loaded, generation), source)
+        return operations.resume(PipelineContext(loaded, generation), source)
     except HybridError as error:
         # A driver that was launched reports for itself.
         if last_launch_id(generation) == before:

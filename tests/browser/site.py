@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 from playwright.sync_api import Browser, sync_playwright
 
 from examples import flight_data
-from orchestration import chain
+from orchestration import operations
 from services.broker import LocalBroker
 from services.process import HOST, end, free_ports, last_lines, spawn
 from sources.config.loader import LoadedPipeline, load_pipeline
@@ -99,7 +99,7 @@ def site(
             flight_data.produce(feed, broker.bootstrap_servers, name)
             servers = broker.bootstrap_servers
             loaded[name] = _declare(declared, name, servers, folder, history or {}, changes)
-            cleanup.callback(chain.stop, loaded[name])
+            cleanup.callback(operations.stop, loaded[name])
         url = cleanup.enter_context(_dagster(folder, declared))
         yield Site(url, broker.bootstrap_servers, loaded, later)
 

@@ -16,7 +16,7 @@ import yaml
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from orchestration import chain
+from orchestration import operations
 from orchestration.audit.report import AuditReport
 from services.broker import create_topic
 from sources.config.file_source import FileSource
@@ -213,14 +213,14 @@ def live_of(loaded: LoadedPipeline) -> KafkaSource:
 
 def start_live(loaded: LoadedPipeline) -> None:
     """All steps of the chain, by one driver; the stream is left running."""
-    chain.plan(loaded)
+    operations.plan(loaded)
     for source in loaded.pipeline.sources:
         if isinstance(source, KafkaSource):
             hand_over(PipelineContext.require(loaded), source)
         if source.boundedness is Boundedness.BOUNDED:
-            chain.run_bounded(PipelineContext.require(loaded), source, rest_requested=True)
+            operations.run_bounded(PipelineContext.require(loaded), source, rest_requested=True)
         else:
-            chain.go_live(PipelineContext.require(loaded), source)
+            operations.go_live(PipelineContext.require(loaded), source)
 
 
 def steps(result: dg.ExecuteInProcessResult) -> list[str]:

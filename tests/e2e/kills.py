@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from benchmarks.record import record
-from orchestration import chain
+from orchestration import operations
 from orchestration.audit.report import AuditReport
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
@@ -124,13 +124,13 @@ class Chain:
         # The kill before this one may have ended a watcher as well.
         self._while_it_runs(self._is_left_running)
         wait_until_caught_up(PipelineContext.require(self.loaded))
-        chain.stop(self.loaded)
+        operations.stop(self.loaded)
         return audit(self.loaded)
 
     def end(self) -> None:
         """Leave nothing behind."""
         self._kill(self._watcher)
-        chain.stop(self.loaded)
+        operations.stop(self.loaded)
 
     def _told(self) -> str:
         return f"{where(self.loaded)}: {self._log.read_text()[-3000:]}"
@@ -159,7 +159,7 @@ class Chain:
 
     def _is_left_running(self) -> bool:
         is_over = self._watcher is not None and self._watcher.poll() == 0
-        return is_over and chain.is_live(self.loaded)
+        return is_over and operations.is_live(self.loaded)
 
     def _strike(self, victim: Victim) -> bool:
         """Kill it; returns whether it was there."""

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from orchestration.chain import steps_of
 from orchestration.cli.main import app
-from orchestration.steps import steps_of
 from sources.config.loader import load_pipeline
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

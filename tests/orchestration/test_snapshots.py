@@ -8,8 +8,8 @@ import dagster as dg
 import pytest
 
 from orchestration import snapshots
+from orchestration.chain import ChainRun, run_step, steps_of
 from orchestration.defs.chain_assets import pipeline_assets
-from orchestration.steps import ChainRun, run_step, steps_of
 from sources.common.positions import DatabaseSnapshot
 from sources.config.loader import declare, load_pipeline
 from sources.config.snapshot import MANIFEST, Chunk, SnapshotManifest

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestration import chain
+from orchestration import operations
 from spark_jobs.launch.submit import scratch_folders
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from spark_jobs.run_state.lock import is_held
@@ -47,7 +47,7 @@ def test_cancelling_the_run_ends_spark(tmp_path: Path, servers: str) -> None:
     case.write_history()
     case.produce()
     loaded = case.pipeline()
-    chain.plan(loaded)
+    operations.plan(loaded)
     generation = loaded.require_generation()
     run = subprocess.Popen(
         [sys.executable, "-c", RUN, str(loaded.path)], cwd=Path(__file__).parents[3]

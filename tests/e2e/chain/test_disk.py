@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from orchestration import chain
+from orchestration import operations
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
 from orchestration.cli.main import app
@@ -59,11 +59,11 @@ def test_a_disk_that_fills_up_under_a_stream_is_red_and_the_next_run_ends_exact(
         run_history(spark, loaded)
         hand_over(PipelineContext.require(loaded), live)
         try:
-            chain.go_live(PipelineContext.require(loaded), live)
+            operations.go_live(PipelineContext.require(loaded), live)
             wait_until_caught_up(PipelineContext.require(loaded))
             disk.fill()
             case.produce(range(1200, 1400))
-            wait_for(lambda: not chain.is_live(loaded), "the end of the run", 90)
+            wait_for(lambda: not operations.is_live(loaded), "the end of the run", 90)
             told = f"the disk of the state folder {loaded.require_generation().root} is full"
             found = status(loaded)
             assert found.live is not None
@@ -79,7 +79,7 @@ def test_a_disk_that_fills_up_under_a_stream_is_red_and_the_next_run_ends_exact(
             case.produce(range(1400, 1500))
             wait_until_caught_up(PipelineContext.require(loaded))
         finally:
-            chain.stop(loaded)
+            operations.stop(loaded)
         report = audit(loaded)
         assert (report.expected, wrong(report)) == (1500, {})
 

@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from orchestration import chain
+from orchestration import operations
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
 from orchestration.defs.chain_assets import pipeline_assets
@@ -129,12 +129,12 @@ def test_the_stream_over_a_folder_is_an_asset_and_survives_a_kill(
         arrive(tmp_path / "inbox", "b.json", range(200, 300))
         os.kill(beat.pid, signal.SIGKILL)
         wait_for(lambda: not runs(beat.pid), "the driver to be gone")
-        wait_for(lambda: not chain.is_live(loaded), "the lock to be free")
+        wait_for(lambda: not operations.is_live(loaded), "the lock to be free")
         assert status(loaded).sources[-1].state == "dead"
-        chain.go_live(PipelineContext.require(loaded), source)
+        operations.go_live(PipelineContext.require(loaded), source)
         arrive(tmp_path / "inbox", "c.json", range(300, 400))
         wait_until_caught_up(PipelineContext.require(loaded))
     finally:
-        chain.stop(loaded)
+        operations.stop(loaded)
     report = audit(loaded)
     assert (report.expected, wrong(report), report.ok) == (400, {}, True)

@@ -13,7 +13,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from orchestration import chain
+from orchestration import operations
 from orchestration.audit.run import audit
 from orchestration.defs import failures
 from orchestration.defs.chain_assets import pipeline_assets
@@ -121,7 +121,7 @@ def test_zombie_runs_after_a_reboot_are_dead_and_nobody_else_is_signalled(tmp_pa
             found = status(case.loaded)
             assert found.live is not None
             assert (found.live.health, found.healthy) == ("dead", False)
-            assert chain.stop(case.loaded) == []
+            assert operations.stop(case.loaded) == []
             assert runs(stranger.pid)
         finally:
             stranger.kill()

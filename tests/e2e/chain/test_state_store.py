@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from orchestration import chain
+from orchestration import operations
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
 from sources.hand_over import hand_over
@@ -86,7 +86,7 @@ def test_a_stateful_processor_in_python_crosses_the_switch(tmp_path: Path, serve
         start_live(loaded)
         wait_until_caught_up(PipelineContext.require(loaded))
     finally:
-        chain.stop(loaded)
+        operations.stop(loaded)
     assert ".changelog" in suffixes(loaded.require_generation().checkpoint)
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (5, {})

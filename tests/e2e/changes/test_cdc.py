@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from examples.shop import TABLES, Customers, make_shop
-from orchestration import chain
+from orchestration import operations
 from orchestration.audit.compare_source import compare_table, compare_with_source
 from orchestration.audit.run import audit
 from orchestration.generations.lifecycle import rerun
@@ -231,7 +231,7 @@ def test_a_slot_that_was_lost_is_made_good_by_a_new_snapshot_under_the_readers(
     take_snapshot(loaded)
     run_history(spark, loaded)
     hand_over(PipelineContext.require(loaded), live_of(loaded))
-    chain.go_live(PipelineContext.require(loaded), live_of(loaded))
+    operations.go_live(PipelineContext.require(loaded), live_of(loaded))
     case.end()
     # Nobody is told of these.
     case.execute(
@@ -253,7 +253,7 @@ def test_a_slot_that_was_lost_is_made_good_by_a_new_snapshot_under_the_readers(
         case.execute("UPDATE orders SET amount = 9 WHERE id > 900")
         wait_for(lambda: equal(None), "the target to equal the table", 240)
     finally:
-        chain.stop(loaded)
+        operations.stop(loaded)
 
 
 @pytest.mark.slow
@@ -330,15 +330,15 @@ def test_a_table_in_use_is_taken_over_though_the_driver_is_killed(case: CdcCase)
         assert launch.group is not None
         # The JVM and the driver in it, whatever they are at.
         os.killpg(launch.group, signal.SIGKILL)
-        wait_for(lambda: not chain.is_live(loaded), "the end of the driver")
-        chain.go_live(PipelineContext.require(loaded), live_of(loaded))
+        wait_for(lambda: not operations.is_live(loaded), "the end of the driver")
+        operations.go_live(PipelineContext.require(loaded), live_of(loaded))
         is_live.set()
         customers.wait()
         equal = is_equal(loaded)
         wait_for(lambda: equal(None), "the target to equal the table", 240)
     finally:
         customers.stop()
-        chain.stop(loaded)
+        operations.stop(loaded)
 
 
 def taken_over(case: CdcCase, spark: SparkSession) -> LoadedPipeline:

@@ -14,7 +14,7 @@ import yaml
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from orchestration import chain
+from orchestration import operations
 from orchestration.audit.compare_generations import compare_generations
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
@@ -90,7 +90,7 @@ def test_readers_change_over_in_one_step_and_back(
     run_history(spark, loaded)
     hand_over(PipelineContext.require(loaded), live_of(loaded))
     try:
-        chain.go_live(PipelineContext.require(loaded), live_of(loaded))
+        operations.go_live(PipelineContext.require(loaded), live_of(loaded))
         wait_until_caught_up(PipelineContext.require(loaded))
         # Another definition, in the same place; this time a person looks at the plan.
         (tmp_path / "transforms.py").write_text(DOUBLED)
@@ -120,7 +120,7 @@ def test_readers_change_over_in_one_step_and_back(
             assert (len(rows), "w" in rows.column_names) == (1700, False)
 
             promotion.promote(loaded)
-            assert not chain.is_live(serving)
+            assert not operations.is_live(serving)
             wait_for(lambda: any("w" in names for _, names, _ in seen), "readers see it", 60)
         kept = [count for _, names, count in seen if "w" in names]
         assert min(kept) == 1700, "no reader sees less than there was"
@@ -140,4 +140,4 @@ def test_readers_change_over_in_one_step_and_back(
         assert (report.expected, wrong(report)) == (1900, {})
     finally:
         for name in ("g1", "g2"):
-            chain.stop(load_pipeline(kept_file(loaded, name)))
+            operations.stop(load_pipeline(kept_file(loaded, name)))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hdfs_native import WriteOptions
 
-from orchestration import chain
+from orchestration import operations
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
 from sources.planning.context import PipelineContext
@@ -67,7 +67,7 @@ def test_parquet_and_json_in_hdfs_then_the_topic(
         start_live(loaded)
         wait_until_caught_up(PipelineContext.require(loaded))
     finally:
-        chain.stop(loaded)
+        operations.stop(loaded)
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (1200, {})
     assert [status.path for status in store.list_status("/")] == ["/history"]

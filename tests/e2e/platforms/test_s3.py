@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestration import chain
+from orchestration import operations
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
 from sources.planning.context import PipelineContext
@@ -49,7 +49,7 @@ def test_parquet_and_json_in_a_bucket_then_the_topic(
             start_live(loaded)
             wait_until_caught_up(PipelineContext.require(loaded))
         finally:
-            chain.stop(loaded)
+            operations.stop(loaded)
         report = audit(loaded)
         assert (report.expected, wrong(report)) == (1200, {})
     kept = [path.read_bytes() for path in (tmp_path / "state").rglob("*") if path.is_file()]

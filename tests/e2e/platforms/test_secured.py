@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from orchestration import chain
+from orchestration import operations
 from services.broker import LocalBroker
 from services.secured import SecuredListeners
 from sources.config.loader import load_pipeline
@@ -85,7 +85,7 @@ def test_the_chain_signs_in_and_leaves_no_trace_of_the_password(
         runs.append(hybrid(case, "run", "--until", "caught-up"))
         runs += [hybrid(case, name) for name in ("status", "audit")]
     finally:
-        chain.stop(load_pipeline(tmp_path / "events.yaml"))
+        operations.stop(load_pipeline(tmp_path / "events.yaml"))
     assert [run.returncode for run in runs] == [0] * 5, [run.stderr for run in runs]
     report = json.loads(runs[-1].stdout)
     assert (report["expected"], report["ok"]) == (1200, True)

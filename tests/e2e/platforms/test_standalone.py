@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from orchestration import chain
+from orchestration import operations
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
 from orchestration.supervision.status import status
@@ -95,7 +95,7 @@ def test_an_executor_that_is_killed_costs_no_row_and_no_state(
         wait_until_caught_up(PipelineContext.require(loaded))
         assert status(loaded).sources[-1].state == "running"
     finally:
-        stopped = chain.stop(loaded)
+        stopped = operations.stop(loaded)
     assert stopped == ["live"]
     # It had a task, which was done again.
     said = log_path(loaded.require_generation(), "live").read_text()

@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from orchestration import chain
+from orchestration import operations
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
 from sources.config.bad_records import BadRecordCount, bad_count_name
@@ -207,11 +207,11 @@ def test_a_killed_stream_loses_and_doubles_no_bad_record(tmp_path: Path, servers
             send_mixed(range(first, first + 100))
         # Somewhere among the batches, whatever is staged, written or counted by then.
         os.killpg(os.getpgid(beat.pid), signal.SIGKILL)
-        wait_for(lambda: not chain.is_live(loaded), "the lock of the dead driver", 60)
-        chain.go_live(PipelineContext.require(loaded), live_of(loaded))
+        wait_for(lambda: not operations.is_live(loaded), "the lock of the dead driver", 60)
+        operations.go_live(PipelineContext.require(loaded), live_of(loaded))
         wait_until_caught_up(PipelineContext.require(loaded))
     finally:
-        chain.stop(loaded)
+        operations.stop(loaded)
     assert [row["value"] for row in quarantined(loaded)] == sent
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (2000, {})

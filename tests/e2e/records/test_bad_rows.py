@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from orchestration import chain
+from orchestration import operations
 from orchestration.audit.run import audit
 from sources.config.bad_records import BadRecordCount, bad_count_name
 from sources.config.loader import LoadedPipeline
@@ -192,7 +192,7 @@ def test_a_killed_run_over_files_loses_and_doubles_no_bad_row(case: Case) -> Non
     case.produce(range(500, 700))
 
     loaded = case.pipeline(quarantined_lines)
-    chain.plan(loaded)
+    operations.plan(loaded)
     seen: list[int] = []
 
     def kill(beat: Heartbeat) -> None:
@@ -202,9 +202,9 @@ def test_a_killed_run_over_files_loses_and_doubles_no_bad_row(case: Case) -> Non
             os.killpg(os.getpgid(beat.pid), signal.SIGKILL)
 
     with pytest.raises(RunError):
-        chain.run_bounded(PipelineContext.require(loaded), history_of(loaded), on_beat=kill)
-    wait_for(lambda: not chain.is_live(loaded), "the lock of the dead driver", 60)
-    chain.run_bounded(PipelineContext.require(loaded), history_of(loaded))
+        operations.run_bounded(PipelineContext.require(loaded), history_of(loaded), on_beat=kill)
+    wait_for(lambda: not operations.is_live(loaded), "the lock of the dead driver", 60)
+    operations.run_bounded(PipelineContext.require(loaded), history_of(loaded))
     assert kept(loaded, "lines") == [(f"{case.folder}/lines/0.json", *each) for each in places]
     counted = loaded.require_generation().read(bad_count_name("lines"), BadRecordCount)
     assert counted is not None

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from orchestration import chain
+from orchestration import operations
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
 from orchestration.defs.chain_assets import pipeline_assets
@@ -299,7 +299,7 @@ def test_each_bounded_topic_is_an_asset_and_has_a_start_unless_it_is_the_first(
         states = {each.source: each.state for each in status(loaded).sources}
         assert states == {"history": "finished", "archive": "finished", "live": "running"}
     finally:
-        chain.stop(loaded)
+        operations.stop(loaded)
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (1200, {})
     first = case.pipeline(lambda document: archive_first()(document) or document.update(state="s2"))

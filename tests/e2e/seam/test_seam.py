@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from orchestration import chain
+from orchestration import operations
 from orchestration.audit.run import audit
 from sources.errors import SeamError
 from sources.hand_over import hand_over
@@ -160,7 +160,7 @@ def test_a_start_that_the_topic_does_not_hold_is_refused(tmp_path: Path, servers
         document["sources"][1]["start"] = {"offsets": {0: 5000}}
 
     with pytest.raises(SeamError, match="start offset 5000 is beyond the log end 1500"):
-        chain.plan(case.pipeline(beyond))
+        operations.plan(case.pipeline(beyond))
     assert not (tmp_path / "state").exists()
 
 
@@ -169,11 +169,11 @@ def test_history_that_is_done_is_not_read_again(tmp_path: Path, servers: str) ->
     case.write_history()
     case.produce()
     loaded = case.pipeline()
-    chain.plan(loaded)
-    end = chain.run_bounded(PipelineContext.require(loaded), history_of(loaded))
+    operations.plan(loaded)
+    end = operations.run_bounded(PipelineContext.require(loaded), history_of(loaded))
     # A file that lands later is not in the plan; were it read, Spark would have to start.
     case.write_history(range(3000, 3010), files=1)
-    assert chain.run_bounded(PipelineContext.require(loaded), history_of(loaded)) == end
+    assert operations.run_bounded(PipelineContext.require(loaded), history_of(loaded)) == end
     start = hand_over(PipelineContext.require(loaded), live_of(loaded))
     case.produce(range(2000, 2100))
     assert hand_over(PipelineContext.require(loaded), live_of(loaded)) == start

@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from orchestration import chain
+from orchestration import operations
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
 from orchestration.supervision import controls
@@ -50,7 +50,7 @@ def test_sigterm_in_a_long_batch_and_a_drain_leave_a_state_to_go_on_from_exactly
         wait_for(lambda: last_planned(generation.checkpoint) != done, "a batch", 60)
         with pytest.raises(RunError, match="not drained after 0 s: 200 records are left"):
             controls.drain(loaded, timedelta(0))
-        assert chain.is_live(loaded), "time that is up ends nothing"
+        assert operations.is_live(loaded), "time that is up ends nothing"
 
         # SIGTERM: the batch is left undone, and the driver has the last word.
         assert controls.pause(loaded, "new brokers")
@@ -70,7 +70,7 @@ def test_sigterm_in_a_long_batch_and_a_drain_leave_a_state_to_go_on_from_exactly
         left: list[int] = []
         controls.drain(loaded, SOON, left.append)
         assert left[-1] == 0
-        assert not chain.is_live(loaded)
+        assert not operations.is_live(loaded)
         found = status(loaded)
         assert found.live is not None
         assert (found.live.health, found.sources[-1].lag) == ("stopped", 0)
@@ -78,7 +78,7 @@ def test_sigterm_in_a_long_batch_and_a_drain_leave_a_state_to_go_on_from_exactly
         assert wrong(audit(loaded)) == {}
 
     finally:
-        chain.stop(loaded)
+        operations.stop(loaded)
     case.produce(range(1900, 2000))
     run_live(spark, loaded)
     report = audit(loaded)

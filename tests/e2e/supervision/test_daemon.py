@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from dagster import DagsterInstance
 
-from orchestration import chain
+from orchestration import operations
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
 from sources.config.loader import LoadedPipeline
@@ -94,6 +94,6 @@ def test_the_stream_outlives_dagster_and_is_brought_back_by_it(
         case.produce(range(1200, 1300))
         wait_until_caught_up(PipelineContext.require(loaded))
     finally:
-        chain.stop(loaded)
+        operations.stop(loaded)
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (1300, {})

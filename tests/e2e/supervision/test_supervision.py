@@ -11,7 +11,7 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
-from orchestration import chain
+from orchestration import operations
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
 from orchestration.defs.assets import live_key
@@ -117,7 +117,9 @@ def test_a_stream_that_dies_or_freezes_is_red_and_comes_back_exactly(
             first = driver(loaded)
             case.produce(range(1200, 1400))
             os.killpg(os.getpgid(first.pid), signal.SIGKILL)
-            wait_for(lambda: not chain.is_live(loaded), "the lock of the dead driver", DEADLINE_S)
+            wait_for(
+                lambda: not operations.is_live(loaded), "the lock of the dead driver", DEADLINE_S
+            )
             observed, checks, [request] = dagster.look()
             assert (observed["health"], observed["red"], checks["alive"]) == ("dead", 1, False)
             assert not status(loaded).healthy
@@ -135,7 +137,7 @@ def test_a_stream_that_dies_or_freezes_is_red_and_comes_back_exactly(
             case.pipeline(lambda document: document.update(supervision=quick))
             observed, checks, [request] = dagster.wait_for_request()
             assert (observed["health"], checks["alive"]) == ("stuck", False)
-            assert chain.is_live(loaded)
+            assert operations.is_live(loaded)
             dagster.materialize(request)
             assert not runs(second.pid)
             case.pipeline(lambda document: document.update(supervision=patient))
@@ -143,10 +145,10 @@ def test_a_stream_that_dies_or_freezes_is_red_and_comes_back_exactly(
             wait_until_caught_up(PipelineContext.require(loaded))
             assert len({first.launch_id, second.launch_id, driver(loaded).launch_id}) == 3
 
-            assert chain.stop(loaded) == ["live"]
+            assert operations.stop(loaded) == ["live"]
             observed, checks, runs_asked = dagster.look()
             assert (observed["health"], checks["alive"], runs_asked) == ("stopped", True, [])
     finally:
-        chain.stop(loaded)
+        operations.stop(loaded)
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (1500, {})

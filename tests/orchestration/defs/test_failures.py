@@ -7,7 +7,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from orchestration import chain
+from orchestration import operations
 from orchestration.defs import failures as module
 from orchestration.defs.assets import RESTART_TAG, live_key
 from orchestration.defs.failures import RETRY_POLICY, failures
@@ -113,7 +113,7 @@ def test_a_job_of_a_pipeline_is_tried_again_where_that_helps(
         tried += 1
         raise error
 
-    monkeypatch.setattr(chain, "stop", fails)
+    monkeypatch.setattr(operations, "stop", fails)
     job = pipeline_definitions(LiveCase(tmp_path).loaded).resolve_job_def("events_stop")
     with dg.DagsterInstance.ephemeral() as instance:
         assert not job.execute_in_process(instance=instance, raise_on_error=False).success
@@ -132,7 +132,7 @@ def test_a_restart_that_fails_is_tried_once(
         tried += 1
         raise NO_BROKER
 
-    monkeypatch.setattr(chain, "resume", fails)
+    monkeypatch.setattr(operations, "resume", fails)
     job = pipeline_definitions(case.loaded).resolve_job_def("events_resume")
     with dg.DagsterInstance.ephemeral() as instance:
         done = job.execute_in_process(

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 from typer.testing import CliRunner
 
-from orchestration import chain
+from orchestration import operations
 from orchestration.cli.main import app
 from orchestration.generations import promotion
 from sources import generations
@@ -214,7 +214,7 @@ def test_one_that_serves_no_more_is_not_run(tmp_path: Path) -> None:
         generations.require_in_service(case.loaded, generation)
     # Its history was read: nothing is to be run for that.
     assert (
-        chain.run_bounded(
+        operations.run_bounded(
             PipelineContext.require(case.loaded), case.loaded.pipeline.source("history")
         ).splits
         == 1

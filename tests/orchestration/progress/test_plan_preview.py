@@ -12,7 +12,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from orchestration import chain
+from orchestration import operations
 from orchestration.cli.main import app
 from orchestration.defs import plan_metadata
 from orchestration.progress.plan_preview import Preview, preview
@@ -70,7 +70,7 @@ def run_at(generation: Generation, rows_per_s: int) -> None:
 
 
 def test_an_estimate_without_a_run_before_is_unknown(loaded: LoadedPipeline) -> None:
-    made = chain.plan(loaded)
+    made = operations.plan(loaded)
     seen = preview(loaded, made)
     assert (seen.estimate.seconds, seen.estimate.executor_hours) == (None, None)
     assert "no run has reported yet how fast `history` is read" in seen.estimate.basis
@@ -81,23 +81,23 @@ def test_an_estimate_without_a_run_before_is_unknown(loaded: LoadedPipeline) -> 
 
 
 def test_an_estimate_rests_on_the_run_of_the_generation_before(loaded: LoadedPipeline) -> None:
-    chain.plan(loaded)
+    operations.plan(loaded)
     run_at(loaded.require_generation(), rows_per_s=2)
     next_generation(loaded)
     write(loaded.folder / "in/c.parquet", *range(5, 77))
-    found = preview(loaded, chain.plan(loaded)).estimate
+    found = preview(loaded, operations.plan(loaded)).estimate
     assert found.seconds == 38
     assert found.executor_hours == pytest.approx(38 / 3600)
     assert found.basis == "`history` at 2 rows/s as in g1"
 
 
 def test_a_plan_tells_what_is_otherwise_than_in_the_one_before(loaded: LoadedPipeline) -> None:
-    chain.plan(loaded)
+    operations.plan(loaded)
     next_generation(loaded)
     (loaded.folder / "in/a.parquet").unlink()
     write(loaded.folder / "in/b.parquet", 3, 4, more={"v": [0.5, 1.0]})
     write(loaded.folder / "in/c.parquet", 5, 6, 7, more={"v": [0.5, 1.0, 1.5]})
-    seen = preview(loaded, chain.plan(loaded))
+    seen = preview(loaded, operations.plan(loaded))
     assert seen.previous == "g1"
     told = {change.what: (change.before, change.now) for change in seen.changes}
     assert told.pop("bytes")
@@ -112,28 +112,28 @@ def test_a_plan_tells_what_is_otherwise_than_in_the_one_before(loaded: LoadedPip
 
 
 def test_a_plan_that_is_the_same_says_so(loaded: LoadedPipeline) -> None:
-    chain.plan(loaded)
+    operations.plan(loaded)
     next_generation(loaded)
     result = CliRunner().invoke(app, ["plan", str(loaded.path)])
-    assert "Nothing is otherwise than in the plan of g1." in result.stdout
+    assert "Nothing differs from the plan of g1." in result.stdout
 
 
 def test_what_another_version_has_left_is_not_compared_and_no_error(
     loaded: LoadedPipeline,
 ) -> None:
-    chain.plan(loaded)
+    operations.plan(loaded)
     generation = loaded.require_generation()
     run_at(generation, rows_per_s=2)
     for name in ("plan.json", progress_log_name("history")):
         document = json.loads(generation.path(name).read_text())
         generation.path(name).write_text(json.dumps({**document, "version": 99}))
     next_generation(loaded)
-    seen = preview(loaded, chain.plan(loaded))
+    seen = preview(loaded, operations.plan(loaded))
     assert (seen.previous, seen.estimate.seconds) == (None, None)
 
 
 def test_columns_are_shown_side_by_side(loaded: LoadedPipeline) -> None:
-    seen = preview(loaded, chain.plan(loaded))
+    seen = preview(loaded, operations.plan(loaded))
     assert seen.schemas == {"id": {"history": "bigint"}, "at": {"history": "timestamp"}}
     answer = json.loads(CliRunner().invoke(app, ["plan", str(loaded.path), "--json"]).stdout)
     assert Preview.model_validate(answer["preview"]) == seen

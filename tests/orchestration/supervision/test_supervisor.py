@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from orchestration import chain
+from orchestration import operations
 from orchestration.cli.main import app
 from orchestration.requested_state import Restart, Watch, request, require_requested
 from orchestration.supervision.look import Look
@@ -145,7 +145,7 @@ def test_the_command_line_tells_the_verdict_and_ends_with_it(tmp_path: Path) -> 
         "dead: It failed: disk [full]" in CliRunner().invoke(app, ["status", str(case.path)]).stdout
     )
     # Dead before it was stopped, but that is no longer of interest.
-    chain.stop(case.loaded)
+    operations.stop(case.loaded)
     answer = CliRunner().invoke(app, ["status", str(case.path), "--json"])
     assert (answer.exit_code, json.loads(answer.stdout)["live"]["health"]) == (0, "stopped")
 
@@ -169,7 +169,7 @@ def test_a_stopped_run_is_neither_red_nor_started_again(tmp_path: Path) -> None:
     case.ask_for_it()
     case.launch("a", state="failed", failure=DISK_FULL)
     assert look_at(case).restart is not None
-    assert chain.stop(case.loaded) == []
+    assert operations.stop(case.loaded) == []
     found = look_at(case)
     assert (found.verdict.health, found.restart) == ("stopped", None)
     assert status(case.loaded).healthy
@@ -302,7 +302,7 @@ def test_a_restart_that_a_broker_did_not_answer_is_tried_again(
         message = "Broker `b:1` does not answer."
         raise UnavailableError(message)
 
-    monkeypatch.setattr(chain, "resume", unavailable)
+    monkeypatch.setattr(operations, "resume", unavailable)
     for _ in range(2):
         assert look_at(case).restart is not None
         with pytest.raises(UnavailableError):
@@ -324,7 +324,7 @@ def test_a_driver_that_a_restart_launched_reports_for_itself(
         message = "The driver was killed."
         raise RunError(message, transient=False)
 
-    monkeypatch.setattr(chain, "resume", launched)
+    monkeypatch.setattr(operations, "resume", launched)
     with pytest.raises(RunError):
         restart(case.loaded, case.loaded.pipeline.sources[-1])
     assert look_at(case).verdict.reason == "It failed: disk full"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from orchestration import steps
-from orchestration.steps import ChainRun, HandoverStep, Observer, Outcome, Step, run_chain, run_step
+from orchestration import chain as steps
+from orchestration.chain import ChainRun, HandoverStep, Observer, Outcome, Step, run_chain, run_step
 from sources.errors import InputError, SeamError
 from tests.orchestration.generations.generation_case import GenerationCase
 

@@ -1,0 +1,270 @@
+"""Operations on a pipeline's chain: plan it, read a bounded source, start and stop the stream.
+
+Each may be repeated: what was decided is read, what was done is not done again. The steps that put
+them in order are in :mod:`orchestration.chain`; the hand-over, which needs no Spark, is in
+:mod:`sources.hand_over`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from orchestration.requested_state import (
+    read_requested,
+    request,
+    require_requested,
+    write_requested,
+)
+from sources.common.positions import EndPosition, Offsets
+from sources.config.file_source import FileSource
+from sources.config.kafka_source import KafkaSource
+from sources.config.loader import LoadedPipeline
+from sources.config.rate_limit import RateLimit, put_in_force
+from sources.config.requirements import require_extras
+from sources.config.user_functions import load_function, load_transform
+from sources.databases.replication_slot import look_at_slot
+from sources.errors import InputError, RunError
+from sources.generations import keep_definition, require_in_service
+from sources.hand_over import hand_over
+from sources.hand_over_checks import require_sound
+from sources.hybrid import Boundedness
+from sources.kafka.client import KafkaLog
+from sources.kafka.start_checks import check_not_deleted
+from sources.planning.approval import require_approved
+from sources.planning.context import PipelineContext
+from sources.planning.plan import Plan, make_plan
+from sources.planning.topic_range import find_range, read_range_splits, require_range, unread
+from spark_jobs.checkpoint import offset_log
+from spark_jobs.jvm.java import require_java
+from spark_jobs.launch import process
+from spark_jobs.launch.runs import find_run
+from spark_jobs.launch.watched_run import OnOutput
+from spark_jobs.run_state.heartbeat import Heartbeat
+
+Source = FileSource | KafkaSource
+
+
+def validate(loaded: LoadedPipeline) -> None:
+    """Check what can be checked without reading data or starting a process.
+
+    Raises:
+        InputError: Java is missing or too old, a package that the declaration needs is not
+            installed, or a function of the user can't be imported.
+    """
+    require_java()
+    require_extras(loaded.pipeline)
+    load_transform(loaded)
+    for source in loaded.pipeline.sources:
+        for field, name in source.functions.items():
+            load_function(loaded, field, name)
+
+
+def plan(loaded: LoadedPipeline) -> Plan:
+    """Return the plan of the newest generation; make it first if there is none.
+
+    A bounded topic that comes first gets its start and end offsets with the plan.
+
+    Raises:
+        HybridError: As :func:`sources.planning.plan.make_plan` and
+            :func:`sources.hand_over.hand_over`.
+    """
+    validate(loaded)
+    made = make_plan(loaded)
+    if (first := planned_topic(loaded)) is not None:
+        hand_over(PipelineContext.require(loaded), first)
+    return made
+
+
+def planned_topic(loaded: LoadedPipeline) -> KafkaSource | None:
+    """Return the topic whose offsets the plan decides: a bounded one that comes first, or None."""
+    first = loaded.pipeline.sources[0]
+    if isinstance(first, KafkaSource) and first.boundedness is Boundedness.BOUNDED:
+        return first
+    return None
+
+
+def run_bounded(
+    context: PipelineContext,
+    source: Source,
+    on_beat: process.OnBeat = lambda _: None,
+    on_output: OnOutput = lambda _: None,
+    extra_environment: Mapping[str, str] | None = None,
+    *,
+    rest_requested: bool = False,
+) -> EndPosition:
+    """Read a bounded source to its end; one that has ended is not read again.
+
+    Args:
+        context: The pipeline and its state.
+        source: The source.
+        on_beat: Called with each new heartbeat.
+        on_output: Called with each line that the run prints.
+        extra_environment: More environment variables for the job.
+        rest_requested: The rest of the chain is to run, too. With ``switch: warm`` the driver then
+            makes the hand-over and continues with the next source by itself; the steps that follow
+            find that done.
+
+    Raises:
+        StateError: An earlier source has not finished, the plan is not approved, or another run is
+            active.
+        SeamError: The hand-over to a topic does not pass its checks; only before its first commit.
+        RunError: Spark failed, or ended without having read all of the plan.
+    """
+    state = context.switch_state
+    state.require_turn(source.name)
+    if (end := state.end_of(source.name)) is not None:
+        return end
+    _require_ready(context, source)
+    names = [each.name for each in context.pipeline.sources]
+    is_warm = rest_requested and context.pipeline.switch == "warm"
+    to_run = names[names.index(source.name) :] if is_warm else [source.name]
+    process.run_to_end(
+        context.loaded, context.generation, to_run, on_beat, on_output, extra_environment
+    )
+    if rest_requested and find_run(context.generation, names[-1]) is not None:
+        # The stream is requested from the switch on, not only once its own step runs.
+        request(context.generation, names[-1], is_requested=True)
+    if (end := state.end_of(source.name)) is None:
+        message = f"The Spark run of `{source.name}` ended well but left no end position."
+        raise RunError(message, "Run it again.", source=source.name)
+    return end
+
+
+def go_live(
+    context: PipelineContext, source: Source, on_beat: process.OnBeat = lambda _: None
+) -> Heartbeat:
+    """Start the unbounded run, or find it running; return when its first batch is committed.
+
+    From then on it is requested, until it is stopped. Interrupting this call cancels the request.
+
+    Args:
+        context: The pipeline and its state.
+        source: The last source.
+        on_beat: Called with each new heartbeat until the first batch is committed.
+
+    Raises:
+        StateError: An earlier source has not finished, the hand-over to a topic was not made, or
+            the plan is not approved.
+        SeamError: The hand-over does not pass its checks; only before the first commit.
+        RunError: Spark failed before its first batch; the run stays requested.
+    """
+    _require_ready_to_stream(context, source)
+    generation = context.generation
+    before = read_requested(generation)
+    request(generation, source.name, is_requested=True)
+    try:
+        return _start(context, source, on_beat)
+    except Exception:
+        raise
+    except BaseException:
+        if before is None:
+            request(generation, source.name, is_requested=False)
+        elif not before.is_requested:
+            write_requested(generation, before)
+        raise
+
+
+def resume(context: PipelineContext, source: Source) -> Heartbeat:
+    """Start the unbounded run again, unless it was stopped or paused since.
+
+    Raises:
+        StateError: It is not requested; or as :func:`go_live`.
+        RunError: As :func:`go_live`.
+    """
+    _require_ready_to_stream(context, source)
+    require_requested(context.generation)
+    return _start(context, source, lambda _: None)
+
+
+def _start(context: PipelineContext, source: Source, on_beat: process.OnBeat) -> Heartbeat:
+    def while_requested(beat: Heartbeat) -> None:
+        # Asked after the launch: a stop that came before it found no run to end.
+        require_requested(context.generation)
+        on_beat(beat)
+
+    return process.start_detached(context.loaded, context.generation, source.name, while_requested)
+
+
+def _require_ready_to_stream(context: PipelineContext, source: Source) -> None:
+    context.switch_state.require_turn(source.name)
+    _require_ready(context, source)
+    # Nobody may have looked at the slot since the last run.
+    look_at_slot(context.loaded, context.generation)
+
+
+def _require_ready(context: PipelineContext, source: Source) -> None:
+    """Refuse to launch a source that may not run now; keep the definition that it runs by."""
+    require_in_service(context.loaded, context.generation)
+    require_approved(context)
+    if isinstance(source, KafkaSource):
+        context.switch_state.require_start(source.name)
+        if source.boundedness is Boundedness.BOUNDED:
+            require_range(context.generation, source.name)
+        if not reached(context, source):
+            require_sound(context, source)
+    keep_definition(context.loaded, context.generation)
+
+
+def reached(context: PipelineContext, source: KafkaSource) -> Offsets:
+    """Return the first offset of each partition that a topic's run has not committed yet.
+
+    Empty if it has not committed anything.
+    """
+    generation = context.generation
+    place = context.pipeline.hybrid_source().index(source.name)
+    if source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
+        return offset_log.reached(generation.checkpoint, place)
+    decided = find_range(generation, source.name)
+    offset = offset_log.committed_offset(generation.checkpoint, place)
+    if decided is None or offset is None:
+        return {}
+    batches_done = offset_log.position_in_plan(offset, [decided.batches])
+    return {**decided.ends, **unread(read_range_splits(decided, generation), batches_done)}
+
+
+def require_not_deleted(context: PipelineContext) -> None:
+    """Refuse to resume the last source where Kafka deleted records that it has not read.
+
+    Raises:
+        SeamError: Names the partition, and how many offsets are lost.
+    """
+    last = context.pipeline.sources[-1]
+    if isinstance(last, KafkaSource):
+        check_not_deleted(reached(context, last), KafkaLog(last).log_start())
+
+
+def change_rate(loaded: LoadedPipeline, source: str, limit: RateLimit) -> None:
+    """Limit how fast a source is read, from now on; an active run adopts the limit.
+
+    Raises:
+        InputError: There is no such source, or the limit does not apply to its kind.
+        StateError: Nothing was planned yet.
+    """
+    names = [each.name for each in loaded.pipeline.sources]
+    if source not in names:
+        message = f"Pipeline `{loaded.pipeline.name}` has no source `{source}`."
+        raise InputError(message, f"Name one of {', '.join(names)}.", source=source)
+    loaded.pipeline.source(source).check_rate(limit)
+    put_in_force(loaded.require_generation(), source, limit)
+
+
+def stop(loaded: LoadedPipeline) -> list[str]:
+    """End every active run of the pipeline; return the names of the sources stopped.
+
+    The unbounded run is no longer requested from then on, nor paused.
+    """
+    if (context := PipelineContext.find(loaded)) is None:
+        return []
+    generation = context.generation
+    wanted = read_requested(generation)
+    if wanted is not None and (wanted.is_requested or wanted.is_paused):
+        request(generation, wanted.source, is_requested=False)
+    names = [source.name for source in context.pipeline.sources]
+    return [name for name in names if process.stop(generation, name)]
+
+
+def is_live(loaded: LoadedPipeline) -> bool:
+    """Return whether the unbounded run of a pipeline is alive."""
+    context = PipelineContext.find(loaded)
+    last = loaded.pipeline.sources[-1].name
+    return context is not None and process.find_running(context.generation, last) is not None

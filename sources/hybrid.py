@@ -225,8 +225,8 @@ class SwitchState:
     def switch(self, name: str, factory: SourceFactory, log: Log) -> StartPosition:
         """Decide where a source starts: call its factory, unless the position is in the state.
 
-        The position is written to the state before anything can use it. (Flink calls the factory again after a
-        failure, with no previous enumerator: FLINK-38345.)
+        The position is written to the state before anything can use it. (Flink calls the factory
+        again after a failure, with no previous enumerator: FLINK-38345.)
 
         Args:
             name: Name of the source that is to start.

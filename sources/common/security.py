@@ -94,8 +94,8 @@ class Security(BaseModel):
         if self.mechanism not in {None, "PLAIN"} and not (self.username or "").isascii():
             # Brokers (Kafka's ScramMessages) answer with invalid credentials otherwise.
             message = (
-                f"`username: {self.username}` has characters outside ASCII, which brokers refuse "
-                f"with `mechanism: {self.mechanism}`. Use another user, or `mechanism: PLAIN`."
+                f"`mechanism: {self.mechanism}` needs a `username` in ASCII, and this one has "
+                "other characters. Use another user, or `mechanism: PLAIN`."
             )
             raise ValueError(message)
         return self
@@ -297,8 +297,8 @@ def _read_files(security: Security) -> dict[str, str]:
             blocks = [block[0] for block in _CERTIFICATE.finditer(_read(field, path))]
             if not blocks:
                 message = (
-                    f"`security.{field}`: file {path} contains no certificate in PEM. (no "
-                    "`-----BEGIN CERTIFICATE-----`)"
+                    f"`security.{field}`: file {path} contains no certificate in PEM (no "
+                    "`-----BEGIN CERTIFICATE-----`)."
                 )
                 hint = (
                     "Name a PEM file; convert a DER file with "

@@ -28,7 +28,7 @@ class Source(Protocol):
 
     @property
     def name(self) -> str:
-        """Name, unique in the chain."""
+        """Name of the source, unique in the chain; the state is kept by it."""
 
     @property
     def boundedness(self) -> Boundedness:
@@ -96,7 +96,7 @@ class HybridSource(Generic[S_co]):
 
     @staticmethod
     def builder() -> HybridSourceBuilder[S]:
-        """Return a builder of an empty chain."""
+        """Return a builder without sources; add them in reading order, then build the chain."""
         return HybridSourceBuilder()
 
     @property

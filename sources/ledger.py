@@ -157,7 +157,7 @@ def make_ledger(
 
 
 def ledger_name(source: str) -> str:
-    """Return the path of the ledger of a hand-over to a source, relative to the generation's."""
+    """Return the path of the ledger of a source, relative to the generation's state folder."""
     return f"ledger/{source}.json"
 
 

@@ -97,7 +97,7 @@ def to_us(moment: datetime) -> int:
 
 
 def span_ms(span: timedelta) -> int:
-    """Return a duration in milliseconds, rounded down."""
+    """Return the length of a duration in whole milliseconds, rounded down."""
     return span // _MS
 
 

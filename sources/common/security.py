@@ -87,8 +87,8 @@ class Security(BaseModel):
         if self.protocol != "SSL" and len(given) < len(_SIGN_IN):
             missing = [name for name in _SIGN_IN if name not in given]
             message = (
-                f"`protocol: {self.protocol}` logs in, and {_listed(missing)} is not declared. Add "
-                "it; or declare `protocol: SSL` if the broker asks for no login."
+                f"`protocol: {self.protocol}` needs {_listed(missing)}. Declare what is missing, "
+                "or `protocol: SSL` if the broker asks for no login."
             )
             raise ValueError(message)
         if self.mechanism not in {None, "PLAIN"} and not (self.username or "").isascii():

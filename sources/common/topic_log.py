@@ -63,7 +63,10 @@ class Log(Protocol):
         """
 
     def newest_ms(self) -> dict[TopicPartition, int | None]:
-        """Return the highest record timestamp (ms) of each partition; None without records."""
+        """Return the highest record timestamp of each partition, in Unix milliseconds.
+
+        None for a partition without records.
+        """
 
     def read(
         self, start: Mapping[TopicPartition, int], limit: int, end: Mapping[TopicPartition, int]

@@ -49,7 +49,10 @@ class DeclaredSource(Source, Protocol):
 
     @property
     def on_bad_record(self) -> Literal["fail", "drop", "quarantine"]:
-        """What happens to a record that can't be read: the run fails, or it is skipped or kept."""
+        """Declared treatment of a record that can't be read.
+
+        ``fail`` ends the run, ``drop`` skips the record, ``quarantine`` writes it to a table.
+        """
 
     @property
     def select(self) -> Mapping[str, str]:
@@ -81,7 +84,7 @@ class DeclaredSource(Source, Protocol):
 
     @property
     def has_hand_over(self) -> bool:
-        """Whether a start position is decided for it once the sources before it have finished.
+        """Whether a hand-over decides its start, once the sources before it have finished.
 
         True for a topic, which is read from explicit offsets on. Files have none: the plan lists
         what is read.
@@ -89,7 +92,7 @@ class DeclaredSource(Source, Protocol):
 
     @property
     def holds_changes(self) -> bool:
-        """Whether its records are changes of a database table, not rows."""
+        """Whether its records are change events (Debezium) of a database table, not rows."""
 
     @property
     def added_columns(self) -> Mapping[str, AddedColumn] | None:
@@ -124,7 +127,13 @@ class DeclaredSource(Source, Protocol):
         """
 
     def contract(self) -> dict[str, object]:
-        """Return what may not change while a checkpoint is in use: field or group to value."""
+        """Return the declared values that may not change while a checkpoint is in use.
+
+        Their digests are kept in the state; a run is refused after one of them was changed.
+
+        Returns:
+            Value by name of the field or group of fields, such as ``sources.history.read``.
+        """
 
     def check_rate(self, limit: RateLimit) -> None:
         """Refuse a rate limit of quantities that this source does not have.

@@ -95,7 +95,7 @@ class FileSource(BadRecords):
 
     @property
     def boundedness(self) -> Boundedness:
-        """Bounded, unless the folder is listed again at an interval."""
+        """``BOUNDED``, or ``CONTINUOUS_UNBOUNDED`` if ``discovery_interval`` is declared."""
         is_bounded = self.discovery_interval is None
         return Boundedness.BOUNDED if is_bounded else Boundedness.CONTINUOUS_UNBOUNDED
 
@@ -106,7 +106,7 @@ class FileSource(BadRecords):
 
     @property
     def is_parquet(self) -> bool:
-        """Whether the files are Parquet; those of a Delta table are."""
+        """Whether the data files are Parquet: ``format`` is ``parquet`` or ``delta``."""
         return self.format in ("parquet", "delta")
 
     @property
@@ -173,7 +173,11 @@ class FileSource(BadRecords):
         return self.model_copy(update={**self.quarantine_located(locate), "path": paths})
 
     def contract(self) -> dict[str, object]:
-        """Return what may not change while a checkpoint is in use: field or group to its value."""
+        """Return the declared values that may not change while a checkpoint is in use.
+
+        Returns:
+            Value by name of the field or group of fields, such as ``sources.NAME.end``.
+        """
         end = self.model_dump(mode="json", include={"complete_through", "offsets", "sequence"})
         if self.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
             end["boundedness"] = self.boundedness.value

@@ -87,7 +87,7 @@ class KafkaSource(ValueFormat, BadRecords):
 
     @property
     def boundedness(self) -> Boundedness:
-        """Bounded only if an end is declared (Flink: ``KafkaSource.setBounded``)."""
+        """``BOUNDED`` if ``until`` is declared (Flink: ``KafkaSource.setBounded``), else unbounded."""
         is_bounded = self.until is not None
         return Boundedness.BOUNDED if is_bounded else Boundedness.CONTINUOUS_UNBOUNDED
 
@@ -142,7 +142,7 @@ class KafkaSource(ValueFormat, BadRecords):
 
     @property
     def holds_changes(self) -> bool:
-        """Whether records are Debezium change events."""
+        """Whether records are change events of a table, that is, ``format`` is ``debezium``."""
         return self.format == "debezium"
 
     def located(
@@ -159,7 +159,11 @@ class KafkaSource(ValueFormat, BadRecords):
         return self.model_copy(update=changes)
 
     def contract(self) -> dict[str, object]:
-        """Return what may not change while a checkpoint is in use: field or group to its value."""
+        """Return the declared values that may not change while a checkpoint is in use.
+
+        Returns:
+            Value by name of the field or group of fields, such as ``sources.NAME.end``.
+        """
         place = f"sources.{self.name}"
         where = [self.topics, self.topic_pattern, self.isolation]
         contract: dict[str, object] = {

@@ -59,12 +59,19 @@ class LoadedPipeline:
 
     @property
     def folder(self) -> Path:
-        """Folder of the file, or of its original, from which relative paths start."""
+        """Folder that relative paths of the declaration start from.
+
+        That of the YAML file; for a copy that was kept for a generation, that of the original.
+        """
         return self.path.parent if self.kept is None else Path(self.kept.home)
 
     @property
     def code(self) -> list[Path]:
-        """Folders from which modules of user functions are imported first, in order."""
+        """Folders where modules of user functions are looked for before the installed packages.
+
+        The first one that has the module is used: for a kept copy the folder with the kept
+        modules, then the folder of the original file.
+        """
         if self.kept is None:
             return [self.folder]
         return [Path(self.kept.code or self.path.parent), self.folder]

@@ -42,7 +42,7 @@ class Sink(Declared):
 
     @property
     def removes_rows(self) -> bool:
-        """Whether a delete removes the row from the table (``hard``, the default) or marks it."""
+        """Whether a delete removes its row from the table; False if it only marks it (``soft``)."""
         return self.deletes != "soft"
 
     @model_validator(mode="after")

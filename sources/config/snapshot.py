@@ -151,5 +151,5 @@ def folder_of(patterns: Sequence[str], folder: Path) -> Path:
 
 
 def chunk_name(number: int) -> str:
-    """Return the file name of a chunk (part of the table, numbered from 0), such as part-00003."""
+    """Return the file name of a chunk (part of the table, from 0): ``part-00003.parquet``."""
     return f"part-{number:05}.parquet"

@@ -110,5 +110,5 @@ class Supervision(Declared):
 
     @property
     def webhook_url(self) -> str | None:
-        """URL of the webhook in plain text; None if none is declared, or an empty one."""
+        """Declared URL of the webhook, in plain text; None if it is not declared or empty."""
         return (self.webhook.get_secret_value() if self.webhook else "") or None

@@ -39,7 +39,7 @@ class Converge(Declared):
     Attributes:
         gap: The hand-over takes place once the newest record of the topic is no more than this
             ahead of history.
-        rounds: Highest number of rounds; after them the hand-over takes place as it is.
+        rounds: Highest number of rounds; after them the hand-over takes place in any case.
 
     """
 

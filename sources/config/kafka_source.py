@@ -87,7 +87,7 @@ class KafkaSource(ValueFormat, BadRecords):
 
     @property
     def boundedness(self) -> Boundedness:
-        """``BOUNDED`` if ``until`` is declared (Flink: ``KafkaSource.setBounded``), else unbounded."""
+        """``BOUNDED`` if ``until`` is declared, as with Flink's ``KafkaSource.setBounded``."""
         is_bounded = self.until is not None
         return Boundedness.BOUNDED if is_bounded else Boundedness.CONTINUOUS_UNBOUNDED
 

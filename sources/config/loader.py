@@ -286,7 +286,11 @@ def _fill(value: Any, environment: Mapping[str, str], unset: set[str]) -> Any:
 
 
 def _explain(error: dict[str, Any], model: type[BaseModel]) -> str:
-    location = [part for part in error["loc"] if part not in SOURCE_MODELS]
+    location = [
+        part
+        for part in error["loc"]
+        if part not in SOURCE_MODELS and not str(part).startswith("literal[")
+    ]
     where = ".".join(str(part) for part in location) or "pipeline"
     if error["type"] == "extra_forbidden":
         allowed = _fields_at(error["loc"][:-1], model)
@@ -296,6 +300,8 @@ def _explain(error: dict[str, Any], model: type[BaseModel]) -> str:
     if error["type"] == "missing":
         return f"  {where}: this field is needed, but not declared. Add it."
     text = error["msg"].removeprefix("Value error, ")
+    if error["type"] == "model_type":
+        text = "a mapping (`field: value` lines) is needed here"
     # A validator of this project names the value itself, unless it may hold a password.
     shown = None if error["type"] == "value_error" else error.get("input")
     given = f" (given: {shown!r})" if isinstance(shown, str | int | float) else ""

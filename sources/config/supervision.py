@@ -15,7 +15,7 @@ class Restarts(Declared):
 
     Attributes:
         limit: Highest number of restarts within the window ``within``; after them the run stays
-            down until it is started with `hybrid resume` or in Dagster. 0 means no restarts.
+            down until it is started again, such as by `hybrid resume`. 0 means no restarts.
         within: Length of that window.
         loop: This many restarts within the window are reported as a crash loop.
         backoff: Time between the end of a run and the first restart.

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class ErrorFields(TypedDict, total=False):
-    """What an error is about; a key is left out where it does not apply.
+    """Values that an error names, for programs; a key is left out where it does not apply.
 
     Never holds a secret: the fields are printed, and land in metadata and state.
 
@@ -57,8 +57,8 @@ class ErrorReport(BaseModel):
         kind: Which type of error, by a name that stays (:attr:`HybridError.kind`).
         message: What is wrong, and which value.
         hint: What to do now; empty where the message already says so.
-        transient: Whether the same attempt may succeed later without anybody's doing.
-        fields: What it is about.
+        transient: Whether the same attempt may succeed later without any change.
+        fields: What the error is about: keys of :class:`ErrorFields` and their values.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -79,12 +79,12 @@ class HybridError(Exception):
     Args:
         message: What is wrong, and which value: a sentence.
         hint: What to do now: a sentence; empty where the message already says so.
-        transient: Whether the same attempt may succeed later without anybody's doing; that of the
-            type, if left out.
-        fields: What it is about.
+        transient: Whether the same attempt may succeed later without any change; the default of
+            the error type, if left out.
+        fields: What the error is about, by the keys of :class:`ErrorFields`.
 
     Attributes:
-        kind: Name of the type for programs; it stays when a class is renamed.
+        kind: Name of the error type for programs; it stays the same if a class is renamed.
 
     """
 
@@ -110,7 +110,7 @@ class HybridError(Exception):
         return f"{self.message} {self.hint}".strip()
 
     def report(self) -> ErrorReport:
-        """Return the error as a document."""
+        """Return the error as a document, which ``--json`` prints and heartbeats carry."""
         return ErrorReport(
             kind=self.kind,
             message=self.message,
@@ -121,7 +121,7 @@ class HybridError(Exception):
 
 
 class InputError(HybridError, ValueError):
-    """The declaration or the data can't be used as they are: nothing was read or written yet.
+    """Error of the declaration or the data: they can't be used as they are; nothing was written.
 
     Also a ``ValueError``, so that Pydantic's validators may raise it.
     """
@@ -130,29 +130,29 @@ class InputError(HybridError, ValueError):
 
 
 class UnavailableError(HybridError):
-    """A broker, store, database, registry or cluster does not answer; waiting may help."""
+    """Error of a broker, store, database, registry or cluster that does not answer; transient."""
 
     kind = "unavailable"
     transient = True
 
 
 class SeamError(HybridError):
-    """The hand-over between two sources can't be made without losing or duplicating rows."""
+    """Error of a hand-over between two sources that would lose or duplicate rows."""
 
     kind = "seam"
 
 
 class StateError(HybridError):
-    """The state does not allow this step: out of turn, in use, or of another generation."""
+    """Error of a step that the state does not allow: out of turn, in use, damaged or replaced."""
 
     kind = "state"
 
 
 class RunError(HybridError):
-    """A process that was launched failed, or ended without having done its work.
+    """Error of a launched process that failed, or ended without having done its work.
 
-    Transient unless the process reported a failure that waiting can't mend: a driver that is
-    killed, or a cluster that loses it, is worth another attempt.
+    Transient unless the process reported a failure that waiting does not correct: after a driver
+    was killed, or lost by its cluster, another attempt may succeed.
     """
 
     kind = "run"

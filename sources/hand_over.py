@@ -18,20 +18,26 @@ from sources.planning.topic_range import decide_range, seam_end_after
 
 
 def hand_over(context: PipelineContext, source: KafkaSource, log: KafkaLog | None = None) -> Ledger:
-    """Decide where a source starts, and where it ends if it is bounded; write the ledger.
+    """Hand over to a Kafka source: decide its start offsets, and its end offsets if it is bounded.
 
-    Safe to repeat: what was decided before is read, and what is missing of it is completed.
+    Writes the start position and the ledger, which says for each partition where it starts and
+    why. Safe to repeat: what was decided before is read, and steps that are missing are completed.
 
     Args:
         context: The pipeline and its state.
-        source: The source to hand over to.
+        source: The Kafka source to hand over to.
         log: Look-ups on its topics; opened here if left out and needed.
 
+    Returns:
+        The ledger of the hand-over, now or earlier written.
+
     Raises:
-        StateError: An earlier source has not finished, the plan is not approved, or `start` was
+        StateError: An earlier source has not finished, the plan is not approved, or ``start`` was
             changed since the hand-over.
-        GapError: Records are missing from both history and the log.
-        SeamError: Start or end can't be decided, or are outside the log.
+        GapError: Records are missing from both history and the Kafka topic, and ``on_gap`` does
+            not accept that.
+        SeamError: Start or end can't be decided, or are outside the offsets that the topic has.
+        UnavailableError: A broker does not answer.
     """
     context.switch_state.require_turn(source.name)
     ledger = find_ledger(context.generation, source)

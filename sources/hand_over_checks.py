@@ -21,6 +21,19 @@ CHECKS = {
     "retention": "Kafka still has every record from the start offsets on.",
     "schema": "The records fit the columns of history.",
 }
+# What to do after a failure that no declaration accepts.
+_ADVICE = {
+    "retention": (
+        "Nothing was started; the lost records would be missing from the table. If files hold "
+        "these records, begin a new generation, which reads these files: `hybrid generation new "
+        "P`. Raise the topic's retention first, so that Kafka keeps the records until they are "
+        "read."
+    ),
+    "schema": (
+        "Nothing was started. Correct the source's `format`, `schema` or `select`, or the records' "
+        "producer, then run `hybrid run P` again."
+    ),
+}
 _SEAM_RULES = {
     "none": "no row is in both: history records its offsets, or there is no history",
     "sequence": "changes that the snapshot contains are dropped",
@@ -33,14 +46,15 @@ _SEAM_RULES = {
 
 @dataclass(frozen=True)
 class Check:
-    """Result of one check of a hand-over.
+    """Result of one check of a hand-over to a Kafka source.
 
     Attributes:
-        name: One of :data:`CHECKS`.
+        name: ``no_gap``, ``no_duplicates``, ``retention`` or ``schema``.
         passed: Whether the condition holds.
-        text: The finding, in words.
-        numbers: The figures behind it.
-        accepted: The declaration accepts a failure of this check, so it does not stop a launch.
+        text: What was found, as a sentence.
+        numbers: The figures behind the finding, by name, such as ``offsets lost``.
+        accepted: Whether the declaration accepts a failure of this check (``on_gap: accept``,
+            ``seam_filter: off``), so that it does not prevent the launch.
     """
 
     name: str
@@ -56,17 +70,22 @@ def check_hand_over(
     reached: Offsets | None = None,
     log: KafkaLog | None = None,
 ) -> list[Check]:
-    """Check a hand-over against the log as it is now; nothing is written.
+    """Check a hand-over against the Kafka topic as it is now; nothing is written.
 
     Args:
         context: The pipeline and its state.
-        source: The source that was handed over to.
-        reached: First offset of each partition that its run has not committed yet; records before
-            them may have been deleted. Empty before the first commit.
+        source: The Kafka source that was handed over to.
+        reached: First offset of each partition that the source's run has not committed yet; Kafka
+            may delete the records before them. Empty or None before the first commit.
         log: Look-ups on its topics; opened here if left out.
 
+    Returns:
+        Results of ``no_gap``, ``no_duplicates``, ``retention`` and ``schema``, in this order.
+
     Raises:
-        StateError: The hand-over was not made, or `start` was changed since.
+        StateError: The hand-over was not made, or ``start`` was changed since.
+        SeamError: The topics are no longer those that were planned.
+        UnavailableError: A broker does not answer.
     """
     start = context.switch_state.require_start(source.name)
     ledger = require_ledger(context.generation, source)
@@ -89,27 +108,38 @@ def check_hand_over(
 
 
 def find_refusal(source: KafkaSource, checks: Sequence[Check]) -> SeamError | None:
-    """Return why a source may not be launched: the first failed check that is not accepted."""
+    """Return the error of the first check that prevents the launch of a source; None without one.
+
+    Args:
+        source: The Kafka source to be launched.
+        checks: Results of the checks of the hand-over to it.
+
+    Returns:
+        An error (not raised) for the first failed check that the declaration does not accept.
+    """
     for check in checks:
         if not check.passed and not check.accepted:
             message = f"Check `{check.name}` of source `{source.name}` fails: {check.text}"
-            return SeamError(message, "Nothing was started.", source=source.name)
+            return SeamError(message, _ADVICE[check.name], source=source.name)
     return None
 
 
 def require_sound(
     context: PipelineContext, source: KafkaSource, log: KafkaLog | None = None
 ) -> None:
-    """Refuse a first launch whose hand-over does not pass its checks.
+    """Refuse the first launch of a Kafka source whose hand-over does not pass its checks.
 
     Args:
         context: The pipeline and its state.
-        source: The source to be launched.
+        source: The Kafka source to be launched.
         log: Look-ups on its topics; opened here if left out.
 
     Raises:
-        SeamError: Names the check and its finding.
-        StateError: The hand-over was not made, or `start` was changed since.
+        SeamError: A check fails that the declaration does not accept (Kafka deleted records from
+            the start offset on, or records do not fit the columns of history); or the topics are
+            no longer those that were planned.
+        StateError: The hand-over was not made, or ``start`` was changed since.
+        UnavailableError: A broker does not answer.
     """
     if (refusal := find_refusal(source, check_hand_over(context, source, log=log))) is not None:
         raise refusal
@@ -145,7 +175,7 @@ def _retention(watch: RetentionWatch, needed: Offsets, log_start: Offsets) -> Ch
     }
     numbers = {"offsets lost": sum(lost.values()), "partitions gone": len(missing)}
     if missing:
-        text = f"{missing[0]} no longer exists."
+        text = f"{missing[0]} no longer exists in Kafka."
         return Check("retention", passed=False, text=text, numbers=numbers)
     headrooms = watch.look()
     if headrooms:

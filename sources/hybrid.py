@@ -28,11 +28,11 @@ class Source(Protocol):
 
     @property
     def name(self) -> str:
-        """Name, unique in the chain."""
+        """Name of the source, unique in the chain; the state is kept by it."""
 
     @property
     def boundedness(self) -> Boundedness:
-        """Whether the source has an end."""
+        """``BOUNDED`` if the source has an end, else ``CONTINUOUS_UNBOUNDED``."""
 
 
 S_co = TypeVar("S_co", bound=Source, covariant=True)
@@ -40,57 +40,68 @@ S = TypeVar("S", bound=Source)
 
 
 class HybridSourceBuilder(Generic[S]):
-    """Builder of a chain; it refuses what Flink's builder refuses, as each source is added."""
+    """Builder of a chain of sources, with the rules of Flink's ``HybridSourceBuilder``.
+
+    Each source is checked as it is added: names are unique, and only the last source may have no
+    end.
+    """
 
     def __init__(self) -> None:
         self._sources: list[S] = []
 
     def add_source(self, source: S) -> HybridSourceBuilder[S]:
-        """Append a source.
+        """Append a source to the chain, and return this builder for further calls.
 
         Raises:
-            InputError: Another source has its name, or the source before it has no end.
+            InputError: An earlier source has the same name, or the source before has no end.
 
         """
         if any(source.name == other.name for other in self._sources):
-            message = f"Two sources are named `{source.name}`."
-            hint = "State is kept by name: give each source a name of its own."
+            message = f"Two sources are named `{source.name}`; the state is kept by this name."
+            hint = "Give each source under `sources` a `name` of its own."
             raise InputError(message, hint, source=source.name)
         if self._sources and self._sources[-1].boundedness is not Boundedness.BOUNDED:
             last = self._sources[-1].name
-            message = f"Source `{last}` has no end but is not the last."
-            hint = "All sources except the final one need to be bounded."
+            message = f"Source `{last}` has no end but is not the last: `{source.name}` follows."
+            hint = (
+                f"Give `{last}` an end (`until` for a topic, no `discovery_interval` for files), "
+                "or move it to the end of `sources`."
+            )
             raise InputError(message, hint, source=last)
         self._sources.append(source)
         return self
 
     def build(self) -> HybridSource[S]:
-        """Return the chain.
+        """Return the chain of the sources that were added.
 
         Raises:
-            InputError: It has no sources.
+            InputError: No source was added.
 
         """
         if not self._sources:
             message = "The chain has no sources."
-            raise InputError(message, "List at least one under `sources`.", field="sources")
+            hint = "List at least one source, with `type` and `name`, under `sources`."
+            raise InputError(message, hint, field="sources")
         return HybridSource(tuple(self._sources))
 
 
 @dataclass(frozen=True)
 class HybridSource(Generic[S_co]):
-    """Sources that act as a single one, read in order; built by :meth:`builder`."""
+    """Chain of at least one source, read one after the other as if they were a single one.
+
+    Made by :meth:`builder`, which checks the sources.
+    """
 
     sources: tuple[S_co, ...]
 
     @staticmethod
     def builder() -> HybridSourceBuilder[S]:
-        """Return a builder of an empty chain."""
+        """Return a builder without sources; add them in reading order, then build the chain."""
         return HybridSourceBuilder()
 
     @property
     def boundedness(self) -> Boundedness:
-        """Boundedness of the last source."""
+        """Boundedness of the chain, which is that of its last source."""
         return self.sources[-1].boundedness
 
     def index(self, name: str) -> int:
@@ -102,14 +113,14 @@ class HybridSource(Generic[S_co]):
         """
         names = [source.name for source in self.sources]
         if name not in names:
-            message = f"There is no source `{name}`."
-            raise InputError(message, f"The chain has {', '.join(names)}.", source=name)
+            message = f"There is no source `{name}` in the pipeline."
+            raise InputError(message, f"Name one of {', '.join(names)}.", source=name)
         return names.index(name)
 
 
 @dataclass(frozen=True)
 class SourceSwitchContext:
-    """What a factory is given to decide where the next source starts.
+    """Input of a factory, the function that decides where the next source of the chain starts.
 
     Attributes:
         previous: End position of the previous source; None if there is none. (Flink passes None
@@ -131,9 +142,12 @@ the plan, so it must have no side effects.
 
 
 class SwitchState:
-    """End and start position of each source of a generation; each is written exactly once.
+    """Switch positions of a generation: where each source ended, and where the next one starts.
 
-    All state is in the generation's folder, so a new instance continues where another one stopped.
+    A generation is one computation of the whole table. Each position is written exactly once, to
+    the generation's state folder, so a new instance continues where another one stopped. All
+    methods raise InputError for a name that no source of the chain has, where they look it up in
+    the chain, and StateError for a position that is damaged.
     """
 
     def __init__(self, chain: HybridSource[Source], generation: Generation) -> None:
@@ -141,16 +155,20 @@ class SwitchState:
         self._generation = generation
 
     def end_of(self, name: str) -> EndPosition | None:
-        """Return the end position of a source; None until it has finished."""
+        """Read the end position of a source from the state; None until it has finished."""
         return self._generation.read(f"positions/{name}-end.json", EndPosition)
 
     def ends_before(self, name: str) -> list[EndPosition]:
-        """Return the end positions of all finished sources before one, in order."""
+        """Return the end positions of the finished sources before a source, in reading order.
+
+        Raises:
+            InputError: The chain has no source of this name.
+        """
         earlier = self._chain.sources[: self._chain.index(name)]
         return [end for source in earlier if (end := self.end_of(source.name)) is not None]
 
     def start_of(self, name: str) -> StartPosition | None:
-        """Return the start position of a source; None until its hand-over is made."""
+        """Read the start position of a source from the state; None until its hand-over is made."""
         return self._generation.read(f"positions/{name}-start.json", StartPosition)
 
     def require_turn(self, name: str) -> None:
@@ -158,40 +176,71 @@ class SwitchState:
 
         Raises:
             StateError: An earlier source has not finished; names it.
+            InputError: The chain has no source of this name.
 
         """
         for source in self._chain.sources[: self._chain.index(name)]:
             if self.end_of(source.name) is None:
-                message = f"`{name}` can't start: `{source.name}` before it has not finished."
-                raise StateError(message, f"Run `{source.name}` first.", source=source.name)
+                message = (
+                    f"`{name}` can't start: `{source.name}`, which comes before it, has not "
+                    "finished."
+                )
+                hint = (
+                    f"Run the chain with `hybrid run P`, which completes `{source.name}` first, or "
+                    f"run `hybrid step P {source.name}`."
+                )
+                raise StateError(
+                    message, hint, generation=self._generation.name, source=source.name
+                )
 
     def require_start(self, name: str) -> StartPosition:
-        """Return the start position of a source.
+        """Read the start position of a source from the state.
 
         Raises:
-            StateError: Its hand-over was not made.
+            StateError: The hand-over to the source, which decides it, was not made.
         """
         start = self.start_of(name)
         if start is None:
-            message = f"Where `{name}` starts is not decided yet."
-            raise StateError(message, f"Run step `{name}_handover` first.", source=name)
+            message = (
+                f"`{name}` has no start offsets yet: the hand-over to it, which decides them, was "
+                "not made."
+            )
+            hint = f"Run `hybrid step P {name}_handover`, or the whole chain with `hybrid run P`."
+            raise StateError(message, hint, generation=self._generation.name, source=name)
         return start
 
     def finish(self, end: EndPosition) -> EndPosition:
-        """Record the end position of a source; a second call returns what the first one wrote."""
+        """Record the end position of a source that has finished.
+
+        Returns:
+            The recorded position: if one was recorded before, that one, and ``end`` is dropped.
+
+        Raises:
+            StateError: An earlier source has not finished, or the state can't be written.
+            InputError: The chain has no source of this name.
+        """
         self.require_turn(end.source)
         return self._generation.put_if_absent(f"positions/{end.source}-end.json", end)
 
     def switch(self, name: str, factory: SourceFactory, log: Log) -> StartPosition:
-        """Decide where a source starts: call its factory, unless that was done before.
+        """Decide where a source starts: call its factory, unless the position is in the state.
 
-        The position is written before anything can use it. (Flink calls the factory again after a
-        failure, with no previous enumerator: FLINK-38345.)
+        The position is written to the state before anything can use it. (Flink calls the factory
+        again after a failure, with no previous enumerator: FLINK-38345.)
+
+        Args:
+            name: Name of the source that is to start.
+            factory: Function that decides the position.
+            log: Look-ups on the source's topics, which the factory gets.
+
+        Returns:
+            The recorded start position; an earlier decision is never replaced.
 
         Raises:
-            StateError: An earlier source has not finished.
-            SeamError: The factory refused, or returned something that is not a start position of
-                this source.
+            StateError: An earlier source has not finished, or the state can't be written.
+            InputError: The chain has no source of this name.
+            SeamError: The factory returned something that is not a start position of this source.
+                Errors that the factory raises are passed on.
 
         """
         self.require_turn(name)
@@ -200,7 +249,13 @@ class SwitchState:
         ends = self.ends_before(name)
         start = factory(SourceSwitchContext(ends[-1] if ends else None, log))
         if not isinstance(start, StartPosition) or start.source != name:
-            message = f"The factory of `{name}` returned {start!r}."
-            hint = f"It must return a StartPosition of source `{name}`."
+            message = (
+                f"The factory of `{name}` returned {start!r}, not a StartPosition of source "
+                f"`{name}`."
+            )
+            hint = (
+                f"Correct the function that decides the start of `{name}`, then run the hand-over "
+                f"again: `hybrid step P {name}_handover`."
+            )
             raise SeamError(message, hint, source=name)
         return self._generation.put_if_absent(f"positions/{name}-start.json", start)

@@ -21,19 +21,22 @@ from sources.kafka.seam import SeamRule
 
 
 class LedgerEntry(Part):
-    """One partition of a hand-over.
+    """Entry of a hand-over's ledger about one partition of the topic.
+
+    The seam is the range of offsets from ``start`` up to ``seam_end``, in which history may have
+    delivered some of the rows already.
 
     Attributes:
         topic, partition: The partition.
         start: First offset that is read.
-        why: The reason for it, in words.
-        log_start: Log start offset when it was decided.
+        why: Why reading starts at this offset, in words.
+        log_start: Log start offset (the first one that Kafka had not deleted) at the decision.
         first_offset: Offset of the first record at or after ``start``; None if there was none yet.
-        first_ms: Record timestamp of that record.
+        first_ms: Record timestamp of that record, in Unix milliseconds; None if there was none yet.
         seam_end: First offset beyond the seam.
         overlap: Number of offsets in the seam; records that are in both files and topic are among
             them. 0 if history records exactly which offsets it holds.
-        gap: What is missing, if the declaration accepts that; else None.
+        gap: What is missing, in words, if the declaration accepts that; None if nothing is.
     """
 
     topic: str
@@ -49,14 +52,18 @@ class LedgerEntry(Part):
 
 
 class Ledger(Record):
-    """The ledger of one hand-over, written with its start position.
+    """Record of one hand-over: where each partition starts, why, and how the seam is filtered.
+
+    Written once, with the start position; the seam is the part of the topic in which history may
+    have delivered some of the rows already.
 
     Attributes:
         source: The source that was handed over to.
         previous: End position of the source before it, if there is one.
-        decided_by: What the start was derived from.
+        decided_by: What the start offsets were decided by.
         rule: How rows of the seam that history already delivered are recognized.
-        end_ms: Highest event time of all sources before it.
+        end_ms: Highest event time of all sources before it, in Unix milliseconds; None if it is
+            the first source.
         declared: Digest of the ``start`` that the source declared.
         entries: One for each partition.
     """
@@ -73,10 +80,12 @@ class Ledger(Record):
 
 
 class SeamCount(Record):
-    """Rows of the seam, counted once the stream has passed it.
+    """Count of the rows in the seam, written once the stream has passed it.
+
+    The seam is the part of the topic in which history may have delivered some rows already.
 
     Attributes:
-        source: The source of the stream.
+        source: The Kafka source.
         rows: Rows read in the seam, by partition.
         removed: Those of them that were dropped because history had delivered them.
     """
@@ -94,15 +103,20 @@ def make_ledger(
     log: Log,
     source: KafkaSource,
 ) -> Ledger:
-    """Describe a start position, with the first record that each partition has from it on now.
+    """Return the ledger of a hand-over; the caller writes it to the state.
+
+    Reads the first record of each partition from its start offset on, as the topic is now.
 
     Args:
-        start: Where the source starts.
-        ends: End positions of all sources before it, in order.
+        start: Start position that was decided.
+        ends: End positions of all sources before the source, in order.
         rule: How rows of the seam that history already delivered are recognized.
-        seam_end: First offset of each partition beyond the seam.
-        log: Look-ups on its topics.
-        source: The source.
+        seam_end: First offset of each partition beyond the seam; its start offset if left out.
+        log: Look-ups on the source's topics.
+        source: The Kafka source that is handed over to.
+
+    Raises:
+        UnavailableError: A broker does not answer.
     """
     log_start = log.log_start()
     present = {
@@ -143,45 +157,71 @@ def make_ledger(
 
 
 def ledger_name(source: str) -> str:
-    """Return the name of a hand-over's ledger in the generation's folder."""
+    """Return the path of the ledger of a source, relative to the generation's state folder."""
     return f"ledger/{source}.json"
 
 
 def count_name(source: str) -> str:
-    """Return the name of a seam's count in the generation's folder."""
+    """Return the path of the count of a source's seam, relative to the generation's folder."""
     return f"ledger/{source}-seam.json"
 
 
 def read_ledger(generation: Folder, source: str) -> tuple[Ledger | None, SeamCount | None]:
-    """Read the ledger of a hand-over, and the count of its seam once the stream has passed it."""
+    """Read the ledger of the hand-over to a source, and the count of the rows in its seam.
+
+    Args:
+        generation: State folder of the generation.
+        source: Name of the Kafka source.
+
+    Returns:
+        The ledger, None until the hand-over is made; and the count, None until the stream has
+        passed the seam.
+
+    Raises:
+        StateError: One of the documents is damaged, or of another version.
+    """
     count = generation.read(count_name(source), SeamCount)
     return generation.read(ledger_name(source), Ledger), count
 
 
 def find_ledger(generation: Folder, source: KafkaSource) -> Ledger | None:
-    """Return the ledger of a source's hand-over; None if the hand-over was not made.
+    """Read the ledger of the hand-over to a source; None if the hand-over was not made.
 
     Raises:
-        StateError: The source's ``start`` was changed since.
+        StateError: The source's ``start`` was changed since, or the ledger is damaged.
     """
     ledger = generation.read(ledger_name(source.name), Ledger)
     if ledger is not None and ledger.declared != _start_digest(source):
-        message = f"`start` of source `{source.name}` changed after the hand-over was made."
-        hint = "Undo the change, or begin a new generation: `hybrid generation new`."
+        message = (
+            f"`start` of source `{source.name}` changed after the hand-over to it was made, which "
+            "decided its start offsets."
+        )
+        hint = (
+            "Undo the change in the pipeline's file; or begin a new generation, `hybrid generation "
+            "new P`, which computes the whole table again next to the one that serves."
+        )
         raise StateError(message, hint, source=source.name, field="start")
     return ledger
 
 
 def require_ledger(generation: Folder, source: KafkaSource) -> Ledger:
-    """Return the ledger of a source's hand-over.
+    """Read the ledger of the hand-over to a source, which must have been made.
 
     Raises:
-        StateError: The hand-over was not made, or the source's ``start`` was changed since.
+        StateError: The hand-over was not made, the source's ``start`` was changed since, or the
+            ledger is damaged.
     """
     if (ledger := find_ledger(generation, source)) is None:
-        message = f"The hand-over to `{source.name}` is not recorded."
-        hint = f"Run step `{source.name}_handover`: it keeps what was already decided."
-        raise StateError(message, hint, source=source.name)
+        message = (
+            f"The hand-over to `{source.name}` is not recorded: "
+            f"{generation.path(ledger_name(source.name))} does not exist."
+        )
+        hint = (
+            f"Run `hybrid step P {source.name}_handover`; offsets that are already decided are "
+            "kept."
+        )
+        file = str(generation.path(ledger_name(source.name)))
+        raise StateError(message, hint, source=source.name, file=file)
     return ledger
 
 

@@ -40,8 +40,9 @@ def _duration(value: Any) -> Any:
 def _name(value: str) -> str:
     if not _NAME.fullmatch(value) or value in RESERVED_NAMES or value.endswith("_handover"):
         message = (
-            f"`{value}` can't be a name: use lower case letters, digits and underscores, starting "
-            "with a letter; not `plan`, and nothing that ends in `_handover`."
+            f"`{value}` can't be a name. Use lower case letters, digits and underscores, starting "
+            "with a letter; `plan`, and names that end in `_handover`, are taken by steps of the "
+            "chain."
         )
         raise ValueError(message)
     return value
@@ -54,7 +55,10 @@ def _columns(value: dict[str, str]) -> dict[str, str]:
 
 def _instant(value: datetime) -> datetime:
     if value.tzinfo is None:
-        message = f"`{value.isoformat()}` needs a time zone, such as {value.isoformat()}Z."
+        message = (
+            f"`{value.isoformat()}` needs a time zone. Write {value.isoformat()}Z for UTC, or an "
+            "offset such as +02:00 at the end."
+        )
         raise ValueError(message)
     return value.astimezone(UTC)
 
@@ -69,44 +73,55 @@ def _sequence(value: Any) -> Any:
 def check_name(name: str) -> None:
     """Refuse a text that can't be the name of a pipeline or a source.
 
+    Names become folders and Dagster assets next to the assets ``plan`` and ``<source>_handover``.
+
     Args:
         name: The text.
 
     Raises:
-        InputError: It is not allowed as a name.
+        InputError: It has other characters than lower case letters, digits and underscores, does
+            not start with a letter, is ``plan``, or ends in ``_handover``.
     """
     try:
         _name(name)
     except ValueError as error:
-        raise InputError(str(error), value=name) from None
+        hint = "Choose another name, such as `orders_2024`."
+        raise InputError(str(error), hint, value=name) from None
 
 
 def parse_duration(text: str) -> timedelta:
     """Return a duration from a text of a command line or form, such as ``10 min``.
 
+    Args:
+        text: Whole number and unit (ms, s, min, h or d); ISO 8601 such as ``PT10M`` also works.
+
     Raises:
-        InputError: The text is not a duration.
+        InputError: The text is not a duration, or a negative one.
     """
     try:
         return TypeAdapter(Duration).validate_python(text)
     except ValidationError:
         message = f"`{text}` is not a duration."
-        raise InputError(message, "Write 90 s, 10 min or 2 h.", value=text) from None
+        hint = "Write 90 s, 10 min or 2 h: a whole number, and ms, s, min, h or d."
+        raise InputError(message, hint, value=text) from None
 
 
 def parse_instant(text: str) -> datetime:
-    """Return an instant from a text of a command line or form; a date means midnight, UTC.
+    """Return an instant in UTC from a text of a command line or form.
+
+    Args:
+        text: ISO 8601 time with a zone, or a date such as ``2024-01-31``, which means midnight UTC.
 
     Raises:
-        InputError: The text is not a time.
+        InputError: The text is not such a time or date, or the time has no zone.
     """
     try:
         if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
             return datetime.fromisoformat(text).replace(tzinfo=UTC)
         return TypeAdapter(Instant).validate_python(text)
     except ValueError:
-        message = f"`{text}` is not a time."
-        hint = "Write 2024-01-31, or 2024-01-31T12:00:00Z."
+        message = f"`{text}` is not a time with a time zone, nor a date."
+        hint = "Write 2024-01-31 (midnight, UTC), or 2024-01-31T12:00:00Z."
         raise InputError(message, hint, value=text) from None
 
 
@@ -120,7 +135,10 @@ Columns = Annotated[dict[str, str], AfterValidator(_columns)]
 
 
 class Declared(BaseModel):
-    """Base of all declarations: immutable, unknown fields are refused."""
+    """Base of all models of the YAML file: immutable, and unknown fields are refused.
+
+    Validation errors of Pydantic do not print the input, as it may contain a password.
+    """
 
     # Pydantic's own message would print the input, passwords included.
     model_config = ConfigDict(

@@ -20,32 +20,37 @@ _MODULES = {
 
 @contextmanager
 def needs_extra(extra: str, what: str) -> Iterator[None]:
-    """Turn a failed import into an error that names the extra; goes around the import.
+    """Turn a failed import in the body of ``with`` into an error that says what to install.
 
     Args:
-        extra: Of ``pyproject.toml``: installs the package.
+        extra: Name of the extra (optional dependencies in ``pyproject.toml``) that installs the
+            package.
         what: Which part of a pipeline or command needs the package; begins the error's sentence.
 
+    Yields:
+        Nothing: the body imports the package.
+
     Raises:
-        InputError: The import failed.
+        InputError: The body raised an ImportError; names the extra.
     """
     try:
         yield
     except ImportError as error:
         message = f"{what} needs a Python package that can't be imported here: {error}."
-        hint = f"Install it: `pip install 'hybrid-backfill[{extra}]'`."
-        raise InputError(message, hint) from None
+        hint = f"Install it where this command ran: `pip install 'hybrid-backfill[{extra}]'`."
+        raise InputError(message, hint, extra=extra) from None
 
 
 def require_extra(extra: str, what: str) -> None:
-    """Refuse what needs an extra that is not installed.
+    """Refuse a part of a pipeline whose optional Python package can't be imported.
 
     Args:
-        extra: A key of ``_MODULES``.
-        what: As for :func:`needs_extra`.
+        extra: Name of the extra that installs the package: ``avro``, ``hdfs``, ``plots``,
+            ``postgres`` or ``registry``.
+        what: Which part of a pipeline or command needs the package; begins the error's sentence.
 
     Raises:
-        InputError: Its package can't be imported.
+        InputError: The package can't be imported; names the extra.
     """
     with needs_extra(extra, what):
         import_module(_MODULES[extra])

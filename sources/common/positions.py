@@ -26,7 +26,7 @@ _WRAP = 1 << 32
 
 
 class TopicPartition(NamedTuple):
-    """One partition of a topic."""
+    """One partition of a Kafka topic, by the topic's name and the partition's number."""
 
     topic: str
     partition: int
@@ -36,7 +36,11 @@ class TopicPartition(NamedTuple):
 
 
 def nest(flat: Mapping[TopicPartition, V]) -> dict[str, dict[int, V]]:
-    """Return values by topic and partition number, as JSON documents (and Spark's) hold them."""
+    """Return values by topic, then partition number: the form of JSON documents and of Spark.
+
+    Args:
+        flat: Values by partition, such as offsets.
+    """
     nested: dict[str, dict[int, V]] = {}
     for partition, value in sorted(flat.items(), key=lambda item: item[0]):
         nested.setdefault(partition.topic, {})[partition.partition] = value
@@ -44,7 +48,14 @@ def nest(flat: Mapping[TopicPartition, V]) -> dict[str, dict[int, V]]:
 
 
 def flatten(nested: Mapping[str, Mapping[Any, V]]) -> dict[TopicPartition, V]:
-    """Return values by partition: the reverse of :func:`nest`; numbers may be strings."""
+    """Return values by partition, from values by topic and then partition number.
+
+    Args:
+        nested: Values by topic, then partition number, which may be a string as in JSON.
+
+    Raises:
+        ValueError: A partition number is not a whole number.
+    """
     return {
         TopicPartition(topic, int(number)): value
         for topic, parts in nested.items()
@@ -63,44 +74,57 @@ Offsets = Annotated[dict[TopicPartition, int], *_ByTopic]
 
 
 def now_ms() -> int:
-    """Return the time now, in milliseconds."""
+    """Return the present in Unix milliseconds, by the clock of this machine."""
     return time.time_ns() // 1_000_000
 
 
 def to_ms(moment: datetime) -> int:
-    """Return a time that has a zone in milliseconds, rounded down."""
+    """Return a time in Unix milliseconds, rounded down.
+
+    Raises:
+        TypeError: The time has no time zone.
+    """
     return (moment - _EPOCH) // _MS
 
 
 def to_us(moment: datetime) -> int:
-    """Return a time that has a zone in microseconds."""
+    """Return a time in Unix microseconds.
+
+    Raises:
+        TypeError: The time has no time zone.
+    """
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 def span_ms(span: timedelta) -> int:
-    """Return a duration in milliseconds, rounded down."""
+    """Return the length of a duration in whole milliseconds, rounded down."""
     return span // _MS
 
 
 def iso(time_ms: int) -> str:
-    """Return a time in milliseconds as text: ``2013-09-30T23:59:00Z``."""
+    """Return Unix milliseconds as text in UTC, such as ``2013-09-30T23:59:00Z``.
+
+    A time beyond the year 9999, as a wrong clock may produce, is returned as ``<number> ms``.
+    """
     try:
         moment = _EPOCH + time_ms * _MS
     except OverflowError:
-        # A wrong clock may well be beyond the year 9999.
         return f"{time_ms} ms"
     spec = "milliseconds" if time_ms % 1000 else "seconds"
     return moment.isoformat(timespec=spec).replace("+00:00", "Z")
 
 
 class Part(BaseModel):
-    """Part of a document of the state folder."""
+    """Part of a document of the state folder: immutable, and unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Record(Part):
-    """Versioned document of the state folder; an unknown version is refused."""
+    """Base of the JSON documents in the state folder, each with the version of its form.
+
+    :meth:`parse` refuses a document of another version than ``VERSION``.
+    """
 
     VERSION: ClassVar[int] = 1
 
@@ -113,13 +137,14 @@ class Record(Part):
 
     @classmethod
     def parse(cls, text: bytes) -> Self:
-        """Return the document that a text holds.
+        """Return the document that the content of a JSON file of the state folder describes.
 
         Args:
             text: Content of the file.
 
         Raises:
-            StateError: Written by another version of the project, or damaged.
+            StateError: The document has another ``version`` than ``VERSION``, is not JSON, or has
+                missing, unknown or wrong fields.
 
         """
         try:
@@ -130,16 +155,22 @@ class Record(Part):
                 raise ValueError(reason)
             return cls.model_validate(document)
         except ValueError as error:
-            message = f"A state document of kind {cls.__name__} can't be read: {error}."
-            hint = "Use the version of this project that wrote it, or a new state folder."
+            message = (
+                f"A document of kind {cls.__name__} in the state folder can't be read: {error}."
+            )
+            hint = (
+                "Run the version of this project that wrote the state folder. If the document is "
+                "damaged, restore it from a backup, or declare another `state` and another "
+                "`sink.path` and load everything again."
+            )
             raise StateError(message, hint) from None
 
 
 class HeldOffsets(Part):
-    """Records of the log that history holds, where its files carry Kafka offsets.
+    """Which records of the Kafka topic history holds, where its files carry Kafka offsets.
 
     Attributes:
-        next: Offset after the last one held, by partition.
+        next: Offset after the last one that history holds, by partition.
         exact: False if files only suggest it, as Kafka Connect's names without an end offset do.
         holes: Offsets before the last one held that history does not hold, as half-open ranges.
             Control records and compaction leave some, and so does a missing file.
@@ -173,15 +204,17 @@ class DatabaseSnapshot(Part):
     taken_ms: int
 
     def holds(self, lsn: str, transaction: str) -> str:
-        """Return a SQL condition, for Spark and DuckDB alike, that the snapshot holds a change.
+        """Return a SQL condition that is true for changes that this snapshot includes.
+
+        It is valid in Spark and in DuckDB, and never null.
 
         A change's transaction id has 32 bits, which wrap around. Before ``lsn`` it is no further
         than half the range from the snapshot's; after ``lsn`` the id is not used. A row of a
         connector's own snapshot has none: it was read earlier, so this snapshot holds it.
 
         Args:
-            lsn: Expression for a change's own log position.
-            transaction: Expression for its transaction id.
+            lsn: SQL expression for a change's own log position (LSN), as a number.
+            transaction: SQL expression for its transaction id of 32 bits; null if it has none.
         """
         half = _WRAP >> 1
         # Modulo of a negative number is negative in both.
@@ -194,7 +227,7 @@ class DatabaseSnapshot(Part):
 
 
 class EndPosition(Record):
-    """End position of a finished bounded source.
+    """End position of a finished bounded source: up to where its rows were delivered.
 
     Attributes:
         source: Name of the source.
@@ -224,19 +257,24 @@ class EndPosition(Record):
 
     @property
     def evidence(self) -> Literal["offsets", "sequence", "timestamp"]:
-        """The best available evidence for where the next source starts."""
+        """What the start of the next source is decided by: the most exact that is known.
+
+        ``offsets`` if the files carry Kafka offsets, else ``sequence`` (log position of a database
+        snapshot) if there is one, else ``timestamp`` (``complete_through_ms``).
+        """
         if self.offsets is not None:
             return "offsets"
         return "sequence" if self.sequence is not None else "timestamp"
 
 
 class PartitionStart(Part):
-    """Start of one partition, and the reason for it.
+    """Start offset of one partition of a Kafka source, and the reason for it.
 
     Attributes:
         start: First offset to read.
-        log_start: Log start offset when it was decided.
-        log_end: End offset (the next one to be written), read *before* the look-up by time.
+        log_start: Log start offset (the first one that Kafka has not deleted) at the decision.
+        log_end: End offset (the next one to be written) of the partition, read *before* the
+            look-up by time.
         reason: Why this offset was chosen, in words.
 
     """
@@ -248,10 +286,10 @@ class PartitionStart(Part):
 
 
 class Gap(Part):
-    """Records that may be in neither history nor what is left of the log.
+    """Records of one partition that may be missing: neither in history nor still in Kafka.
 
     Attributes:
-        topic, partition: Place of the gap.
+        topic, partition: The partition.
         from_ms, to_ms: Record times between which they lie, exclusive; None if not known.
         from_offset, to_offset: Offsets among which they lie, half-open; None if not known.
         why: What happened, in words.
@@ -272,8 +310,9 @@ class StartPosition(Record):
 
     Attributes:
         source: Name of the source.
-        evidence: What it was decided by.
-        time_ms: Record time that was looked up; None if it was not decided by a time.
+        evidence: What the position was decided by.
+        time_ms: Record time that was looked up, in Unix milliseconds; None if the position was not
+            decided by a time.
         partitions: Start of each partition.
         gaps: Gaps that the user accepted (``on_gap: accept``).
 
@@ -288,5 +327,5 @@ class StartPosition(Record):
     gaps: list[Gap] = []
 
     def offsets(self) -> Offsets:
-        """Return the start offset of each partition."""
+        """Return the first offset to read of each partition, without the reasons."""
         return {partition: part.start for partition, part in self.partitions.items()}

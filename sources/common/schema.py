@@ -41,8 +41,10 @@ _WIDENED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int
 def parse_type(name: str) -> pa.DataType:
     """Return the Arrow type for a Spark SQL type name such as ``bigint`` or ``decimal(10,2)``.
 
+    Nested types such as ``array<struct<id:bigint>>`` are parsed, too; case does not matter.
+
     Raises:
-        InputError: The type is not known.
+        InputError: The name is not a type of Spark SQL that this project supports.
 
     """
     lowered = name.strip().lower()
@@ -54,8 +56,11 @@ def parse_type(name: str) -> pa.DataType:
     try:
         return _BY_NAME[lowered]
     except KeyError:
-        message = f"`{name}` is not a column type."
-        hint = f"Use one of {', '.join(_BY_NAME)}, decimal(p,s), array<>, map<>, struct<>."
+        message = f"`{name}` is not a column type of Spark SQL that is supported."
+        hint = (
+            f"Use one of {', '.join(_BY_NAME)}, decimal(10,2), array<type>, map<type,type> or "
+            "struct<name:type,…>."
+        )
         raise InputError(message, hint, value=name) from None
 
 
@@ -67,8 +72,8 @@ def _parse_nested(kind: str, parts: list[str], name: str) -> pa.DataType:
     fields = [part.partition(":") for part in parts]
     if kind == "struct" and all(separator for _, separator, _ in fields):
         return pa.struct([(field.strip(), parse_type(inner)) for field, _, inner in fields])
-    message = f"`{name}` is not a column type."
-    hint = "Write array<type>, map<type,type> or struct<name:type,…>."
+    message = f"`{name}` is not a column type: the types inside its brackets don't fit `{kind}`."
+    hint = "Write array<type>, map<type,type> or struct<name:type,…>, such as array<bigint>."
     raise InputError(message, hint, value=name)
 
 
@@ -85,12 +90,26 @@ def _split_top_level(text: str) -> list[str]:
 
 
 def parse_schema(columns: Mapping[str, str]) -> pa.Schema:
-    """Return an Arrow schema, all columns nullable, for column names and Spark SQL type names."""
+    """Return an Arrow schema, all columns nullable, for column names and Spark SQL type names.
+
+    Args:
+        columns: Spark SQL type name by column name.
+
+    Raises:
+        InputError: A type name is not known.
+    """
     return pa.schema([pa.field(name, parse_type(kind)) for name, kind in columns.items()])
 
 
 def type_name(kind: pa.DataType) -> str:
-    """Return the Spark SQL name of an Arrow type that :func:`normalize` has returned."""
+    """Return the Spark SQL name of an Arrow type, such as ``bigint`` for ``int64``.
+
+    Args:
+        kind: Arrow type that :func:`normalize` or :func:`parse_type` has returned.
+
+    Raises:
+        KeyError: It is another Arrow type, such as ``uint8``.
+    """
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
     if pa.types.is_list(kind):
@@ -103,24 +122,41 @@ def type_name(kind: pa.DataType) -> str:
 
 
 def names_and_types(schema: pa.Schema) -> dict[str, str]:
-    """Return column names and Spark SQL type names: the reverse of :func:`parse_schema`."""
+    """Return the Spark SQL type name of each column, by column name.
+
+    Args:
+        schema: Schema that :func:`parse_schema` or :func:`normalize_schema` has returned.
+
+    Raises:
+        KeyError: A column has an Arrow type that Spark does not have.
+    """
     return {field.name: type_name(field.type) for field in schema}
 
 
 def ddl(schema: pa.Schema) -> str:
-    """Return a schema as a DDL string for Spark's readers, with quoted names."""
+    """Return a schema as a DDL string for Spark's readers, such as "`id` bigint, `at` timestamp".
+
+    Args:
+        schema: Schema that :func:`parse_schema` or :func:`normalize_schema` has returned.
+
+    Raises:
+        KeyError: A column has an Arrow type that Spark does not have.
+    """
     quoted = ((field.name.replace("`", "``"), type_name(field.type)) for field in schema)
     return ", ".join(f"`{name}` {kind}" for name, kind in quoted)
 
 
 def normalize(kind: pa.DataType) -> pa.DataType:
-    """Return the type in which Spark holds values of an Arrow type read from a file.
+    """Return the Arrow type of the column that Spark makes of a file's column.
 
     A timestamp without a zone counts as UTC: Spark and Arrow write timestamps that way (Parquet's
     INT96), and this project runs Spark sessions in UTC.
 
+    Args:
+        kind: Arrow type of the column in the file.
+
     Raises:
-        InputError: Spark has no such type.
+        InputError: Spark has no type for such values, or for a part of a nested type.
 
     """
     if pa.types.is_timestamp(kind):
@@ -141,16 +177,22 @@ def normalize(kind: pa.DataType) -> pa.DataType:
         return kind
     if kind in _WIDENED:
         return _WIDENED[kind]
-    message = f"Spark has no type for `{kind}`."
-    hint = "Write the column with a type that Spark reads."
+    message = f"Spark SQL has no type for values of Arrow type `{kind}`."
+    hint = (
+        "Write the files again with a type that Spark reads: "
+        f"{', '.join(_BY_NAME)}, decimal, or a list, map or struct of these."
+    )
     raise InputError(message, hint, value=str(kind))
 
 
 def normalize_schema(schema: pa.Schema) -> pa.Schema:
-    """Return a schema with :func:`normalize` applied to each column; all columns are nullable.
+    """Return the schema that Spark makes of a file's schema; all columns are nullable.
+
+    Args:
+        schema: Arrow schema of a file.
 
     Raises:
-        InputError: Spark has no type for a column.
+        InputError: Spark has no type for a column; names the column.
     """
     fields = []
     for field in schema:
@@ -163,12 +205,13 @@ def normalize_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def differences(left: pa.Schema, right: pa.Schema) -> list[tuple[str, str, str]]:
-    """Return the columns whose names or types differ.
+    """Return the columns that only one of two schemas has, or that have another type in it.
 
     The order of columns is no difference: sources are combined by name.
 
     Returns:
-        Tuples of column, type on the left, type on the right; ``(missing)`` without a type.
+        Tuples of column, type in ``left`` and type in ``right`` (Spark SQL names), ``(missing)``
+        where a schema does not have the column; empty if the schemas agree.
 
     """
     names = [*left.names, *(name for name in right.names if name not in left.names)]
@@ -184,22 +227,34 @@ def differences(left: pa.Schema, right: pa.Schema) -> list[tuple[str, str, str]]
 
 
 def check_event_time(columns: pa.Schema, event_time: str, where: str) -> None:
-    """Refuse columns without a usable event time.
+    """Refuse columns of a source that lack the event-time column, or have it in another type.
 
     Args:
         columns: Columns of a source.
-        event_time: Event-time column.
-        where: What the columns belong to, for messages.
+        event_time: Name of the pipeline's event-time column.
+        where: What the columns belong to, for the message, such as a file.
 
     Raises:
-        InputError: The column is missing, or not a timestamp.
+        InputError: The column is missing, or its type is not timestamp.
     """
     if event_time not in columns.names:
-        message = f"`event_time: {event_time}` is not in {where}."
-        hint = f"It has the columns {', '.join(columns.names)}."
+        message = (
+            f"`event_time: {event_time}` is not in {where}, which has the columns "
+            f"{', '.join(columns.names)}."
+        )
+        hint = (
+            "Name one of these columns as `event_time`, or compute the column in `select` of "
+            "the source."
+        )
         raise InputError(message, hint, column=event_time, field="event_time")
     kind = columns.field(event_time).type
     if kind != TIMESTAMP:
-        message = f"`event_time: {event_time}` is of type {type_name(kind)} in {where}."
-        hint = "Declare it as a timestamp, or convert it with `select`."
+        message = (
+            f"`event_time: {event_time}` is of type {type_name(kind)} in {where}; it must be a "
+            "timestamp."
+        )
+        hint = (
+            f"Declare `{event_time}: timestamp` in `schema`, or convert it in `select`, such as "
+            f"`{event_time}: timestamp_millis({event_time})` for a number of milliseconds."
+        )
         raise InputError(message, hint, column=event_time, field="event_time")

@@ -86,11 +86,17 @@ class Security(BaseModel):
             raise ValueError(message)
         if self.protocol != "SSL" and len(given) < len(_SIGN_IN):
             missing = [name for name in _SIGN_IN if name not in given]
-            message = f"`protocol: {self.protocol}` needs {_listed(missing)}."
+            message = (
+                f"`protocol: {self.protocol}` needs {_listed(missing)}. Declare what is missing, "
+                "or `protocol: SSL` if the broker asks for no login."
+            )
             raise ValueError(message)
         if self.mechanism not in {None, "PLAIN"} and not (self.username or "").isascii():
             # Brokers (Kafka's ScramMessages) answer with invalid credentials otherwise.
-            message = f"`mechanism: {self.mechanism}` needs a `username` in ASCII."
+            message = (
+                f"`mechanism: {self.mechanism}` needs a `username` in ASCII, and this one has "
+                "other characters. Use another user, or `mechanism: PLAIN`."
+            )
             raise ValueError(message)
         return self
 
@@ -104,10 +110,16 @@ class Security(BaseModel):
         }
         for name, text in texts.items():
             if text.startswith(_BLANKS):
-                message = f"`{name}` starts with white space, which librdkafka would drop."
+                message = (
+                    f"`{name}` starts with white space, which Kafka's client librdkafka would "
+                    "drop. Remove the white space, or choose another value without it."
+                )
                 raise ValueError(message)
             if "\0" in text:
-                message = f"`{name}` has a character 0, where librdkafka would cut it off."
+                message = (
+                    f"`{name}` contains the character NUL, at which Kafka's client librdkafka "
+                    "would cut it off. Remove the character, or choose another value without it."
+                )
                 raise ValueError(message)
         return self
 
@@ -122,36 +134,52 @@ class Security(BaseModel):
             raise ValueError(message)
         if ("certificate" in given) != ("key" in given):
             missing = "key" if "certificate" in given else "certificate"
-            message = f"`certificate` and `key` are needed together: `{missing}` is missing."
+            message = (
+                f"`certificate` and `key` are needed together: `{missing}` is missing. Add it, or "
+                "remove the other one if the broker asks for no client certificate."
+            )
             raise ValueError(message)
         if "key_password" in given and "key" not in given:
-            message = "`key_password` has no meaning without `key`."
+            message = (
+                "`key_password` has no meaning without `key`. Remove it, or declare the private "
+                "key's file as `key`."
+            )
             raise ValueError(message)
         return self
 
     def located(self, locate: Callable[[str], str]) -> Security:
-        """Return the declaration with the paths of its files made absolute.
+        """Return a copy with the paths of ``ca``, ``certificate`` and ``key`` made absolute.
 
         Args:
-            locate: Makes a path of the declaration absolute.
+            locate: Makes a path that is relative to the pipeline's file absolute.
         """
         return locate_files(self, locate)
 
 
 def locate_files(declared: M, locate: Callable[[str], str]) -> M:
-    """Return a declaration with the paths of its TLS files, if any, made absolute."""
+    """Return a copy of a declaration with the paths of its TLS files made absolute.
+
+    Args:
+        declared: Declaration with the fields ``ca``, ``certificate`` and ``key``; those that are
+            None stay so.
+        locate: Makes a path that is relative to the pipeline's file absolute.
+    """
     paths = {name: getattr(declared, name) for name in _FILES}
     return declared.model_copy(update={name: locate(path) for name, path in paths.items() if path})
 
 
 def client_settings(security: Security | None) -> dict[str, str]:
-    """Return the settings of a confluent-kafka client, with secrets in plain text.
+    """Return the login and TLS settings of a confluent-kafka client, with secrets in plain text.
 
-    There are none for a broker without TLS and login. The names are those of librdkafka's
-    ``CONFIGURATION.md``.
+    Args:
+        security: Declared security with absolute paths; None for a broker without TLS and login.
+
+    Returns:
+        Value by name, as in librdkafka's ``CONFIGURATION.md``; empty without ``security``.
 
     Raises:
-        InputError: A file is missing, can't be read, or is not what its field asks for.
+        InputError: A file can't be read, contains no certificate or PKCS#8 key in PEM, or its
+            encryption contradicts ``key_password``.
     """
     if security is None:
         return {}
@@ -170,14 +198,20 @@ def client_settings(security: Security | None) -> dict[str, str]:
 
 
 def spark_settings(security: Security | None) -> dict[str, str]:
-    """Return the options of Spark's Kafka source, with secrets in plain text.
+    """Return the login and TLS options of Spark's Kafka source, with secrets in plain text.
 
-    There are none for a broker without TLS and login. The names are those of Kafka's Java client
-    after ``kafka.``. Certificate and key are passed as text (KIP-651), since a keystore file would
-    have to hold both.
+    Certificate and key are passed as text (KIP-651), since a keystore file would have to hold both.
+
+    Args:
+        security: Declared security with absolute paths; None for a broker without TLS and login.
+
+    Returns:
+        Value by name: the settings of Kafka's Java client after ``kafka.``; empty without
+        ``security``.
 
     Raises:
-        InputError: A file is missing, can't be read, or is not what its field asks for.
+        InputError: A file can't be read, contains no certificate or PKCS#8 key in PEM, or its
+            encryption contradicts ``key_password``.
     """
     if security is None:
         return {}
@@ -203,11 +237,12 @@ def spark_settings(security: Security | None) -> dict[str, str]:
 
 
 def jaas_entry(module: str, options: Mapping[str, str]) -> str:
-    """Return a value for Kafka's ``sasl.jaas.config``, as Kafka's ``JaasConfig`` parses it.
+    """Return the login of a Kafka client as a value of ``sasl.jaas.config``, quoted as needed.
 
     Args:
         module: Class of the login module.
-        options: Its options; any text is allowed in names and values.
+        options: Options of the login module, such as ``username``; names and values may be any
+            text, as they are quoted for Kafka's ``JaasConfig``.
     """
     written = (f"{_quoted(name)}={_quoted(value)}" for name, value in options.items())
     return f"{' '.join([module, 'required', *written])};"
@@ -221,7 +256,8 @@ def check_secrets_come_from_environment(raw_document: object) -> None:
 
     Raises:
         InputError: A ``password``, ``key_password`` or ``webhook`` has a value without
-            ``${NAME}``, or a default other than the empty one. Names the field, not the value.
+            ``${NAME}``, or a ``${NAME:-default}`` whose default is not empty. Names the field,
+            never the value.
     """
     _check_secrets(raw_document, "")
 
@@ -234,7 +270,10 @@ def _check_secrets(value: object, where: str) -> None:
             place = f"{where}.{key}" if where else str(key)
             if key in _SECRETS and item is not None and _is_written_out(item):
                 message = f"`{place}` is written in plain text in the file."
-                hint = f"Write `${{{_SECRETS[key]}}}`, and set the variable in the environment."
+                hint = (
+                    f"Replace the value by `${{{_SECRETS[key]}}}`, and set that variable in the "
+                    "environment; change the secret if others can read the file."
+                )
                 raise InputError(message, hint, field=place)
             _check_secrets(item, place)
     elif isinstance(value, list):
@@ -257,8 +296,14 @@ def _read_files(security: Security) -> dict[str, str]:
         if path:
             blocks = [block[0] for block in _CERTIFICATE.finditer(_read(field, path))]
             if not blocks:
-                message = f"`security.{field}`: file {path} contains no certificate in PEM."
-                hint = "PEM starts with `-----BEGIN CERTIFICATE-----`."
+                message = (
+                    f"`security.{field}`: file {path} contains no certificate in PEM (no "
+                    "`-----BEGIN CERTIFICATE-----`)."
+                )
+                hint = (
+                    "Name a PEM file; convert a DER file with "
+                    f"`openssl x509 -inform der -in {path} -out new.pem`."
+                )
                 raise InputError(message, hint, field=f"security.{field}", file=path)
             texts[field] = "\n".join(blocks)
     if security.key:
@@ -270,18 +315,32 @@ def _key(path: str, has_password: bool) -> str:
     text = _read("key", path)
     block = _KEY.search(text)
     if block is None:
-        content = "its key not in PKCS#8" if _ANY_KEY.search(text) else "no private key in PEM"
-        message = f"`security.key`: file {path} contains {content}."
-        hint = f"Convert it: `openssl pkcs8 -topk8 -in {path} -out new.pem`."
+        is_older = _ANY_KEY.search(text) is not None
+        content = "its key not in PKCS#8" if is_older else "no private key in PEM"
+        message = (
+            f"`security.key`: file {path} contains {content}. Kafka's Java client reads only "
+            "`-----BEGIN PRIVATE KEY-----` or `-----BEGIN ENCRYPTED PRIVATE KEY-----`."
+        )
+        hint = (
+            f"Convert the key, `openssl pkcs8 -topk8 -in {path} -out new.pem`, and declare the new "
+            "file as `key`; or correct the path."
+        )
         raise InputError(message, hint, field="security.key", file=path)
     if block[1] and not has_password:
-        message = f"`security.key`: file {path} is encrypted."
-        hint = "Declare `key_password: ${KAFKA_KEY_PASSWORD}` next to it."
+        message = f"`security.key`: file {path} is encrypted, and no `key_password` is declared."
+        hint = (
+            "Declare `key_password: ${KAFKA_KEY_PASSWORD}` next to `key`, and set that variable "
+            "in the environment."
+        )
         raise InputError(message, hint, field="security.key_password", file=path)
     if has_password and not block[1]:
         # The Java client would fail to decrypt it.
-        message = f"`security.key`: file {path} is not encrypted."
-        raise InputError(message, "Remove `key_password`.", field="security.key", file=path)
+        message = (
+            f"`security.key`: file {path} is not encrypted, but `key_password` is declared, with "
+            "which Kafka's Java client would fail."
+        )
+        hint = "Remove `key_password`, or name the encrypted key as `key`."
+        raise InputError(message, hint, field="security.key_password", file=path)
     return block[0]
 
 
@@ -292,7 +351,10 @@ def _read(field: str, path: str) -> str:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not a path"
         message = f"`security.{field}`: file {path} can't be read: {reason}."
-        hint = "Correct the path (relative to the pipeline's file) or the permissions."
+        hint = (
+            f"Correct `security.{field}` (relative to the pipeline's file), or let the user that "
+            "runs this read the file."
+        )
         raise InputError(message, hint, field=f"security.{field}", file=path) from None
 
 

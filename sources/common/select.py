@@ -23,7 +23,7 @@ _INSTANTS = {"timestamp_seconds": 1_000_000, "timestamp_millis": 1000, "timestam
 
 
 class EventColumn(NamedTuple):
-    """Column of a file that holds the event time.
+    """Column of a file that the event time is read from.
 
     Attributes:
         name: Name in the file.
@@ -47,24 +47,33 @@ class Selection:
     expressions: Mapping[str, str]
 
     def columns(self, read: pa.Schema) -> pa.Schema:
-        """Return the output columns.
+        """Return the output columns with their types; ``read`` itself if nothing is selected.
 
         Args:
             read: Columns of the source.
 
         Raises:
-            InputError: An expression uses a column that does not exist, is not evaluated row by
-                row, or has no declared type.
+            InputError: An expression is not SQL, uses a column that does not exist, is not
+                evaluated row by row, or has no declared type.
         """
         if not self.expressions:
             return read
         return pa.schema([(name, self._type(name, read)) for name in self.expressions])
 
     def event_column(self, event_time: str) -> EventColumn | None:
-        """Return the column whose statistics have the range of event times; None without one.
+        """Return the file's column that the event time is read from without other computation.
+
+        Its statistics in a file's metadata then tell the lowest and highest event time.
 
         Args:
             event_time: Event-time column of the output.
+
+        Returns:
+            The column; None if the event time is computed by another expression than a plain
+            column or ``timestamp_seconds``, ``timestamp_millis`` or ``timestamp_micros`` of one.
+
+        Raises:
+            InputError: An expression is not SQL.
         """
         if not self.expressions:
             return EventColumn(event_time, None)
@@ -77,20 +86,30 @@ class Selection:
         return None
 
     def inputs(self, name: str) -> set[str]:
-        """Return the columns of the source that an output column depends on."""
+        """Return the names of the source's columns that an output column is computed from.
+
+        Args:
+            name: Output column; one that ``select`` does not have raises KeyError.
+
+        Raises:
+            InputError: An expression is not SQL.
+        """
         if not self.expressions:
             return {name}
         return {column.parts[0].name for column in self._trees[name].find_all(exp.Column)}
 
     def evaluate(self, name: str, batch: pa.RecordBatch) -> pa.ChunkedArray:
-        """Return an output column of a sample, evaluated without Spark.
+        """Return the values of an output column for a few rows, computed by DuckDB, not Spark.
+
+        For the plan, which needs event times before anything runs.
 
         Args:
             name: Output column.
-            batch: Sample of the source's columns.
+            batch: Rows with the source's columns.
 
         Raises:
-            InputError: DuckDB does not have a function, or a value does not fit.
+            InputError: An expression is not SQL, DuckDB does not have a function of it, or a
+                value does not fit the expression.
         """
         if not self.expressions:
             return pa.chunked_array([batch[name]])
@@ -107,15 +126,28 @@ class Selection:
                 table = connection.sql(f"SELECT {self.duckdb(name)} AS x FROM sample")
                 values: pa.ChunkedArray = table.to_arrow_table().column(0)
             except duckdb.Error as error:
-                message = f"Source `{self.source}`: `select.{name}` can't be evaluated: {error}."
-                hint = "Correct the expression, or the data."
+                message = (
+                    f"Source `{self.source}`: `select.{name}: {self.expressions[name]}` can't be "
+                    f"evaluated on a sample of the data: {error}."
+                )
+                hint = (
+                    "Correct the expression, or the data that it fails on; a function that the "
+                    "planner's engine (DuckDB) does not have belongs in the `transform`."
+                )
                 raise InputError(
                     message, hint, source=self.source, field=f"select.{name}"
                 ) from None
         return values
 
     def duckdb(self, name: str) -> str:
-        """Return the expression of an output column in DuckDB's dialect."""
+        """Return the expression of an output column, translated from Spark SQL to DuckDB's SQL.
+
+        Args:
+            name: Output column that ``select`` has.
+
+        Raises:
+            InputError: An expression is not SQL.
+        """
         return self._trees[name].transform(_without_instants).transform(_decoded).sql("duckdb")
 
     @cached_property
@@ -127,7 +159,7 @@ class Selection:
             except SqlglotError as error:
                 first = str(error).splitlines()[0]
                 message = f"Source `{self.source}`: `select.{name}: {text}` is not SQL: {first}."
-                hint = "Write an expression of Spark SQL."
+                hint = "Write one expression of Spark SQL, such as CAST(id AS bigint)."
                 raise InputError(
                     message, hint, source=self.source, field=f"select.{name}"
                 ) from None
@@ -137,24 +169,32 @@ class Selection:
         tree = self._trees[name]
         where = f"Source `{self.source}`: `select.{name}: {self.expressions[name]}`"
         if tree.find(exp.AggFunc, exp.Window, exp.Query, exp.Star, exp.Explode) is not None:
-            message = f"{where} is not evaluated row by row."
-            hint = "Do that in the transform."
+            message = (
+                f"{where} is not evaluated row by row: it combines or generates rows, or selects "
+                "all columns, and `select` allows only expressions on the columns of one row."
+            )
+            hint = (
+                f"Remove `{name}` from `select`, and compute it in the function that `transform` "
+                "names."
+            )
             raise InputError(message, hint, source=self.source, field=f"select.{name}")
         for column in tree.find_all(exp.Column):
             # For a field of a struct, the struct.
             first = column.parts[0].name
             if first not in read.names:
                 message = f"{where} uses a column `{first}`, which does not exist."
-                hint = f"The columns are {', '.join(read.names)}."
-                raise InputError(message, hint, source=self.source, column=first)
+                hint = f"Use one of the source's columns: {', '.join(read.names)}."
+                raise InputError(
+                    message, hint, source=self.source, field=f"select.{name}", column=first
+                )
         if _is_plain(tree):
             return read.field(tree.name).type
         if _timestamp_call(tree) is not None:
             return TIMESTAMP
         if isinstance(tree, exp.Cast):
             return parse_type(tree.to.sql("spark"))
-        message = f"{where} has no declared type."
-        hint = "Write CAST(… AS <type>) around the expression."
+        message = f"{where} has no declared type; the type must be known before Spark runs."
+        hint = f"Write CAST(… AS <type>) around it: CAST({self.expressions[name]} AS string)."
         raise InputError(message, hint, source=self.source, field=f"select.{name}")
 
 

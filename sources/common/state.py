@@ -19,12 +19,13 @@ _MIN_FREE = 64 * 1024  # bytes; below that not even a few small documents can be
 
 
 class GenerationInfo(Record):
-    """Identity of a generation, written when it is created.
+    """Identity of a generation (one computation of the whole table), written when it is created.
 
     Attributes:
-        generation: Name of its folder.
-        transaction_id: Delta transaction id of all its writes; unique to it.
-        created_ms: Time of creation.
+        generation: Name of the generation and of its folder, such as ``g1``.
+        transaction_id: Application id of its transactions in the Delta log; unique to it, so that
+            a micro-batch is never written twice.
+        created_ms: Time of creation, in Unix milliseconds.
         contract: Digest of each part of the declaration that may not change under a checkpoint.
 
     """
@@ -47,27 +48,40 @@ CURRENT = "current.json"
 
 
 class Folder:
-    """Local folder of small documents, each written atomically."""
+    """Local folder of small files of the state, each written atomically and synced to disk.
+
+    A reader sees all of the old content of a file or all of the new one. Methods that write raise
+    StateError if the folder can't be written.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def path(self, name: str) -> Path:
-        """Return the path of a document."""
+        """Return the path of a file of the folder, whether it exists or not."""
         return self.root / name
 
     def read_bytes(self, name: str) -> bytes | None:
-        """Return the bytes of a document, or None if it does not exist."""
+        """Return the content of a file of the folder; None if it does not exist.
+
+        Raises:
+            OSError: The file exists and can't be read.
+        """
         try:
             return self.path(name).read_bytes()
         except FileNotFoundError:
             return None
 
     def read(self, name: str, kind: type[R]) -> R | None:
-        """Return a versioned document, or None if it does not exist.
+        """Return a versioned document; None if it does not exist.
+
+        Args:
+            name: Path of its file, relative to the folder.
+            kind: Type of the document.
 
         Raises:
             StateError: The document has an unknown version or is damaged.
+            OSError: The file exists and can't be read.
 
         """
         text = self.read_bytes(name)
@@ -76,11 +90,19 @@ class Folder:
         return kind.parse(text)
 
     def replace(self, name: str, document: Record) -> None:
-        """Write a document over an existing one; a reader sees all of the old or of the new one."""
+        """Write a document, over an existing one if there is one, in one atomic step.
+
+        Raises:
+            StateError: The folder can't be written.
+        """
         self.replace_bytes(name, _encoded(document))
 
     def replace_bytes(self, name: str, data: bytes) -> None:
-        """Write a file over an existing one; a reader sees all of the old or of the new one."""
+        """Write a file, over an existing one if there is one, in one atomic step.
+
+        Raises:
+            StateError: The folder can't be written.
+        """
         temporary = self._temporary(name, data)
         temporary.replace(self.path(name))
         self._sync(name)
@@ -92,7 +114,8 @@ class Folder:
             The document that is there now: for both writers, the winner's.
 
         Raises:
-            StateError: It can't be written, or it was removed again while this was called.
+            StateError: The folder can't be written, the existing document is damaged, or it was
+                removed while this was called.
         """
         temporary = self._temporary(name, _encoded(document))
         try:
@@ -100,8 +123,8 @@ class Folder:
             os.link(temporary, self.path(name))
         except FileExistsError:
             if (existing := self.read(name, type(document))) is None:
-                message = f"{self.path(name)} was removed while it was being written."
-                hint = "Leave the files of a running pipeline in place; run this step again."
+                message = f"State file {self.path(name)} was removed while it was being written."
+                hint = "Run the same command again, and don't remove files of a running pipeline."
                 raise StateError(message, hint, file=str(self.path(name))) from None
             return existing
         finally:
@@ -110,7 +133,12 @@ class Folder:
         return document
 
     def obstacle(self) -> str | None:
-        """Return why nothing can be written here, if that shows without writing; else None."""
+        """Return why nothing can be written to this folder, if that shows without writing.
+
+        Returns:
+            A phrase such as "the disk of the state folder /state is full"; None if nothing speaks
+            against it: the folder is accessible, writable, and has 64 KiB free.
+        """
         try:
             found = os.statvfs(self.root)
         except OSError as error:
@@ -140,10 +168,18 @@ class Folder:
 
     @contextlib.contextmanager
     def writing(self, path: Path) -> Iterator[None]:
-        """Create the folder of a file that the body writes; remove the file if the body fails.
+        """Create the folder of a file that the body of ``with`` writes.
+
+        If the body raises an OSError, the file is removed.
+
+        Args:
+            path: The file.
+
+        Yields:
+            Nothing: the body writes the file.
 
         Raises:
-            StateError: The file can't be written.
+            StateError: The folder can't be created, or the body raised an OSError.
         """
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -154,7 +190,10 @@ class Folder:
             # Without the path, which may be of a temporary file.
             what = f"[Errno {error.errno}] {error.strerror}"
             message = f"The state folder {self.root} can't be written: {what}."
-            hint = "Free space, or make it writable, and run again."
+            hint = (
+                "Free space on its disk, or make the folder writable, then run the same command "
+                "again: completed steps are skipped."
+            )
             raise StateError(message, hint, file=str(self.root)) from error
 
 
@@ -163,7 +202,10 @@ def _encoded(document: Record) -> bytes:
 
 
 class Generation(Folder):
-    """One generation of a pipeline: its plan, positions, checkpoint and transaction id."""
+    """State folder of one generation, which is one computation of the whole target table.
+
+    Holds the plan, the positions of the sources, Spark's checkpoint and the transaction id.
+    """
 
     def __init__(self, root: Path, info: GenerationInfo) -> None:
         super().__init__(root)
@@ -171,17 +213,20 @@ class Generation(Folder):
 
     @property
     def name(self) -> str:
-        """Name of its folder: g1, g2 …."""
+        """Name of the generation and of its folder: g1, g2 …."""
         return self.info.generation
 
     @property
     def checkpoint(self) -> Path:
-        """Spark's checkpoint, shared by all runs of this generation."""
+        """Path of Spark's checkpoint, shared by all runs of this generation; may not exist yet."""
         return self.root / "checkpoint"
 
 
 def digests(contract: dict[str, object]) -> dict[str, str]:
-    """Return a short digest of each value, so that no value itself is written to the state."""
+    """Return a digest (16 hex digits of SHA-256) of each value, by the same keys.
+
+    The state keeps digests only, so that no value of the declaration itself is written to it.
+    """
     return {
         key: hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
         for key, value in contract.items()
@@ -191,25 +236,32 @@ def digests(contract: dict[str, object]) -> dict[str, str]:
 def open_generation(
     home: Path, contract: dict[str, object], named: str | None = None, *, create: bool
 ) -> Generation | None:
-    """Return a generation of a pipeline; create the first one if ``create`` is set.
+    """Return a generation of a pipeline, after checking that its checkpoint can still be used.
+
+    A generation is one computation of the whole target table, with a checkpoint of its own.
 
     Args:
         home: The pipeline's folder in the state folder; its name is the pipeline's.
         contract: The parts of the declaration that may not change under a checkpoint.
         named: Name of the generation; the newest, if left out.
-        create: Whether to create the first generation if there is none.
+        create: Whether to create the first generation, ``g1``, if there is none.
 
     Returns:
         The generation; None if there is none and none was to be created.
 
     Raises:
-        StateError: The declaration was changed in a way that the checkpoint can't follow.
-        InputError: The state folder is not local.
+        StateError: A part of ``contract`` differs from the one the generation began with; the
+            generation does not exist; or the state is damaged or can't be written.
+        InputError: The state folder is a URL, not a local folder.
 
     """
     if ":/" in str(home):
-        message = f"The state folder `{home.parent}` is not on a local file system."
-        raise InputError(message, "Name a local folder.", field="state", value=str(home.parent))
+        message = (
+            f"`state: {home.parent}` is a URL; the state folder must be on a file system that is "
+            "mounted on this machine, as its files are written atomically."
+        )
+        hint = "Declare a local folder, such as `state: state`."
+        raise InputError(message, hint, field="state", value=str(home.parent))
     folder = Folder(home)
     if named is None:
         current = folder.read(CURRENT, CurrentGeneration)
@@ -229,13 +281,27 @@ def open_generation(
             f"`{', '.join(changed)}` of pipeline `{home.name}` changed since generation "
             f"{named} began; its checkpoint can't follow the change."
         )
-        hint = "Undo the change, or begin a new generation: `hybrid generation new`."
+        hint = (
+            "Undo the change in the pipeline's file; or begin a new generation, `hybrid generation "
+            "new P`, which computes the whole table again next to the one that serves."
+        )
         raise StateError(message, hint, pipeline=home.name, generation=named, field=changed[0])
     return found
 
 
 def make_generation(home: Path, name: str, contract: dict[str, object]) -> Generation:
-    """Create a generation, or return the existing one of that name; of two callers one wins."""
+    """Create the state folder of a generation, or return the existing one of that name.
+
+    Of two concurrent callers one creates it, and both get that one.
+
+    Args:
+        home: The pipeline's folder in the state folder.
+        name: Name of the generation, such as ``g2``.
+        contract: The parts of the declaration that may not change under its checkpoint.
+
+    Raises:
+        StateError: The state can't be written.
+    """
     info = GenerationInfo(
         generation=name,
         transaction_id=f"{home.name}-{uuid.uuid4().hex}",
@@ -247,15 +313,31 @@ def make_generation(home: Path, name: str, contract: dict[str, object]) -> Gener
 
 
 def read_generation(home: Path, name: str) -> Generation:
-    """Return an existing generation.
+    """Return an existing generation by its name.
+
+    Args:
+        home: The pipeline's folder in the state folder.
+        name: Name of the generation, such as ``g2``.
 
     Raises:
-        StateError: There is none of that name.
+        StateError: There is no generation of that name, or its document is damaged.
     """
     folder = Folder(home / name)
     found = folder.read("generation.json", GenerationInfo)
     if found is None:
-        message = f"{folder.path('generation.json')} is missing."
-        hint = "Restore it, or start over with an empty state folder."
-        raise StateError(message, hint, file=str(folder.path("generation.json")), generation=name)
+        message = (
+            f"State file {folder.path('generation.json')} of generation {name} is missing, so its "
+            "checkpoint can't be matched with its table."
+        )
+        hint = (
+            "Restore the file from a backup. Without one, declare another `state` and another "
+            "`sink.path`, and load everything again."
+        )
+        raise StateError(
+            message,
+            hint,
+            pipeline=home.name,
+            generation=name,
+            file=str(folder.path("generation.json")),
+        )
     return Generation(folder.root, found)

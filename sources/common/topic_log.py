@@ -11,15 +11,15 @@ from sources.common.positions import Offsets, TopicPartition
 
 @dataclass(frozen=True)
 class LogRecord:
-    """One record of the log.
+    """One record of a Kafka topic.
 
     Attributes:
         partition: Topic and partition number.
         offset: Offset in the partition.
         timestamp_ms: Record timestamp in milliseconds; negative if the record has none.
-        value: Value; None for a tombstone.
-        key: Key, if there is one.
-        headers: Names and values, in order.
+        value: Bytes of the value; None for a tombstone.
+        key: Bytes of the key; None if the record has none, or if keys are not read.
+        headers: Names and values, in order; None if the record has none, or if they are not read.
     """
 
     partition: TopicPartition
@@ -31,33 +31,62 @@ class LogRecord:
 
 
 class Log(Protocol):
-    """Look-ups on all partitions of one or several topics, each one a bulk call."""
+    """Look-ups on all partitions of one or several Kafka topics, each one a bulk call.
+
+    The Kafka client's version raises UnavailableError if the broker does not answer.
+    """
 
     @property
     def partitions(self) -> Sequence[TopicPartition]:
-        """All partitions when the log was opened, sorted."""
+        """All partitions that the topics had when the log was opened, sorted."""
 
     def log_start(self) -> Offsets:
-        """Return the log start offset of each partition: the first one that is not deleted."""
+        """Return the first offset of each partition that Kafka has not deleted."""
 
     def log_end(self) -> Offsets:
-        """Return the offset after the last record that the source's isolation level may read."""
+        """Return the offset of each partition after the last record that may be read.
+
+        With ``read_committed``, that ends before the first open transaction.
+        """
 
     def high_watermark(self) -> Offsets:
-        """Return the offset after the last record, open transactions included."""
+        """Return the offset of each partition after its last record, open transactions included."""
 
     def offsets_for_time(self, time_ms: int) -> dict[TopicPartition, int | None]:
-        """Return the first offset whose record timestamp is at or after a time, or None."""
+        """Return the first offset of each partition whose record timestamp is at or after a time.
+
+        Args:
+            time_ms: The time, in Unix milliseconds.
+
+        Returns:
+            The offset by partition; None where no record is that late.
+        """
 
     def newest_ms(self) -> dict[TopicPartition, int | None]:
-        """Return the highest record timestamp (ms) of each partition; None without records."""
+        """Return the highest record timestamp of each partition, in Unix milliseconds.
+
+        None for a partition without records.
+        """
 
     def read(
         self, start: Mapping[TopicPartition, int], limit: int, end: Mapping[TopicPartition, int]
     ) -> list[LogRecord]:
-        """Return the first ``limit`` records of each partition between ``start`` and ``end``."""
+        """Return the first records of each partition in a range of offsets.
+
+        Args:
+            start: First offset of each partition that is read.
+            limit: Highest number of records of each partition.
+            end: First offset of each partition that is not read.
+        """
 
     def first_within(
         self, ranges: Mapping[TopicPartition, Sequence[tuple[int, int]]]
     ) -> dict[TopicPartition, int]:
-        """Return the offset of the first record in one of the half-open ranges, by partition."""
+        """Return the offset of the first record that lies in one of some ranges of offsets.
+
+        Args:
+            ranges: Half-open ranges of offsets of each partition.
+
+        Returns:
+            The offset by partition; partitions without such a record are left out.
+        """

@@ -33,21 +33,28 @@ class BadRecords(Declared):
     @model_validator(mode="after")
     def _quarantine_is_used(self) -> BadRecords:
         if self.quarantine is not None and self.on_bad_record != "quarantine":
-            message = "`quarantine` names a table: declare `on_bad_record: quarantine` to fill it."
+            message = (
+                f"`quarantine: {self.quarantine}` names a table that nothing is written to with "
+                f"`on_bad_record: {self.on_bad_record}`. Declare `on_bad_record: quarantine`, or "
+                "remove `quarantine`."
+            )
             raise ValueError(message)
         return self
 
     def quarantine_located(self, locate: Callable[[str], str]) -> dict[str, str]:
-        """Return the change that makes the table's path absolute.
+        """Return the change of fields that makes the path of the quarantine table absolute.
 
         Args:
-            locate: Makes a path of the declaration absolute.
+            locate: Makes a path that is relative to the pipeline's file absolute.
+
+        Returns:
+            The field ``quarantine`` and its absolute path; empty if no table is declared.
         """
         return {} if self.quarantine is None else {"quarantine": locate(self.quarantine)}
 
 
 class BadRecordCount(Record):
-    """Number of bad records of a source that were dropped or put into quarantine.
+    """Number of bad records of a source that were dropped or quarantined, as kept in the state.
 
     Attributes:
         source: Name of the source.
@@ -62,16 +69,21 @@ class BadRecordCount(Record):
 
 
 def bad_count_name(source: str) -> str:
-    """Return the path of a source's count, relative to the generation's folder."""
+    """Return the path of a source's :class:`BadRecordCount`, relative to the generation's folder.
+
+    Args:
+        source: Name of the source.
+    """
     return f"bad/{source}.json"
 
 
 def quarantine_path(source: str, declared: str | None, generation: Generation) -> str:
-    """Return the folder of a source's quarantine table.
+    """Return the folder of the Delta table that a source's bad records are written to.
 
     Args:
         source: Name of the source.
         declared: Declared folder, absolute; None if none is declared.
-        generation: Generation whose folder has the table by default.
+        generation: Generation (one computation of the whole target) whose state folder contains
+            the table if no folder is declared.
     """
     return declared or str(generation.path(f"quarantine/{source}"))

@@ -17,19 +17,19 @@ LagUnit = Literal["records", "files"]
 
 
 class Chain(Protocol):
-    """What a source's checks need to know of the pipeline around it."""
+    """The pipeline as its sources' checks see it: event time, log position and target."""
 
     @property
     def event_time(self) -> str:
-        """Event-time column."""
+        """Name of the event-time column."""
 
     @property
     def sequence(self) -> str | None:
-        """Column with a row's log position."""
+        """Column with the log position of each row (``sequence``); None if none is declared."""
 
     @property
     def sink(self) -> Sink:
-        """Target table."""
+        """Declaration of the target table."""
 
 
 class DeclaredSource(Source, Protocol):
@@ -41,15 +41,18 @@ class DeclaredSource(Source, Protocol):
 
     @property
     def type(self) -> str:
-        """Kind of the source, as in YAML."""
+        """Kind of the source as in YAML: ``files`` or ``kafka``."""
 
     @property
     def rate(self) -> RateLimit:
-        """Declared rate limit."""
+        """Declared rate limit per second; without values if reading is not limited."""
 
     @property
     def on_bad_record(self) -> Literal["fail", "drop", "quarantine"]:
-        """What happens to a record that can't be read."""
+        """Declared treatment of a record that can't be read.
+
+        ``fail`` ends the run, ``drop`` skips the record, ``quarantine`` writes it to a table.
+        """
 
     @property
     def select(self) -> Mapping[str, str]:
@@ -57,11 +60,11 @@ class DeclaredSource(Source, Protocol):
 
     @property
     def selection(self) -> Selection:
-        """Evaluator of ``select``."""
+        """Expressions of ``select`` and their types; made at each access, without reading data."""
 
     @property
     def column_names(self) -> list[str] | None:
-        """Names of the output columns; None if only the data or another source knows them."""
+        """Declared names of the output columns; None if the data or the source before has them."""
 
     @property
     def patterns(self) -> Sequence[str]:
@@ -69,19 +72,19 @@ class DeclaredSource(Source, Protocol):
 
     @property
     def snapshot(self) -> SnapshotOptions | None:
-        """How its files are taken from a database table; None if nothing has to be taken."""
+        """Options of the copy of a database table into its files; None if it needs no copy."""
 
     @property
     def functions(self) -> Mapping[str, str]:
-        """User functions that the declaration names: field to ``module:function``."""
+        """User functions that the declaration names: ``module:function`` by field; or empty."""
 
     @property
     def lag_unit(self) -> LagUnit:
-        """What the lag of a live run over this source counts."""
+        """Unit in which the lag of a live run is counted: ``records`` or ``files``."""
 
     @property
     def has_hand_over(self) -> bool:
-        """Whether a start position is decided for it once the sources before it have finished.
+        """Whether a hand-over decides its start, once the sources before it have finished.
 
         True for a topic, which is read from explicit offsets on. Files have none: the plan lists
         what is read.
@@ -89,46 +92,61 @@ class DeclaredSource(Source, Protocol):
 
     @property
     def holds_changes(self) -> bool:
-        """Whether its records are changes of a database table, not rows."""
+        """Whether its records are change events (Debezium) of a database table, not rows."""
 
     @property
     def added_columns(self) -> Mapping[str, AddedColumn] | None:
-        """Columns that the table whose changes it holds got after the generation had begun."""
+        """Columns that the source's database table got after the generation had begun, by name.
+
+        None if the source declares none, or holds no changes of a table.
+        """
 
     @property
     def ignored_columns(self) -> Sequence[str] | None:
-        """Columns of that table that no output column is made of."""
+        """Columns of the source's database table that are left out; None if none are declared."""
 
     def envelope_column(self, part: EnvelopePart, /) -> str | None:
-        """Return the column that a part of a change's envelope fills, or None.
+        """Return the output column that holds a part of a change event's envelope.
 
         Args:
-            part: Part of the envelope.
+            part: Part of the envelope, such as ``committed_at``.
+
+        Returns:
+            Name of the column; None if no column holds it, or the source holds no changes.
         """
 
     def located(self, locate: Callable[[str], str], absolute_url: Callable[[str], str], /) -> Self:
-        """Return the source with absolute paths.
+        """Return a copy of the source with its paths made absolute where they have to be.
 
         Args:
             locate: Makes a path that is relative to the pipeline's file absolute.
             absolute_url: Adds the namenode to ``hdfs:///…``; leaves other paths as they are.
+
+        Raises:
+            ValueError: A path is ``hdfs:///…`` and no namenode is declared.
         """
 
     def contract(self) -> dict[str, object]:
-        """Return what may not change while a checkpoint is in use: field or group to value."""
+        """Return the declared values that may not change while a checkpoint is in use.
+
+        Their digests are kept in the state; a run is refused after one of them was changed.
+
+        Returns:
+            Value by name of the field or group of fields, such as ``sources.history.read``.
+        """
 
     def check_rate(self, limit: RateLimit) -> None:
-        """Refuse a rate limit that has no meaning for this source.
+        """Refuse a rate limit of quantities that this source does not have.
 
         Args:
-            limit: The limit.
+            limit: Rate limit per second.
 
         Raises:
-            InputError: Names the limit and those that have a meaning.
+            InputError: Such as ``offsets`` of files; names the quantity and those that are allowed.
         """
 
     def check_after(self, before: DeclaredSource | None) -> None:
-        """Refuse this source where the chain has it.
+        """Refuse this source if it can't follow the source before it, or can't be the first.
 
         Args:
             before: The source right before it; None if it is the first.
@@ -138,12 +156,13 @@ class DeclaredSource(Source, Protocol):
         """
 
     def check_before(self, after: DeclaredSource | None, chain: Chain) -> None:
-        """Refuse what this source declares about the source that follows, or about the pipeline.
+        """Refuse declared fields that the source after it, or the pipeline, does not fit.
 
         Args:
             after: The source right after it; None if it is the last.
             chain: The pipeline.
 
         Raises:
-            ValueError: Names the field and what it needs.
+            ValueError: A declared field needs another source after it, or a field of the pipeline
+                that is not declared; names both.
         """

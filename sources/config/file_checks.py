@@ -14,7 +14,7 @@ _SNAPSHOT_PARTS: tuple[EnvelopePart, ...] = ("position", "lsn", "transaction", "
 
 
 def check_bad_rows(form: str, on_bad_record: str, *, multiline: bool) -> None:
-    """Refuse a policy for bad rows where rows can't be read one by one.
+    """Refuse to drop or quarantine bad rows of files whose rows can't be read one by one.
 
     Args:
         form: Format of the files.
@@ -22,133 +22,173 @@ def check_bad_rows(form: str, on_bad_record: str, *, multiline: bool) -> None:
         multiline: Whether values of CSV files may contain line breaks.
 
     Raises:
-        ValueError: The format, or the dialect, does not allow it.
+        ValueError: The format is neither ``json`` nor ``csv``, or it is CSV with line breaks
+            inside values.
     """
     asked = f"`on_bad_record: {on_bad_record}`"
     if form == "text":
-        message = f"{asked} has no meaning for text: every line is a row."
+        message = (
+            f"{asked} has no meaning with `format: text`, where every line is a valid row. Remove "
+            "`on_bad_record`."
+        )
         raise ValueError(message)
     if form not in ("json", "csv"):
         message = (
-            f"{asked} is for json and csv, whose lines can be read one by one: {form} "
-            "files carry their types, and one that can't be read is damaged as a whole."
+            f"{asked} works only with `format: json` and `format: csv`, whose lines are read one "
+            f"by one; here it is `format: {form}`, where a file that can't be read is damaged as a "
+            "whole. Remove `on_bad_record`."
         )
         raise ValueError(message)
     if form == "csv" and multiline:
         message = (
             f"{asked} can't be combined with `csv.multiline`: the end of a row that can't be read "
-            "is unknown. Omit one of them."
+            "is unknown. Remove `on_bad_record`, or `csv.multiline` if no value contains a line "
+            "break."
         )
         raise ValueError(message)
 
 
 def check_endless(form: str, interval: timedelta, given: Collection[str]) -> None:
-    """Refuse what has no meaning for a folder that is read without end.
+    """Refuse fields that need an end, for a folder that is listed again and read without end.
 
     Args:
         form: Format of the files.
-        interval: ``discovery_interval``.
-        given: Fields that are declared.
+        interval: ``discovery_interval``: time between two listings.
+        given: Names of the fields that the source declares.
 
     Raises:
-        ValueError: Names the field.
+        ValueError: The interval is not above 0, the format is ``delta``, or a field describes an
+            end of history: ``complete_through``, ``converge``, ``offsets``, ``sequence`` or
+            ``time_range``.
     """
     if interval <= timedelta(0):
-        message = "`discovery_interval` must be longer than 0 s."
+        message = (
+            f"`discovery_interval` is {interval.total_seconds():g} s; it must be longer than 0 s. "
+            "Write the time between two listings of the folder, such as `10 s`, or remove the "
+            "field to read only the files that exist."
+        )
         raise ValueError(message)
     if form == "delta":
         message = (
-            "a Delta table is read at one version: `discovery_interval` has no meaning for it."
+            "`discovery_interval` has no meaning with `format: delta`: a Delta table is read at "
+            "one version. Remove `discovery_interval`."
         )
         raise ValueError(message)
     if ends := _NEEDS_AN_END & set(given):
-        message = f"with `discovery_interval` the source has no end: `{min(ends)}` has no meaning."
+        message = (
+            f"`{min(ends)}` has no meaning with `discovery_interval`, by which the folder is read "
+            f"without end. Remove `{min(ends)}`, or remove `discovery_interval` to read only the "
+            "files that exist."
+        )
         raise ValueError(message)
 
 
 def check_snapshot(form: str, patterns: Sequence[str], given: Collection[str]) -> None:
-    """Refuse what has no meaning for files that ``hybrid snapshot`` writes.
+    """Refuse fields that contradict the files that ``hybrid snapshot`` writes.
 
     Args:
         form: Format of the files.
         patterns: Globs of the files.
-        given: Fields that are declared.
+        given: Names of the fields that the source declares.
 
     Raises:
-        ValueError: Names the field.
+        ValueError: The format is not Parquet, a further field describes the files, or the path is
+            not ``<folder>/*.parquet`` with one folder of this machine.
     """
     others = set(given) - _ALLOWED_WITH_SNAPSHOT
     if form != "parquet" or (others := others - {"format"}):
         name = min(others, default="format")
+        advice = "Declare `format: parquet`" if name == "format" else f"Remove `{name}`"
         message = (
-            "with `snapshot` the files are Parquet and have the columns of the topic: "
-            f"omit `{name}`."
+            f"`{name}` can't be chosen with `snapshot`: `hybrid snapshot` writes Parquet files "
+            f"with the columns of the topic. {advice}, or remove `snapshot`."
         )
         raise ValueError(message)
     if len(patterns) != 1 or not patterns[0].endswith("/*.parquet"):
-        message = "with `snapshot` the `path` is `<folder>/*.parquet`, of a folder of its own."
+        message = (
+            f"`path: {', '.join(patterns)}` can't hold a `snapshot`, which needs one folder of its "
+            "own. Write `path: <folder>/*.parquet`, with a folder that nothing else writes to."
+        )
         raise ValueError(message)
     if "://" in patterns[0] or "*" in patterns[0].removesuffix("*.parquet"):
-        message = "with `snapshot` the `path` is one folder of this machine."
+        message = (
+            f"`path: {patterns[0]}` can't hold a `snapshot`, which is written to one folder of "
+            "this machine. Write `path: <folder>/*.parquet`, without a URL and without `*` in the "
+            "folder."
+        )
         raise ValueError(message)
 
 
 def check_snapshot_changes(name: str, after: DeclaredSource | None, chain: Chain) -> None:
-    """Refuse a snapshot whose changes do not carry what the hand-over needs.
+    """Refuse a snapshot whose topic of changes lacks what the hand-over to it is decided by.
 
     Args:
-        name: Source with the snapshot.
-        after: Source right after it.
+        name: Name of the source with the snapshot.
+        after: Source right after it in the chain; None if there is none.
         chain: The pipeline.
 
     Raises:
-        ValueError: Names what is missing.
+        ValueError: The next source is not a Debezium topic without ``select``, it does not
+            ``include`` position, LSN, transaction and commit time of a change, or ``event_time``
+            is not the column with the commit time.
     """
     if after is None or not after.holds_changes or after.select:
         message = (
-            f"source `{name}` is a `snapshot`: a topic with `format: debezium`, without "
-            "`select`, has to come after it."
+            f"source `{name}` has a `snapshot`, so the source after it must be a topic with "
+            "`format: debezium` and without `select`; "
+            f"{'there is no source after it' if after is None else f'`{after.name}` is not'}. "
+            "Declare such a topic right after it, or remove `snapshot`."
         )
         raise ValueError(message)
     for part in _SNAPSHOT_PARTS:
         if after.envelope_column(part) is None:
             message = (
-                f"source `{after.name}` needs `include: {{<column>: {part}}}`: the hand-over from "
-                f"the snapshot `{name}` is decided by it."
+                f"source `{after.name}` has no column for the `{part}` of a change, by which the "
+                f"hand-over from the snapshot `{name}` is decided. Add "
+                f"`include: {{<column>: {part}}}` to `{after.name}`."
             )
             raise ValueError(message)
     if chain.event_time != after.envelope_column("committed_at"):
         message = (
-            f"`event_time: {chain.event_time}`: after a snapshot it has to be "
-            f"`{after.envelope_column('committed_at')}`, the time of the commit."
+            f"`event_time: {chain.event_time}` is not the time of the commit, which it must be in "
+            f"a pipeline with a `snapshot`. Write "
+            f"`event_time: {after.envelope_column('committed_at')}`."
         )
         raise ValueError(message)
 
 
 def check_sequence(name: str, after: DeclaredSource | None, chain: Chain) -> None:
-    """Refuse the log position of a snapshot that nothing can be compared with.
+    """Refuse a declared log position (``sequence``) that later rows can't be compared with.
 
     Args:
-        name: Source that declares its ``sequence``.
-        after: Source right after it.
+        name: Name of the source that declares the log position of its database snapshot.
+        after: Source right after it in the chain; None if there is none.
         chain: The pipeline.
 
     Raises:
-        ValueError: Names what is missing.
+        ValueError: No topic follows, the pipeline names no column with a row's log position, or
+            changes are not merged by ``sink.sequence``.
     """
     if after is None or not after.has_hand_over:
-        message = f"source `{name}` has a `sequence`, but no topic comes after it."
+        message = (
+            f"source `{name}` declares a `sequence`, but the source after it is no topic whose "
+            "changes could be compared with this log position. Remove `sequence`, or put a source "
+            f"with `type: kafka` right after `{name}`."
+        )
         raise ValueError(message)
     if after.holds_changes and not chain.sink.sequence:
         message = (
-            f"source `{name}` declares the `sequence` of a snapshot, which does not tell which "
-            "transactions were in flight: their changes lie before it, and would be lost. "
-            "Merge the changes, with `sink.sequence`, or let `hybrid snapshot` take it."
+            f"source `{name}` declares the `sequence` of a database snapshot. Transactions that "
+            "were in flight when the snapshot was taken have changes before this log position; "
+            "these changes would be missing from the table. Declare `mode: merge` and `sequence` "
+            "in `sink`, or replace `sequence` by `snapshot` and let `hybrid snapshot` copy the "
+            "table."
         )
         raise ValueError(message)
     if chain.sequence is None:
         message = (
-            f"source `{name}` declares its `sequence`, but the pipeline does not declare the "
-            "column that holds a row's: add `sequence: <column>`."
+            f"source `{name}` declares a `sequence`, but the pipeline does not name the column "
+            "that holds the log position of each row. Add `sequence: <column>` to the pipeline, "
+            f"or remove `sequence` from `{name}`."
         )
         raise ValueError(message)

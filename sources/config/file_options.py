@@ -8,11 +8,12 @@ from sources.common.fields import Declared, Duration, Instant
 
 
 class FileBatch(Declared):
-    """How many files one micro-batch reads.
+    """How many splits of files one micro-batch reads; a split is a file, or a region of one.
 
     Attributes:
-        files: Highest number of splits; a split is a file, or a region of a large one.
-        bytes: Size on disk, such as ``4GiB``; no further split is added once it is reached.
+        files: Highest number of splits.
+        bytes: Size on disk, such as ``4GiB``; once the splits of a micro-batch reach it, no
+            further one is added.
 
     """
 
@@ -38,7 +39,7 @@ class Converge(Declared):
     Attributes:
         gap: The hand-over takes place once the newest record of the topic is no more than this
             ahead of history.
-        rounds: Highest number of rounds.
+        rounds: Highest number of rounds; after them the hand-over takes place in any case.
 
     """
 
@@ -61,6 +62,9 @@ class TimeRange(Declared):
     @model_validator(mode="after")
     def _is_not_empty(self) -> TimeRange:
         if self.since is not None and self.until is not None and self.since >= self.until:
-            message = f"`since` {self.since.isoformat()} is not before `until`."
+            message = (
+                f"`since: {self.since.isoformat()}` is not before "
+                f"`until: {self.until.isoformat()}`, so no row would be read. Correct one of them."
+            )
             raise ValueError(message)
         return self

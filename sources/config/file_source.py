@@ -95,50 +95,50 @@ class FileSource(BadRecords):
 
     @property
     def boundedness(self) -> Boundedness:
-        """Bounded, unless the folder is listed again at an interval."""
+        """``BOUNDED``, or ``CONTINUOUS_UNBOUNDED`` if ``discovery_interval`` is declared."""
         is_bounded = self.discovery_interval is None
         return Boundedness.BOUNDED if is_bounded else Boundedness.CONTINUOUS_UNBOUNDED
 
     @property
     def patterns(self) -> list[str]:
-        """Globs of the files."""
+        """Declared globs of the files, as a list even if ``path`` is a single one."""
         return [self.path] if isinstance(self.path, str) else self.path
 
     @property
     def is_parquet(self) -> bool:
-        """Whether the files are Parquet; those of a Delta table are."""
+        """Whether the data files are Parquet: ``format`` is ``parquet`` or ``delta``."""
         return self.format in ("parquet", "delta")
 
     @property
     def column_names(self) -> list[str] | None:
-        """Names of the output columns; None if only the files know them."""
+        """Declared names of the output columns; None if only the files contain them."""
         if self.select:
             return list(self.select)
         return [*self.columns, *self.partitions] if self.columns else None
 
     @property
     def selection(self) -> Selection:
-        """Evaluator of ``select``."""
+        """Expressions of ``select`` and their types; made at each access, without reading data."""
         return Selection(self.name, self.select)
 
     @property
     def functions(self) -> dict[str, str]:
-        """No user functions."""
+        """Empty: a file source declares no user functions."""
         return {}
 
     @property
     def lag_unit(self) -> LagUnit:
-        """Files that have arrived and are not read."""
+        """``files``: lag counts files that have arrived and are not read."""
         return "files"
 
     @property
     def has_hand_over(self) -> bool:
-        """False: the plan lists what is read."""
+        """False: the plan lists the files, so no start position is decided for them."""
         return False
 
     @property
     def holds_changes(self) -> bool:
-        """False: each row of a file is a row."""
+        """False: files hold rows, not changes of a database table."""
         return False
 
     @property
@@ -152,18 +152,32 @@ class FileSource(BadRecords):
         return None
 
     def envelope_column(self, _part: EnvelopePart) -> str | None:
-        """Return None: the files hold no changes."""
+        """Return None, whatever the part: files hold no changes, so there is no envelope."""
         return None
 
     def located(
         self, locate: Callable[[str], str], absolute_url: Callable[[str], str]
     ) -> FileSource:
-        """Return the source with absolute paths; globs stay relative to the pipeline's file."""
+        """Return a copy with the namenode in ``hdfs:///…`` and an absolute quarantine path.
+
+        Globs of local files stay relative to the pipeline's file.
+
+        Args:
+            locate: Makes a path that is relative to the pipeline's file absolute.
+            absolute_url: Adds the namenode to ``hdfs:///…``; leaves other paths as they are.
+
+        Raises:
+            ValueError: A path is ``hdfs:///…`` and no namenode is declared.
+        """
         paths = [absolute_url(pattern) for pattern in self.patterns]
         return self.model_copy(update={**self.quarantine_located(locate), "path": paths})
 
     def contract(self) -> dict[str, object]:
-        """Return what may not change while a checkpoint is in use."""
+        """Return the declared values that may not change while a checkpoint is in use.
+
+        Returns:
+            Value by name of the field or group of fields, such as ``sources.NAME.end``.
+        """
         end = self.model_dump(mode="json", include={"complete_through", "offsets", "sequence"})
         if self.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
             end["boundedness"] = self.boundedness.value
@@ -177,7 +191,17 @@ class FileSource(BadRecords):
         return contract if self.snapshot is None else {**contract, f"{place}.snapshot": True}
 
     def check_rate(self, limit: RateLimit) -> None:
-        """Refuse ``offsets``; and ``rows`` where a format knows its rows only once it is read."""
+        """Refuse limits that files do not have.
+
+        ``bytes`` and ``files`` are allowed; ``rows`` too for Parquet, ORC and Delta, which record
+        how many rows a file holds.
+
+        Args:
+            limit: Rate limit per second.
+
+        Raises:
+            InputError: The limit has ``offsets``, or ``rows`` for another format.
+        """
         if self.is_parquet or self.format == "orc":
             require_meaning(self.name, "a file source", limit, ["bytes", "files", "rows"])
         else:
@@ -186,20 +210,40 @@ class FileSource(BadRecords):
             require_meaning(self.name, kind, limit, ["bytes", "files"])
 
     def check_after(self, before: DeclaredSource | None) -> None:
-        """Refuse files after a topic: nothing tells which rows are in both."""
+        """Refuse files right after a topic, as rows that are in both could not be recognized.
+
+        Args:
+            before: The source right before this one; None if this is the first.
+
+        Raises:
+            ValueError: The source before reads a topic.
+        """
         if before is not None and before.has_hand_over:
             message = (
                 f"source `{self.name}`: files can't come after the topics of source "
-                f"`{before.name}`; rows that are in both could not be recognized."
+                f"`{before.name}`, as rows that are in both could not be recognized. Move "
+                f"`{self.name}` before `{before.name}`."
             )
             raise ValueError(message)
 
     def check_before(self, after: DeclaredSource | None, chain: Chain) -> None:
-        """Refuse a snapshot, convergence or log position that the next source does not fit."""
+        """Refuse ``snapshot``, ``converge`` or ``sequence`` if the next source does not fit.
+
+        Args:
+            after: The source right after this one; None if this is the last.
+            chain: The pipeline.
+
+        Raises:
+            ValueError: A declared one of the three needs another source after it, or fields of the
+                pipeline that are not declared.
+        """
         if self.snapshot is not None:
             check_snapshot_changes(self.name, after, chain)
         if self.converge is not None and (after is None or not after.has_hand_over):
-            message = f"source `{self.name}` can't `converge`: no topic comes after it."
+            message = (
+                f"source `{self.name}` can't `converge`: no topic comes after it. Remove "
+                f"`converge`, or put a source with `type: kafka` right after `{self.name}`."
+            )
             raise ValueError(message)
         if self.sequence is not None:
             check_sequence(self.name, after, chain)
@@ -219,37 +263,55 @@ class FileSource(BadRecords):
 
     def _check_format(self) -> None:
         if self.format in ("json", "csv") and not self.columns:
-            message = f"`schema` is needed: {self.format} files do not carry their types."
+            message = (
+                f"`schema` is needed: {self.format} files do not carry their column types. Declare "
+                "each column and its Spark SQL type, such as `schema: {id: bigint, at: timestamp}`."
+            )
             raise ValueError(message)
         if self.format == "text" and self.columns:
-            message = "`schema` has no meaning for text: its one column is `value`."
+            message = (
+                "`schema` has no meaning with `format: text`, whose only column is `value`. Remove "
+                "`schema`."
+            )
             raise ValueError(message)
         if self.format == "delta" and len(self.patterns) != 1:
-            message = "`path` names several Delta tables: declare one source for each."
+            message = (
+                f"`path` names {len(self.patterns)} Delta tables; a source reads one. Declare a "
+                "source for each table."
+            )
             raise ValueError(message)
         if self.format == "delta" and (self.partitions or self.offsets == "names" or self.converge):
             message = (
-                "a Delta table knows its partitions, its file names carry no offsets, and it is "
-                "read at one version: omit `partitions`, `offsets: names` and `converge`."
+                "`partitions`, `offsets: names` and `converge` have no meaning with "
+                "`format: delta`: the table knows its partitions, its file names carry no offsets, "
+                "and it is read at one version. Remove those of them that are declared."
             )
             raise ValueError(message)
         if self.format != "delta" and self.version is not None:
-            message = f"`version` has no meaning for {self.format} files."
+            message = (
+                f"`version` has no meaning with `format: {self.format}`; only a Delta table has "
+                "versions. Remove `version`, or declare `format: delta`."
+            )
             raise ValueError(message)
         if doubled := set(self.partitions) & set(self.columns or {}):
-            message = f"`{min(doubled)}` is in `schema` and in `partitions`; declare it once."
+            message = (
+                f"column `{min(doubled)}` is in `schema` and in `partitions`. Keep it in "
+                "`partitions` if its values are only in folder names, else in `schema`."
+            )
             raise ValueError(message)
 
     def _check_offsets(self) -> None:
         if not self.is_parquet and isinstance(self.offsets, OffsetColumns):
             message = (
-                f"`offsets` by columns needs Parquet: of {self.format} files every byte would be "
-                "read twice. Use `offsets: names`, or omit it."
+                "`offsets` by columns needs `format: parquet` or `delta`; with "
+                f"`format: {self.format}` every byte would be read twice. Use `offsets: names` if "
+                "the file names contain offsets, else remove `offsets`."
             )
             raise ValueError(message)
         if self.offsets is not None and self.time_range != TimeRange():
             message = (
-                "with `time_range` only some rows of a file are read, so files do not tell which "
-                "offsets were read: omit `offsets`."
+                "`offsets` can't be combined with `time_range`: only some rows of a file are read, "
+                "so the files do not tell which offsets were read. Remove `offsets`, or remove "
+                "`time_range`."
             )
             raise ValueError(message)

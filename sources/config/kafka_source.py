@@ -87,7 +87,7 @@ class KafkaSource(ValueFormat, BadRecords):
 
     @property
     def boundedness(self) -> Boundedness:
-        """Bounded only if an end is declared (Flink: ``KafkaSource.setBounded``)."""
+        """``BOUNDED`` if ``until`` is declared, as with Flink's ``KafkaSource.setBounded``."""
         is_bounded = self.until is not None
         return Boundedness.BOUNDED if is_bounded else Boundedness.CONTINUOUS_UNBOUNDED
 
@@ -100,12 +100,12 @@ class KafkaSource(ValueFormat, BadRecords):
 
     @property
     def subscription(self) -> str:
-        """Topic names or pattern, for messages."""
+        """Topic names joined by commas, or ``/pattern/``; for messages."""
         return ", ".join(self.topics) or f"/{self.topic_pattern}/"
 
     @property
     def patterns(self) -> list[str]:
-        """No files."""
+        """Empty: a topic reads no files."""
         return []
 
     @property
@@ -115,47 +115,55 @@ class KafkaSource(ValueFormat, BadRecords):
 
     @property
     def column_names(self) -> list[str] | None:
-        """Names of the output columns; None if the source before determines them."""
+        """Declared names of the output columns; None if the source before determines them."""
         return list(self.select or self.declared_columns or []) or None
 
     @property
     def selection(self) -> Selection:
-        """Evaluator of ``select``."""
+        """Expressions of ``select`` and their types; made at each access, without reading data."""
         return Selection(self.name, self.select)
 
     @property
     def functions(self) -> dict[str, str]:
-        """The function that decides the start, if one is declared."""
+        """The function that decides the start, as ``start.factory`` to its name; empty without."""
         if isinstance(self.start, StartByFactory):
             return {"start.factory": self.start.factory}
         return {}
 
     @property
     def lag_unit(self) -> LagUnit:
-        """Records between the position of the run and the log end."""
+        """``records``: lag counts offsets between the position of the run and the log end."""
         return "records"
 
     @property
     def has_hand_over(self) -> bool:
-        """True: reading starts at explicit offsets."""
+        """True: the hand-over decides the offset at which reading each partition starts."""
         return True
 
     @property
     def holds_changes(self) -> bool:
-        """Whether records are Debezium change events."""
+        """Whether records are change events of a table, that is, ``format`` is ``debezium``."""
         return self.format == "debezium"
 
     def located(
         self, locate: Callable[[str], str], _absolute_url: Callable[[str], str]
     ) -> KafkaSource:
-        """Return the source with the paths of its schema and key files made absolute."""
+        """Return a copy with the paths of its schema, quarantine and TLS files made absolute.
+
+        Args:
+            locate: Makes a path that is relative to the pipeline's file absolute.
+        """
         changes = {**self.values_located(locate), **self.quarantine_located(locate)}
         if self.security is not None:
             changes["security"] = self.security.located(locate)
         return self.model_copy(update=changes)
 
     def contract(self) -> dict[str, object]:
-        """Return what may not change while a checkpoint is in use."""
+        """Return the declared values that may not change while a checkpoint is in use.
+
+        Returns:
+            Value by name of the field or group of fields, such as ``sources.NAME.end``.
+        """
         place = f"sources.{self.name}"
         where = [self.topics, self.topic_pattern, self.isolation]
         contract: dict[str, object] = {
@@ -166,50 +174,92 @@ class KafkaSource(ValueFormat, BadRecords):
         return {**contract, f"{place}.value": meaning} if meaning else contract
 
     def selected(self, read: Mapping[str, str]) -> dict[str, str]:
-        """Return the output columns: names and Spark SQL types.
+        """Return the columns that ``select`` produces; all columns unchanged if there is none.
 
         Args:
             read: All columns of a row before ``select``: names and Spark SQL types.
 
+        Returns:
+            Names and Spark SQL types of the output columns.
+
         Raises:
-            InputError: An expression does not fit them, or does not declare its type.
+            InputError: An expression uses a column that is not in ``read``, combines several rows,
+                is not SQL, or does not declare its type.
         """
         if not self.select:
             return dict(read)
         return names_and_types(self.selection.columns(parse_schema(read)))
 
     def check_rate(self, limit: RateLimit) -> None:
-        """Refuse everything but ``offsets``."""
+        """Refuse a rate limit of a topic in anything but ``offsets``.
+
+        Args:
+            limit: Rate limit per second.
+
+        Raises:
+            InputError: The limit has ``bytes``, ``files`` or ``rows``.
+        """
         require_meaning(self.name, "a topic", limit, ["offsets"])
 
     def check_after(self, before: DeclaredSource | None) -> None:
-        """Refuse a first source without start or columns, and ``on_gap: extend`` without files."""
+        """Refuse a first topic without start or columns, and ``on_gap: extend`` without files.
+
+        Args:
+            before: The source right before this one; None if this is the first.
+
+        Raises:
+            ValueError: This is the first source and has ``start: previous`` or no ``schema``; or
+                it has ``on_gap: extend`` and the source before reads topics.
+        """
         if before is None:
             if self.start == "previous":
-                message = f"source `{self.name}` is the first: `start: previous` has no meaning."
+                message = (
+                    f"source `{self.name}` is the first, so `start: previous` (the default) has no "
+                    "meaning. Declare `start: earliest`, `start: latest`, or a fixed position such "
+                    "as `start: {timestamp: 2024-01-01T00:00:00Z}`."
+                )
                 raise ValueError(message)
             if self.declared_columns is None:
-                message = f"source `{self.name}` is the first: it needs a `schema`."
+                message = (
+                    f"source `{self.name}` is the first, so no source before it has columns: it "
+                    "needs a `schema`. Declare each column and its Spark SQL type, such as "
+                    "`schema: {id: bigint, at: timestamp}`."
+                )
                 raise ValueError(message)
         elif before.has_hand_over and self.on_gap == "extend":
             message = (
-                f"source `{self.name}`: `on_gap: extend` reads files, and source `{before.name}` "
-                "before it has none."
+                f"source `{self.name}`: `on_gap: extend` reads files that arrived in the meantime, "
+                f"but source `{before.name}` before it reads topics. Declare `on_gap: fail`, or "
+                "`on_gap: accept` if missing records are acceptable."
             )
             raise ValueError(message)
 
     def check_before(self, after: DeclaredSource | None, chain: Chain) -> None:
-        """Refuse late columns before the last source, and a sink that takes changes for rows."""
+        """Refuse ``added_columns`` before the last source, and a merge of changes without order.
+
+        Args:
+            after: The source right after this one; None if this is the last.
+            chain: The pipeline.
+
+        Raises:
+            ValueError: A source follows one with ``added_columns``; or the sink merges database
+                changes and does not name the columns ``sequence`` and ``deleted``.
+        """
         if self.added_columns and after is not None:
-            message = f"source `{self.name}`: only the last source can have `added_columns`."
+            message = (
+                f"source `{self.name}` declares `added_columns`, but source `{after.name}` comes "
+                "after it; only the last source can have them. Move `added_columns` to the last "
+                "source."
+            )
             raise ValueError(message)
         if not self.holds_changes or chain.sink.mode == "append":
             return
         for field, part in (("sequence", "position"), ("deleted", "deleted")):
             if getattr(chain.sink, field) is None:
                 message = (
-                    f"source `{self.name}` holds changes, which the sink merges: it needs "
-                    f"`sink.{field}`, a column that `include: {{<column>: {part}}}` fills."
+                    f"source `{self.name}` holds changes of a database table, which the sink "
+                    f"merges: `sink.{field}` is needed. Add `include: {{<column>: {part}}}` to "
+                    f"`{self.name}`, and name that column as `sink.{field}`."
                 )
                 raise ValueError(message)
 
@@ -219,8 +269,9 @@ class KafkaSource(ValueFormat, BadRecords):
             return self
         if self.declared_columns is None:
             message = (
-                "`select` needs a `schema`: the columns of the source before are those that "
-                "`select` has to produce."
+                "`select` needs a `schema` of the record's columns, which it computes the output "
+                "columns from. Add `schema`, with the Spark SQL type of each column that `select` "
+                "uses, or remove `select`."
             )
             raise ValueError(message)
         self.selected(self.declared_columns)
@@ -230,22 +281,28 @@ class KafkaSource(ValueFormat, BadRecords):
     def _names_topics_once(self) -> KafkaSource:
         self.check_rate(self.rate)
         if bool(self.topics) == bool(self.topic_pattern):
-            message = "declare either `topic` or `topic_pattern`."
+            given = "both are declared" if self.topics else "neither is declared"
+            message = f"{given}; declare either `topic` or `topic_pattern`."
             raise ValueError(message)
         if self.topic_pattern is not None:
             try:
                 re.compile(self.topic_pattern)
             except re.error as error:
-                message = f"`topic_pattern` is not a regular expression: {error}."
+                message = (
+                    f"`topic_pattern: {self.topic_pattern}` is not a regular expression: {error}. "
+                    "Correct it, or list the names under `topic`."
+                )
                 raise ValueError(message) from None
         if len(set(self.topics)) < len(self.topics):
-            message = f"`topic` names one twice: {', '.join(self.topics)}."
+            message = f"`topic` names one twice: {', '.join(self.topics)}. Name each topic once."
             raise ValueError(message)
         for field, where in (("start", self.start), ("until", self.until)):
             unnamed = isinstance(where, StartAtOffsets) and "" in where.offsets
             if unnamed and len(self.topics) != 1:
                 message = (
-                    f"with several topics, `{field}.offsets` is {{topic: {{partition: offset}}}}."
+                    f"`{field}.offsets` does not say which topic its partitions belong to, and the "
+                    "source does not read exactly one named topic. Write "
+                    f"`{field}: {{offsets: {{<topic>: {{<partition>: <offset>}}}}}}`."
                 )
                 raise ValueError(message)
         return self
@@ -255,7 +312,8 @@ class KafkaSource(ValueFormat, BadRecords):
         if self.align is not None and self.until is None:
             message = (
                 "`align` needs `until`: only ranges of offsets can be cut by time. Put a source of "
-                "the same topic before this one, with `until: latest`."
+                "the same topic before this one, with `align` and `until: latest`; or remove "
+                "`align`."
             )
             raise ValueError(message)
         return self

@@ -27,6 +27,9 @@ KEPT = "hybrid-definition.json"
 class KeptDefinition(Record):
     """Origin of a copy of a pipeline's file and of the modules of its functions.
 
+    A copy is kept for each generation (one computation of the whole target table), so that later
+    changes of the original do not affect its runs.
+
     Attributes:
         generation: Generation that the copy belongs to; None if it is a pipeline of its own.
         home: Folder of the original file, from which relative paths start.
@@ -43,10 +46,10 @@ class LoadedPipeline:
     """A pipeline and the file that declares it.
 
     Attributes:
-        path: YAML file, absolute. Jobs read it again, so its values are not passed to them.
+        path: YAML file, absolute. Spark jobs get this path and read the file again.
         pipeline: Declaration, with environment variables replaced.
-        kept: Origin of the file, if it is the copy of a generation; else None, and the file is
-            about the newest generation.
+        kept: Origin of the file, if it is the copy that was kept for a generation; None if it is
+            the user's own file, which declares the newest generation.
 
     """
 
@@ -56,19 +59,26 @@ class LoadedPipeline:
 
     @property
     def folder(self) -> Path:
-        """Folder of the file, or of its original, from which relative paths start."""
+        """Folder that relative paths of the declaration start from.
+
+        That of the YAML file; for a copy that was kept for a generation, that of the original.
+        """
         return self.path.parent if self.kept is None else Path(self.kept.home)
 
     @property
     def code(self) -> list[Path]:
-        """Folders from which modules of user functions are imported first, in order."""
+        """Folders where modules of user functions are looked for before the installed packages.
+
+        The first one that has the module is used: for a kept copy the folder with the kept
+        modules, then the folder of the original file.
+        """
         if self.kept is None:
             return [self.folder]
         return [Path(self.kept.code or self.path.parent), self.folder]
 
     @property
     def state(self) -> Path:
-        """Folder of the pipeline's generations."""
+        """Absolute path of the folder with the state of all generations: ``<state>/<name>``."""
         return Path(self.locate(self.pipeline.state)) / self.pipeline.name
 
     def locate(self, path: str) -> str:
@@ -78,24 +88,33 @@ class LoadedPipeline:
         return os.path.normpath(self.folder / Path(path).expanduser())
 
     def open_generation(self, *, create: bool) -> Generation | None:
-        """Open the generation that this declaration is about.
+        """Open the state of the generation that this declaration is about.
 
-        That is the newest one, or the one that the file was copied for.
+        A generation is one computation of the whole target table. It is the one that the file was
+        copied for, else the newest one.
 
         Args:
             create: Whether to create the first generation if there is none.
 
         Returns:
-            None if there is none and none is created.
+            The generation; None if there is none and none is created.
 
         Raises:
-            StateError: The declaration changed in a way that the checkpoint can't follow.
+            StateError: The declaration changed in a way that the checkpoint can't follow; or the
+                state is damaged, or can't be written.
+            InputError: ``state`` is not a local folder.
         """
         named = None if self.kept is None else self.kept.generation
         return open_generation(self.state, self.contract(), named, create=create)
 
     def contract(self) -> dict[str, object]:
-        """Return the parts of the declaration that may not change while a checkpoint is in use."""
+        """Return the parts of the declaration that may not change while a checkpoint is in use.
+
+        A generation keeps their digests, and refuses to continue after one of them was changed.
+
+        Returns:
+            Value by field or group of fields, such as ``sources.history.read``.
+        """
         pipeline = self.pipeline
         sink = pipeline.sink.model_dump(mode="json", exclude_none=True)
         contract: dict[str, object] = {
@@ -112,17 +131,19 @@ class LoadedPipeline:
         return contract
 
     def require_generation(self) -> Generation:
-        """Return the generation that this declaration is about.
+        """Return the existing generation that this declaration is about; never create one.
 
         Raises:
-            StateError: Nothing was planned yet, or the declaration changed in a way that the
-                checkpoint can't follow.
+            StateError: The pipeline was never planned or run, or the declaration changed in a way
+                that the checkpoint can't follow; or the state is damaged.
+            InputError: ``state`` is not a local folder.
         """
         generation = self.open_generation(create=False)
         if generation is None:
             name, state = self.pipeline.name, self.pipeline.state
-            message = f"Pipeline `{name}` has no state in {state}."
-            raise StateError(message, "Plan or run it first.", pipeline=name, file=state)
+            message = f"Pipeline `{name}` has no state in {state}: it was never planned or run."
+            hint = f"Run `hybrid plan {self.path.name}` or `hybrid run {self.path.name}` first."
+            raise StateError(message, hint, pipeline=name, file=state)
         return generation
 
 
@@ -138,8 +159,12 @@ def declare(
             ``${NAME}``, as in a file.
         environment: Values for ``${NAME}`` and ``${NAME:-default}``.
 
+    Returns:
+        The checked pipeline.
+
     Raises:
-        InputError: As for :func:`load_pipeline`; the file is not changed.
+        InputError: The document has values that YAML has no form for, a secret in plain text, a
+            variable that is not set, or a field that is not valid; the file is not changed.
         StateError: The file can't be written.
     """
     path = path.absolute()
@@ -147,8 +172,8 @@ def declare(
     try:
         text += yaml.safe_dump(dict(document), sort_keys=False)
     except yaml.YAMLError as error:
-        message = f"{path.name} can't be written as YAML: {error}."
-        hint = "Use lists, mappings, texts, numbers and dates only."
+        message = f"The document for {path.name} can't be written as YAML: {error}."
+        hint = "Pass only lists, mappings, texts, numbers and dates to `declare`."
         raise InputError(message, hint, file=str(path)) from None
     loaded = _check(path, yaml.safe_load(text), environment)
     # Written only if it differs, as jobs read it while this is called repeatedly.
@@ -158,15 +183,16 @@ def declare(
 
 
 def load_pipeline(path: Path, environment: Mapping[str, str] = os.environ) -> LoadedPipeline:
-    """Read and check a pipeline.
+    """Read a pipeline's YAML file and check its fields, without looking at data or brokers.
 
     Args:
         path: YAML file.
         environment: Values for ``${NAME}`` and ``${NAME:-default}``.
 
     Raises:
-        InputError: The file can't be read, an environment variable is not set, or a field is not
-            valid; the message has a line for each field.
+        InputError: The file can't be read, a secret is in plain text, an environment variable is
+            not set, or a field is not valid; the message has a line for each such field.
+        StateError: The file is the copy of a generation, and the note of its origin is damaged.
 
     """
     path = path.absolute()
@@ -174,24 +200,34 @@ def load_pipeline(path: Path, environment: Mapping[str, str] = os.environ) -> Lo
         document = yaml.safe_load(path.read_text())
     except FileNotFoundError:
         message = f"There is no file {path}."
-        raise InputError(message, "Name a pipeline's YAML file.", file=str(path)) from None
+        hint = "Name the YAML file of a pipeline; `hybrid init` creates one for existing files."
+        raise InputError(message, hint, file=str(path)) from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         message = f"{path} can't be read as YAML: {error}."
-        raise InputError(message, "Correct the file.", file=str(path)) from None
+        hint = "Correct the line that the message names, or the file's permissions or encoding."
+        raise InputError(message, hint, file=str(path)) from None
     return _check(path, document, environment)
 
 
 def _check(path: Path, document: Any, environment: Mapping[str, str]) -> LoadedPipeline:
     """Return the pipeline that a document declares."""
     if not isinstance(document, dict):
-        message = f"{path} does not contain a YAML mapping."
-        raise InputError(message, "A pipeline starts with `name:`.", file=str(path))
+        message = f"{path} contains a {type(document).__name__}, not a YAML mapping."
+        hint = (
+            "Write `field: value` lines, beginning with `name: <pipeline>`; `hybrid reference` "
+            "prints all fields."
+        )
+        raise InputError(message, hint, file=str(path))
     check_secrets_come_from_environment(document)
     unset: set[str] = set()
     filled = _fill(document, environment, unset)
     if unset:
-        message = f"{path.name}: environment variable {', '.join(sorted(unset))} is not set."
-        hint = "Set it, or declare a default: `${NAME:-default}`."
+        names = sorted(unset)
+        message = f"{path.name}: environment variable {', '.join(names)} is not set, or empty."
+        hint = (
+            f"Set it before you run the command (`export {names[0]}=…`), or write a default into "
+            f"the file: `${{{names[0]}:-default}}`."
+        )
         raise InputError(message, hint, file=str(path))
     try:
         kept = Folder(path.parent).read(KEPT, KeptDefinition)
@@ -200,7 +236,8 @@ def _check(path: Path, document: Any, environment: Mapping[str, str]) -> LoadedP
     except ValidationError as error:
         lines = [_explain(dict(item), Pipeline) for item in error.errors()]
         message = "\n".join([f"{path.name} is not a valid pipeline:", *lines])
-        raise InputError(message, file=str(path)) from None
+        hint = f"Correct {path.name}; `hybrid reference` prints all fields and what they mean."
+        raise InputError(message, hint, file=str(path)) from None
 
 
 def variables_used(path: Path, environment: Mapping[str, str] = os.environ) -> list[str]:
@@ -210,8 +247,12 @@ def variables_used(path: Path, environment: Mapping[str, str] = os.environ) -> l
     are not, as jobs don't need them.
 
     Args:
-        path: YAML file.
+        path: YAML file that :func:`load_pipeline` accepts.
         environment: Variables that are set.
+
+    Raises:
+        OSError: The file can't be read.
+        yaml.YAMLError: It is not YAML.
     """
     document = yaml.safe_load(path.read_text())
     names: set[str] = set()
@@ -245,7 +286,11 @@ def _fill(value: Any, environment: Mapping[str, str], unset: set[str]) -> Any:
 
 
 def _explain(error: dict[str, Any], model: type[BaseModel]) -> str:
-    location = [part for part in error["loc"] if part not in SOURCE_MODELS]
+    location = [
+        part
+        for part in error["loc"]
+        if part not in SOURCE_MODELS and not str(part).startswith("literal[")
+    ]
     where = ".".join(str(part) for part in location) or "pipeline"
     if error["type"] == "extra_forbidden":
         allowed = _fields_at(error["loc"][:-1], model)
@@ -253,9 +298,12 @@ def _explain(error: dict[str, Any], model: type[BaseModel]) -> str:
         advice = f"did you mean `{close[0]}`?" if close else f"allowed: {', '.join(allowed)}."
         return f"  {where}: unknown field; {advice}"
     if error["type"] == "missing":
-        return f"  {where}: this field is needed."
+        return f"  {where}: this field is needed, but not declared. Add it."
     text = error["msg"].removeprefix("Value error, ")
-    shown = error.get("input")
+    if error["type"] == "model_type":
+        text = "a mapping (`field: value` lines) is needed here"
+    # A validator of this project names the value itself, unless it may hold a password.
+    shown = None if error["type"] == "value_error" else error.get("input")
     given = f" (given: {shown!r})" if isinstance(shown, str | int | float) else ""
     return f"  {where}: {text.removesuffix('.')}{given}."
 

@@ -104,7 +104,7 @@ class Pipeline(Declared):
         if self.seam_filter == "key" and not self.key:
             message = (
                 "`key` is needed: `seam_filter: key` recognizes live rows that history already "
-                "delivered by their key. Declare it, or omit `seam_filter`."
+                "delivered by their key. Declare `key: [<column>, …]`, or remove `seam_filter`."
             )
             raise ValueError(message)
         _check_selects(chain)
@@ -118,7 +118,11 @@ class Pipeline(Declared):
 
     @property
     def seam_rule(self) -> Literal["key", "event_time", "off"]:
-        """How delivered live rows are recognized, unless better evidence is at hand."""
+        """Rule by which live rows that history already delivered are recognized and dropped.
+
+        ``seam_filter``; if it is not declared, ``key`` with a declared key, else ``event_time``.
+        Not used where history records the offsets that it holds.
+        """
         return self.seam_filter or ("key" if self.key else "event_time")
 
     @property
@@ -128,7 +132,7 @@ class Pipeline(Declared):
 
     @property
     def stores(self) -> Stores:
-        """Clients of the storages that files may be in."""
+        """Clients of the storages that files may be in; nothing is connected or read yet."""
         return Stores(self.s3, self.hdfs)
 
     def located(self, locate: Callable[[str], str]) -> Pipeline:
@@ -136,6 +140,9 @@ class Pipeline(Declared):
 
         Args:
             locate: Makes a path that is relative to the pipeline's file absolute.
+
+        Raises:
+            ValueError: A path is ``hdfs:///…`` and no namenode is declared.
         """
         sources = [source.located(locate, self.hdfs.absolute) for source in self.sources]
         return self.model_copy(update={"sources": sources})
@@ -155,39 +162,47 @@ class Pipeline(Declared):
         """Return the source of this name.
 
         Raises:
-            InputError: There is none.
+            InputError: The pipeline has no source of this name.
         """
         return self.sources[self.hybrid_source().index(name)]
 
     def source_after(self, name: str) -> AnySource | None:
-        """Return the source right after the source of this name; None after the last one."""
+        """Return the source right after the source of this name; None after the last one.
+
+        Raises:
+            InputError: The pipeline has no source of this name.
+        """
         following = self.hybrid_source().index(name) + 1
         return self.sources[following] if following < len(self.sources) else None
 
     def source_before(self, name: str) -> AnySource:
-        """Return the source right before the source of this name, which is not the first."""
+        """Return the source right before the source of this name, which must not be the first.
+
+        Raises:
+            InputError: The pipeline has no source of this name.
+        """
         return self.sources[self.hybrid_source().index(name) - 1]
 
     @property
     def file_sources(self) -> list[FileSource]:
-        """All file sources, in order."""
+        """All file sources in reading order; empty if there are none."""
         return [source for source in self.sources if isinstance(source, FileSource)]
 
     @property
     def bounded_files(self) -> list[FileSource]:
-        """File sources that end, in order."""
+        """File sources without ``discovery_interval``, which have an end, in reading order."""
         return [each for each in self.file_sources if each.boundedness is Boundedness.BOUNDED]
 
     @property
     def growing_folder(self) -> FileSource | None:
-        """The last source, if it is a folder that is read without end."""
+        """The last source if it is a folder that is read without end; else None."""
         last = self.sources[-1]
         is_growing = last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
         return last if is_growing and isinstance(last, FileSource) else None
 
     @property
     def topics(self) -> list[KafkaSource]:
-        """All Kafka sources, in order; no files come after the first one."""
+        """All Kafka sources in reading order; empty if there are none."""
         return [source for source in self.sources if isinstance(source, KafkaSource)]
 
     def file_source(self, name: str) -> FileSource:
@@ -200,8 +215,10 @@ class Pipeline(Declared):
         for source in self.file_sources:
             if source.name == name:
                 return source
-        message = f"Source `{name}` reads no files."
-        raise InputError(message, "Name a source of `type: files`.", source=name)
+        message = f"Source `{name}` reads topics, no files."
+        names = ", ".join(source.name for source in self.file_sources) or "none"
+        hint = f"Name a source of `type: files`; pipeline `{self.name}` has {names}."
+        raise InputError(message, hint, pipeline=self.name, source=name)
 
     def topic_source(self, name: str) -> KafkaSource:
         """Return the Kafka source of this name.
@@ -213,27 +230,40 @@ class Pipeline(Declared):
         for source in self.topics:
             if source.name == name:
                 return source
-        message = f"Source `{name}` reads no topic."
-        raise InputError(message, "Name a source of `type: kafka`.", source=name)
+        message = f"Source `{name}` reads files, no topic."
+        names = ", ".join(source.name for source in self.topics) or "none"
+        hint = f"Name a source of `type: kafka`; pipeline `{self.name}` has {names}."
+        raise InputError(message, hint, pipeline=self.name, source=name)
 
     def topic_after(self, name: str) -> KafkaSource | None:
-        """Return the first Kafka source after the source of this name."""
+        """Return the first Kafka source after the source of this name; None if there is none.
+
+        Raises:
+            InputError: The pipeline has no source of this name.
+        """
         later = self.sources[self.hybrid_source().index(name) + 1 :]
         return next((source for source in later if isinstance(source, KafkaSource)), None)
 
     def next_topic(self, name: str) -> KafkaSource | None:
-        """Return the source right after the source of this name, if it reads topics."""
+        """Return the source right after the source of this name if it reads topics; else None.
+
+        Raises:
+            InputError: The pipeline has no source of this name.
+        """
         after = self.source_after(name)
         return after if isinstance(after, KafkaSource) else None
 
     @property
     def added_columns(self) -> dict[str, AddedColumn]:
-        """Columns that the table behind the last source got after the generation had begun."""
+        """Columns that the last source's database table got after the generation had begun.
+
+        By name, as declared in ``added_columns``; empty if there are none.
+        """
         return self.sources[-1].added_columns or {}
 
     @property
     def ignored_columns(self) -> list[str]:
-        """Columns of the table behind the last source that no output column is made of."""
+        """Columns of the last source's database table that are left out, as declared; or empty."""
         return self.sources[-1].ignored_columns or []
 
 
@@ -245,6 +275,7 @@ def _check_selects(sources: Sequence[DeclaredSource]) -> None:
         if lacking and (one.select or other.select):
             message = (
                 f"source `{one.name}` has no column `{lacking[0]}`, which source `{other.name}` "
-                "has: all sources need the same columns, by `select` or by `schema`."
+                "has; all sources need the same output columns. Add it to the `select` or `schema` "
+                f"of `{one.name}`, or leave it out with the `select` of `{other.name}`."
             )
             raise ValueError(message)

@@ -64,16 +64,16 @@ def parse_limit(
     rows: int | None = None,
     offsets: int | None = None,
 ) -> RateLimit:
-    """Return a limit from texts and numbers of a command line or form.
+    """Return a rate limit from texts and numbers of a command line or form; all are per second.
 
     Args:
-        size: Bytes, such as ``50MB``.
-        files: Files.
-        rows: Rows.
-        offsets: Offsets.
+        size: Bytes of files on disk, such as ``50MB``; None for no limit, as for the others.
+        files: Files, or regions of large ones.
+        rows: Rows of Parquet, ORC and Delta files.
+        offsets: Kafka offsets, all partitions together.
 
     Raises:
-        InputError: The size can't be parsed, or a number is below 1.
+        InputError: The size is not a number of bytes, or a number is below 1.
     """
     given = {"bytes": size, "files": files, "rows": rows, "offsets": offsets}
     try:
@@ -82,57 +82,71 @@ def parse_limit(
         name = str(error.errors()[0]["loc"][0])
         if name != "bytes":
             message = f"`{name}: {given[name]}` is not a limit: it has to be 1 or more."
-            hint = "Omit it for no limit."
+            hint = f"Write 1 or more, or leave `{name}` out for no limit."
             raise InputError(message, hint, field=name, value=str(given[name])) from None
         message = f"`{size}` is not a number of bytes."
-        hint = "Write 1000000, 50MB or 50MiB."
+        hint = "Write the bytes per second as 1000000, 50MB or 50MiB, or leave `bytes` out."
         raise InputError(message, hint, field=name, value=str(size)) from None
 
 
 def rate_of(generation: Generation, source: str, declared: RateLimit) -> RateLimit:
-    """Return the limit that applies to a source.
+    """Return the rate limit that applies to a source now: the one set last, else the declared one.
 
     Args:
         generation: State of the generation.
         source: Name of the source.
-        declared: Its declared limit, which applies unless another one was set.
+        declared: Its declared limit, which applies unless :func:`put_in_force` set another one.
+
+    Raises:
+        StateError: The state document with the limit is damaged, or of another version.
     """
     current = generation.read(_name(source), CurrentRate)
     return declared if current is None else current.limit
 
 
 def put_in_force(generation: Generation, source: str, limit: RateLimit) -> None:
-    """Set the limit of a source, for a running run and later ones."""
+    """Set the rate limit of a source instead of the declared one; a run in progress adopts it.
+
+    Args:
+        generation: State of the generation, where the limit is written.
+        source: Name of the source.
+        limit: The limit; without any value, the source is not limited.
+
+    Raises:
+        StateError: The state can't be written.
+    """
     generation.replace(_name(source), CurrentRate(source=source, limit=limit))
 
 
 def require_meaning(source: str, kind: str, limit: RateLimit, meant: Collection[str]) -> None:
-    """Refuse limits that have no meaning for a source.
+    """Refuse a rate limit of quantities that a source does not have, such as offsets of files.
 
     Args:
         source: Name of the source.
-        kind: Kind of the source, in words.
+        kind: Kind of the source, in words, for the message.
         limit: The limit.
-        meant: Quantities that have a meaning.
+        meant: Quantities that may be limited, of ``bytes``, ``files``, ``rows`` and ``offsets``.
 
     Raises:
-        InputError: Names the first quantity without a meaning.
+        InputError: The limit has another quantity; names the first one.
     """
     if others := [name for name in limit.model_dump(exclude_none=True) if name not in meant]:
         message = f"`rate.{others[0]}` has no meaning for `{source}`, {kind}."
-        hint = f"Limit {' or '.join(meant)}."
+        allowed = " or ".join(f"`{name}`" for name in meant)
+        hint = f"Remove `{others[0]}`, and limit {allowed} per second instead."
         raise InputError(message, hint, source=source, field=f"rate.{others[0]}")
 
 
 def interval_ms(limit: RateLimit, largest: Batch) -> int:
-    """Return the time between the starts of two micro-batches that keeps a limit.
+    """Return how far apart micro-batches must start, so that reading keeps a rate limit.
 
     Args:
-        limit: The limit.
+        limit: Rate limit per second.
         largest: Size of the largest micro-batch.
 
     Returns:
-        Milliseconds; 0 without a limit.
+        Milliseconds between the starts of two micro-batches; 0 if no quantity that the largest
+        micro-batch has is limited.
     """
     needed = [
         size / allowed
@@ -150,19 +164,20 @@ def interval_ms(limit: RateLimit, largest: Batch) -> int:
 def live_pace(
     limit: RateLimit, interval: int, most_offsets: int, partitions: int
 ) -> tuple[int, int]:
-    """Return size and interval of micro-batches that keep a limit of an unbounded topic.
+    """Return size and interval of an unbounded topic's micro-batches that keep a rate limit.
 
     Spark reads at least one offset of each partition that has any
     (``KafkaMicroBatchStream.rateLimit``).
 
     Args:
-        limit: The limit.
-        interval: Declared interval, in milliseconds.
-        most_offsets: Highest number of offsets in a micro-batch.
+        limit: Rate limit per second; only its ``offsets`` count.
+        interval: Declared trigger interval, in milliseconds.
+        most_offsets: Declared highest number of offsets in a micro-batch.
         partitions: Number of partitions.
 
     Returns:
-        Offsets in a micro-batch, and milliseconds between the starts of two.
+        Highest number of offsets in a micro-batch, and milliseconds between the starts of two; the
+        declared ones if offsets are not limited.
     """
     if limit.offsets is None:
         return most_offsets, interval

@@ -13,7 +13,8 @@ def require_extras(pipeline: Pipeline) -> None:
     Called before any data is looked at, so that no run fails half-way for the want of a package.
 
     Raises:
-        InputError: A package can't be imported; names the source, the field and the extra.
+        InputError: A package can't be imported; names the source, the field, and the extra of this
+            project that installs it.
     """
     for source in pipeline.sources:
         name = f"Source `{source.name}`"

@@ -17,7 +17,10 @@ _CRON = re.compile(rf"{_FIELD}( {_FIELD}){{4}}|@(hourly|daily|weekly|monthly|yea
 
 def _cron(value: str) -> str:
     if not _CRON.fullmatch(value):
-        message = f"`{value}` is not a cron expression; every night at three is `0 3 * * *`."
+        message = (
+            f"`{value}` is not a cron expression of five fields (minute, hour, day, month, day of "
+            "the week). Write one such as `0 3 * * *`, which means every night at three."
+        )
         raise ValueError(message)
     return value
 
@@ -26,7 +29,10 @@ def _zone(value: str) -> str:
     try:
         ZoneInfo(value)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        message = f"`{value}` is not a time zone; write one such as `Europe/Berlin` or `UTC`."
+        message = (
+            f"`{value}` is not a time zone of the IANA database. Write one such as "
+            "`Europe/Berlin` or `UTC`."
+        )
         raise ValueError(message) from None
     return value
 
@@ -94,7 +100,10 @@ class Ranges(Declared):
     @model_validator(mode="after")
     def _holds_something(self) -> Ranges:
         if self.end is not None and self.start >= self.end:
-            message = f"`end` {self.end} is not after `start` {self.start}."
+            message = (
+                f"`end: {self.end}` is not after `start: {self.start}`, so there is no range. "
+                "Correct one of them, or remove `end` to add ranges as time passes."
+            )
             raise ValueError(message)
         return self
 

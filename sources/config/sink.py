@@ -37,12 +37,12 @@ class Sink(Declared):
 
     @property
     def order(self) -> list[str]:
-        """Columns that order the changes of a key; empty if none are declared."""
+        """Columns of ``sequence``, which order the changes of a key, as a list; or empty."""
         return [self.sequence] if isinstance(self.sequence, str) else self.sequence or []
 
     @property
     def removes_rows(self) -> bool:
-        """Whether a delete removes the row, instead of marking it."""
+        """Whether a delete removes its row from the table; False if it only marks it (``soft``)."""
         return self.deletes != "soft"
 
     @model_validator(mode="after")
@@ -51,15 +51,23 @@ class Sink(Declared):
             if getattr(self, field) is None:
                 continue
             if self.mode != "merge":
-                message = f"`{field}` has a meaning with `mode: merge` only."
+                message = (
+                    f"`{field}` has a meaning with `mode: merge` only; here it is "
+                    f"`mode: {self.mode}`. Remove `{field}`, or declare `mode: merge`."
+                )
                 raise ValueError(message)
             if needed is not None and getattr(self, needed) is None:
-                message = f"`{field}` needs `{needed}`."
+                message = (
+                    f"`{field}` needs `{needed}`, which is not declared. Add "
+                    f"`{needed}: <column>`, or remove `{field}`."
+                )
                 raise ValueError(message)
         for name in [*self.order, self.deleted]:
             if name in self.key:
                 message = (
-                    f"`{name}` differs between the changes of one row, so it can't be in the `key`."
+                    f"column `{name}` differs between the changes of one row, so it can't be in "
+                    f"the `key` ({', '.join(self.key)}). Remove it from `key`, or name another "
+                    "column in `sequence` or `deleted`."
                 )
                 raise ValueError(message)
         return self

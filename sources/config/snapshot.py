@@ -19,7 +19,10 @@ _SECRET = re.compile(r"password\s*=|://[^/@]*:[^/@]*@", re.IGNORECASE)
 
 def _without_password(dsn: str) -> str:
     if _SECRET.search(dsn):
-        message = "`dsn` can't contain a password: set PGPASSWORD, or use a password file."
+        message = (
+            "`dsn` contains a password, which must not be in the file. Remove the password from "
+            "`dsn`, and set the environment variable PGPASSWORD or use libpq's password file."
+        )
         raise ValueError(message)
     return dsn
 
@@ -78,20 +81,20 @@ class SnapshotManifest(Record):
 
     @property
     def missing(self) -> list[int]:
-        """Numbers of the chunks that are not written yet."""
+        """Numbers, from 0, of the chunks that are not written yet; empty once it is complete."""
         return [number for number in range(len(self.bounds) + 1) if number not in self.done]
 
     @property
     def seen(self) -> DatabaseSnapshot:
-        """Database snapshot that the hand-over goes by: the first one.
+        """Database snapshot by which the hand-over decides which changes are included: the first.
 
-        Chunks read under a later one already hold some changes; these are merged again.
+        Chunks read under a later one already include some changes; these are merged again.
         """
         return self.snapshots[0]
 
 
 def require_snapshot(patterns: Sequence[str], folder: Path, pipeline: str) -> SnapshotManifest:
-    """Return the manifest of a snapshot that is complete.
+    """Return the manifest of a database snapshot, after checking that it is complete.
 
     Args:
         patterns: The one glob of the source.
@@ -99,31 +102,46 @@ def require_snapshot(patterns: Sequence[str], folder: Path, pipeline: str) -> Sn
         pipeline: Name of the pipeline, for messages.
 
     Raises:
-        StateError: The snapshot was not taken, or not completely; or the folder holds other files.
+        StateError: The snapshot was not taken, or not completely; a file of it is missing, or
+            another Parquet file is in its folder; or the manifest is damaged.
     """
     where = folder_of(patterns, folder)
-    hint = f"Run `hybrid snapshot` for pipeline `{pipeline}`; chunks that are written are kept."
+    hint = (
+        f"Run `hybrid snapshot` with the file of pipeline `{pipeline}`; chunks that are already "
+        "written are kept."
+    )
     try:
         manifest = SnapshotManifest.parse((where / MANIFEST).read_bytes())
     except FileNotFoundError:
-        message = f"There is no snapshot in {where}."
+        message = f"There is no snapshot of the database table in {where}: {MANIFEST} is missing."
         raise StateError(message, hint, pipeline=pipeline, file=str(where)) from None
     if manifest.missing:
         total = len(manifest.bounds) + 1
-        message = f"The snapshot in {where} has {len(manifest.done)} of {total} chunks."
+        message = (
+            f"The snapshot in {where} is not complete: {len(manifest.done)} of {total} chunks are "
+            "written."
+        )
         raise StateError(message, hint, pipeline=pipeline, file=str(where))
     present = {
         path.name for path in where.glob("*.parquet") if not path.name.startswith(("_", "."))
     }
     if other := present ^ {chunk_name(number) for number in manifest.done}:
-        message = f"File {where / min(other)} is missing, or was added after the snapshot."
-        hint = "Remove the folder, and take the snapshot again."
+        is_missing = min(other) not in present
+        message = (
+            f"File {where / min(other)} of the snapshot is missing."
+            if is_missing
+            else f"File {where / min(other)} was added to the folder of the snapshot."
+        )
+        hint = (
+            f"{'Restore the file' if is_missing else 'Move the file elsewhere'}; or remove the "
+            f"folder, and take the snapshot again with `hybrid snapshot` (pipeline `{pipeline}`)."
+        )
         raise StateError(message, hint, pipeline=pipeline, file=str(where / min(other)))
     return manifest
 
 
 def folder_of(patterns: Sequence[str], folder: Path) -> Path:
-    """Return the folder of a snapshot's files.
+    """Return the folder of a snapshot's files, absolute if ``folder`` is.
 
     Args:
         patterns: The one glob of the source.
@@ -133,5 +151,5 @@ def folder_of(patterns: Sequence[str], folder: Path) -> Path:
 
 
 def chunk_name(number: int) -> str:
-    """Return the name of a chunk's file."""
+    """Return the file name of a chunk (part of the table, from 0): ``part-00003.parquet``."""
     return f"part-{number:05}.parquet"

@@ -56,23 +56,37 @@ class SparkSettings(Declared):
     @model_validator(mode="after")
     def _can_be_launched(self) -> SparkSettings:
         if not self.master.startswith(_MASTERS):
-            message = f"`master: {self.master}` is none of local[…], spark://…, yarn and k8s://…."
+            message = (
+                f"`master: {self.master}` is not a master that is supported. Write `local[*]`, "
+                "`spark://host:port`, `yarn` or `k8s://https://host:port`."
+            )
             raise ValueError(message)
         if self.deploy_mode == "cluster" and not self.master.startswith(_CLUSTER_MODE):
             message = (
                 f"`deploy_mode: cluster` is not supported with `master: {self.master}`: Spark runs "
-                "a Python driver there only on the machine that launches it. Use `client`."
+                "a Python driver there only on the machine that launches it. Declare "
+                "`deploy_mode: client`, or use `master: yarn` or `k8s://…`."
             )
             raise ValueError(message)
         for name in _RESERVED:
             if name in self.conf:
-                message = f"`conf` can't set `{name}`: runs are started and found by it."
+                message = (
+                    f"`conf` can't set `{name}`: runs are started and found by it. Remove `{name}` "
+                    "from `conf`; `master` and `deploy_mode` have fields of their own."
+                )
                 raise ValueError(message)
         is_on_kubernetes = self.deploy_mode == "cluster" and self.master.startswith("k8s://")
         if self.job_file is not None and not is_on_kubernetes:
-            message = "`job_file` has a meaning on Kubernetes with `deploy_mode: cluster` only."
+            message = (
+                "`job_file` has a meaning on Kubernetes with `deploy_mode: cluster` only; here it "
+                f"is `master: {self.master}`, `deploy_mode: {self.deploy_mode}`. Remove "
+                "`job_file`, or set these two."
+            )
             raise ValueError(message)
         if is_on_kubernetes and not any(name in self.conf for name in _IMAGES):
-            message = f"Kubernetes needs an image: set `{_IMAGES[0]}` in `conf`."
+            message = (
+                f"`master: {self.master}` with `deploy_mode: cluster` needs a container image, and "
+                f"none is named. Set `{_IMAGES[0]}` in `conf`, or declare `deploy_mode: client`."
+            )
             raise ValueError(message)
         return self

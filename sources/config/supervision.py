@@ -15,7 +15,7 @@ class Restarts(Declared):
 
     Attributes:
         limit: Highest number of restarts within the window ``within``; after them the run stays
-            down until somebody starts it. 0 means no restarts.
+            down until it is started again, such as by `hybrid resume`. 0 means no restarts.
         within: Length of that window.
         loop: This many restarts within the window are reported as a crash loop.
         backoff: Time between the end of a run and the first restart.
@@ -32,10 +32,10 @@ class Restarts(Declared):
     longest: Duration = timedelta(minutes=5)
 
     def wait(self, restarts: int) -> timedelta:
-        """Return the time between an end and the next restart.
+        """Return how long to wait after the live run has ended, until it is restarted.
 
         Args:
-            restarts: Number of restarts within the window so far.
+            restarts: Number of restarts within the window ``within`` so far.
         """
         wait = min(self.backoff, self.longest)
         for _ in range(restarts):
@@ -100,11 +100,15 @@ class Supervision(Declared):
         except ValueError:
             is_url = is_plain = False
         if not (is_url and is_plain):
-            message = "`webhook` is not a URL that starts with http:// or https://."
+            message = (
+                "`webhook` is not a URL that starts with http:// or https:// (the value is not "
+                "shown, as it may contain a token). Correct the environment variable that it "
+                "names, or leave that variable empty for no webhook."
+            )
             raise ValueError(message)
         return self
 
     @property
     def webhook_url(self) -> str | None:
-        """URL of the webhook in plain text; None if none is declared, or an empty one."""
+        """Declared URL of the webhook, in plain text; None if it is not declared or empty."""
         return (self.webhook.get_secret_value() if self.webhook else "") or None

@@ -16,15 +16,16 @@ _preferred: set[str] = set()
 
 
 def load_function(loaded: LoadedPipeline, field: str, name: str) -> Callable[[Any], Any]:
-    """Import a function; modules next to the pipeline's file come first.
+    """Import a function that the user wrote; modules next to the pipeline's file come first.
 
     Args:
         loaded: The pipeline.
-        field: Field that declares it, for messages.
-        name: ``module:function``.
+        field: Field of the declaration that names the function, for messages.
+        name: Name of the function as ``module:function``.
 
     Raises:
-        InputError: The module or the function can't be imported, or is not callable.
+        InputError: The module can't be imported (or raises while it is), it has no attribute of
+            this name, or the attribute is not callable.
     """
     module_name, function_name = name.split(":")
     # Each one is put in front of the others, so the first one comes last.
@@ -35,11 +36,17 @@ def load_function(loaded: LoadedPipeline, field: str, name: str) -> Callable[[An
     # Importing runs the user's code, which may raise anything.
     except Exception as error:
         message = f"`{field}: {name}` can't be imported: {type(error).__name__}: {error}."
-        hint = f"It is imported as `module:function`, first from {loaded.code[0]}."
-        raise InputError(message, hint, field=field, value=name) from error
+        hint = (
+            f"Correct the name (`module:function`) or the module, which is looked for first in "
+            f"{loaded.code[0]}, then among the installed packages."
+        )
+        raise InputError(
+            message, hint, pipeline=loaded.pipeline.name, field=field, value=name
+        ) from error
     if not callable(function):
         message = f"`{field}: {name}` is a {type(function).__name__}, not a function."
-        raise InputError(message, "Name a function.", field=field, value=name)
+        hint = f"Write `{field}: {module_name}:<function>` with a function of that module."
+        raise InputError(message, hint, pipeline=loaded.pipeline.name, field=field, value=name)
     return function  # type: ignore[no-any-return]
 
 
@@ -64,5 +71,12 @@ def _prefer(folder: str, package: str) -> None:
 
 
 def load_transform(loaded: LoadedPipeline) -> Callable[[Any], Any]:
-    """Return the pipeline's transform, from DataFrame to DataFrame (:func:`load_function`)."""
+    """Import the pipeline's transform, a function from DataFrame to DataFrame.
+
+    Args:
+        loaded: The pipeline.
+
+    Raises:
+        InputError: The function that ``transform`` names can't be imported, or is not callable.
+    """
     return load_function(loaded, "transform", loaded.pipeline.transform)

@@ -191,7 +191,7 @@ def test_nothing_is_handed_over_out_of_turn(tmp_path: Path, servers: str) -> Non
     with pytest.raises(StateError, match="`live` can't start: `history` before it"):
         hand_over(PipelineContext.require(loaded), live_of(loaded))
     for check in (check_hand_over, require_sound):
-        with pytest.raises(StateError, match="Where `live` starts is not decided"):
+        with pytest.raises(StateError, match="`live` has no start offsets yet"):
             check(PipelineContext.require(loaded), live_of(loaded))
     assert documents(tmp_path / "state") == before
 
@@ -221,12 +221,16 @@ def test_three_sources_take_their_turns_and_the_last_starts_where_the_second_end
     case.produce()
     loaded = case.pipeline(old_and_recent)
     make_plan(loaded)
-    with pytest.raises(StateError, match="`live` can't start: `old` before it has not finished"):
+    with pytest.raises(
+        StateError, match="`live` can't start: `old`, which comes before it, has not finished"
+    ):
         hand_over(PipelineContext.require(loaded), live_of(loaded))
-    with pytest.raises(StateError, match="`recent` can't start: `old` before it"):
+    with pytest.raises(StateError, match="`recent` can't start: `old`, which comes before it"):
         finish(loaded, "recent")
     finish(loaded, "old")
-    with pytest.raises(StateError, match="`live` can't start: `recent` before it has not finished"):
+    with pytest.raises(
+        StateError, match="`live` can't start: `recent`, which comes before it, has not finished"
+    ):
         hand_over(PipelineContext.require(loaded), live_of(loaded))
     finish(load_pipeline(loaded.path), "old", "recent")
     ledger = hand_over_anew(case)

@@ -104,7 +104,9 @@ def test_two_sources_of_one_name_are_refused() -> None:
 def test_sources_take_their_turns_strictly_in_order(tmp_path: Path) -> None:
     chain = chain_of(bounded("a"), bounded("b"), LIVE)
     enumerator = SwitchState(chain, generation(tmp_path))
-    with pytest.raises(StateError, match="`b` can't start: `a` before it has not finished"):
+    with pytest.raises(
+        StateError, match="`b` can't start: `a`, which comes before it, has not finished"
+    ):
         enumerator.finish(end("b"))
     enumerator.finish(end("a"))
     with pytest.raises(StateError, match="`live` can't start: `b`"):
@@ -117,7 +119,7 @@ def test_the_factory_does_not_run_before_all_sources_before_have_finished(tmp_pa
     chain = chain_of(bounded("a"), bounded("b"), LIVE)
     enumerator = SwitchState(chain, generation(tmp_path))
     enumerator.finish(end("a"))
-    with pytest.raises(StateError, match="`b` before it has not finished"):
+    with pytest.raises(StateError, match="`b`, which comes before it, has not finished"):
         enumerator.switch("live", never, LOG)
     assert enumerator.start_of("live") is None
 
@@ -168,7 +170,7 @@ def test_a_factory_that_returns_nonsense_is_refused_and_nothing_is_kept(tmp_path
 def test_a_source_without_a_hand_over_can_not_start(tmp_path: Path) -> None:
     chain = chain_of(bounded("a"), LIVE)
     enumerator = SwitchState(chain, generation(tmp_path))
-    with pytest.raises(StateError, match="Where `live` starts is not decided"):
+    with pytest.raises(StateError, match="`live` has no start offsets yet"):
         enumerator.require_start("live")
 
 
@@ -242,5 +244,5 @@ def test_a_position_is_not_read_before_its_source_is_asked_for(tmp_path: Path) -
     kept.path("positions/live-start.json").write_text('{"version": 99}')
     restored = SwitchState(chain, kept)
     assert restored.end_of("a") == end("a")
-    with pytest.raises(StateError, match="StartPosition can't be read"):
+    with pytest.raises(StateError, match="StartPosition in the state folder can't be read"):
         restored.switch("live", never, LOG)

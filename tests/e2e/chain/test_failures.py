@@ -145,9 +145,9 @@ def test_a_live_run_can_not_start_before_history_is_done(tmp_path: Path, servers
     case.produce()
     loaded = case.pipeline()
     operations.plan(loaded)
-    with pytest.raises(StateError, match="`history` before it has not finished"):
+    with pytest.raises(StateError, match="`history`, which comes before it, has not finished"):
         hand_over(PipelineContext.require(loaded), live_of(loaded))
-    with pytest.raises(StateError, match="`history` before it has not finished"):
+    with pytest.raises(StateError, match="`history`, which comes before it, has not finished"):
         operations.go_live(PipelineContext.require(loaded), live_of(loaded))
 
 

@@ -65,7 +65,7 @@ def test_a_run_outlives_its_watchers_and_is_found_again(tmp_path: Path, servers:
     launch = last_launch(generation)
     assert launch is not None
     assert status(loaded).sources[0].state in ("starting", "running")
-    with pytest.raises(StateError, match="`history` before it has not finished"):
+    with pytest.raises(StateError, match="`history`, which comes before it, has not finished"):
         operations.go_live(PipelineContext.require(loaded), loaded.pipeline.sources[1])
     beats: list[Heartbeat] = []
     printed: list[str] = []

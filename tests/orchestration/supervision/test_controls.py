@@ -158,7 +158,7 @@ def test_what_nobody_wants_can_not_be_paused_and_what_does_not_run_not_drained(
     # Its turn has not come: history is not read yet.
     exit_code, answer = call(case, "resume")
     assert exit_code == 2
-    assert "`history` before it has not finished" in answer["message"]
+    assert "`history`, which comes before it, has not finished" in answer["message"]
 
 
 def test_a_pipeline_that_ends_has_no_live_run(case: LiveCase) -> None:

@@ -108,7 +108,10 @@ def test_a_declaration_that_needs_a_missing_package_is_refused_by_its_source_and
         require_extras(pipeline)
     assert what in caught.value.message
     assert _MODULES[extra] in caught.value.message
-    assert caught.value.hint == f"Install it: `pip install 'hybrid-backfill[{extra}]'`."
+    assert caught.value.hint == (
+        f"Install it where this command ran: `pip install 'hybrid-backfill[{extra}]'`."
+    )
+    assert caught.value.fields == {"extra": extra}
 
 
 def test_an_import_that_works_is_left_alone() -> None:

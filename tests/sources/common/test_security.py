@@ -121,7 +121,7 @@ def test_a_password_that_librdkafka_would_shorten_is_refused(blank: str) -> None
     text = refusal(protocol="SASL_SSL", **{**USER, "password": f"{blank}{SECRET}"})
     assert "`password` starts with white space" in text
     text = refusal(protocol="SASL_SSL", **{**USER, "password": f"x\0{SECRET}"})
-    assert "`password` has a character 0" in text
+    assert "`password` contains the character NUL" in text
 
 
 def test_a_scram_user_is_ascii() -> None:
@@ -217,15 +217,37 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path, field: str, translate
     assert "relative to the pipeline's file" in caught.value.hint
 
 
+NO_CERTIFICATE = "contains no certificate in PEM (no `-----BEGIN CERTIFICATE-----`)."
+READS = (
+    "Kafka's Java client reads only `-----BEGIN PRIVATE KEY-----` or "
+    "`-----BEGIN ENCRYPTED PRIVATE KEY-----`."
+)
+IS_PLAIN = (
+    "is not encrypted, but `key_password` is declared, with which Kafka's Java client would fail."
+)
+
+
 @pytest.mark.parametrize(
     ("field", "content", "password", "message", "hint"),
     [
-        ("ca", "\x30\x82", None, "contains no certificate in PEM.", "BEGIN CERTIFICATE"),
-        ("certificate", KEY, None, "contains no certificate in PEM.", "BEGIN CERTIFICATE"),
-        ("key", CERTIFICATE, None, "contains no private key in PEM.", "openssl pkcs8 -topk8"),
-        ("key", OLD_KEY, None, "contains its key not in PKCS#8.", "openssl pkcs8 -topk8"),
-        ("key", ENCRYPTED_KEY, None, "is encrypted.", "key_password: ${KAFKA_KEY_PASSWORD}"),
-        ("key", KEY, KEY_SECRET, "is not encrypted.", "Remove `key_password`."),
+        ("ca", "\x30\x82", None, NO_CERTIFICATE, "openssl x509 -inform der"),
+        ("certificate", KEY, None, NO_CERTIFICATE, "openssl x509 -inform der"),
+        (
+            "key",
+            CERTIFICATE,
+            None,
+            f"contains no private key in PEM. {READS}",
+            "openssl pkcs8 -topk8",
+        ),
+        ("key", OLD_KEY, None, f"contains its key not in PKCS#8. {READS}", "openssl pkcs8 -topk8"),
+        (
+            "key",
+            ENCRYPTED_KEY,
+            None,
+            "is encrypted, and no `key_password` is declared.",
+            "key_password: ${KAFKA_KEY_PASSWORD}",
+        ),
+        ("key", KEY, KEY_SECRET, IS_PLAIN, "Remove `key_password`"),
     ],
 )
 def test_a_file_that_the_java_client_could_not_use_is_refused_for_both(
@@ -308,7 +330,8 @@ def test_a_password_in_the_file_is_refused_by_its_place(value: object, place: st
         check_secrets_come_from_environment(document)
     assert caught.value.message == f"`{place}` is written in plain text in the file."
     assert caught.value.hint == (
-        "Write `${KAFKA_PASSWORD}`, and set the variable in the environment."
+        "Replace the value by `${KAFKA_PASSWORD}`, and set that variable in the environment; "
+        "change the secret if others can read the file."
     )
 
 
@@ -317,7 +340,8 @@ def test_a_key_password_in_the_file_is_refused_too() -> None:
         check_secrets_come_from_environment({"security": {"key_password": KEY_SECRET}})
     assert caught.value.message == "`security.key_password` is written in plain text in the file."
     assert caught.value.hint == (
-        "Write `${KAFKA_KEY_PASSWORD}`, and set the variable in the environment."
+        "Replace the value by `${KAFKA_KEY_PASSWORD}`, and set that variable in the environment; "
+        "change the secret if others can read the file."
     )
 
 

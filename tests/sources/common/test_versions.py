@@ -71,6 +71,6 @@ def test_a_document_of_another_version_is_refused_by_its_kind(
     with pytest.raises(StateError) as caught:
         kind.parse(b'{"version": %d}' % version)
     text = str(caught.value)
-    assert f"A state document of kind {kind.__name__} can't be read" in text
+    assert f"A document of kind {kind.__name__} in the state folder can't be read" in text
     assert f"it has version {version}, this project reads version {kind.VERSION}" in text
-    assert text.endswith("Use the version of this project that wrote it, or a new state folder.")
+    assert "Run the version of this project that wrote the state folder." in text

@@ -75,7 +75,8 @@ def test_rows_are_no_limit_for_files_that_do_not_tell_them(form: str) -> None:
     with pytest.raises(ValidationError) as caught:
         FileSource.model_validate(declared)
     told = (
-        f"no meaning for `h`, whose {form} files do not record how many rows they hold. Limit byt"
+        f"no meaning for `h`, whose {form} files do not record how many rows they hold. Remove "
+        "`rows`, and limit `bytes` or `files` per second instead."
     )
     assert told in str(caught.value)
     # The rest still does.

@@ -114,8 +114,8 @@ class TestWhatAPlanNeeds:
     @pytest.mark.parametrize(
         ("kept", "said"),
         [
-            (None, r"There is no snapshot in .*orders\. Run `hybrid snapshot`"),
-            (manifest(3, 2), r"has 2 of 3 chunks\. Run `hybrid snapshot`.*kept"),
+            (None, r"There is no snapshot of .*orders: .* Run `hybrid snapshot`"),
+            (manifest(3, 2), r"2 of 3 chunks are written\. Run `hybrid snapshot`.*kept"),
         ],
     )
     def test_one_that_is_not(
@@ -127,7 +127,13 @@ class TestWhatAPlanNeeds:
     def test_no_other_file(self, tmp_path: Path) -> None:
         folder = self.folder(tmp_path, manifest(2, 2))
         (folder / "orders" / "more.parquet").touch()
-        with pytest.raises(StateError, match=r"more\.parquet is missing, or was added"):
+        with pytest.raises(StateError, match=r"more\.parquet was added to .* Move the file"):
+            require_snapshot(["orders/*.parquet"], folder, "shop")
+
+    def test_no_file_less(self, tmp_path: Path) -> None:
+        folder = self.folder(tmp_path, manifest(2, 2))
+        (folder / "orders" / "part-00001.parquet").unlink()
+        with pytest.raises(StateError, match=r"part-00001\.parquet .* is missing\. Restore"):
             require_snapshot(["orders/*.parquet"], folder, "shop")
 
 
@@ -226,7 +232,9 @@ class TestHowChangesInBothAreTold:
         document["sequence"] = "_lsn"
         del document["sources"][0]["snapshot"]
         document["sources"][0]["sequence"] = "0/7"
-        with pytest.raises(ValueError, match="which transactions were in flight"):
+        with pytest.raises(
+            ValueError, match=r"in flight when the snapshot was taken .* would be missing"
+        ):
             Pipeline.model_validate(document)
 
 
@@ -234,16 +242,22 @@ class TestHowChangesInBothAreTold:
     ("document", "said"),
     [
         (changed("sink", "sequence", to=None), "`deleted` needs `sequence`"),
-        (changed("sink", "deleted", to=None), "it needs `sink.deleted`"),
+        (changed("sink", "deleted", to=None), "`sink.deleted` is needed"),
         (changed("sink", "mode", to="append"), "`sequence` has a meaning with `mode: merge` only"),
         (changed("sink", "deletes", to="maybe"), "'hard' or 'soft'"),
         (changed("sink", "sequence", to=["id"]), "it can't be in the `key`"),
-        (changed("sources", 1, "include", "_tx", to=None), "needs `include: {<column>: transact"),
-        (changed("event_time", to="id"), "after a snapshot it has to be `_at`"),
+        (
+            changed("sources", 1, "include", "_tx", to=None),
+            "Add `include: {<column>: transaction}` to",
+        ),
+        (changed("event_time", to="id"), r"is not the time of the commit.*Write `event_time: _at`"),
         (changed("sources", 1, "format", to="json"), "has no meaning with `format: json`"),
-        (changed("sources", 0, "select", to={"id": "id"}), "omit `select`"),
+        (changed("sources", 0, "select", to={"id": "id"}), "Remove `select`"),
         (changed("sources", 0, "path", to="*/*.parquet"), "one folder of this machine"),
-        (changed("sources", 0, "path", to="orders/a.parquet"), r"`path` is `<folder>/\*.parquet`"),
+        (
+            changed("sources", 0, "path", to="orders/a.parquet"),
+            r"Write `path: <folder>/\*.parquet`",
+        ),
     ],
 )
 def test_a_pipeline_that_can_not_be_handed_over_is_refused(

@@ -186,7 +186,7 @@ def test_a_missing_event_time_is_told_with_the_columns_there_are(tmp_path: Path)
     pq.write_table(rows(1).drop(["at"]), tmp_path / "a.parquet")
     text = refusal(tmp_path, source())
     assert "`event_time: at` is not in" in text
-    assert "It has the columns id." in text
+    assert "which has the columns id." in text
 
 
 def test_an_event_time_that_is_a_number_is_refused(tmp_path: Path) -> None:

@@ -186,7 +186,9 @@ class TestDeclarations:
             archive_between("other")(document)
             document["sources"][2]["on_gap"] = "extend"
 
-        assert "`on_gap: extend` reads files, and source `archive`" in self.refusal(tmp_path, edit)
+        text = self.refusal(tmp_path, edit)
+        assert "`on_gap: extend` reads files" in text
+        assert "but source `archive` before it reads topics" in text
 
 
 @pytest.mark.slow
@@ -216,7 +218,7 @@ class TestDecided:
         loaded = case.pipeline(archive_between(archive))
         make_plan(loaded)
         source = loaded.pipeline.topics[0]
-        with pytest.raises(StateError, match="`history` before it has not finished"):
+        with pytest.raises(StateError, match="`history`, which comes before it, has not finished"):
             hand_over(PipelineContext.require(loaded), source)
         finish(loaded)
         case.produce(range(800, 850), archive)

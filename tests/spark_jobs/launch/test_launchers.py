@@ -171,12 +171,12 @@ class TestSettings:
                 {"deploy_mode": "cluster"},
                 r"`deploy_mode: cluster` is not supported with `master: local\[\*\]`",
             ),
-            ({"master": "mesos://a"}, "`master: mesos://a` is none of local"),
+            ({"master": "mesos://a"}, "`master: mesos://a` is not a master that is supported"),
             (
                 {"master": "yarn", "conf": {"spark.yarn.tags": "x"}},
                 "`conf` can't set `spark.yarn.tags`: runs are started and found by it",
             ),
-            ({"master": "k8s://a"}, "set `spark.kubernetes.container.image` in `conf`"),
+            ({"master": "k8s://a"}, "Set `spark.kubernetes.container.image` in `conf`"),
             ({"job_file": "/job.py"}, "`job_file` has a meaning on Kubernetes"),
         ],
     )

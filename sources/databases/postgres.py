@@ -12,10 +12,10 @@ _ANSWERS = {pq.Ping.OK, pq.Ping.NO_ATTEMPT}
 
 
 def answers(dsn: str) -> bool:
-    """Return whether a server accepts connections, whatever the login (libpq's ``PQping``).
+    """Return whether a PostgreSQL server accepts connections, whatever the login (``PQping``).
 
-    An error of a failed connection has no type that tells a refused login from a server that is
-    down.
+    Asked after a connection failed, whose error has no type that tells a refused login from a
+    server that is down. True, too, if the connection string makes no sense to libpq.
 
     Args:
         dsn: Connection string of libpq.
@@ -25,10 +25,13 @@ def answers(dsn: str) -> bool:
 
 
 def server_of(dsn: str) -> str:
-    """Return host and port of a connection string, which hold no secret.
+    """Return ``host:port`` of a connection string, for messages; without user and password.
 
     Args:
         dsn: Connection string of libpq.
+
+    Returns:
+        A phrase instead of the address if the connection string can't be parsed.
     """
     try:
         parts = conninfo_to_dict(dsn)

@@ -42,14 +42,18 @@ _BOUNDS = {pa.date32(): (pa.int32(), *DAYS), TIMESTAMP: (pa.int64(), *MICROS)}
 
 
 class Misfit(Exception):  # noqa: N818 - a verdict on data, as `KeyError` is not
-    """A column's values do not have the declared type; the text names column and value."""
+    """A database column's values do not have the declared type; the text names the column."""
 
 
 class QueryError(Exception):
     """The database refused a query, or the connection was lost; the text is the driver's.
 
+    Args:
+        text: The driver's message.
+        is_connection_lost: Whether the connection or the server is gone, so that waiting may help.
+
     Attributes:
-        is_connection_lost: Whether the connection or the server is gone.
+        is_connection_lost: The same.
     """
 
     def __init__(self, text: str, *, is_connection_lost: bool) -> None:
@@ -85,7 +89,9 @@ class Database:
     def rows(
         self, exported: str, query: sql.Composable, columns: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
-        """Yield a query's rows as they are under an exported snapshot, in batches of some 64 MiB.
+        """Yield a query's rows as they are under an exported database snapshot.
+
+        In batches of about 64 MiB, of which one is in memory at a time.
 
         Args:
             exported: Name of the snapshot, from ``pg_export_snapshot()``; the transaction that
@@ -120,14 +126,17 @@ class Database:
 
 
 def selected(columns: pa.Schema, types: Mapping[str, str]) -> sql.Composable:
-    """Return the select list from which :meth:`Database.rows` makes the columns.
+    """Return the SELECT list (SQL) of a query for :meth:`Database.rows`.
+
+    It asks for a column as text where the driver would change a value.
 
     Args:
         columns: Names and types to read.
         types: PostgreSQL's type of each column, as ``regtype`` prints it.
 
     Raises:
-        Misfit: A column is declared ``binary``, but holds something else than ``bytea``.
+        Misfit: A column is declared ``binary``, but is not of type ``bytea``.
+        KeyError: ``types`` lacks a column.
     """
     return sql.SQL(", ").join(_expression(each, types[each.name]) for each in columns)
 

@@ -23,18 +23,19 @@ NEW_SNAPSHOT = (
     "Create the connector again; then take a new snapshot, in a new folder, and begin a new "
     "generation: `hybrid generation new`."
 )
+"""What to do, as a sentence, once a slot is missing or lost."""
 
 
 State = Literal["active", "idle", "lost", "missing"]
 
 
 class Slot(NamedTuple):
-    """State of a slot.
+    """State of a PostgreSQL replication slot.
 
     Attributes:
         state: ``active``: a connector reads it; ``idle``: none does; ``lost``: the server removed
-            its log; ``missing``: it does not exist, or was never read.
-        retained_bytes: Size of the log that the server keeps for it.
+            the write-ahead log that it needs; ``missing``: it does not exist, or was never read.
+        retained_bytes: Bytes of write-ahead log that the server keeps for it; 0 if lost or missing.
     """
 
     state: State
@@ -42,12 +43,14 @@ class Slot(NamedTuple):
 
 
 class SlotGone(Record):
-    """A slot that a generation depends on was missing or lost: changes are missing.
+    """Finding, kept in the state, that a replication slot was missing or lost.
+
+    Changes of the database are then missing from the generation that depends on the slot.
 
     Attributes:
         slot: Name of the slot.
-        at_ms: When that was found, in milliseconds.
-        state: State that was found.
+        at_ms: When that was found: Unix time in milliseconds.
+        state: State of the slot that was found, ``missing`` or ``lost``.
     """
 
     slot: str
@@ -61,16 +64,27 @@ class SlotGone(Record):
 
 
 def watched_slot(loaded: LoadedPipeline) -> SnapshotOptions | None:
-    """Return the declaration of the slot that a pipeline's changes come through, or None."""
+    """Return the declared snapshot whose replication slot a pipeline's changes come through.
+
+    Args:
+        loaded: The pipeline.
+
+    Returns:
+        The first source's ``snapshot`` that is declared, with the slot's name; None without any.
+    """
     snapshots = [source.snapshot for source in loaded.pipeline.sources]
     return next((each for each in snapshots if each is not None), None)
 
 
 def ask_slot(options: SnapshotOptions) -> Slot | str:
-    """Ask the server for a declared slot.
+    """Ask the database server for the state of a declared replication slot. Raises no error.
+
+    Args:
+        options: Declared snapshot with connection string and slot name.
 
     Returns:
-        The slot; or the reason why its state is not known, as text.
+        The slot's state; or the reason why it is not known, as text: the server does not answer
+        within 5 s or refuses, is a standby server, or the extra ``postgres`` is not installed.
     """
     try:
         with needs_extra("postgres", "A replication slot of PostgreSQL"):
@@ -95,10 +109,10 @@ def ask_slot(options: SnapshotOptions) -> Slot | str:
 
 
 def find_slot(connection: psycopg.Connection[Any], name: str) -> Slot:
-    """Return the state of a slot.
+    """Return the state of a replication slot, ``missing`` if the server has none of the name.
 
     Args:
-        connection: Open connection to the server.
+        connection: Open connection to the server, which is not a standby.
         name: Name of the slot.
 
     Raises:
@@ -118,14 +132,18 @@ def find_slot(connection: psycopg.Connection[Any], name: str) -> Slot:
 
 
 def slot_gone(generation: Folder, options: SnapshotOptions, slot: Slot | str) -> SlotGone | None:
-    """Return that a slot is missing or lost now, or was once before; None if never.
+    """Return the finding that a slot is missing or lost now, or was once in this generation.
 
-    A slot of the same name that is created later lacks the changes in between.
+    A kept finding stays, as a slot of the same name that is created later lacks the changes in
+    between. Nothing is written (:func:`keep_gone` does that).
 
     Args:
-        generation: Folder of the generation, which keeps the finding.
+        generation: State folder of the generation, which keeps the finding.
         options: Declared snapshot with the slot's name.
-        slot: State of the slot, or why it is not known.
+        slot: State of the slot, or why it is not known, as :func:`ask_slot` returns it.
+
+    Returns:
+        None if the slot was never found missing or lost.
     """
     known = generation.read(_GONE, SlotGone)
     if known is not None and known.slot == options.slot:
@@ -138,13 +156,29 @@ def slot_gone(generation: Folder, options: SnapshotOptions, slot: Slot | str) ->
 
 
 def keep_gone(generation: Folder, gone: SlotGone) -> None:
-    """Write to the state that a slot was missing or lost."""
+    """Write the finding that a slot was missing or lost to the state; a second call does nothing.
+
+    Args:
+        generation: State folder of the generation.
+        gone: The finding.
+
+    Raises:
+        StateError: The state folder can't be written.
+    """
     if generation.read(_GONE, SlotGone) != gone:
         generation.replace(_GONE, gone)
 
 
 def look_at_slot(loaded: LoadedPipeline, generation: Folder) -> None:
-    """Check the slot of a pipeline, if it has one, and write down if it is missing or lost."""
+    """Ask for the slot of a pipeline, if it has one, and keep a finding that it is missing or lost.
+
+    Args:
+        loaded: The pipeline.
+        generation: State folder of the generation.
+
+    Raises:
+        StateError: The state folder can't be written.
+    """
     if (options := watched_slot(loaded)) is not None:
         gone = slot_gone(generation, options, ask_slot(options))
         if gone is not None:

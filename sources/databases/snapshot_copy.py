@@ -51,15 +51,16 @@ _SETTINGS = (
 
 
 class TableSnapshot:
-    """Snapshot of the table that a file source declares.
+    """Copy of a PostgreSQL table, which a file source declares as ``snapshot``, into Parquet files.
 
     Args:
         loaded: The pipeline.
         source: File source with a ``snapshot``.
-        report: Called with a text for each chunk that is written.
+        report: Called with a text for each chunk (a key range of the table, one file) once it is
+            written.
 
     Attributes:
-        warnings: What the table's settings may cause later.
+        warnings: What the table's settings may cause later: sentences, filled by :meth:`take`.
 
     Raises:
         InputError: The source has no ``snapshot``, or no topic with the changes follows it.
@@ -70,8 +71,14 @@ class TableSnapshot:
     ) -> None:
         topic = loaded.pipeline.topic_after(source.name)
         if source.snapshot is None or topic is None:
-            message = f"Source `{source.name}` is not a `snapshot` with a topic after it."
-            hint = "Declare `snapshot`, and the topic with the table's changes as the next source."
+            lacks = "no `snapshot`" if source.snapshot is None else "no Kafka source after it"
+            message = (
+                f"Source `{source.name}` is not a `snapshot` with a topic after it: it has {lacks}."
+            )
+            hint = (
+                f"Declare `snapshot` for source `{source.name}`, and the topic with the table's "
+                "changes as the next source."
+            )
             raise InputError(message, hint, source=source.name, field="snapshot")
         self._source_name = source.name
         self._options: SnapshotOptions = source.snapshot
@@ -88,13 +95,20 @@ class TableSnapshot:
         self.warnings: list[str] = []
 
     def take(self) -> SnapshotManifest:
-        """Read the chunks that are not written yet.
+        """Copy the chunks of the table that are not written yet, under one new database snapshot.
+
+        A chunk is a key range of the table and becomes one file; a complete copy is left as it is.
+
+        Returns:
+            The manifest of the copy, which is complete.
 
         Raises:
-            InputError: The database refuses the login or a permission, or the table or the slot
-                does not fit.
-            UnavailableError: The database, or the broker, does not answer.
-            RunError: Reading was interrupted; the written chunks are kept.
+            InputError: The database refuses the login or a permission; the table, its publication
+                or the slot does not fit; rows do not fit the ``schema``; or the broker refuses.
+            UnavailableError: The database, before any chunk was begun, or the broker does not
+                answer.
+            RunError: Reading was interrupted; the written chunks are kept, and the next call copies
+                the others.
         """
         manifest = self._read()
         if manifest is not None and not manifest.missing:
@@ -128,8 +142,8 @@ class TableSnapshot:
                 raise self._refusal(error, message) from None
             total = len(kept.bounds) + 1
             hint = (
-                f"{len(kept.done)} of {total} chunks are kept. Run it again: the others are read "
-                "under a new snapshot."
+                f"{len(kept.done)} of {total} chunks are kept. Run it again with `hybrid snapshot "
+                "PIPELINE`: the others are read under a new snapshot."
             )
             raise RunError(
                 message,
@@ -143,11 +157,18 @@ class TableSnapshot:
         """Return the error of a statement: the server is lost, or refuses."""
         name, table = self._source_name, str(self._topic.table)
         if _is_connection_lost(error):
-            hint = "Check the database server, then run it again."
+            hint = (
+                "Check that the database server runs, then take the snapshot again: `hybrid "
+                "snapshot PIPELINE`."
+            )
             return UnavailableError(
                 message, hint, source=name, table=table, server=server_of(self._options.dsn)
             )
-        return InputError(message, "Check the table and the permissions.", source=name, table=table)
+        hint = (
+            f"Grant the user of `snapshot.dsn` SELECT on `{table}`, correct `table` or the "
+            "`schema`; then take the snapshot again: `hybrid snapshot PIPELINE`."
+        )
+        return InputError(message, hint, source=name, table=table)
 
     def _connect(self) -> psycopg.Connection[Any]:
         try:
@@ -156,11 +177,17 @@ class TableSnapshot:
             server = server_of(self._options.dsn)
             message = f"Connecting to the database {server} failed: {_text(error)}."
             if not answers(self._options.dsn):
-                hint = "Start the server, or correct `snapshot.dsn`."
+                hint = (
+                    "Start the server, or correct host and port in `snapshot.dsn`; then take the "
+                    "snapshot again: `hybrid snapshot PIPELINE`."
+                )
                 raise UnavailableError(
                     message, hint, source=self._source_name, server=server
                 ) from None
-            hint = "Correct `snapshot.dsn`, or set PGPASSWORD."
+            hint = (
+                "Correct database and user in `snapshot.dsn`, or set the environment variable "
+                "PGPASSWORD to the password."
+            )
             raise InputError(message, hint, source=self._source_name, server=server) from None
 
     def _conninfo(self) -> str:
@@ -181,12 +208,20 @@ class TableSnapshot:
         ).fetchall()
         table, there = self._topic.table, [row[0] for row in rows]
         if not rows:
-            message = f"There is no table `{table}`, or it can't be read."
-            raise InputError(message, "Correct `table`, or grant SELECT on it.", table=str(table))
+            message = f"There is no table `{table}` in the database, or its columns can't be read."
+            hint = (
+                "Correct `table` of the topic, or the database in `snapshot.dsn`, or "
+                "grant its user SELECT on the table."
+            )
+            raise InputError(
+                message, hint, source=self._source_name, table=str(table), field="table"
+            )
         if lacking := [name for name in self._columns if name not in there]:
-            message = f"Table `{table}` has no column `{lacking[0]}`."
-            hint = f"Correct the `schema`; the table has {', '.join(there)}."
-            raise InputError(message, hint, table=str(table), column=lacking[0])
+            message = f"Table `{table}` has no column `{lacking[0]}`, which the `schema` names."
+            hint = f"Remove it from the `schema` of the topic; the table has {', '.join(there)}."
+            raise InputError(
+                message, hint, source=self._source_name, table=str(table), column=lacking[0]
+            )
         ignored = self._topic.ignored_columns or []
         if extra := [name for name in there if name not in self._columns and name not in ignored]:
             message = f"Table `{table}` has a column `{extra[0]}` that the `schema` lacks."
@@ -195,12 +230,17 @@ class TableSnapshot:
                 "those that are added after the snapshot. A snapshot that has begun has to be "
                 "taken again, in another folder."
             )
-            raise InputError(message, hint, table=str(table), column=extra[0])
+            raise InputError(
+                message, hint, source=self._source_name, table=str(table), column=extra[0]
+            )
         self._types = {row[0]: row[4] for row in rows}
         if rows[0][1] == "n":
             message = f"Table `{table}` has REPLICA IDENTITY NOTHING: its deletes carry no key."
-            hint = f"Run `ALTER TABLE {table} REPLICA IDENTITY DEFAULT`, or FULL."
-            raise InputError(message, hint, table=str(table))
+            hint = (
+                f"Run `ALTER TABLE {table} REPLICA IDENTITY DEFAULT` (the table needs a primary "
+                "key), or `… FULL`; then take the snapshot again: `hybrid snapshot PIPELINE`."
+            )
+            raise InputError(message, hint, source=self._source_name, table=str(table))
         long = [name for name, _, is_long, *_ in rows if is_long and name in self._columns]
         if rows[0][1] != "f" and long:
             self.warnings.append(
@@ -222,12 +262,24 @@ class TableSnapshot:
         name = self._options.slot
         state = find_slot(connection, name).state
         if state == "missing":
-            message = f"There is no replication slot `{name}` that is ready."
-            hint = "Start the connector first: changes made before its slot are in no log."
+            message = (
+                f"There is no replication slot `{name}` that is ready: changes made before are "
+                "in no log, and would be missing from the table."
+            )
+            hint = (
+                "Start the connector first and wait until it has read from the slot, or correct "
+                "`snapshot.slot`; then take the snapshot again: `hybrid snapshot PIPELINE`."
+            )
             raise InputError(message, hint, source=self._source_name, value=name)
         if state == "lost":
-            message = f"Replication slot `{name}` is lost: its log was removed."
-            hint = "Create the connector again, with a new slot; then take the snapshot."
+            message = (
+                f"Replication slot `{name}` is lost: the server removed its log, and changes "
+                "in it reach no connector."
+            )
+            hint = (
+                "Create the connector again, with a new slot, and declare that under "
+                "`snapshot.slot`; then take the snapshot: `hybrid snapshot PIPELINE`."
+            )
             raise InputError(message, hint, source=self._source_name, value=name)
 
     def _check_publication(self, connection: psycopg.Connection[Any]) -> None:
@@ -241,8 +293,11 @@ class TableSnapshot:
         if found is not None and not found[0]:
             table = str(self._topic.table)
             message = f"Table `{table}` is in no publication: its changes reach no connector."
-            hint = "Add it to the connector's `table.include.list`, and restart the connector."
-            raise InputError(message, hint, table=table)
+            hint = (
+                "Add the table to the connector's `table.include.list`, and restart the connector; "
+                "then take the snapshot again: `hybrid snapshot PIPELINE`."
+            )
+            raise InputError(message, hint, source=self._source_name, table=table)
 
     def _divide(
         self, connection: psycopg.Connection[Any]
@@ -315,7 +370,11 @@ class TableSnapshot:
         except Misfit as error:
             message = f"Rows of `{self._topic.table}` do not fit the `schema`: {error}."
             table = str(self._topic.table)
-            raise InputError(message, "Correct the `schema`.", table=table) from None
+            hint = (
+                "Correct the column's type in the `schema` of the topic, or the rows in the "
+                "database; then take the snapshot again: `hybrid snapshot PIPELINE`."
+            )
+            raise InputError(message, hint, source=self._source_name, table=table) from None
         draft.replace(path)
         return rows
 
@@ -356,7 +415,11 @@ def _export(connection: psycopg.Connection[Any]) -> tuple[str, DatabaseSnapshot]
     ).fetchone()
     if row is None:
         message = "PostgreSQL returned no row for pg_current_snapshot()."
-        raise RunError(message, "Run it again.")
+        hint = (
+            "Take the snapshot again: `hybrid snapshot PIPELINE`. If this happens again, check "
+            "that `snapshot.dsn` leads to a PostgreSQL server."
+        )
+        raise RunError(message, hint)
     name, xmin, xmax, running, lsn, taken_ms = row
     return name, DatabaseSnapshot(
         lsn=lsn,

@@ -33,15 +33,15 @@ _HARMLESS = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 
 @dataclass(frozen=True)
 class TableFiles:
-    """Files of one version of a table.
+    """Data files of one version of a Delta table, from its Delta log.
 
     Attributes:
-        files: The files, with sizes from the log; ``modified_ns`` is not known.
-        partitions: Partition of each file, as :func:`sources.storage.partitions.values_of` reads
-            it.
+        files: The files, with sizes in bytes from the Delta log; ``modified_ns`` is not known.
+        partitions: Partition of each file as text, ``name=value/…``, as
+            :func:`sources.storage.partitions.values_of` reads it.
         partition_columns: Names of the partition columns, which no file holds.
         columns: All columns of the table.
-        ranges: Rows and event-time range of each file.
+        ranges: Number of rows and event-time range (microseconds) of each file.
     """
 
     files: list[File]
@@ -52,7 +52,7 @@ class TableFiles:
 
 
 def list_table(source: FileSource, path: str, event: EventColumn, stores: Stores) -> TableFiles:
-    """Return the files of a table at the declared version, or at the newest one.
+    """Return the data files of a Delta table at the declared version, or at the newest one.
 
     Args:
         source: Declaration of the source.
@@ -61,8 +61,9 @@ def list_table(source: FileSource, path: str, event: EventColumn, stores: Stores
         stores: Storages of the pipeline.
 
     Raises:
-        InputError: There is no such table or version, or it uses a feature because of which its
-            files can't be read as plain Parquet.
+        InputError: There is no such table or version, its event-time column is missing or of a
+            wrong type, or it uses a feature because of which its files can't be read as plain
+            Parquet; a file without statistics can't be read; or the storage refuses.
         UnavailableError: The storage does not answer.
     """
     try:
@@ -70,8 +71,15 @@ def list_table(source: FileSource, path: str, event: EventColumn, stores: Stores
         actions = pa.table(table.get_add_actions(flatten=True))
     except (DeltaError, OSError) as error:
         stores.require_answer(path)
-        message = f"Source `{source.name}`: {path} can't be read as a Delta table: {error}."
-        hint = "Correct `path` or `version`."
+        version = "newest version" if source.version is None else f"version {source.version}"
+        reason = str(error).strip().removesuffix(".")
+        message = (
+            f"Source `{source.name}`: {path} can't be read as a Delta table ({version}): {reason}."
+        )
+        hint = (
+            "Correct `path`, which has to be the table's folder (with `_delta_log` in it), or "
+            "`version`, which has to be one that the table still has."
+        )
         raise InputError(message, hint, source=source.name, table=path) from None
     _require_plain(source, table)
     columns = normalize_schema(pa.schema(table.schema().to_arrow()))
@@ -94,8 +102,11 @@ def _require_plain(source: FileSource, table: DeltaTable) -> None:
             f"Source `{source.name}`: the files of its Delta table can't be read as plain Parquet, "
             f"as the table uses {', '.join(sorted(features))}."
         )
-        hint = "Drop the feature (ALTER TABLE … DROP FEATURE), or copy the table without it."
-        raise InputError(message, hint, source=source.name)
+        hint = (
+            "Drop the feature from the table (ALTER TABLE … DROP FEATURE), or copy the rows to a "
+            "table without it and name that one under `path`."
+        )
+        raise InputError(message, hint, source=source.name, field="path")
 
 
 def _located(table: str, path: str) -> str:

@@ -11,7 +11,16 @@ from sources.formats.text import Text
 
 
 def format_of(source: FileSource) -> Format:
-    """Return the reader of a source's files, which are not Parquet: Spark reads that itself."""
+    """Return the reader of the format that a source declares.
+
+    Args:
+        source: Declaration of the source; its format is neither Parquet nor Delta, which Spark
+            reads itself.
+
+    Raises:
+        InputError: The format is Avro, and the package's extra ``avro`` is not installed.
+        KeyError: The format has no reader here.
+    """
     if source.format == "avro":
         # Its library is optional.
         from sources.formats.avro import Avro  # noqa: PLC0415

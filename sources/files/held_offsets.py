@@ -26,14 +26,15 @@ _BATCH_ROWS = 1 << 18
 _END = np.iinfo(np.int64).max  # Kafka's offsets are below it, so that the one after the last fits
 _NAME = re.compile(r"([A-Za-z0-9._-]+)\+([0-9]+)\+([0-9]+)(?:\+([0-9]+))?\..+")
 _FORMS = (
-    "Expected: `topic+partition+start.ext` or `topic+partition+start+end.ext` (end inclusive),"
-    " such as `orders+3+0000001200.snappy.parquet`."
+    "Rename the file as Kafka Connect does, or move it out of the source's folder; then plan "
+    "again. Expected: `topic+partition+start.ext` or `topic+partition+start+end.ext` (end "
+    "inclusive), such as `orders+3+0000001200.snappy.parquet`."
 )
 
 
 @dataclass(frozen=True, eq=False)
 class FileOffsets:
-    """Offsets that a file holds.
+    """Kafka offsets whose records a file holds.
 
     Attributes:
         path: Path of the file.
@@ -67,7 +68,7 @@ class _Merged(NamedTuple):
 def held_by_names(
     paths: Sequence[str], rows: Sequence[int | None]
 ) -> tuple[HeldOffsets, list[str]]:
-    """Return the offsets that files hold by their names, as a sink of Kafka Connect writes them.
+    """Return the Kafka offsets that files hold by their names, as Kafka Connect's sinks name them.
 
     ``topic+partition+start+end.ext``, the HDFS sink's form with an inclusive end, is exact.
     ``topic+partition+start.ext``, the S3 sink's form, has no end: the file is assumed to hold as
@@ -77,15 +78,16 @@ def held_by_names(
 
     Args:
         paths: Paths of the files.
-        rows: Number of rows of each file; None where not known: then no holes are reported for the
-            partition.
+        rows: Number of rows of each file; None where not known: then, if the name has no end
+            either, no holes are reported for the partition.
 
     Returns:
         Offsets that history holds, exact if all names have an end; and warnings about files with
         an end that overlap.
 
     Raises:
-        InputError: A name has neither form, or ends before it starts.
+        InputError: A name has neither form, ends before it starts, or contains or leads to an
+            offset above Kafka's highest one, 2^63 - 2.
     """
     open_ended: set[TopicPartition] = set()
     lengthless: set[TopicPartition] = set()
@@ -101,8 +103,11 @@ def held_by_names(
             lengthless.add(partition)
         reach = start + (count or 1) if stop is None else stop
         if reach >= _END:
-            message = f"By its name, file {path} would end at offset {reach}, which is too high."
-            raise InputError(message, _FORMS, file=path)
+            message = (
+                f"By its name, file {path} would end at offset {reach - 1}, which is too high: "
+                f"Kafka's highest offset is {_END - 1}."
+            )
+            raise InputError(message, _FORMS, file=path, topic=partition.topic)
         known.setdefault(partition, []).append((start, reach))
         files.setdefault(partition, []).append(path)
     merged = {
@@ -129,7 +134,7 @@ def held_by_names(
 def held_by_columns(
     paths: Sequence[str], topic: str, partition_column: str, offset_column: str
 ) -> tuple[HeldOffsets, list[str]]:
-    """Return the offsets that Parquet files hold by two columns with partition and offset.
+    """Return the Kafka offsets that Parquet files hold by two columns with partition and offset.
 
     The columns of all rows are read, although statistics would be cheaper: a row group of ten rows
     with offsets 0 to 9 may hold 5 twice and lack 6, and no record may be lost by coincidence. Rows
@@ -143,7 +148,7 @@ def held_by_columns(
         offset_column: Column with Kafka's offsets.
 
     Returns:
-        Offsets that history holds, always exact; and a warning if rows are duplicated.
+        Offsets that history holds, always exact; and warnings: one if rows are duplicated.
 
     Raises:
         InputError: A file can't be read, lacks a column, or a column is not of integers, has
@@ -157,9 +162,15 @@ def held_by_columns(
 def _parse_name(path: str) -> tuple[TopicPartition, int, int | None]:
     """Return partition, first offset, and the offset after the last one if the name has it."""
     match = _NAME.fullmatch(Path(path).name)
-    if match is None or int(match[4] or match[3]) >= _END:
+    if match is None:
         message = f"The name of file {path} is not one that Kafka Connect writes."
         raise InputError(message, _FORMS, file=path)
+    if int(match[4] or match[3]) >= _END:
+        message = (
+            f"The name of file {path} is not one that Kafka Connect writes: it contains offset "
+            f"{match[4] or match[3]}, and Kafka's highest offset is {_END - 1}."
+        )
+        raise InputError(message, _FORMS, file=path, value=match[4] or match[3])
     start, end = int(match[3]), int(match[4] or match[3])
     if end < start:
         message = f"By its name, file {path} ends at offset {end}, before its start {start}."
@@ -243,25 +254,36 @@ def _read_batches(path: str, columns: tuple[str, str]) -> Iterator[list[Ints]]:
                 if not any(nulls.values()):
                     yield [_numbers(path, batch, column) for column in columns]
     except (OSError, pa.ArrowException) as error:
-        message = f"File {path} can't be read as Parquet: {error}."
-        raise InputError(message, "Repair or remove it, then plan again.", file=path) from None
+        reason = str(error).strip().removesuffix(".")
+        message = f"File {path} can't be read as Parquet: {reason}."
+        hint = (
+            "Repair the file, or move it out of the source's folder (its rows will then be missing "
+            "from history); then plan again."
+        )
+        raise InputError(message, hint, file=path) from None
     for column, count in nulls.items():
         if count:
             message = f"Column `{column}` is null in {count} rows of {path}."
-            hint = "Each row needs the partition and offset that it comes from."
+            hint = (
+                "Each row needs the Kafka partition and offset that it comes from: rewrite the "
+                "file, or remove `offsets` from the source, so that the next one starts by time."
+            )
             raise InputError(message, hint, file=path, column=column)
 
 
 def _check_column(path: str, schema: pa.Schema, column: str) -> None:
     if column not in schema.names:
-        message = f"There is no column `{column}` in {path}."
-        hint = f"It has {', '.join(schema.names)}."
-        raise InputError(message, hint, file=path, column=column)
+        message = f"There is no column `{column}` in {path}, which `offsets` of its source names."
+        hint = f"Correct `offsets`; the file has {', '.join(schema.names)}."
+        raise InputError(message, hint, file=path, column=column, field="offsets")
     kind = schema.field(column).type
     if not pa.types.is_integer(kind):
         message = f"Column `{column}` is of type {kind} in {path}."
-        hint = "Kafka's partitions and offsets are integers."
-        raise InputError(message, hint, file=path, column=column)
+        hint = (
+            "Kafka's partitions and offsets are integers: name other columns under `offsets`, or "
+            "rewrite the file."
+        )
+        raise InputError(message, hint, file=path, column=column, field="offsets")
 
 
 def _numbers(path: str, batch: pa.RecordBatch, column: str) -> Ints:
@@ -269,6 +291,9 @@ def _numbers(path: str, batch: pa.RecordBatch, column: str) -> Ints:
     invalid = values[(values < 0) | (values >= _END)]
     if len(invalid):
         message = f"Column `{column}` is {invalid[0]} in a row of {path}."
-        hint = f"Kafka's partitions and offsets are from 0 to {_END - 1}."
-        raise InputError(message, hint, file=path, column=column)
+        hint = (
+            f"Kafka's partitions and offsets are from 0 to {_END - 1}: name other columns under "
+            "`offsets`, or rewrite the file."
+        )
+        raise InputError(message, hint, file=path, column=column, value=str(invalid[0]))
     return values.astype(np.int64, copy=False)

@@ -15,7 +15,11 @@ from sources.files.splits import list_source
 
 
 def paths_of(tables: Iterable[pa.Table]) -> pa.ChunkedArray:
-    """Return the paths of all files in some tables of splits."""
+    """Return the paths of all files in some tables of splits, once for each split.
+
+    Args:
+        tables: Tables of schema :data:`sources.files.split_table.SPLITS`.
+    """
     chunks = [chunk for splits in tables for chunk in splits["path"].chunks]
     return pa.chunked_array(chunks, pa.string())
 
@@ -23,20 +27,22 @@ def paths_of(tables: Iterable[pa.Table]) -> pa.ChunkedArray:
 def list_arrived(
     loaded: LoadedPipeline, source: FileSource, known: pa.ChunkedArray, columns: Mapping[str, str]
 ) -> FileListing | None:
-    """Return the splits of a source's new files.
+    """List a source's folder again, and return the splits of files that are new.
 
     Args:
         loaded: The pipeline.
         source: One of its file sources.
         known: Paths of the files that are not new.
-        columns: Planned column names and Spark SQL types.
+        columns: Planned output columns: names and Spark SQL types.
 
     Returns:
-        None if there is no new file.
+        The splits of the new files; None if there is no new file.
 
     Raises:
-        InputError: A new file can't be read, or has other columns than planned.
+        InputError: A new file can't be read, or has other columns than planned; or the storage
+            refuses.
         UnavailableError: The storage does not answer.
+        StateError: The files are a database snapshot that is not complete.
     """
     listing = list_source(loaded, source, known)
     if listing is None:
@@ -47,6 +53,11 @@ def list_arrived(
             f"Source `{source.name}`: column `{name}` of the files that arrived is {present}, "
             f"in the plan it is {planned}."
         )
-        hint = "Repair or remove the files, then run again."
-        raise InputError(message, hint, source=source.name, column=name)
+        file = str(listing.splits["path"][0])
+        hint = (
+            f"Rewrite the new files, such as {file}, with the planned column, or move "
+            " them out of the source's folder (their rows will then be missing from the "
+            "table); then repeat the command that failed."
+        )
+        raise InputError(message, hint, source=source.name, file=file, column=name)
     return listing

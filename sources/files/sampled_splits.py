@@ -28,16 +28,23 @@ _WORKERS = 16
 def sampled_splits(
     source: FileSource, event_time: str, files: pa.Table, stores: Stores
 ) -> tuple[pa.Table, pa.Schema, list[str]]:
-    """Return the splits of some files, the columns inside them, and warnings.
+    """Read the columns and sampled event times of files whose format has no statistics.
+
+    Large files are cut into regions of at most :data:`REGION_BYTES` where their format allows it.
 
     Args:
         source: Declaration of the source.
-        event_time: Event-time column.
+        event_time: Name of the event-time column, after ``select``.
         files: A table of schema :data:`sources.storage.base.FILES`, with their ``partition``.
         stores: Storages of the pipeline.
 
+    Returns:
+        The splits (schema :data:`sources.files.split_table.SPLITS`), the columns inside the files
+        without partition columns, and warnings about bad rows that are tolerated.
+
     Raises:
-        InputError: A file can't be read, or has other columns than the others.
+        InputError: A file can't be read, has a bad row that is not tolerated, or other columns than
+            the others; all files are empty; or the event-time column is missing.
         UnavailableError: A storage does not answer.
     """
     form = format_of(source)
@@ -94,6 +101,13 @@ def _columns_inside(source: FileSource, form: Format, files: pa.Table, stores: S
             if rows := differences(columns, pa.schema(inside)):
                 raise columns_differ(source.name, paths[0], path, rows)
     if columns is None:
-        message = f"Source `{source.name}`: all its {len(files)} files are empty."
-        raise InputError(message, "History needs at least one row.", source=source.name)
+        message = (
+            f"Source `{source.name}`: all its {len(files)} files are empty, and it declares no "
+            "`schema`, so its columns are not known."
+        )
+        hint = (
+            "Correct `path` so that it matches a file with rows, declare the source's `schema`, or "
+            "remove the source."
+        )
+        raise InputError(message, hint, source=source.name, field="schema")
     return columns

@@ -19,16 +19,19 @@ SAMPLE_BYTES = 1 << 20
 
 
 class Sampler:
-    """Reader of samples of regions; safe to use from several threads.
+    """Reader of sample rows of a region: a whole file, or a byte range of a large one.
+
+    Safe to use from several threads.
 
     Args:
         source: Declaration of the source.
         columns: Columns of its files.
-        event_time: Event-time column.
+        event_time: Name of the event-time column, after ``select``.
         stores: Storages of the pipeline.
 
     Attributes:
-        bad: Bad rows that were found and are tolerated (``on_bad_record``), without their content.
+        bad: Bad rows that were found and are tolerated (``on_bad_record``), without their content;
+            a row may be in it twice.
     """
 
     def __init__(
@@ -42,13 +45,22 @@ class Sampler:
         self.bad: list[BadRow] = []
 
     def ends(self, region: Region) -> EventTimeRange:
-        """Return the event-time range of a region's first and last rows.
+        """Return the number of rows of a region, and the event-time range of some of them.
 
-        The highest one is never above the true highest one. All rows are read where the format
-        records their number.
+        Which rows are read depends on the file. ORC, which records its number of rows: all of them.
+        Formats that are read in regions, not compressed: the rows that begin in the first and the
+        last MiB (:data:`SAMPLE_BYTES`). Compressed files and multi-line CSV: only the first batch
+        of rows, as their end can't be found without reading all. So the lowest event time may be
+        too high, and the highest one too low, never the other way round.
+
+        Returns:
+            ``rows`` and ``nulls`` (rows without an event time) are None where not all rows are
+            read; the times are None if no row that was read has one. An empty region has no rows.
 
         Raises:
-            InputError: The region can't be read, or a bad row is not tolerated.
+            InputError: The region can't be read, does not fit the columns, or has a bad row and
+                ``on_bad_record`` is ``fail``.
+            UnavailableError: The storage does not answer.
         """
         if not region.length:
             return EventTimeRange(0, None, None, 0)
@@ -60,7 +72,18 @@ class Sampler:
             return self._look(file, parts, rows, most)
 
     def first_good(self, region: Region) -> EventTimeRange:
-        """Return the event-time range of the first rows of a region that are not bad."""
+        """Return the event-time range of the first batch of a region's rows that are not bad.
+
+        For regions in which :meth:`ends` found bad rows only.
+
+        Returns:
+            Without number of rows; the times are None if no good row has one.
+
+        Raises:
+            InputError: The region can't be read, or has a bad row and ``on_bad_record`` is
+                ``fail``.
+            UnavailableError: The storage does not answer.
+        """
         if not region.length:
             return EventTimeRange(0, None, None, 0)
         with open_file(region.path, self._form, self._stores) as file:

@@ -34,15 +34,15 @@ READING_ORDER = [(name, "ascending") for name in ("event_min_us", "event_max_us"
 
 @dataclass(frozen=True)
 class FileListing:
-    """All splits of one source.
+    """All splits of one file source, by one listing of its folder or table.
 
     Attributes:
         splits: A table of schema :data:`SPLITS`, ordered by event time.
-        read: Columns of the files, partition columns included.
+        read: Columns of the files before ``select``, partition columns included.
         columns: Output columns of the source's ``select``.
         partitions: Names of the columns that no file holds.
         exact: Whether event times come from all rows, not from a sample.
-        warnings: Warnings that the plan shows.
+        warnings: Warnings that the plan shows: sentences.
     """
 
     splits: pa.Table
@@ -54,12 +54,13 @@ class FileListing:
 
 
 def assemble(regions: pa.Table, ranges: pa.Table) -> pa.Table:
-    """Return a table of schema :data:`SPLITS`.
+    """Join files or regions with their rows and event times to a table of schema :data:`SPLITS`.
 
     Args:
-        regions: Files with their partition; with ``offset`` and ``length``, or whole.
-        ranges: Rows and event times of each, as ``sources.formats.parquet.table_of_ranges`` has
-            them.
+        regions: Files (:data:`sources.storage.base.FILES`) with their ``partition``; with
+            ``offset`` and ``length`` in bytes if they are regions, otherwise a file is one split.
+        ranges: Number of rows and event times (microseconds) of each region, in the same order, as
+            ``sources.formats.parquet.table_of_ranges`` returns them.
     """
     if "offset" not in regions.column_names:
         zeros = pa.array(np.zeros(len(regions), np.int64))
@@ -71,15 +72,16 @@ def assemble(regions: pa.Table, ranges: pa.Table) -> pa.Table:
 
 
 def selected(source: FileSource, event_time: str, inside: pa.Schema) -> tuple[pa.Schema, pa.Schema]:
-    """Return all columns of a source's files, and the output columns of its ``select``.
+    """Return all columns of a source's files, and its output columns, after ``select``.
 
     Args:
         source: Declaration of the source.
-        event_time: Event-time column.
+        event_time: Name of the event-time column among the output columns.
         inside: Columns inside the files, without partition columns.
 
     Raises:
-        InputError: The event-time column is missing or no timestamp, or ``select`` does not fit.
+        InputError: The event-time column is missing or no timestamp, or an expression of ``select``
+            does not fit the columns.
     """
     read = pa.schema([*inside, *parse_schema(source.partitions)])
     columns = source.selection.columns(read)
@@ -88,20 +90,29 @@ def selected(source: FileSource, event_time: str, inside: pa.Schema) -> tuple[pa
 
 
 def pairs(table: pa.Table, *names: str) -> Iterator[tuple[Any, ...]]:
-    """Yield the values of some columns, row by row."""
+    """Return an iterator over the rows of a table: tuples with the values of some columns.
+
+    Args:
+        table: The table.
+        names: Columns, in the order of the tuples.
+
+    Raises:
+        KeyError: The table has no such column.
+    """
     return zip(*(table[name].to_pylist() for name in names), strict=True)
 
 
 def columns_differ(
     source: str, first: str, other: str, rows: list[tuple[str, str, str]]
 ) -> InputError:
-    """Return the error for two files with different columns.
+    """Return the error to raise for two files of a source with different columns.
 
     Args:
         source: Name of the source.
-        first: One file.
-        other: The other file.
-        rows: Differences, as :func:`sources.common.schema.differences` returns them.
+        first: Path of one file.
+        other: Path of the other file.
+        rows: Differences, at least one: column, type in the first file, type in the other one, as
+            :func:`sources.common.schema.differences` returns them.
     """
     lines = [f"    {name}: {left} | {right}" for name, left, right in rows]
     head = (
@@ -113,13 +124,17 @@ def columns_differ(
 
 
 def changed_splits(splits: pa.Table, stores: Stores) -> list[str]:
-    """Return planned files that are missing or were rewritten, as text.
+    """Return which planned files are missing or were rewritten since they were listed.
 
     A file was rewritten if its size differs, or its ETag (modification time, without one).
 
     Args:
-        splits: A table of schema :data:`SPLITS`.
+        splits: Planned splits: a table of schema :data:`SPLITS`.
         stores: Storages of the pipeline.
+
+    Returns:
+        ``<path> is missing`` or ``<path> was rewritten`` for each such file; an empty list if none
+        has changed.
 
     Raises:
         UnavailableError: A storage does not answer.

@@ -57,10 +57,13 @@ def list_source(
         known: Paths of files that are left out; all files are listed without it.
 
     Returns:
-        The splits; None if ``known`` is given and no other file exists.
+        The splits; None if ``known`` is given and no other file exists. A Delta table never has
+        others, as its version never changes.
 
     Raises:
-        InputError: There are no files, or as for :func:`list_splits`.
+        InputError: Without ``known`` no file matches; a file can't be read; columns differ between
+            files; the event-time column is missing or no timestamp; no file is in the time range;
+            or a storage refuses.
         UnavailableError: A storage does not answer.
         StateError: The files are a database snapshot that is not complete.
     """
@@ -80,12 +83,15 @@ def list_source(
 
 
 def new_files(loaded: LoadedPipeline, source: FileSource, known: pa.ChunkedArray) -> pa.Table:
-    """Return the files of a source whose paths are not known.
+    """List a source's files, and return those whose paths are not known yet; none is opened.
 
     Args:
         loaded: The pipeline.
         source: One of its file sources.
         known: Paths of files that are left out.
+
+    Returns:
+        A table of schema :data:`sources.storage.base.FILES`, which may have no rows.
 
     Raises:
         InputError: A storage refuses.
@@ -98,17 +104,20 @@ def new_files(loaded: LoadedPipeline, source: FileSource, known: pa.ChunkedArray
 def list_splits(
     source: FileSource, event_time: str, files: pa.Table, stores: Stores
 ) -> FileListing:
-    """Read columns and event times of a source's files.
+    """Read columns and event times of a source's files, and return them as splits.
+
+    From Parquet footers and all rows of ORC files; of other formats from a sample of rows.
 
     Args:
-        source: Declaration of the source.
-        event_time: Event-time column.
+        source: Declaration of the source, of any format but Delta.
+        event_time: Name of the event-time column, after ``select``.
         files: The files, as :func:`sources.storage.listing.find_files` returns them.
         stores: Storages of the pipeline.
 
     Raises:
         InputError: A file can't be read, columns differ between files, the event-time column is
-            missing or no timestamp, or no file is in the time range.
+            missing or no timestamp, a folder's name has no partition value or time as declared, or
+            no file is in the time range.
         UnavailableError: A storage does not answer.
     """
     files = _with_partitions(source, in_range_by_folder(source, files))
@@ -129,15 +138,17 @@ def list_splits(
 
 
 def nothing_yet(source: FileSource, event_time: str, common: pa.Schema | None) -> FileListing:
-    """Return the listing of a source that has no files yet.
+    """Return the listing, without splits, of a growing folder that has no files yet.
 
     Args:
         source: Declaration of the source.
-        event_time: Event-time column.
-        common: Columns of the sources before it, if there are any; used if it declares none.
+        event_time: Name of the event-time column, after ``select``.
+        common: Columns of the sources before it, if there are any; used if the source declares
+            neither ``schema`` nor ``select``.
 
     Raises:
-        InputError: Its columns are not known.
+        InputError: The source declares no ``schema``, and its columns are not known otherwise; or
+            the event-time column is missing or no timestamp.
     """
     inside = parse_schema(source.columns) if source.columns else None
     if source.format == "text":
@@ -146,7 +157,11 @@ def nothing_yet(source: FileSource, event_time: str, common: pa.Schema | None) -
         inside = pa.schema([field for field in common if field.name not in source.partitions])
     if inside is None:
         message = f"Source `{source.name}` has no file yet, and so its columns are not known."
-        raise InputError(message, "Declare its `schema`.", source=source.name, field="schema")
+        hint = (
+            "Declare the source's `schema` (column names and types), or put a first file into its "
+            "folder; then plan again."
+        )
+        raise InputError(message, hint, source=source.name, field="schema")
     read, columns = selected(source, event_time, inside)
     return FileListing(SPLITS.empty_table(), read, columns, list(source.partitions), exact=True)
 
@@ -176,7 +191,11 @@ def _event_column(source: FileSource, event_time: str) -> EventColumn:
             f"Source `{source.name}`: the statistics of Parquet files can't be used for "
             f"`select.{event_time}: {text}`."
         )
-        hint = "Select a plain column, or timestamp_millis(<column>) and the like."
+        hint = (
+            f"Let `select.{event_time}` be a plain column, or a conversion of one such as "
+            "timestamp_millis(<column>); compute anything else in the function that `transform` "
+            "names."
+        )
         raise InputError(message, hint, source=source.name, field=f"select.{event_time}")
     return event
 

@@ -13,18 +13,21 @@ from sources.storage.partitions import FolderTime, by_folder
 
 
 class EmptyRangeError(InputError):
-    """No file of a source holds a row in its time range."""
+    """No file of a source holds a row whose event time is in the source's ``time_range``."""
 
 
 def in_range_by_folder(source: FileSource, files: pa.Table) -> pa.Table:
-    """Return the files without those whose folder's name is outside of the time range.
+    """Return the files whose folder, by its name, may hold rows in the source's time range.
+
+    No file is opened. Without ``folder_time`` or ``time_range`` all files are returned.
 
     Args:
         source: Declaration of the source.
         files: A table of schema :data:`sources.storage.base.FILES`.
 
     Raises:
-        InputError: A folder's name does not match ``folder_time``.
+        InputError: A folder's name does not match ``folder_time``, or contains a time that does not
+            exist.
         EmptyRangeError: No file is left.
     """
     limits = source.time_range
@@ -36,12 +39,21 @@ def in_range_by_folder(source: FileSource, files: pa.Table) -> pa.Table:
         try:
             span = folder_time.range_of(folder)
         except ValueError as error:
-            message = f"The name of folder {folder} is not a time: {error}."
-            hint = "Correct `folder_time`, or the folder's name."
+            message = (
+                f"Source `{source.name}`: the name of folder {folder} is not a time by "
+                f"`folder_time: {source.folder_time}`: {error}."
+            )
+            hint = "Correct `folder_time` or `path`, or rename the folder; then plan again."
             raise InputError(message, hint, source=source.name, file=folder) from None
         if span is None:
-            message = f"The name of folder {folder} does not match `folder_time`."
-            hint = f"It should contain `{source.folder_time}`."
+            message = (
+                f"Source `{source.name}`: the name of folder {folder} does not match "
+                f"`folder_time: {source.folder_time}`."
+            )
+            hint = (
+                "Correct `folder_time`, rename the folder, or let `path` not match it; then plan "
+                "again."
+            )
             raise InputError(message, hint, source=source.name, file=folder)
         low, after = span
         return (limits.since is None or after > limits.since) and (
@@ -52,12 +64,15 @@ def in_range_by_folder(source: FileSource, files: pa.Table) -> pa.Table:
 
 
 def in_range(source: FileSource, splits: pa.Table, *, exact: bool) -> pa.Table:
-    """Return the splits without those that have no row in the time range.
+    """Return the splits that may hold rows in the source's time range, by their event times.
+
+    Splits whose event times are not known are returned, too.
 
     Args:
         source: Declaration of the source.
         splits: A table of schema :data:`sources.files.split_table.SPLITS`.
-        exact: Whether event times come from all rows; those of a sample exclude nothing.
+        exact: Whether event times come from all rows; with those of a sample, all splits are
+            returned.
 
     Raises:
         EmptyRangeError: No split is left.
@@ -83,8 +98,10 @@ def _require_some(source: FileSource, table: pa.Table) -> pa.Table:
             moment.isoformat() if moment is not None else "…"
             for moment in (limits.since, limits.until)
         )
-        message = f"Source `{source.name}`: no file holds rows from {since} until {until}."
-        raise EmptyRangeError(
-            message, "Correct `time_range`.", source=source.name, field="time_range"
+        message = (
+            f"Source `{source.name}`: no file holds rows from {since} until {until}, its "
+            "`time_range`."
         )
+        hint = "Correct `time_range`, let `path` match files of that time, or remove the source."
+        raise EmptyRangeError(message, hint, source=source.name, field="time_range")
     return table

@@ -12,26 +12,41 @@ LOCAL = "local"
 
 
 def cache_folder() -> Path:
-    """Return the folder of downloads and the local broker's address: ``HYBRID_CACHE`` if set."""
+    """Return the cache folder: ``$HYBRID_CACHE``, or ``~/.cache/hybrid-backfill``.
+
+    It holds downloads and the file with the local broker's address; it need not exist yet.
+    """
     return Path(os.environ.get("HYBRID_CACHE") or Path.home() / ".cache" / "hybrid-backfill")
 
 
 def local_address_file() -> Path:
-    """Return the file with the local broker's address: ``HYBRID_BROKER_FILE``, or in the cache."""
+    """Return the file to which `hybrid broker` writes the address of the broker that it runs.
+
+    That is ``$HYBRID_BROKER_FILE``, or ``broker.json`` in the cache folder. It need not exist.
+    """
     return Path(os.environ.get("HYBRID_BROKER_FILE") or cache_folder() / "broker.json")
 
 
 def resolve_bootstrap(servers: str) -> str:
     """Return the ``host:port`` list that a source's ``bootstrap_servers`` stands for.
 
+    ``local`` stands for the broker that `hybrid broker` runs on this machine; any other value is
+    returned as it is, without connecting to it.
+
     Raises:
-        UnavailableError: It is ``local``, and no local broker is running.
+        UnavailableError: The value is ``local``, and no local broker has written its address.
     """
     if servers != LOCAL:
         return servers
     try:
         return str(json.loads(local_address_file().read_text())["bootstrap_servers"])
     except (OSError, ValueError, KeyError):
-        message = "No local Kafka broker is running."
-        hint = "Start one with `hybrid broker`, or declare `bootstrap_servers`."
+        message = (
+            "No local Kafka broker is running, which `bootstrap_servers: local` (the default) "
+            f"stands for: {local_address_file()} contains no address."
+        )
+        hint = (
+            "Start one with `hybrid broker`, which runs until Ctrl-C; or declare the address of "
+            "another broker, such as `bootstrap_servers: kafka:9092`."
+        )
         raise UnavailableError(message, hint, server=LOCAL) from None

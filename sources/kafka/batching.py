@@ -11,16 +11,27 @@ from sources.kafka.ranges import Ranges, cut_by_time, cut_evenly
 
 
 def cut_range(source: KafkaSource, log: Log, starts: Offsets, ends: Offsets) -> list[Ranges]:
-    """Return the ranges of offsets that each micro-batch of a source reads, in order.
+    """Cut the offsets of a bounded Kafka source into the ranges that each micro-batch reads.
+
+    Without ``align``, each batch takes from every partition in proportion to its size. With
+    ``align`` batches are cut by record time, so that at the end of each batch no partition is ahead
+    of another by more than ``align.drift``, and a watermark drops no rows of one that lags. That
+    needs record timestamps which look-ups by time can rely on.
 
     Args:
-        source: Declaration of the source.
-        log: Look-ups on its topics.
-        starts: First offset of each partition.
-        ends: First offset that is not read.
+        source: Declaration of the source; at most ``max_offsets_per_batch`` in each batch.
+        log: Look-ups on its topics; asked only for ``align``.
+        starts: First offset of each partition to read.
+        ends: First offset of each partition that is not read.
+
+    Returns:
+        The ranges of each batch, in reading order; an empty list if no offsets are left to read.
 
     Raises:
-        SeamError: ``align`` is declared, and the record timestamps do not allow it.
+        SeamError: ``align`` is declared, and a first record carries no timestamp, or a transaction
+            was committed so much later than its records that look-ups by time mislead.
+        UnavailableError: ``align`` is declared, and the broker does not answer.
+        InputError: ``align`` is declared, and the broker refuses.
     """
     ranges = {
         partition: (starts[partition], end)
@@ -33,8 +44,15 @@ def cut_range(source: KafkaSource, log: Log, starts: Offsets, ends: Offsets) -> 
     drift_ms = span_ms(source.align.drift)
     firsts = [record.timestamp_ms for record in log.read(starts, 1, ends)]
     if min(firsts, default=0) < 0:
-        message = f"Records of source `{source.name}` carry no timestamp: they can't be aligned."
-        raise SeamError(message, "Omit `align`.", source=source.name, field="align")
+        message = (
+            f"Records of source `{source.name}` carry no timestamp: they can't be aligned, as "
+            "`align` cuts micro-batches by record time."
+        )
+        hint = (
+            "Remove `align` from the source, and use a longer watermark delay: partitions then "
+            "advance by offsets only."
+        )
+        raise SeamError(message, hint, source=source.name, field="align")
     _check_markers(source, log, starts, ends, drift_ms)
     return cut_by_time(ranges, limit, drift_ms, min(firsts, default=0), log.offsets_for_time)
 
@@ -65,6 +83,17 @@ def _check_markers(
                 f"transaction that ended after {iso(time_ms - 1)}, and continues with offset "
                 f"{record.offset} of {iso(record.timestamp_ms)}, so a look-up by time misleads."
             )
-            hint = "Omit `align`, and use a longer watermark delay."
+            hint = (
+                "Remove `align` from the source, and use a longer watermark delay: partitions "
+                "then advance by offsets only."
+            )
             topic, number = record.partition
-            raise SeamError(message, hint, source=source.name, topic=topic, partition=number)
+            raise SeamError(
+                message,
+                hint,
+                source=source.name,
+                topic=topic,
+                partition=number,
+                offset=record.offset,
+                field="align",
+            )

@@ -33,7 +33,8 @@ _ATTEMPTS_S = (1.0, 2.0, 8.0)
 class KafkaLog:
     """Look-ups on the topics of one source (:class:`sources.common.topic_log.Log`).
 
-    Every method asks the broker, and raises what the constructor does if it does not answer.
+    The constructor asks the broker for the topics and their partitions, which are kept in memory;
+    every method asks the broker again.
 
     Args:
         source: Declaration of the source.
@@ -43,8 +44,10 @@ class KafkaLog:
         partitions: All partitions of the topics when this was created, sorted.
 
     Raises:
-        UnavailableError: The broker does not answer.
-        InputError: The broker refuses the login or the permission, or has no such topic.
+        UnavailableError: The broker does not answer, or ``bootstrap_servers`` is ``local`` and no
+            local broker is running.
+        InputError: ``bootstrap_servers`` or ``security`` make no sense to the client, the broker
+            refuses the login, or it has no such topic.
     """
 
     def __init__(self, source: KafkaSource) -> None:
@@ -60,7 +63,10 @@ class KafkaLog:
                 f"Source `{source.name}`: the client of {self.servers} can't be set up: "
                 f"{describe(error)}."
             )
-            hint = "Correct `bootstrap_servers` and `security`."
+            hint = (
+                "Correct `bootstrap_servers`, a list of host:port with commas, and `security` of "
+                "the source."
+            )
             raise InputError(message, hint, source=source.name, server=self.servers) from None
         metadata = self._metadata()
         self._cluster = metadata.cluster_id
@@ -73,13 +79,18 @@ class KafkaLog:
 
     @property
     def topics(self) -> list[str]:
-        """Names of the topics, sorted."""
+        """Names of the topics that this reads, sorted; those that existed when it was created."""
         return sorted({partition.topic for partition in self.partitions})
 
     def identities(self) -> dict[str, str]:
-        """Return cluster id and topic id of each topic.
+        """Return ``<cluster id>/<topic id>`` of each topic, by topic name.
 
-        They differ if a topic was deleted and created again, or is the mirror of another cluster.
+        They show whether a name still stands for the same records: they differ if a topic was
+        deleted and created again, or is the mirror of another cluster.
+
+        Raises:
+            UnavailableError: The broker does not answer.
+            InputError: The broker refuses, for example without the permission ``Describe``.
         """
         asked = self._admin.describe_topics(
             confluent_kafka.TopicCollection(self.topics), request_timeout=TIMEOUT_S
@@ -93,31 +104,57 @@ class KafkaLog:
             raise self._failure("Topic ids can't be read", error, "Describe") from None
 
     def log_start(self) -> Offsets:
-        """Return the log start offset of each partition: the first one that is not deleted."""
+        """Return the log start offset of each partition: the first one that is not deleted.
+
+        Raises:
+            UnavailableError: The broker does not answer.
+            InputError: The broker refuses.
+        """
         return self._offsets(OffsetSpec.earliest())
 
     def log_end(self) -> Offsets:
-        """Return the offset after the last record that the source's isolation level may read."""
+        """Return the log end of each partition: the offset after its last readable record.
+
+        With ``isolation: read_committed`` an open transaction keeps it back.
+
+        Raises:
+            UnavailableError: The broker does not answer.
+            InputError: The broker refuses.
+        """
         return self._offsets(OffsetSpec.latest())
 
     def high_watermark(self) -> Offsets:
-        """Return the offset after the last record, open transactions included."""
+        """Return the offset after the last record of each partition, open transactions included.
+
+        Raises:
+            UnavailableError: The broker does not answer.
+            InputError: The broker refuses.
+        """
         return self._offsets(OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
 
     def offsets_for_time(self, time_ms: int) -> dict[TopicPartition, int | None]:
-        """Return the first offset whose record timestamp is at or after a time.
+        """Return the first offset of each partition whose record timestamp is at or after a time.
 
         Args:
             time_ms: Unix time in milliseconds.
 
         Returns:
-            Offset by partition; None where no record is as new.
+            Offset by partition, possibly that of a control record; None where no record is as new.
+
+        Raises:
+            UnavailableError: The broker does not answer.
+            InputError: The broker refuses.
         """
         answers = self._offsets(OffsetSpec.for_timestamp(time_ms))
         return {partition: offset if offset >= 0 else None for partition, offset in answers.items()}
 
     def newest_ms(self) -> dict[TopicPartition, int | None]:
-        """Return the highest record timestamp (ms) of each partition; None without records."""
+        """Return the highest record timestamp (ms) of each partition; None without records.
+
+        Raises:
+            UnavailableError: The broker does not answer.
+            InputError: The broker refuses.
+        """
         answers = self._ask(OffsetSpec.max_timestamp())
         return {
             partition: answer.timestamp if answer.timestamp >= 0 else None
@@ -125,7 +162,12 @@ class KafkaLog:
         }
 
     def settings(self) -> dict[str, dict[str, str]]:
-        """Return the configuration of each topic, such as ``retention.ms``."""
+        """Return the configuration of each topic: settings such as ``retention.ms``, as text.
+
+        Raises:
+            UnavailableError: The broker does not answer.
+            InputError: The broker refuses, for example without the permission ``DescribeConfigs``.
+        """
         asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in self.topics]
         settings = {}
         try:
@@ -134,18 +176,25 @@ class KafkaLog:
                 entries = answer.result()
                 settings[resource.name] = {name: entry.value for name, entry in entries.items()}
         except KafkaException as error:
-            raise self._failure("Settings can't be read", error, "DescribeConfigs") from None
+            raise self._failure("Topic settings can't be read", error, "DescribeConfigs") from None
         return settings
 
     def read(
         self, start: Mapping[TopicPartition, int], limit: int, end: Mapping[TopicPartition, int]
     ) -> list[LogRecord]:
-        """Return the first records of each partition.
+        """Return the first records of each partition in a range of offsets.
 
         Args:
             start: First offset of each partition.
             limit: Highest number of records of one partition.
-            end: Offset after the last one to read.
+            end: Offset after the last one to read, of each partition in ``start``.
+
+        Returns:
+            The records, in order within a partition; fewer than ``limit`` where there are no more.
+
+        Raises:
+            UnavailableError: The broker stopped answering.
+            InputError: An offset in ``start`` is deleted, or the records may not be read.
         """
         records: list[LogRecord] = []
         counts = dict.fromkeys(start, 0)
@@ -169,15 +218,20 @@ class KafkaLog:
     def first_within(
         self, ranges: Mapping[TopicPartition, Sequence[tuple[int, int]]]
     ) -> dict[TopicPartition, int]:
-        """Return the offset of the first record that lies in one of several ranges.
+        """Return the offset of the first record of each partition in one of several ranges.
 
-        Reads the log from the first range to the last one.
+        Finds out whether a hole in history's offsets hides a record. Reads the topic's records from
+        the first range until one is found, at most to the end of the last range.
 
         Args:
-            ranges: Half-open, ascending ranges of offsets of each partition.
+            ranges: Half-open, ascending ranges of offsets of each partition; at least one each.
 
         Returns:
             Offset by partition; partitions without such a record are left out.
+
+        Raises:
+            UnavailableError: The broker stopped answering.
+            InputError: A first offset is deleted, or the records may not be read.
         """
         offsets: Offsets = {}
         firsts = {partition: [first for first, _ in of] for partition, of in ranges.items()}
@@ -198,13 +252,17 @@ class KafkaLog:
         end: Mapping[TopicPartition, int],
         take: Callable[[TopicPartition, Any], bool],
     ) -> None:
-        """Pass the records of each partition to a function (:func:`sources.kafka.consumer.scan`).
+        """Read a range of offsets of each partition, and pass each record to a function.
 
         Args:
             start: First offset of each partition.
-            end: Offset after the last one to read.
-            take: Called with partition and message (``confluent_kafka.Message``); if it returns
-                False, the partition is finished.
+            end: Offset after the last one to read, of each partition in ``start``.
+            take: Called with partition and message (``confluent_kafka.Message``), in order within a
+                partition; if it returns False, no more of the partition is read.
+
+        Raises:
+            UnavailableError: The broker stopped answering.
+            InputError: An offset in ``start`` is deleted, or the records may not be read.
         """
         scan(self._source, start, end, take)
 
@@ -214,15 +272,24 @@ class KafkaLog:
             # Kafka's own topics (`__consumer_offsets`) never belong to a pattern.
             matching = [name for name in known if pattern.fullmatch(name) and name[:2] != "__"]
             if not matching:
-                message = f"No topic on {self.servers} matches `{self._source.topic_pattern}`."
-                hint = "Create one, or correct `topic_pattern`."
+                message = (
+                    f"Source `{self._source.name}`: no topic on {self.servers} matches "
+                    f"`topic_pattern: {self._source.topic_pattern}`."
+                )
+                hint = (
+                    "Create such a topic, or correct `topic_pattern`, which has to match the whole "
+                    "name. Kafka hides topics without the permission `Describe`."
+                )
                 raise InputError(message, hint, source=self._source.name, server=self.servers)
             return matching
         for topic in self._source.topics:
             if topic not in known:
                 message = f"There is no topic `{topic}` on {self.servers}."
-                hint = "Create it, or correct `topic`."
                 name = self._source.name
+                hint = (
+                    f"Create the topic, or correct `topic` of source `{name}`. Kafka hides a topic "
+                    "without the permission `Describe`."
+                )
                 raise InputError(message, hint, source=name, topic=topic, server=self.servers)
         return self._source.topics
 
@@ -266,13 +333,16 @@ class KafkaLog:
                 self._require_login()
         reason = "no answer" if failure is None else describe(failure)
         message = f"The Kafka broker {self.servers} can't be reached: {reason}."
-        hint = "Start it, or correct `bootstrap_servers`."
+        hint = f"Start it, or correct `bootstrap_servers` of source `{self._source.name}`."
         raise UnavailableError(message, hint, source=self._source.name, server=self.servers)
 
     def _require_login(self) -> None:
         if self._login_error is not None:
             message = f"The Kafka broker {self.servers} refuses the login: {self._login_error}."
-            hint = "Correct `security`."
+            hint = (
+                f"Correct `security` of source `{self._source.name}`: protocol, user and password, "
+                "or certificates, as the broker's listener requires them."
+            )
             raise InputError(message, hint, source=self._source.name, server=self.servers) from None
 
     def _failure(self, what: str, error: KafkaException, permission: str) -> HybridError:

@@ -29,7 +29,10 @@ QUIET.propagate = False
 
 
 def consumer_settings(source: KafkaSource) -> dict[str, Any]:
-    """Return the settings of a consumer that reads ranges of offsets.
+    """Return librdkafka's settings of a consumer that reads ranges of offsets.
+
+    It joins no consumer group, commits no offsets, and fails on a deleted offset instead of
+    skipping to another one.
 
     Args:
         source: Declaration of the source.
@@ -38,7 +41,7 @@ def consumer_settings(source: KafkaSource) -> dict[str, Any]:
         Settings of librdkafka, secrets in plain text: not to be printed or stored.
 
     Raises:
-        UnavailableError: The local broker is declared, and none is running.
+        UnavailableError: ``bootstrap_servers`` is ``local``, and no local broker is running.
     """
     return {
         **client_settings(source.security),
@@ -61,7 +64,7 @@ def scan(
     end: Mapping[TopicPartition, int],
     take: Callable[[TopicPartition, Any], bool],
 ) -> None:
-    """Pass the records of each partition to a function.
+    """Read a range of offsets of each partition, and pass each record to a function.
 
     A partition is finished by position, never by count: control records and compaction take up
     offsets.
@@ -69,13 +72,14 @@ def scan(
     Args:
         source: Declaration of the source.
         start: First offset of each partition.
-        end: Offset after the last one to read.
-        take: Called with partition and message (``confluent_kafka.Message``); if it returns
-            False, the partition is finished.
+        end: Offset after the last one to read, of each partition in ``start``.
+        take: Called with partition and message (``confluent_kafka.Message``), in order within a
+            partition; if it returns False, no more of the partition is read.
 
     Raises:
-        UnavailableError: The broker stopped answering.
-        InputError: The records are deleted, or may not be read.
+        UnavailableError: The broker sent nothing for :data:`SILENCE_S` seconds, can't be reached,
+            or is the local one and not running.
+        InputError: An offset in ``start`` is deleted, or the records may not be read.
     """
     remaining = {partition for partition in start if start[partition] < end[partition]}
     if not remaining:
@@ -95,7 +99,7 @@ def scan(
                     f"Source `{source.name}`: the Kafka broker {servers} has sent nothing for "
                     f"{SILENCE_S:.0f} s while `{source.subscription}` was read."
                 )
-                hint = "Check the broker, then try again."
+                hint = "Check that the broker runs, then repeat the command that failed."
                 raise UnavailableError(message, hint, source=source.name, server=servers)
             steps = [_step(message, remaining, end, take) for message in messages]
             finished = [partition for partition in steps if partition is not None]

@@ -17,16 +17,24 @@ _TAIL_RECORDS = 100
 def resolve_ends(
     source: KafkaSource, log: Log, start: Mapping[TopicPartition, int], now_ms: int
 ) -> Offsets:
-    """Return the first offset of each partition that is not read, by what ``until`` declares.
+    """Return the end offset of each partition, the first that is not read, by ``until``.
+
+    ``latest``: the log end. Declared offsets: exactly these. A declared time: the first record at
+    or after it; a partition without one ends at its log end. A time or log end before the start
+    ends the partition at its start: nothing of it is read.
 
     Args:
-        source: Declaration of the source.
+        source: Declaration of a bounded source: one with ``until``.
         log: Look-ups on its topics.
-        start: First offset that is read; a partition that was added since has none.
+        start: First offset of each partition that is read; a partition that was added since the
+            start was decided has none, and counts as 0.
         now_ms: Time now, in milliseconds.
 
     Raises:
-        SeamError: The end lies in the future, is not in the log, or comes before the start.
+        SeamError: A declared time lies in the future; or declared offsets leave out a partition,
+            name one that does not exist, or are before the start or beyond the log end.
+        UnavailableError: The broker does not answer.
+        InputError: The broker refuses.
     """
     ends = log.log_end()
     if isinstance(source.until, EndAtOffsets):
@@ -39,7 +47,11 @@ def resolve_ends(
                     f"starts at offset {start.get(partition, 0)}; the log ends at "
                     f"{ends[partition]}."
                 )
-                hint = "Correct `until`. An open transaction keeps the log end back."
+                hint = (
+                    f"Declare an offset from {start.get(partition, 0)} to {ends[partition]} for "
+                    "this partition under `until`. If the topic holds later records, a transaction "
+                    "is open and keeps the log end back: plan again when it has ended."
+                )
                 topic, number = partition
                 raise SeamError(
                     message, hint, source=source.name, topic=topic, partition=number, offset=end
@@ -48,8 +60,11 @@ def resolve_ends(
     if isinstance(source.until, EndAtTimestamp):
         time_ms = to_ms(source.until.timestamp)
         if time_ms > now_ms:
-            message = f"Source `{source.name}` would end at {iso(time_ms)}, in the future."
-            hint = "Declare `until: latest`, or an earlier time."
+            message = (
+                f"Source `{source.name}` would end at {iso(time_ms)}, in the future: it is now "
+                f"{iso(now_ms)}."
+            )
+            hint = "Declare `until: latest`, or a time before now under `until.timestamp`."
             raise SeamError(message, hint, source=source.name, field="until", value=iso(time_ms))
         answers = log.offsets_for_time(time_ms)
         ends = {
@@ -69,32 +84,41 @@ def end_position(
     lateness_ms: int,
     is_continued: bool,
 ) -> EndPosition:
-    """Return the end position of a bounded Kafka source; its number of splits is not set yet.
+    """Return the end position of a bounded Kafka source, by which the next source starts.
 
     A next source on the same topics starts at exactly these offsets. The start of any other one is
-    decided by record time: the partition that lags most decides how far history is complete.
+    decided by record time: the partition that lags most decides how far history is complete. The
+    number of splits is 0 and has to be set by the caller.
 
     Args:
         source: Declaration of the source.
         newest: Highest record timestamp of each partition that has records (:func:`newest_read`).
-        ends: First offset that is not read.
-        previous: End position of the source before.
-        lateness_ms: How far behind the newest record one may still be appended.
+        ends: First offset of each partition that is not read.
+        previous: End position of the source before; None for the first source of the chain.
+        lateness_ms: How many milliseconds behind the newest record one may still be appended.
         is_continued: Whether the next source, if there is one, reads the same topics.
 
     Raises:
-        SeamError: The next source would have to start by time, and there are no timestamps.
+        SeamError: The next source reads other topics, so that it would have to start by time; and
+            records carry no timestamps, or there are neither records nor a source before.
     """
     times = newest.values()
     is_dated = bool(newest) and min(times) >= 0
     event_time_ms = max(times) if is_dated else 0
     complete_through_ms = max(min(times) - lateness_ms, 0) if is_dated else 0
     if not is_continued and newest and not is_dated:
-        message = f"Records of source `{source.name}` carry no timestamp: its end is unknown."
-        raise SeamError(message, "Let the next source read the same topic.", source=source.name)
+        message = (
+            f"Records of source `{source.name}` carry no timestamp: its end time is unknown, by "
+            "which the next source, of other topics, would start."
+        )
+        hint = "Let the next source read the same topics: it then starts at exact offsets."
+        raise SeamError(message, hint, source=source.name)
     if not is_continued and not newest and previous is None:
-        message = f"Source `{source.name}` has no records up to its end: its end time is unknown."
-        hint = "Remove the source, or correct `start` and `until`."
+        message = (
+            f"Source `{source.name}` has no records up to its end: its end time is unknown, by "
+            "which the next source, of other topics, would start."
+        )
+        hint = "Correct `start` and `until` of the source so that it has records, or remove it."
         raise SeamError(message, hint, source=source.name)
     if previous is not None:
         event_time_ms = max(event_time_ms, previous.event_time_ms)
@@ -117,19 +141,25 @@ def end_position(
 def newest_read(
     log: Log, start: Mapping[TopicPartition, int], ends: Offsets
 ) -> dict[TopicPartition, int]:
-    """Return the highest timestamp (ms) among the last records before the ends.
+    """Return the highest record timestamp (ms) among the last records before each end offset.
 
-    It is never above the true highest one. The records are read because Kafka's own answer
-    (ListOffsets, MAX_TIMESTAMP) includes control records, which carry the time of their commit,
+    Tells how far in time a bounded source has read. Only the last records of a range are read, so
+    the true highest one may be above it, never below. Kafka's own answer is not used
+    (ListOffsets, MAX_TIMESTAMP): it includes control records, which carry the time of their commit,
     and records beyond the end.
 
     Args:
         log: Look-ups on the topics.
-        start: First offset that is read.
-        ends: First offset that is not read.
+        start: First offset of each partition that is read.
+        ends: First offset of each partition that is not read.
 
     Returns:
-        Timestamp by partition; partitions without records are left out.
+        Timestamp by partition, -1 if its records carry none; partitions without records are left
+        out.
+
+    Raises:
+        UnavailableError: The broker does not answer.
+        InputError: The broker refuses.
     """
     newest: dict[TopicPartition, int] = {}
     begun = log.log_start()

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError
 from sources.common.positions import TopicPartition
 from sources.errors import HybridError, SeamError, UnavailableError
 from sources.kafka.consumer import QUIET, SILENCE_S
-from sources.kafka.failures import helps_to_wait
+from sources.kafka.failures import NEW_GENERATION, helps_to_wait
 from sources.kafka.ranges import Split
 
 MESSAGES = 10_000
@@ -21,10 +21,10 @@ _QUEUE = {"queued.min.messages": 20_000, "queued.max.messages.kbytes": 32_768}
 
 
 class RangeReader:
-    """A consumer that reads one range of offsets after the other.
+    """A Kafka consumer that reads one range of offsets after the other; not for several threads.
 
     Args:
-        settings: Those of :func:`sources.kafka.consumer.consumer_settings`.
+        settings: librdkafka's, as :func:`sources.kafka.consumer.consumer_settings` returns them.
     """
 
     def __init__(self, settings: dict[str, Any]) -> None:
@@ -32,11 +32,11 @@ class RangeReader:
         self._servers = str(settings["bootstrap.servers"])
 
     def close(self) -> None:
-        """Close the connection to the broker."""
+        """Close the consumer's connections to the brokers; it can't be used any more."""
         self._consumer.close()
 
     def read(self, split: Split) -> Iterator[list[Any]]:
-        """Yield the messages of a range, in order.
+        """Yield the messages of a range of offsets in order (``confluent_kafka.Message``).
 
         The range is finished when the position has reached its end, never by a count: control
         records, aborted transactions and compaction take up offsets, and the last ones may be of
@@ -45,7 +45,8 @@ class RangeReader:
         Raises:
             SeamError: Kafka deleted records of the range, or does not let them be read; names
                 topic, partition and offset.
-            UnavailableError: The broker stopped answering.
+            UnavailableError: The broker sent nothing for :data:`SILENCE_S` seconds, or reports an
+                error after which waiting helps.
         """
         self._consumer.assign([confluent_kafka.TopicPartition(*split.partition, split.first)])
         position, heard = split.first, time.monotonic()
@@ -82,18 +83,24 @@ class RangeReader:
         topic, number = split.partition
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
             message = f"{_next_record(split.partition, position)} Kafka no longer holds it."
-            hint = "It is lost to this generation: start over with a new state folder."
+            hint = (
+                "Its row would be missing from the table, so reading stopped. Let the files of "
+                f"history cover the deleted records, then {NEW_GENERATION}"
+            )
         else:
             reason = str(error.str()).rstrip(".")
             message = f"{_next_record(split.partition, position)} {reason}."
-            hint = "Check the broker and the permission `Read`, then run again."
+            hint = (
+                f"Check the broker {self._servers}, and that the user has the permission `Read` on "
+                "the topic; then repeat the command that failed."
+            )
         return SeamError(message, hint, topic=topic, partition=number, offset=position)
 
     def _unavailable(self, split: Split, position: int, reason: str) -> UnavailableError:
         topic, number = split.partition
         return UnavailableError(
             f"{_next_record(split.partition, position)} {reason}.",
-            f"Check the broker {self._servers}, then run again.",
+            f"Check that the broker {self._servers} runs, then repeat the command that failed.",
             server=self._servers,
             topic=topic,
             partition=number,

@@ -28,7 +28,10 @@ class Split:
 
 
 def size_of(ranges: Ranges) -> int:
-    """Return the number of offsets; there are fewer records, as control records use some up."""
+    """Return the number of offsets in all ranges together.
+
+    There may be fewer records: control records and compaction use up offsets.
+    """
     return sum(end - first for first, end in ranges.values())
 
 
@@ -39,6 +42,9 @@ def cut_evenly(ranges: Ranges, limit: int) -> list[Ranges]:
         ranges: Ranges to cut.
         limit: Highest number of offsets in a batch. Rounding may exceed it by less than one for
             each partition.
+
+    Returns:
+        The batches in reading order; an empty list for empty ranges.
     """
     count = -(-size_of(ranges) // limit)
 
@@ -68,10 +74,14 @@ def cut_by_time(
 
     Args:
         ranges: Ranges to cut.
-        limit: As in :func:`cut_evenly`.
+        limit: Highest number of offsets in a batch, exceeded by rounding only.
         drift_ms: Length of a slice in milliseconds, at least 1.
-        begin_ms: Begin of the first slice: the lowest timestamp, as far as known.
-        look_up: Called with the times between two slices.
+        begin_ms: Start of the first slice in milliseconds: the lowest timestamp, as far as known.
+        look_up: Called with the times (ms) between two slices; returns the first offset of each
+            partition that is as new, or None.
+
+    Returns:
+        The batches in reading order; an empty list for empty ranges.
     """
     slices = 1
     while size_of(_before(ranges, look_up(begin_ms + slices * drift_ms))) < size_of(ranges):
@@ -94,7 +104,12 @@ def cut_by_time(
 
 
 def splits_of(batch: Ranges, limit: int = SPLIT_OFFSETS) -> list[Split]:
-    """Return the splits of one batch; those of one partition are of about the same size."""
+    """Return the splits of one batch: what each Spark task reads of a partition.
+
+    Args:
+        batch: Ranges of offsets of one micro-batch.
+        limit: Highest number of offsets in a split; those of one partition are about equal.
+    """
     return [
         Split(partition, *piece[partition])
         for partition, part in sorted(batch.items())

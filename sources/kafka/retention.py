@@ -12,6 +12,7 @@ from sources.common.positions import Offsets, Part, TopicPartition, now_ms, span
 from sources.config.kafka_source import KafkaSource
 from sources.errors import SeamError
 from sources.kafka.client import KafkaLog
+from sources.kafka.failures import NEW_GENERATION
 
 Settings = Mapping[str, Mapping[str, str]]
 _SHOWN = 10
@@ -38,23 +39,37 @@ class Headroom(Part):
 
 
 def retention_ms(settings: Mapping[str, str]) -> int | None:
-    """Return how long a topic keeps records, in milliseconds; None if without limit.
+    """Return how long a topic keeps records before Kafka may delete them, in milliseconds.
 
     Args:
-        settings: Configuration of the topic.
+        settings: Configuration of the topic: ``retention.ms`` and ``cleanup.policy``.
+
+    Returns:
+        None if records are not deleted by time: without limit, or only compacted.
+
+    Raises:
+        KeyError: One of the two settings is missing.
     """
     kept = int(settings["retention.ms"])
     return None if kept < 0 or "delete" not in settings["cleanup.policy"] else kept
 
 
 class RetentionWatch:
-    """Watch over the records that have to be in the log once history is read.
+    """Watch over the records that have to be in the Kafka log once history is read.
+
+    While files are read, Kafka goes on deleting old records of the topic that follows them; this
+    computes how long the first needed ones are safe. The constructor asks for log start and end.
 
     Args:
         source: Declaration of the source.
         log: Look-ups on its topics.
-        needed: First offset of each partition that has to be there once history is read.
-        now_ms: Clock.
+        needed: First offset of each partition that has to be there once history is read; one that
+            is not appended yet is not watched.
+        now_ms: Clock, in milliseconds.
+
+    Raises:
+        UnavailableError: The broker does not answer.
+        InputError: The broker refuses.
     """
 
     def __init__(
@@ -81,25 +96,36 @@ class RetentionWatch:
     def look(self) -> list[Headroom]:
         """Return the headroom of partitions that Kafka may delete from, the most urgent first.
 
+        Returns:
+            At most ten partitions; an empty list if Kafka deletes nothing that is needed.
+
         Raises:
-            SeamError: A needed record is deleted, and ``on_gap`` is ``fail``.
+            SeamError: A needed record is deleted, and ``on_gap`` is ``fail``; or a partition does
+                not exist any more.
             UnavailableError: The broker does not answer.
+            InputError: The broker refuses.
         """
         settings = self._log.settings()
         starts = self._log.log_start()
         for partition, needed in self._needed.items():
             if partition not in starts:
                 message = (
-                    f"Topic `{partition.topic}` has no partition {partition.partition} any more."
+                    f"Topic `{partition.topic}` has no partition {partition.partition} any more, "
+                    f"whose offset {needed} is needed after history: the topic was created again, "
+                    "or `bootstrap_servers` leads to another cluster."
                 )
-                hint = "The topic was created again: start over with a new state folder."
+                hint = f"Correct `bootstrap_servers`; for a new topic, {NEW_GENERATION}"
                 raise self._error(message, hint, partition, needed)
             if starts[partition] > needed and self._source.on_gap == "fail":
                 message = (
                     f"Topic `{partition.topic}`, partition {partition.partition}: Kafka deleted "
-                    f"offsets {needed} to {starts[partition] - 1}, which are needed after history."
+                    f"offsets {needed} to {starts[partition] - 1}, which are needed after history; "
+                    "their rows would be missing from the table."
                 )
-                hint = "Extend history, or declare `on_gap: accept`."
+                hint = (
+                    "Let the files of history cover these records, or declare `on_gap: accept` for "
+                    f"source `{self._source.name}` to continue without them."
+                )
                 raise self._error(message, hint, partition, needed)
         self._date(settings)
         now_ms = self._now_ms()
@@ -135,17 +161,19 @@ class RetentionWatch:
             self._dates[record.partition] = record.timestamp_ms
 
     def require(self, progress: str) -> Headroom | None:
-        """Stop the run over history before Kafka deletes records that come after it.
+        """Refuse to continue with history if Kafka may soon delete records that come after it.
 
         Args:
-            progress: How far the run is, in words.
+            progress: How far the run is, in words, for the message.
 
         Returns:
-            The most urgent partition; None if Kafka deletes nothing.
+            The headroom of the most urgent partition; None if Kafka deletes nothing that is needed.
 
         Raises:
-            SeamError: A partition has less than the declared headroom left.
+            SeamError: With ``on_gap: fail``, a partition has less than the declared ``headroom``
+                left, or a needed record is deleted; or a partition does not exist any more.
             UnavailableError: The broker does not answer.
+            InputError: The broker refuses.
         """
         headroom = self.look()
         if not headroom:
@@ -154,9 +182,9 @@ class RetentionWatch:
         if headroom[0].left_ms < limit_ms and self._source.on_gap == "fail":
             message = f"Stopped before records are lost, {progress}: {headroom[0]}."
             hint = (
-                "Raise the topic's `retention.ms` (or `retention.bytes`) and run again: it resumes "
-                f"where it stopped. The limit is `headroom` of source `{self._source.name}`, "
-                f"{limit_ms / 1000:,.0f} s."
+                "Raise the topic's `retention.ms` (or `retention.bytes`), then run the pipeline "
+                "again, which resumes after the last micro-batch: `hybrid run PIPELINE`. The limit "
+                f"is `headroom` of source `{self._source.name}`, {limit_ms / 1000:,.0f} s."
             )
             first = headroom[0]
             partition = TopicPartition(first.topic, first.partition)

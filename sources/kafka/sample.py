@@ -32,6 +32,9 @@ def ahead_ms(
 ) -> int:
     """Return how far event times run ahead of record timestamps in a sample, in milliseconds.
 
+    A start by time looks up record timestamps: where they are older than the event times by more
+    than ``allowed_lateness``, it may start too late.
+
     Args:
         source: Declaration of the source.
         read: All columns of a row before ``select``: names and Spark SQL types.
@@ -39,10 +42,11 @@ def ahead_ms(
         sample: Records; bad ones are skipped.
 
     Returns:
-        The largest difference; 0 if no event time is ahead.
+        The largest difference; 0 if no event time is ahead, or no record can be decoded.
 
     Raises:
         InputError: The expression of ``select`` for the event time can't be evaluated.
+        UnavailableError: The schema registry does not answer.
     """
     needed = source.selection.inputs(event_time)
     columns = pa.schema([field for field in parse_schema(read) if field.name in needed])

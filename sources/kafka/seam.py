@@ -17,7 +17,10 @@ SeamRule = Literal["none", "sequence", "replay", "key", "event_time", "off"]
 def seam_rule(
     pipeline: Pipeline, ends: Sequence[EndPosition], start: StartPosition, seam_end: Offsets
 ) -> SeamRule:
-    """Return how live rows that history has already delivered are recognized.
+    """Return the rule by which a topic's rows that history has already delivered are recognized.
+
+    Near the seam, where history ends and the topic begins, rows may be in both; those recognized by
+    the rule are filtered out, so that the table has them once.
 
     ``none`` where there are no such rows: there is no history, or all of it has exact offsets, or
     its last source has and is past the seam of those before. ``sequence`` where history is a
@@ -74,17 +77,17 @@ def _all_held_exactly(ends: Sequence[EndPosition], start: StartPosition) -> bool
 def check_start(
     rule: SeamRule, ends: Sequence[EndPosition], start: StartPosition, sample: Sequence[LogRecord]
 ) -> None:
-    """Refuse a start for which times are needed that are not known well enough.
+    """Refuse a start of a topic for which times are needed that are not known well enough.
 
     Args:
-        rule: How rows in both are recognized.
+        rule: How rows that are in history and topic both are recognized (:func:`seam_rule`).
         ends: End positions of all sources before the topic.
         start: Start position of the topic.
-        sample: Records from the log start and from the start on.
+        sample: Records from the log start and from the start position on.
 
     Raises:
-        SeamError: Records carry no timestamp, or rows would be recognized by an end time that is
-            only sampled.
+        SeamError: The start is by time, and a record carries no timestamp; or the rule is
+            ``event_time``, and the end time of a source before was only sampled.
     """
     if start.time_ms is not None:
         for record in sample:
@@ -94,30 +97,44 @@ def check_start(
                     f"Topic `{topic}`, partition {number}, offset {record.offset} has no "
                     "timestamp: a look-up by time skips it."
                 )
-                hint = "Declare the start by offsets: `start: {offsets: …}`."
-                raise SeamError(message, hint, topic=topic, partition=number, offset=record.offset)
+                hint = (
+                    f"Declare the start of source `{start.source}` by offsets, one for each "
+                    "partition: `start: {offsets: {0: 17, 1: 4}}`."
+                )
+                raise SeamError(
+                    message,
+                    hint,
+                    source=start.source,
+                    topic=topic,
+                    partition=number,
+                    offset=record.offset,
+                )
     sampled = [end.source for end in ends if end.event_times == "sampled"]
     if rule == "event_time" and sampled:
         message = (
             f"Event times of source `{sampled[0]}` were sampled, so its end is not known exactly, "
             "and there is no `key` by which rows that are in both files and topic are recognized."
         )
-        hint = "Declare the `key`, or `seam_filter: off`."
+        hint = (
+            "Declare the pipeline's `key`, the columns that identify a row; or `seam_filter: off`, "
+            "with which rows that are in both come twice."
+        )
         raise SeamError(message, hint, source=sampled[0], field="key")
 
 
 def check_compaction(
     pipeline: Pipeline, source: KafkaSource, settings: Mapping[str, Mapping[str, str]]
 ) -> None:
-    """Refuse a compacted topic if the sink keeps every row.
+    """Refuse a compacted topic if the sink keeps every row: compaction has deleted some of them.
 
     Args:
         pipeline: Declaration of the pipeline.
         source: Declaration of the source.
-        settings: Configuration of each topic.
+        settings: Configuration of each topic by name, with ``cleanup.policy``.
 
     Raises:
-        SeamError: Names the topic.
+        SeamError: A topic is compacted, the sink has ``mode: append``, and ``on_gap`` is not
+            ``accept``; names the topic.
     """
     for topic, of in settings.items():
         compacted = "compact" in of["cleanup.policy"]
@@ -126,7 +143,11 @@ def check_compaction(
                 f"Topic `{topic}` is compacted: Kafka keeps only the last record of a key, so rows "
                 "between history and that record may be deleted."
             )
-            hint = "Use `sink.mode: merge`, or declare `on_gap: accept`."
+            hint = (
+                "Declare `sink.mode: merge`, which keeps the last row of a key; or `on_gap: "
+                f"accept` for source `{source.name}`, with which deleted rows are missing from the "
+                "table."
+            )
             raise SeamError(message, hint, source=source.name, topic=topic)
 
 
@@ -137,14 +158,17 @@ def seam_warnings(
     start: StartPosition,
     ahead_ms: int,
 ) -> list[str]:
-    """Return warnings about the seam that the plan shows.
+    """Return the warnings about the seam between history and topic that the plan shows.
 
     Args:
         pipeline: Declaration of the pipeline.
-        rule: How rows in both are recognized.
-        previous: End position of the source before.
-        start: Start position of the topic.
-        ahead_ms: How far event times run ahead of record timestamps.
+        rule: How rows that are in history and topic both are recognized (:func:`seam_rule`).
+        previous: End position of the source before; None for the first source of the chain.
+        start: Start position of the topic, with its gaps.
+        ahead_ms: How many milliseconds event times run ahead of record timestamps.
+
+    Returns:
+        Sentences; an empty list if there is nothing to warn about.
     """
     warnings = [
         f"Gap as of now: topic `{gap.topic}`, partition {gap.partition}: {gap.why}."

@@ -21,16 +21,20 @@ from sources.kafka.start_checks import check_in_log, written_offsets
 
 
 class StartLookUp:
-    """One decision about start offsets.
+    """One decision about the start offsets of a Kafka source, for each kind of start.
 
-    The log is asked in an order in which no record can be missed.
+    The Kafka log is asked in an order in which no record can be missed. Every method may raise
+    ``UnavailableError`` if the broker does not answer, and ``InputError`` if it refuses.
 
     Args:
         source: Declaration of the source.
-        context: What is known of the source before, and the log.
-        lateness_ms: How far behind the newest record one may still be appended.
+        context: End position of the source before, if there is one, and look-ups on the topics.
+        lateness_ms: How many milliseconds behind the newest record one may still be appended.
         now_ms: Time now, in milliseconds.
-        listed: Log ends when history was listed.
+        listed: Log end of each partition when history was listed.
+
+    Attributes:
+        now_ms: The same.
     """
 
     def __init__(
@@ -49,18 +53,37 @@ class StartLookUp:
         self.now_ms = now_ms
 
     def at_time(self, time_ms: int, evidence: Evidence) -> StartPosition:
-        """Start each partition at its first record at or after a time.
+        """Return the start at the first record of each partition at or after a time.
 
         End offsets are asked for before the time, and a partition without a match starts there,
         so that a record appended in between is not skipped (as Flink's
-        TimestampOffsetsInitializer).
+        TimestampOffsetsInitializer). A time that history's end decided never starts a partition
+        beyond its log end when history was listed.
+
+        Args:
+            time_ms: Record timestamp in milliseconds.
+            evidence: What the time was decided by.
+
+        Returns:
+            The start position; with gaps where deleted or skipped records may be missing.
+
+        Raises:
+            SeamError: The time lies in the future.
+            UnavailableError: The broker does not answer.
+            InputError: The broker refuses.
         """
         if time_ms > self.now_ms:
-            message = f"Source `{self._source.name}` would start at {iso(time_ms)}, in the future."
-            hint = (
-                "A single row with a wrong clock is enough: correct it, or declare a fixed `start`."
+            name = self._source.name
+            message = (
+                f"Source `{name}` would start at {iso(time_ms)}, in the future: it is now "
+                f"{iso(self.now_ms)}."
             )
-            raise SeamError(message, hint, source=self._source.name, value=iso(time_ms))
+            hint = (
+                "If the time is the end of history, a single row with a wrong clock is enough: "
+                f"correct that row, or declare a fixed `start` for source `{name}`. If the time is "
+                "declared, declare an earlier one."
+            )
+            raise SeamError(message, hint, source=name, field="start", value=iso(time_ms))
         ends = self._log.log_end()
         answers = self._log.offsets_for_time(time_ms)
         starts = self._log.log_start()
@@ -97,7 +120,22 @@ class StartLookUp:
         return self._position(partitions, evidence, time_ms, gaps)
 
     def after_offsets(self, held: HeldOffsets) -> StartPosition:
-        """Start each partition after the last record that history holds by its own offsets."""
+        """Return the start after the last record of each partition that history holds.
+
+        Args:
+            held: Exact offsets that the files of history, or the source before, hold.
+
+        Returns:
+            The start position; with gaps where the log starts later, or where a record of the log
+            is in a hole of history. A partition of which history holds none starts at its log
+            start.
+
+        Raises:
+            SeamError: History holds records of a partition that the source does not read, or ends
+                beyond the log end.
+            UnavailableError: The broker does not answer.
+            InputError: The broker refuses.
+        """
         self._require_own(held)
         ends, starts = self._log.log_end(), self._log.log_start()
         partitions, gaps = {}, []
@@ -125,10 +163,19 @@ class StartLookUp:
         return position
 
     def not_after(self, held: HeldOffsets, position: StartPosition) -> StartPosition:
-        """Start each partition at the lower of a position by time and what the files suggest.
+        """Return the lower of a start by time and the one that the files' offsets suggest.
 
         Files that only suggest their offsets can't raise a start: a neighbour of a record may be
         in a file that has not arrived. They can lower it, for a partition that lags.
+
+        Args:
+            held: Offsets that file names suggest, without their ends.
+            position: Start position by time.
+
+        Raises:
+            SeamError: The files hold records of a partition that the source does not read.
+            UnavailableError: The broker does not answer.
+            InputError: The broker refuses.
         """
         self._require_own(held)
         ends, starts = self._log.log_end(), self._log.log_start()
@@ -150,7 +197,12 @@ class StartLookUp:
         return position.model_copy(update={"partitions": partitions, "gaps": gaps})
 
     def at_log_start(self) -> StartPosition:
-        """Start each partition at the first record that is not deleted."""
+        """Return the start at the first record of each partition that is not deleted.
+
+        Raises:
+            UnavailableError: The broker does not answer.
+            InputError: The broker refuses.
+        """
         ends, starts = self._log.log_end(), self._log.log_start()
         partitions = {
             partition: PartitionStart(
@@ -162,7 +214,12 @@ class StartLookUp:
         return self._position(partitions, "fixed", None, gaps)
 
     def at_log_end(self) -> StartPosition:
-        """Start each partition at its log end: only records appended from now on are read."""
+        """Return the start at each partition's log end: only records appended from now on are read.
+
+        Raises:
+            UnavailableError: The broker does not answer.
+            InputError: The broker refuses.
+        """
         ends, starts = self._log.log_end(), self._log.log_start()
         partitions = {
             partition: PartitionStart(
@@ -175,7 +232,18 @@ class StartLookUp:
     def at_offsets(
         self, declared: Mapping[str, Mapping[int, int]], evidence: Evidence
     ) -> StartPosition:
-        """Start at declared offsets, which must name exactly the existing partitions."""
+        """Return the start at offsets that were declared, or that the user's factory returned.
+
+        Args:
+            declared: Offsets by topic name (empty text if there is one topic) and partition number.
+            evidence: What the offsets were decided by.
+
+        Raises:
+            SeamError: A partition is left out or does not exist, or an offset is before the log
+                start or beyond the log end.
+            UnavailableError: The broker does not answer.
+            InputError: The broker refuses.
+        """
         offsets = written_offsets(
             declared, self._log.partitions, f"The start offsets of source `{self._source.name}`"
         )
@@ -201,7 +269,10 @@ class StartLookUp:
             message = (
                 f"The files hold records of {foreign[0]}, which source `{name}` does not read."
             )
-            hint = "Correct `topic`, or omit `offsets`."
+            hint = (
+                f"Correct `topic` of source `{name}`, or remove `offsets` from the file source: "
+                "the start is then decided by time."
+            )
             raise SeamError(message, hint, source=name, topic=topic, partition=number)
 
     def _in_holes(self, held: HeldOffsets, starts: Offsets, ends: Offsets) -> Offsets:

@@ -20,13 +20,14 @@ from sources.kafka.start_look_up import StartLookUp
 
 UserFactory = Callable[[SourceSwitchContext], Any]
 _WAY_OUT = (
-    "Let history cover it (`on_gap: extend` reads files that arrived in the meantime), or declare "
-    "`on_gap: accept` to continue without these records."
+    "Rows may be missing from the table. Let the files of history cover these records (`on_gap: "
+    "extend` reads files that arrived in the meantime), or declare `on_gap: accept` for source "
+    "`{}` to continue without these records."
 )
 
 
 class GapError(SeamError):
-    """Records may be missing: they are neither in history nor in the log.
+    """Records may be missing at the hand-over: they are neither in history nor in the Kafka log.
 
     Args:
         source: Name of the source that would start.
@@ -41,7 +42,7 @@ class GapError(SeamError):
         more = f" (and {len(gaps) - 1} more of this kind)" if len(gaps) > 1 else ""
         super().__init__(
             f"Topic `{first.topic}`, partition {first.partition}: {first.why}{more}.",
-            _WAY_OUT,
+            _WAY_OUT.format(source),
             source=source,
             topic=first.topic,
             partition=first.partition,
@@ -56,20 +57,25 @@ def factory_for(
     now_ms: Callable[[], int] = now_ms,
     listed: Mapping[TopicPartition, int] | None = None,
 ) -> SourceFactory:
-    """Return the factory that makes the hand-over which a source declares under ``start``.
+    """Return the function that decides a source's start position, as it declares under ``start``.
+
+    It is called at the hand-over, with the end of the source before (FLIP-150's source factory).
 
     Args:
         source: Declaration of the source.
-        lateness_ms: How far behind the newest record one may still be appended.
+        lateness_ms: How many milliseconds behind the newest record one may still be appended.
         load: Imports the user's factory, ``module:function``.
-        now_ms: Clock.
+        now_ms: Clock, in milliseconds.
         listed: Log ends when history was listed. A start by time is never beyond them: whatever
             was appended later can't be in the files, however late it is.
 
     The factory raises:
-        GapError: There is a gap, and the source does not accept it.
-        SeamError: The time lies in the future, an offset is not in the log, or the user's
-            factory returned something else than a start.
+        GapError: There is a gap, and the source does not declare ``on_gap: accept``.
+        SeamError: The time lies in the future, an offset is not in the log, a partition is left out
+            or unknown, the source before has not finished (``start: previous``), or the user's
+            factory failed or returned something else than a start.
+        UnavailableError: The broker does not answer.
+        InputError: The broker refuses, or the user's factory can't be imported.
     """
 
     def decide(context: SourceSwitchContext) -> StartPosition:
@@ -103,8 +109,13 @@ def _decide(
         return look_up.at_log_end()
     previous = context.previous
     if previous is None:
-        message = f"Source `{source.name}` has `start: previous`, but no source before it finished."
-        hint = "Run the source before it first, or declare a fixed `start`."
+        message = (
+            f"Source `{source.name}` has `start: previous`, but no source before it has finished."
+        )
+        hint = (
+            "Run the sources before it to their ends first: `hybrid run PIPELINE`. Or declare a "
+            f"fixed `start` for source `{source.name}`, such as `earliest`."
+        )
         raise SeamError(message, hint, source=source.name, field="start")
     if previous.offsets is not None and previous.offsets.exact:
         return look_up.after_offsets(previous.offsets)
@@ -121,7 +132,10 @@ def _call(name: str, load: Callable[[str], UserFactory], context: SourceSwitchCo
     # The user's code: whatever it raises is the answer.
     except Exception as error:
         message = f"`start.factory: {name}` raised {type(error).__name__}: {error}."
-        hint = "Correct the function; nothing was decided."
+        hint = (
+            f"Correct the function `{name}`, then repeat the command that failed: no start was "
+            "decided."
+        )
         raise SeamError(message, hint, field="start.factory") from error
 
 
@@ -140,6 +154,12 @@ def _from_user(look_up: StartLookUp, name: str, answer: Any) -> StartPosition:
     except ValueError as error:
         if isinstance(error, InputError):
             raise
-    message = f"`start.factory: {name}` returned {answer!r}."
-    hint = "Return a datetime with a time zone, or an offset for each partition: {0: 17, 1: 4}."
+    message = (
+        f"`start.factory: {name}` returned {repr(answer)[:200]}, which is neither a datetime with "
+        "a time zone nor an offset for each partition."
+    )
+    hint = (
+        "Let the function return a datetime with a time zone, or offsets by partition, such as "
+        "{0: 17, 1: 4}; then repeat the command that failed."
+    )
     raise SeamError(message, hint, field="start.factory", value=repr(answer))

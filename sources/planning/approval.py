@@ -20,12 +20,12 @@ _PLAN = "plan.json"
 
 
 class Approval(Record):
-    """Approval of a plan.
+    """Approval of a generation's plan by a person, as the state folder keeps it.
 
     Attributes:
-        plan: Digest of the plan's document when it was approved.
-        by: Name of the person, as given.
-        at_ms: When it was approved, in milliseconds.
+        plan: SHA-256 digest of the plan's document when it was approved.
+        by: Name of the person, as given; not verified.
+        at_ms: When the plan was approved: Unix time in milliseconds.
     """
 
     plan: str
@@ -34,28 +34,39 @@ class Approval(Record):
 
 
 def approve(loaded: LoadedPipeline, by: str) -> Approval:
-    """Approve the plan of the current generation; if it is approved, the first approval stays.
+    """Approve the plan of the current generation, and write the approval to its state.
+
+    If the same plan is approved already, the first approval stays, and is returned.
 
     Args:
         loaded: The pipeline.
         by: Name of the person who approves.
 
     Raises:
-        InputError: The pipeline needs no approval, or the name is empty.
-        StateError: There is no plan.
+        InputError: The pipeline does not declare ``approve: true``, or the name is empty.
+        StateError: There is no plan, or the declaration changed in a way that the checkpoint can't
+            follow.
     """
     name = loaded.pipeline.name
     if not loaded.pipeline.approve:
         message = f"Pipeline `{name}` needs no approval."
-        hint = "Declare `approve: true` if it should."
+        hint = (
+            "Declare `approve: true` if its plan has to be approved; without it, run the pipeline "
+            "right away: `hybrid run PIPELINE`."
+        )
         raise InputError(message, hint, pipeline=name, field="approve")
     if not by.strip():
         message = "The name of the person who approves is empty."
-        raise InputError(message, "Give it: `--by NAME`.", pipeline=name)
+        hint = (
+            "Give the name: `hybrid approve PIPELINE --by NAME`, or the field `by` of the job "
+            f"`{name}_approve` in Dagster."
+        )
+        raise InputError(message, hint, pipeline=name)
     generation = loaded.require_generation()
     if (plan := _plan_digest(generation)) is None:
-        message = f"There is no plan of `{name}` to approve."
-        raise StateError(message, "Make it, and read it: `hybrid plan`.", pipeline=name)
+        message = f"There is no plan of pipeline `{name}` to approve."
+        hint = "Make the plan and read it: `hybrid plan PIPELINE`. Then approve it."
+        raise StateError(message, hint, pipeline=name, generation=generation.info.generation)
     made = Approval(plan=plan, by=by.strip(), at_ms=now_ms())
     standing = generation.put_if_absent(_APPROVAL, made)
     if standing.plan == plan:
@@ -66,38 +77,51 @@ def approve(loaded: LoadedPipeline, by: str) -> Approval:
 
 
 def find_approval(generation: Generation) -> Approval | None:
-    """Return the approval of the current plan, or None."""
+    """Return the approval of a generation's plan, as kept in its state.
+
+    Args:
+        generation: State of the generation (one computation of the whole table).
+
+    Returns:
+        None if there is no plan, none is approved, or the approval was for an earlier plan.
+    """
     approval = generation.read(_APPROVAL, Approval)
     is_current = approval is not None and approval.plan == _plan_digest(generation)
     return approval if is_current else None
 
 
 def require_approved(context: PipelineContext) -> None:
-    """Refuse a step whose plan needs an approval that was not given.
+    """Refuse a step of the chain whose plan needs an approval that was not given.
 
     Args:
         context: The pipeline and its state.
 
     Raises:
-        StateError: The approval is missing.
+        StateError: The pipeline declares ``approve: true``, and its plan is missing or was not
+            approved.
     """
     pipeline, generation = context.pipeline, context.generation
     if not pipeline.approve or find_approval(generation) is not None:
         return
     is_planned = generation.read(_PLAN, Plan) is not None
     message = f"The plan of `{pipeline.name}` is not {'approved' if is_planned else 'made'} yet."
-    raise StateError(message, how_to_approve(pipeline.name), pipeline=pipeline.name)
+    raise StateError(
+        message,
+        how_to_approve(pipeline.name),
+        pipeline=pipeline.name,
+        generation=generation.info.generation,
+    )
 
 
 def how_to_approve(name: str) -> str:
-    """Return the hint that says how a plan is approved.
+    """Return the sentence, for hints and pages, that says how to read and approve a plan.
 
     Args:
         name: Name of the pipeline.
     """
     return (
-        "Read the plan (`hybrid plan`, or the asset `plan` in Dagster), then approve it: "
-        f"`hybrid approve`, or the job `{name}_approve` in Dagster."
+        "Read the plan (`hybrid plan PIPELINE`, or the asset `plan` in Dagster), then approve it: "
+        f"`hybrid approve PIPELINE --by NAME`, or the job `{name}_approve` in Dagster."
     )
 
 

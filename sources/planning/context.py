@@ -14,11 +14,11 @@ from sources.planning.plan import Plan, require_plan
 
 @dataclass(frozen=True)
 class PipelineContext:
-    """A pipeline, one of its generations, and what is kept of it.
+    """A pipeline and one of its generations (a generation is one computation of the whole table).
 
     Attributes:
-        loaded: The declaration, and where it lies.
-        generation: The state that everything is read from and written to.
+        loaded: The pipeline's declaration, and where its file lies.
+        generation: State folder of the generation: decisions are read from and written to it.
     """
 
     loaded: LoadedPipeline
@@ -26,7 +26,7 @@ class PipelineContext:
 
     @classmethod
     def require(cls, loaded: LoadedPipeline) -> PipelineContext:
-        """Return the context of the generation that the declaration is about.
+        """Return the context of the newest generation, or of the one that the file was copied for.
 
         Raises:
             StateError: Nothing was planned yet, or the declaration changed in a way that the
@@ -36,7 +36,10 @@ class PipelineContext:
 
     @classmethod
     def find(cls, loaded: LoadedPipeline) -> PipelineContext | None:
-        """Return the same, or None if nothing was planned yet.
+        """Return the context of the newest generation, or of the one that the file was copied for.
+
+        Returns:
+            None if nothing was planned yet: there is no generation.
 
         Raises:
             StateError: The declaration changed in a way that the checkpoint can't follow.
@@ -46,19 +49,19 @@ class PipelineContext:
 
     @property
     def pipeline(self) -> Pipeline:
-        """The declaration itself."""
+        """The pipeline's declaration, which is in memory."""
         return self.loaded.pipeline
 
     @cached_property
     def switch_state(self) -> SwitchState:
-        """End and start position of each source, as far as they are decided."""
+        """Reader and writer of each source's end and start position in the generation's state."""
         return SwitchState(self.pipeline.hybrid_source(), self.generation)
 
     @cached_property
     def plan(self) -> Plan:
-        """The plan of the generation, which never changes once it is written.
+        """The plan of the generation, read from its state once: a plan never changes.
 
         Raises:
-            StateError: None was made.
+            StateError: The generation has no plan yet.
         """
         return require_plan(self.generation)

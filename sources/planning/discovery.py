@@ -19,11 +19,11 @@ from sources.planning.file_plan import FoundFiles, found_files, keep_splits, rea
 
 
 class Discovery(Record):
-    """Files that arrived.
+    """Files that arrived in a growing folder, found by one listing after the plan's.
 
     Attributes:
-        number: From 1; the listing of the plan comes before.
-        files: The files.
+        number: Number of the discovery, from 1; the listing of the plan comes before.
+        files: The new files; their splits are in a table next to this document.
     """
 
     number: int
@@ -31,11 +31,14 @@ class Discovery(Record):
 
 
 def found_so_far(generation: Generation, planned: FoundFiles) -> list[FoundFiles]:
-    """Return the plan's files of a folder, and those of each discovery.
+    """Return all files of a growing folder that the state knows, in the order of their listings.
 
     Args:
         generation: State of the generation.
-        planned: Files that the plan lists.
+        planned: Files of the folder that the plan lists.
+
+    Returns:
+        The planned files, then those of each discovery.
     """
     parts = [planned]
     while (known := generation.read(_name(planned.source, len(parts)), Discovery)) is not None:
@@ -47,23 +50,39 @@ class GrowingFolder:
     """Folder that a generation's last source reads without end, and its files so far.
 
     Args:
-        context: The pipeline, whose last source is such a folder.
+        context: The pipeline, whose last source is such a folder, and its state.
 
     Attributes:
-        parts: Files that the plan lists, and those of each discovery.
-        interval_ms: Time between the end of a listing and the start of the next one.
+        parts: Files of the folder that the plan lists, and those of each discovery; in memory.
+        interval_ms: Time between the end of a listing and the start of the next one, in
+            milliseconds.
 
     Raises:
-        StateError: The pipeline, or its plan, has no such folder.
+        StateError: There is no plan, or the last source of the pipeline or of its plan is not a
+            folder with ``discovery_interval``.
     """
 
     def __init__(self, context: PipelineContext) -> None:
         source, plan = context.pipeline.growing_folder, context.plan
         if source is None or source.discovery_interval is None or plan.folder is None:
             name = context.pipeline.name
-            message = f"The last source of pipeline `{name}` is not a folder that keeps growing."
-            hint = "Only a last source with `discovery_interval` is listed again."
-            raise StateError(message, hint, pipeline=name)
+            last = context.pipeline.sources[-1].name
+            message = (
+                f"The last source of pipeline `{name}`, `{last}`, is not a folder that keeps "
+                "growing, or was none when the pipeline was planned."
+            )
+            hint = (
+                f"Declare `discovery_interval` for source `{last}` if its folder keeps growing; if "
+                "the pipeline is planned already, begin a new generation then: `hybrid generation "
+                "new PIPELINE`."
+            )
+            raise StateError(
+                message,
+                hint,
+                pipeline=name,
+                source=last,
+                generation=context.generation.info.generation,
+            )
         self.interval_ms = span_ms(source.discovery_interval)
         self._loaded = context.loaded
         self._generation = context.generation
@@ -75,16 +94,18 @@ class GrowingFolder:
 
     @property
     def splits(self) -> int:
-        """Number of splits so far."""
+        """Number of splits (files, or regions of large ones) found so far; computed from memory."""
         return sum(part.splits for part in self.parts)
 
     @property
     def due_ms(self) -> int:
-        """When the next listing is due: the interval after the end of the last one."""
+        """When the folder is listed next (Unix ms): ``interval_ms`` after the last listing."""
         return self._listed_ms + self.interval_ms
 
     def undiscovered(self) -> set[str]:
-        """Return the paths of new files that no discovery has recorded yet.
+        """List the folder, and return the paths of files that no discovery has recorded yet.
+
+        Nothing is written. Used to tell whether input is waiting.
 
         Raises:
             InputError: The storage refuses.
@@ -96,10 +117,12 @@ class GrowingFolder:
         """List the folder, and write new files to the state, before anything reads them.
 
         Returns:
-            The new files; None if there are none.
+            The new files; if another process recorded this discovery first, those that it found.
+            None if there are none.
 
         Raises:
-            InputError: A file can't be read, or has other columns; the storage refuses.
+            InputError: A file can't be read, or has other columns than planned; or the storage
+                refuses.
             UnavailableError: The storage does not answer.
         """
         columns = self.parts[0].columns

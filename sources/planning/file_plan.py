@@ -39,8 +39,9 @@ class FoundFiles(Part):
         source: Name of the source.
         format: Format of the files.
         splits_file: Path of the table of splits, relative to the generation's folder.
-        splits, bytes, rows: Size of the listing; ``rows`` is None where the format does not record
-            it.
+        splits: Number of splits: files, or regions of large ones.
+        bytes: Bytes of all splits.
+        rows: Number of rows; None where the format does not record it.
         read: Column names and Spark SQL types of the files, partition columns included.
         columns: Output columns of the source's ``select``.
         partitions: Partition columns, which no file holds.
@@ -61,10 +62,10 @@ class FilePlan(FoundFiles):
     """Plan of a bounded file source.
 
     Attributes:
-        event_min_ms: Lowest event time.
-        disorder_ms: Out-of-orderness: how far a micro-batch reaches back behind the highest event
-            time read before it; an estimate where event times are sampled.
-        end: Expected end position.
+        event_min_ms: Lowest event time, in milliseconds.
+        disorder_ms: Out-of-orderness: how many milliseconds a micro-batch reaches back behind the
+            highest event time read before it; an estimate where event times are sampled.
+        end: End position of the source, expected once all its files are read.
     """
 
     event_min_ms: int
@@ -73,7 +74,14 @@ class FilePlan(FoundFiles):
 
 
 def found_files(source: FileSource, listing: FileListing) -> FoundFiles:
-    """Return the document of a listing; its splits are written by :func:`keep_splits`."""
+    """Return the document that describes a listing of a source, without writing anything.
+
+    Each call names a new file for the table of splits, which :func:`keep_splits` writes.
+
+    Args:
+        source: Declaration of the source.
+        listing: Its splits and columns.
+    """
     splits = listing.splits
     return FoundFiles(
         source=source.name,
@@ -94,7 +102,9 @@ def plan_files(
     listing: FileListing,
     earlier: Sequence[pa.Table] = (),
 ) -> tuple[FilePlan, list[str]]:
-    """Return the plan of the files of a listing, and warnings.
+    """Return the plan of a bounded source's files, and warnings for people. Nothing is written.
+
+    With ``offsets`` by columns the columns of all files are read; otherwise no file is opened.
 
     Args:
         loaded: The pipeline.
@@ -104,7 +114,9 @@ def plan_files(
             the offsets of the end position include theirs.
 
     Raises:
-        InputError: No row has an event time, or the files do not carry their offsets as declared.
+        InputError: No row has an event time; or the files do not carry their offsets as declared in
+            ``offsets``, or no single topic follows that offset columns could belong to.
+        UnavailableError: A storage does not answer.
         StateError: The files are a database snapshot that is not complete.
     """
     pipeline = loaded.pipeline
@@ -118,7 +130,10 @@ def plan_files(
         times = times or (manifest.seen.taken_ms, manifest.seen.taken_ms)
     if times is None:
         message = f"Source `{name}`: its {len(splits)} files hold no rows with a time."
-        hint = f"History needs at least one row with `{pipeline.event_time}`."
+        hint = (
+            f"At least one row needs a value of the event-time column `{pipeline.event_time}`: its "
+            "end decides where the next source starts. Correct `path`, or remove the source."
+        )
         text = " ".join([message, *listing.warnings])
         raise InputError(text, hint, source=name, column=pipeline.event_time)
     begin_ms, end_ms = times
@@ -160,7 +175,17 @@ def plan_files(
 
 
 def suspicions(part: FoundFiles, splits: pa.Table) -> list[str]:
-    """Return warnings about statistics of a listing that are probably wrong."""
+    """Return warnings about a listing whose files or event times look like a mistake.
+
+    Rows without an event time, many small files, and event times in a wrong unit.
+
+    Args:
+        part: Document of the listing.
+        splits: Its table of splits (:data:`sources.files.split_table.SPLITS`).
+
+    Returns:
+        Sentences; an empty list if nothing is suspicious.
+    """
     warnings = []
     name = part.source
     nulls = pc.sum(splits["nulls"]).as_py()
@@ -184,20 +209,28 @@ def suspicions(part: FoundFiles, splits: pa.Table) -> list[str]:
 
 
 def event_range_ms(splits: pa.Table) -> tuple[int, int] | None:
-    """Return the lowest and highest event time of splits in milliseconds; None without any."""
+    """Return the lowest and highest event time of splits in milliseconds.
+
+    Args:
+        splits: A table of schema :data:`sources.files.split_table.SPLITS`.
+
+    Returns:
+        None if no row has an event time.
+    """
     low, high = pc.min(splits["event_min_us"]).as_py(), pc.max(splits["event_max_us"]).as_py()
     return None if low is None or high is None else (low // 1000, high // 1000)
 
 
 def misread_unit(low_ms: int, high_ms: int) -> str | None:
-    """Return the unit that event times far in the past or future probably have.
+    """Return the unit that event times far in the past or future were probably misread in.
 
     Args:
-        low_ms: Lowest event time, as it was read.
-        high_ms: Highest event time.
+        low_ms: Lowest event time in milliseconds, as it was read.
+        high_ms: Highest event time in milliseconds.
 
     Returns:
-        The probable mistake in words; None if the times are plausible.
+        The probable mistake in words, such as ``seconds read as milliseconds``; None if the times
+        are plausible (1990 to ten years from now), or no unit makes them plausible.
     """
 
     def plausible(factor: float) -> bool:
@@ -218,12 +251,14 @@ def misread_unit(low_ms: int, high_ms: int) -> str | None:
 def plans_alike(
     pipeline: Pipeline, source: FileSource, before: Sequence[FilePlan]
 ) -> list[FilePlan]:
-    """Return the plans of earlier sources that hold their offsets where a source's files do.
+    """Return the plans of earlier sources whose ``offsets`` are declared like a source's own.
+
+    The files of all of them together show which Kafka offsets history holds.
 
     Args:
-        pipeline: The declaration.
+        pipeline: The pipeline's declaration.
         source: The source.
-        before: Plans of the sources before it.
+        before: Plans of the file sources before it.
     """
     return [part for part in before if pipeline.file_source(part.source).offsets == source.offsets]
 
@@ -244,8 +279,15 @@ def _held(
         live = pipeline.topic_after(source.name)
         if live is None or len(live.topics) != 1:
             name = source.name
-            message = f"Source `{name}`: `offsets` by columns needs one topic that they belong to."
-            hint = "Declare a single `topic`, or use `offsets: names`."
+            found = "no Kafka source follows" if live is None else f"it is {live.subscription}"
+            message = (
+                f"Source `{name}`: `offsets` by columns needs a single declared topic after it, "
+                f"to which the offsets belong; {found}."
+            )
+            hint = (
+                "Declare one `topic` for the next Kafka source, or `offsets: names` here if file "
+                "names contain the topic."
+            )
             raise InputError(message, hint, source=name, field="offsets")
         columns = source.offsets
         return held_by_columns(paths, live.topics[0], columns.partition, columns.offset)
@@ -253,14 +295,18 @@ def _held(
 
 
 def batch_ends(lengths: Sequence[int], limit: FileBatch) -> Ints:
-    """Return the number of splits up to the end of each micro-batch.
+    """Return how many splits are read by the end of each micro-batch, cumulative.
 
     A batch takes splits until it has reached one of its limits, as Delta's source does
     (``AdmissionLimits``).
 
     Args:
-        lengths: Bytes of each split, in order.
-        limit: Limits of a micro-batch.
+        lengths: Bytes of each split, in reading order.
+        limit: Limits of a micro-batch: files and bytes.
+
+    Returns:
+        One number for each batch, ascending; the last one is the number of splits. Empty without
+        splits.
     """
     ends: list[int] = []
     first, size = 0, 0
@@ -290,12 +336,32 @@ def _disorder_ms(splits: pa.Table, limit: FileBatch) -> int:
 
 
 def keep_splits(files: FoundFiles, listing: FileListing, generation: Generation) -> None:
-    """Write the table of splits of a listing to the generation's folder."""
+    """Write the table of splits of a listing to the generation's folder, as Parquet.
+
+    Args:
+        files: Document of the listing, which names the file.
+        listing: The splits.
+        generation: State of the generation.
+
+    Raises:
+        StateError: The file can't be written.
+    """
     path = generation.path(files.splits_file)
     with generation.writing(path):
         pq.write_table(listing.splits, path)
 
 
 def read_splits(files: FoundFiles, generation: Generation) -> pa.Table:
-    """Return the table of splits of a listing (:data:`sources.files.split_table.SPLITS`)."""
+    """Read the table of splits of a listing from the generation's folder.
+
+    Args:
+        files: Document of the listing, which names the file.
+        generation: State of the generation.
+
+    Returns:
+        A table of schema :data:`sources.files.split_table.SPLITS`, in reading order.
+
+    Raises:
+        OSError: The file is missing or can't be read.
+    """
     return pq.read_table(generation.path(files.splits_file))

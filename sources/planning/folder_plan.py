@@ -18,19 +18,19 @@ from sources.planning.file_plan import FoundFiles, found_files, suspicions
 def plan_folder(
     loaded: LoadedPipeline, source: FileSource, before: Mapping[str, FileListing]
 ) -> tuple[FoundFiles, FileListing, list[str]]:
-    """Return the plan of a folder that keeps growing; it may have no files yet.
+    """Return the plan of a folder that keeps growing; it may have no files yet. Writes nothing.
 
     Args:
         loaded: The pipeline.
-        source: Its last source.
-        before: Listings of the sources before it, by name; their files are not read again.
+        source: Its last source, a folder with ``discovery_interval``.
+        before: Listings of the file sources before it, by name; their files are not read again.
 
     Returns:
-        Files, their splits, and warnings.
+        The document of its files, their listing with the table of splits, and warnings.
 
     Raises:
-        InputError: A file can't be read, the columns are not known, or a source before it reads
-            only some rows of a file that is in both.
+        InputError: A file can't be read, there is no file and the columns are not declared, or a
+            source before it reads only some rows (``time_range.until``) of a file that is in both.
         UnavailableError: A storage does not answer.
     """
     splits = {name: earlier.splits for name, earlier in before.items()}
@@ -56,7 +56,11 @@ def _require_whole(
         if shared:
             message = (
                 f"Source `{name}` reads {shared[0]} up to `time_range.until`; source "
-                f"`{source.name}` would not read the other rows of it."
+                f"`{source.name}`, which has the file in its folder, too, would not read the other "
+                "rows of it: they would be missing from the table."
             )
-            hint = "Omit `until`, or use separate files for each source."
+            hint = (
+                f"Remove `time_range.until` from source `{name}`, or keep the files of the two "
+                "sources in separate folders."
+            )
             raise InputError(message, hint, source=name, file=shared[0])

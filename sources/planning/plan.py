@@ -33,15 +33,15 @@ from sources.planning.topic_plan import Earlier, TopicPlan, plan_topics
 
 
 class Plan(Record):
-    """Plan of a generation.
+    """Plan of a generation, which is one computation of the whole table.
 
     Attributes:
         pipeline: Name of the pipeline.
-        created_ms: When the plan was made, in milliseconds.
-        files: Plans of the bounded file sources, in order.
-        archives: Plans of the Kafka sources before the last source.
+        created_ms: When the plan was made: Unix time in milliseconds.
+        files: Plans of the bounded file sources, in reading order.
+        archives: Plans of the Kafka sources before the last source, in reading order.
         topic: Plan of the last source, if it reads topics.
-        warnings: What people should know before they run it.
+        warnings: What people should know before they run the pipeline: sentences.
         folder: Files that were listed for the last source, if it is a folder that keeps growing.
     """
 
@@ -57,25 +57,33 @@ class Plan(Record):
 
     @property
     def topics(self) -> list[TopicPlan]:
-        """Plans of all Kafka sources, in order."""
+        """Plans of all Kafka sources in reading order: ``archives``, then ``topic``."""
         return [*self.archives, *([] if self.topic is None else [self.topic])]
 
     def topic_of(self, source: str) -> TopicPlan:
-        """Return the plan of a Kafka source."""
+        """Return the plan of a Kafka source, by the source's name.
+
+        Raises:
+            StopIteration: The plan has no such Kafka source.
+        """
         return next(part for part in self.topics if part.source == source)
 
     def files_of(self, source: str) -> FilePlan:
-        """Return the plan of a bounded file source."""
+        """Return the plan of a bounded file source, by the source's name.
+
+        Raises:
+            StopIteration: The plan has no such file source.
+        """
         return next(part for part in self.files if part.source == source)
 
     @property
     def columns(self) -> pa.Schema:
-        """Columns that the transform gets: those of the first source."""
+        """Columns that the transform gets, as an Arrow schema: those of the first source."""
         return parse_schema(self.columns_by_name)
 
     @property
     def columns_by_name(self) -> dict[str, str]:
-        """The same, as names and Spark SQL types."""
+        """Columns that the transform gets, as names and Spark SQL types."""
         if self.files:
             return self.files[0].columns
         return self.topics[0].columns if self.folder is None else self.folder.columns
@@ -84,16 +92,18 @@ class Plan(Record):
 def make_plan(loaded: LoadedPipeline) -> Plan:
     """Return the plan of the current generation; make and write it if there is none.
 
-    A pipeline that is refused leaves no state behind.
+    Makes the first generation, too. A pipeline that is refused leaves no state behind.
 
     Args:
         loaded: The pipeline.
 
     Raises:
-        InputError: The declaration does not fit the data.
+        InputError: The declaration does not fit the data, or a broker or store refuses.
         UnavailableError: A broker, store or registry does not answer.
-        SeamError: The log no longer reaches back to where history ends.
-        StateError: The declaration changed in a way that the checkpoint can't follow.
+        SeamError: A topic's hand-over could not be made: for example, the Kafka log no longer
+            reaches back to where history ends, or a declared offset is not in it.
+        StateError: The declaration changed in a way that the checkpoint can't follow, a database
+            snapshot is not complete, or the state folder can't be written.
     """
     generation = loaded.open_generation(create=False)
     if generation is not None and (kept := generation.read("plan.json", Plan)) is not None:
@@ -101,32 +111,53 @@ def make_plan(loaded: LoadedPipeline) -> Plan:
     plan, listings = draft_plan(loaded)
     generation = loaded.open_generation(create=True)
     if generation is None:
-        message = f"Pipeline `{plan.pipeline}` has no state folder for its plan."
-        raise StateError(message, "Run it again.", pipeline=plan.pipeline)
+        state = loaded.pipeline.state
+        message = f"The state folder {state} of pipeline `{plan.pipeline}` could not be created."
+        hint = "Make the folder writable, then plan again: `hybrid plan PIPELINE`."
+        raise StateError(message, hint, pipeline=plan.pipeline, file=state)
     for part in [*plan.files, *([] if plan.folder is None else [plan.folder])]:
         keep_splits(part, listings[part.source], generation)
     return generation.put_if_absent("plan.json", plan)
 
 
 def require_plan(generation: Generation) -> Plan:
-    """Return the plan of a generation.
+    """Return the plan of a generation from its state folder; it has to be made already.
+
+    A generation is one computation of the whole table; its plan lists what is read, in which order.
+
+    Args:
+        generation: State of the generation.
 
     Raises:
-        StateError: There is none.
+        StateError: The generation has no plan yet, or the plan is of an unknown version.
     """
     plan = generation.read("plan.json", Plan)
     if plan is None:
         name = generation.info.generation
-        message = f"Generation {name} has no plan."
-        raise StateError(message, "Make the plan first: `hybrid plan`.", generation=name)
+        message = f"Generation {name} has no plan yet in {generation.root}."
+        hint = (
+            "Make the plan first: `hybrid plan PIPELINE`; or run the pipeline, which plans first: "
+            "`hybrid run PIPELINE`."
+        )
+        raise StateError(message, hint, generation=name, file=str(generation.root))
     return plan
 
 
 def draft_plan(loaded: LoadedPipeline) -> tuple[Plan, dict[str, FileListing]]:
     """Make a plan of all sources and check them against each other, without writing anything.
 
+    Args:
+        loaded: The pipeline.
+
     Returns:
-        The plan, and the listing of each file source by name.
+        The plan, and the listing of each file source by name, with its table of splits.
+
+    Raises:
+        InputError: The declaration does not fit the data, or a broker or store refuses.
+        UnavailableError: A broker, store or registry does not answer.
+        SeamError: A topic's hand-over could not be made: for example, the Kafka log no longer
+            reaches back to where history ends, or a declared offset is not in it.
+        StateError: The files are a database snapshot that is not complete.
     """
     pipeline = loaded.pipeline
     # Ask the broker first: with a wrong address, files need not be listed.

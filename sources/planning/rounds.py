@@ -33,14 +33,16 @@ EXTEND_ROUNDS = 20
 
 
 class Round(Record):
-    """One round of a source.
+    """One round of a file source: a further listing of its folder, after the plan was read.
 
     Attributes:
-        number: From 1.
-        files: Plan of its files.
-        seam_end: Log ends of the next topic, read right after this listing.
-        why: Why it is due, in words.
-        behind_ms: How far its files reach back behind what was read before, in milliseconds.
+        number: Number of the round, from 1.
+        files: Plan of the files that arrived since the last listing.
+        seam_end: High watermark of each partition of the next topic, read right after this listing:
+            nothing appended later is in the files.
+        why: Why the round is due, in words.
+        behind_ms: How far event times of its files reach back behind those that were read before,
+            in milliseconds.
     """
 
     number: int
@@ -52,11 +54,13 @@ class Round(Record):
 
 @dataclass(frozen=True)
 class History:
-    """Everything that is planned of a bounded file source.
+    """Everything that is planned of a bounded file source so far.
 
     Attributes:
-        parts: The plan, and one more part for each round.
-        seam_end: Log ends of the next topic at the last listing; empty if no topic follows.
+        parts: The plan of the source, and one more for each round (a further listing of its
+            folder).
+        seam_end: High watermark of each partition of the next topic at the last listing; empty if
+            no topic follows.
     """
 
     parts: list[FilePlan]
@@ -64,14 +68,17 @@ class History:
 
     @property
     def disorder_ms(self) -> int:
-        """Out-of-orderness (ms): how far a batch or round reaches back behind earlier ones."""
+        """Out-of-orderness of event times, in milliseconds; computed from the plans.
+
+        That is how far a micro-batch or a round reaches back behind those before it.
+        """
         reached = [part.end.event_time_ms for part in self.parts]
         back = [max(reached[:at]) - part.event_min_ms for at, part in enumerate(self.parts) if at]
         return max([*(part.disorder_ms for part in self.parts), *back])
 
     @property
     def end(self) -> EndPosition:
-        """End position, once all parts are read."""
+        """End position of the source once all parts are read; computed from the plans."""
         ends = [part.end for part in self.parts]
         rows = [end.rows for end in ends if end.rows is not None]
         sampled = any(end.event_times == "sampled" for end in ends)
@@ -90,12 +97,15 @@ class History:
 
 
 def history_of(generation: Generation, plan: Plan, source: str) -> History:
-    """Return everything that is planned of a file source so far.
+    """Return everything that is planned of a file source so far: its plan and its rounds.
 
     Args:
-        generation: State of the generation.
-        plan: Its plan.
-        source: Name of the source.
+        generation: State of the generation, which holds the rounds.
+        plan: Plan of the generation.
+        source: Name of the bounded file source.
+
+    Raises:
+        StopIteration: The plan has no such file source.
     """
     parts = [plan.files_of(source)]
     seam_end = plan.topics[0].seam_end if plan.topics else {}
@@ -116,12 +126,16 @@ def next_round(context: PipelineContext, source: FileSource) -> Round | None:
         source: The file source.
 
     Returns:
-        None if no round is due.
+        The round; None if none is due, so that the source has ended.
 
     Raises:
-        InputError: A new file can't be read, or has other columns.
+        InputError: A new file can't be read, or has other columns than planned; or a broker or
+            storage refuses.
         UnavailableError: A broker or storage does not answer.
-        GapError: The hand-over could not be made, and no file has arrived that may help.
+        GapError: There is a gap to the next topic, which does not accept it, and no file has
+            arrived that may close it. The source stays unfinished, so that a later run tries again.
+        SeamError: The hand-over could not be made for another reason.
+        StateError: There is no plan, or the state folder can't be written.
     """
     loaded, generation, plan = context.loaded, context.generation, context.plan
     live = loaded.pipeline.next_topic(source.name)

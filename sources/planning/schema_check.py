@@ -16,11 +16,11 @@ from sources.errors import InputError
 
 
 def check_key(columns: pa.Schema, key: Sequence[str], source: str) -> None:
-    """Refuse key columns that a source does not have.
+    """Refuse a pipeline's ``key`` that names a column which a source does not have.
 
     Args:
         columns: Output columns of the source.
-        key: Key columns.
+        key: Names of the key columns; an empty one passes.
         source: Name of the source.
 
     Raises:
@@ -29,16 +29,21 @@ def check_key(columns: pa.Schema, key: Sequence[str], source: str) -> None:
     for name in key:
         if name not in columns.names:
             message = f"`key`: source `{source}` has no column `{name}`."
-            hint = f"It has {', '.join(columns.names)}."
+            hint = (
+                "Add the column to the source's `select` or `schema`, or correct `key`; the source "
+                f"has {', '.join(columns.names)}."
+            )
             raise InputError(message, hint, source=source, column=name, field="key")
 
 
 def check_sequence(columns: pa.Schema, sequence: str | None, source: str) -> None:
-    """Refuse a log-position column that a source does not have, or that is not an integer.
+    """Refuse a ``sequence`` column that a source does not have, or that is not an integer.
+
+    The column holds a row's position in the database's log, by which changes are ordered.
 
     Args:
         columns: Output columns of the source.
-        sequence: Column with a row's log position, if one is declared.
+        sequence: Name of the column, if one is declared; None passes.
         source: Name of the source.
 
     Raises:
@@ -48,17 +53,29 @@ def check_sequence(columns: pa.Schema, sequence: str | None, source: str) -> Non
         return
     if sequence not in columns.names:
         message = f"`sequence`: source `{source}` has no column `{sequence}`."
-        hint = f"It has {', '.join(columns.names)}."
+        hint = (
+            "Add the column to the source's `select` or `schema`, or correct `sequence`; it "
+            f"has {', '.join(columns.names)}."
+        )
         raise InputError(message, hint, source=source, column=sequence, field="sequence")
     kind = columns.field(sequence).type
     if not pa.types.is_integer(kind):
         message = f"`sequence`: column `{sequence}` of source `{source}` is a {type_name(kind)}."
-        hint = "Log positions are integers (bigint)."
+        hint = (
+            "Log positions are integers: name a column of type bigint, or cast it in the source's "
+            "`select`."
+        )
         raise InputError(message, hint, source=source, column=sequence, field="sequence")
 
 
 def compare_declared(left: str, columns: pa.Schema, right: str, others: pa.Schema) -> None:
-    """Refuse two sources whose columns differ in name or type.
+    """Refuse two sources whose output columns differ in name or type: one transform reads both.
+
+    Args:
+        left: Name of the first source.
+        columns: Its output columns.
+        right: Name of the other source.
+        others: The other source's output columns.
 
     Raises:
         InputError: Shows the differences side by side.
@@ -76,7 +93,7 @@ def compare_sample(
     *,
     tolerant: bool = False,
 ) -> list[str]:
-    """Refuse a topic whose records do not fit the columns they are to be read with.
+    """Refuse a topic if records of a sample do not fit the columns they are to be read with.
 
     Args:
         left: Name of the source that the columns come from.
@@ -87,11 +104,11 @@ def compare_sample(
             fits.
 
     Returns:
-        Warnings about bad records that are tolerated.
+        Warnings about bad records that are tolerated; an empty list if all fit.
 
     Raises:
-        InputError: A record can't be read (names topic, partition and offset), or columns differ
-            (shows them side by side).
+        InputError: Without ``tolerant`` a record can't be read (names topic, partition and offset);
+            or columns differ (shows them side by side).
         UnavailableError: The schema registry does not answer.
     """
     seen: set[str] = set()
@@ -148,7 +165,10 @@ def _read(record: LogRecord, reader: FieldReader) -> Mapping[str, Any]:
         topic, number = record.partition
         offset = record.offset
         message = f"Topic `{topic}`, partition {number}, offset {offset}: {error}."
-        hint = "Correct `topic`, `format` or the producer."
+        hint = (
+            "Correct `topic` or `format` of the source, or the producer; or declare "
+            "`on_bad_record` so that bad records are tolerated."
+        )
         raise InputError(message, hint, topic=topic, partition=number, offset=offset) from None
 
 

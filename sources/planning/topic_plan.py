@@ -16,6 +16,7 @@ from sources.hybrid import SourceFactory, SourceSwitchContext
 from sources.kafka.batching import cut_range
 from sources.kafka.client import KafkaLog
 from sources.kafka.end_offsets import end_position, newest_read, resolve_ends
+from sources.kafka.failures import NEW_GENERATION
 from sources.kafka.retention import Headroom, RetentionWatch, retention_ms
 from sources.kafka.sample import ahead_ms
 from sources.kafka.seam import SeamRule, check_compaction, check_start, seam_rule, seam_warnings
@@ -28,12 +29,12 @@ SAMPLE_RECORDS = 100
 
 @dataclass(frozen=True)
 class Earlier:
-    """Planned end of a source before a topic.
+    """Planned end of a source that comes before a topic in the chain.
 
     Attributes:
         source: Name of the source.
-        columns: Output columns: names and Spark SQL types.
-        end: Expected end position.
+        columns: Output columns of the source: names and Spark SQL types.
+        end: End position that the source is expected to have.
     """
 
     source: str
@@ -42,13 +43,15 @@ class Earlier:
 
 
 class RangePlan(Part):
-    """Expected range of a bounded Kafka source; final, if it is the first source.
+    """Range of offsets that a bounded Kafka source is expected to read.
+
+    It is final if the source is the first of the chain; any other is decided again at its turn.
 
     Attributes:
         ends: First offset of each partition that is not read.
         offsets: Number of offsets; there are fewer records where control records use some up.
         batches: Number of micro-batches.
-        end: Expected end position.
+        end: End position that the source is expected to have.
     """
 
     ends: Offsets
@@ -62,19 +65,21 @@ class TopicPlan(Part):
 
     Attributes:
         source: Name of the source.
-        topics: Cluster id and topic id of each topic.
+        topics: ``<cluster id>/<topic id>`` of each topic, by name.
         read: Names and Spark SQL types of the columns that its records are decoded to.
         columns: Output columns, after ``select``: names and Spark SQL types.
         seam_end: Offset after the last record of each partition, open transactions included,
             read right after history was listed.
-        log_start: Log start of each partition.
-        expected_start: Start position by the log as it is now.
+        log_start: Log start offset of each partition at planning time.
+        expected_start: Start position by the Kafka log at planning time; it is decided again at the
+            hand-over.
         seam_rule: How rows that history has already delivered will be recognized.
         timestamp_type: ``CreateTime`` or ``LogAppendTime``, by topic.
-        retention_ms: Retention time by topic; None if records are kept without limit.
+        retention_ms: Retention time by topic, in milliseconds; None if records are not deleted by
+            time.
         headroom: Retention headroom of the partitions that Kafka may delete from, the most urgent
             first.
-        range: Expected end, if the source is bounded.
+        range: Range of offsets that is expected to be read, if the source is bounded.
     """
 
     source: str
@@ -92,11 +97,17 @@ class TopicPlan(Part):
 
 
 def read_sample(log: KafkaLog, start: Offsets) -> list[LogRecord]:
-    """Return a few records of each partition from an offset on; fewer, the more partitions.
+    """Return a few records of each partition from an offset on, to check columns and times.
+
+    About :data:`SAMPLE_RECORDS` in all, at least one of each partition that has any.
 
     Args:
         log: Look-ups on the topics.
         start: First offset of each partition.
+
+    Raises:
+        UnavailableError: The broker does not answer.
+        InputError: An offset is deleted, or the records may not be read.
     """
     each = max(SAMPLE_RECORDS // max(len(start), 1), 1)
     return log.read(start, each, log.log_end())
@@ -105,19 +116,23 @@ def read_sample(log: KafkaLog, start: Offsets) -> list[LogRecord]:
 def fit_sample(
     source: KafkaSource, before: str, read: Mapping[str, str], sample: Sequence[LogRecord]
 ) -> list[str]:
-    """Compare a sample with the columns (:func:`sources.planning.schema_check.compare_sample`).
+    """Refuse a topic if records of a sample do not fit the columns that the source declares.
+
+    Where bad records are tolerated (``on_bad_record``), only if no record fits. Debezium's
+    tombstones, which have no value, are left out.
 
     Args:
-        source: Declaration of the source.
+        source: Declaration of the Kafka source.
         before: Name of the source before, which has the same output columns.
-        read: All columns of a row before ``select``.
-        sample: Records of the topic.
+        read: All columns of a row before ``select``: names and Spark SQL types.
+        sample: Records of the topic; an empty one passes.
 
     Returns:
         Warnings about bad records that are tolerated.
 
     Raises:
-        InputError: Records do not fit the columns.
+        InputError: A record can't be read, or the columns differ.
+        UnavailableError: The schema registry does not answer.
     """
     of_value, reader = source.value_schema(read), field_reader(source)
     tolerant = source.on_bad_record != "fail"
@@ -130,12 +145,15 @@ def fit_sample(
 
 
 def start_factory(loaded: LoadedPipeline, source: KafkaSource, seam_end: Offsets) -> SourceFactory:
-    """Return the factory of the hand-over that a source declares.
+    """Return the function that decides a source's start position, as it declares under ``start``.
+
+    The function raises :class:`~sources.kafka.start_offsets.GapError` for a gap that the source
+    does not accept, and ``SeamError`` if the hand-over can't be made.
 
     Args:
-        loaded: The pipeline.
-        source: Declaration of the source.
-        seam_end: Log ends when history was listed.
+        loaded: The pipeline, whose folder holds the user's factory.
+        source: Declaration of the Kafka source.
+        seam_end: High watermark of each partition when history was listed.
     """
     lateness_ms = loaded.pipeline.lateness_ms
     return factory_for(
@@ -150,33 +168,51 @@ def require_same_topics(plan: TopicPlan, log: KafkaLog) -> None:
     """Refuse topics that are not the planned ones although they have the same names.
 
     Args:
-        plan: Plan of the source.
-        log: Look-ups on the topics.
+        plan: Plan of the Kafka source.
+        log: Look-ups on the topics as they are now.
 
     Raises:
-        SeamError: A topic was deleted and created again, or it is in another cluster.
+        SeamError: A topic was deleted and created again, is missing, or is in another cluster.
+        UnavailableError: The broker does not answer.
+        InputError: The broker refuses.
     """
     current = log.identities()
     for name, planned in plan.topics.items():
         if current.get(name) != planned:
-            message = f"Topic `{name}` is not the planned one: its offsets have another meaning."
-            hint = (
-                "It was created again, or `bootstrap_servers` leads to another cluster: correct "
-                "that, or start over with a new state folder."
+            message = (
+                f"Topic `{name}` is not the planned one: its offsets have another meaning. Planned "
+                f"was {planned} (cluster id/topic id), found is {current.get(name, 'no topic')}."
             )
-            raise SeamError(message, hint, source=plan.source, topic=name)
+            hint = (
+                f"If `bootstrap_servers` of source `{plan.source}` leads to another cluster, "
+                f"correct it. If the topic was created again, {NEW_GENERATION}"
+            )
+            raise SeamError(
+                message,
+                hint,
+                source=plan.source,
+                topic=name,
+                value=current.get(name, ""),
+                server=log.servers,
+            )
 
 
 def is_continued(source: KafkaSource, log: KafkaLog, following: KafkaLog | None) -> bool:
-    """Return whether the source after a bounded one, if there is one, reads the same topics.
+    """Return whether the source after a bounded Kafka source reads the same topics.
+
+    Then it continues at exactly the offsets where the bounded one ends.
 
     Args:
         source: The bounded source.
         log: Look-ups on its topics.
         following: Look-ups on the topics of the source after it, if there is one.
 
+    Returns:
+        True, too, if no source follows.
+
     Raises:
-        InputError: Only some topics are the same.
+        InputError: Only some topics are the same; or the broker refuses.
+        UnavailableError: The broker does not answer.
     """
     if following is None:
         return True
@@ -186,7 +222,10 @@ def is_continued(source: KafkaSource, log: KafkaLog, following: KafkaLog | None)
             f"Source `{source.name}` reads {', '.join(log.topics)}, the source after it "
             f"{', '.join(following.topics)}: some topics are in both."
         )
-        hint = "Let both read the same topics, or none that the other one reads."
+        hint = (
+            "Declare the same `topic` or `topic_pattern` for both sources, or let neither read a "
+            "topic of the other one."
+        )
         raise InputError(message, hint, source=source.name, field="topic")
     return own == others
 
@@ -198,9 +237,10 @@ def plan_topics(
     earlier: Sequence[Earlier],
     following: KafkaLog | None,
 ) -> tuple[TopicPlan, list[str]]:
-    """Return the plan of a Kafka source, and warnings.
+    """Return the plan of a Kafka source, and warnings for people. Nothing is written.
 
-    To be called right after the files were listed.
+    To be called right after the files were listed: the high watermark read here is the end of the
+    seam, beyond which no record can be in the files.
 
     Args:
         loaded: The pipeline.
@@ -210,9 +250,11 @@ def plan_topics(
         following: Look-ups on the topics of the source after it, if there is one.
 
     Raises:
-        InputError: Records do not fit the columns.
+        InputError: Records do not fit the columns, only some topics are the same as those of the
+            source after it, or the broker refuses.
         UnavailableError: The broker, or the schema registry, does not answer.
-        SeamError: With the log as it is now, the hand-over could not be made.
+        SeamError: With the Kafka log as it is now, the hand-over could not be made, or the end that
+            ``until`` declares is not possible.
     """
     # Right after the listing: nothing appended from here on can be in the files.
     seam_end, log_start = log.high_watermark(), log.log_start()

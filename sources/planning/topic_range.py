@@ -38,7 +38,7 @@ RANGE_SPLITS = pa.schema(
 
 
 class TopicRange(Record):
-    """Range of a bounded Kafka source.
+    """Range of offsets that a bounded Kafka source reads, once it is decided.
 
     Attributes:
         source: Name of the source.
@@ -46,8 +46,9 @@ class TopicRange(Record):
         ends: First offset of each partition that is not read.
         splits_file: Path of the table of splits, relative to the generation's folder.
         batches: Number of micro-batches.
-        end: End position, once all of it is read.
-        seam_end: First offset of the next source beyond the seam: nothing later is in this range.
+        end: End position of the source once all of the range is read.
+        seam_end: First offset of each partition of the next source that lies beyond the seam:
+            nothing from it on is in this range or in earlier sources. Empty if no topic follows.
     """
 
     source: str
@@ -60,54 +61,106 @@ class TopicRange(Record):
 
 
 def find_range(generation: Generation, source: str) -> TopicRange | None:
-    """Return the range of a source, or None if it is not decided yet."""
+    """Return the range of a bounded Kafka source from the state, or None if it is not decided yet.
+
+    Args:
+        generation: State of the generation.
+        source: Name of the source.
+    """
     return generation.read(f"ranges/{source}.json", TopicRange)
 
 
 def require_range(generation: Generation, source: str) -> TopicRange:
-    """Return the range of a source.
+    """Return the range of offsets that a bounded Kafka source reads, from the state.
+
+    Args:
+        generation: State of the generation.
+        source: Name of the source.
 
     Raises:
-        StateError: It is not decided yet.
+        StateError: The range is not decided yet: that is done in the hand-over to the source.
     """
     decided = find_range(generation, source)
     if decided is None:
-        message = f"It is not decided yet which offsets source `{source}` reads."
-        hint = f"Make the hand-over to `{source}` first."
+        message = f"The range of offsets that source `{source}` reads is not decided yet."
+        hint = (
+            f"Make the hand-over to the source first: `hybrid step PIPELINE {source}_handover`, or "
+            "`hybrid run PIPELINE`, which does all steps."
+        )
         raise StateError(message, hint, source=source, generation=generation.info.generation)
     return decided
 
 
 def read_range_splits(decided: TopicRange, generation: Generation) -> pa.Table:
-    """Return the table of splits of a range (:data:`RANGE_SPLITS`), in order."""
+    """Read the table of splits of a range from the generation's folder.
+
+    Args:
+        decided: The range, which names the file.
+        generation: State of the generation.
+
+    Returns:
+        A table of schema :data:`RANGE_SPLITS`, in reading order.
+
+    Raises:
+        OSError: The file is missing or can't be read.
+    """
     return pq.read_table(generation.path(decided.splits_file))
 
 
 def seam_end_after(generation: Generation, plan: Plan, source: str) -> Offsets:
-    """Return the first offsets of the next topic beyond its seam with a bounded source."""
+    """Return the first offset of each partition of the next topic beyond the seam with a source.
+
+    Nothing from these offsets on can be in the source, so rows beyond need not be compared with it.
+
+    Args:
+        generation: State of the generation.
+        plan: Plan of the generation.
+        source: Name of a bounded source, of files or topics.
+
+    Returns:
+        Offsets by partition; empty if no topic follows.
+
+    Raises:
+        StopIteration: It is neither a planned file source, nor a Kafka source whose range is
+            decided.
+    """
     decided = find_range(generation, source)
     return history_of(generation, plan, source).seam_end if decided is None else decided.seam_end
 
 
 def end_planned(generation: Generation, plan: Plan, source: str) -> EndPosition:
-    """Return the end position of a bounded source, as far as it is planned by now."""
+    """Return the end position that a bounded source will have by what is planned by now.
+
+    Args:
+        generation: State of the generation.
+        plan: Plan of the generation.
+        source: Name of a bounded source, of files or topics.
+
+    Raises:
+        StopIteration: It is neither a planned file source, nor a Kafka source whose range is
+            decided.
+    """
     decided = find_range(generation, source)
     return history_of(generation, plan, source).end if decided is None else decided.end
 
 
 def decide_range(context: PipelineContext, source: KafkaSource) -> TopicRange:
-    """Decide what a bounded source reads, or return what was decided before.
+    """Decide which offsets a bounded Kafka source reads, or return what was decided before.
 
-    Its start has to be decided. For the first source of a chain the plan has decided the end, too.
+    Called in its hand-over, once its start is decided; the range is written to the state. For the
+    first source of a chain the plan has decided the end, too.
 
     Args:
         context: The pipeline and its state.
         source: The bounded Kafka source.
 
     Raises:
-        StateError: Its hand-over was not made.
-        SeamError: The end can't be resolved, or the range can't be cut by time.
+        StateError: The source's start position is not decided yet, there is no plan, or the state
+            folder can't be written.
+        SeamError: The declared end is in the future or not in the Kafka log, the next source would
+            need an end time that is not known, or ``align`` is not possible.
         UnavailableError: The broker does not answer.
+        InputError: The broker refuses, or only some topics are those of the next source.
     """
     generation, pipeline = context.generation, context.pipeline
     if (known := find_range(generation, source.name)) is not None:
@@ -177,11 +230,14 @@ def _table(batches: Sequence[Ranges]) -> pa.Table:
 
 
 def unread(splits: pa.Table, batches_done: int) -> dict[TopicPartition, int]:
-    """Return the first offset of each partition that no finished batch has read.
+    """Return the first offset of each partition that no finished micro-batch has read.
 
     Args:
         splits: A table of schema :data:`RANGE_SPLITS`.
-        batches_done: Number of finished batches.
+        batches_done: Number of finished micro-batches.
+
+    Returns:
+        Offset by partition; partitions that are read completely are left out.
     """
     first: dict[TopicPartition, int] = {}
     for row in splits.to_pylist():

@@ -30,7 +30,14 @@ _CHUNK_ROWS = 100_000
 
 
 class File(NamedTuple):
-    """A file as its storage describes it; fields as in :data:`FILES`."""
+    """A file as its storage describes it, without its content.
+
+    Attributes:
+        path: Absolute path or URL.
+        size: Size in bytes.
+        modified_ns: Modification time in Unix nanoseconds; None where not known.
+        etag: The store's tag of the content; None where the storage has none.
+    """
 
     path: str
     size: int
@@ -43,8 +50,8 @@ class Children:
     """Content of a folder, without that of folders in it.
 
     Attributes:
-        folders: Paths of the folders in it.
-        files: A table of schema :data:`FILES`.
+        folders: Absolute paths of the folders directly in it.
+        files: The files directly in it: a table of schema :data:`FILES`.
     """
 
     folders: list[str]
@@ -52,10 +59,13 @@ class Children:
 
 
 class Storage(Protocol):
-    """A storage; safe to use from several threads."""
+    """A storage of files (local disks, object store, HDFS); safe to use from several threads."""
 
     def children(self, folder: str) -> Children:
-        """Return the content of a folder; nothing if it does not exist.
+        """Return the files and folders directly in a folder; none if it does not exist.
+
+        Args:
+            folder: Absolute path.
 
         Raises:
             UnavailableError: The storage does not answer.
@@ -63,7 +73,12 @@ class Storage(Protocol):
         """
 
     def stat(self, paths: Sequence[str]) -> Iterator[File | None]:
-        """Yield each file as it is now; None for one that does not exist.
+        """Yield size, modification time and ETag of each file as it is now, in the given order.
+
+        None stands for a file that does not exist, or is a folder.
+
+        Args:
+            paths: Absolute paths.
 
         Raises:
             UnavailableError: The storage does not answer.
@@ -71,20 +86,21 @@ class Storage(Protocol):
         """
 
     def open(self, path: str) -> pa.NativeFile:
-        """Open a file for reading at any position.
+        """Open a file for reading at any position; the caller closes it.
 
         Raises:
-            OSError: The file does not exist, or can't be opened.
+            FileNotFoundError: The file does not exist.
+            OSError: The file can't be opened for another reason.
             UnavailableError: The storage does not answer.
             InputError: The storage refuses.
         """
 
     def uri(self, path: str) -> str:
-        """Return a path as Spark reads it."""
+        """Return the URI by which Spark's Hadoop client reads a path; nothing is asked."""
 
 
 def table_of(files: Iterable[File]) -> pa.Table:
-    """Return a table of schema :data:`FILES`, built in chunks to save memory for many files."""
+    """Collect files in a table of schema :data:`FILES`, in chunks to save memory for many files."""
     chunks: list[pa.RecordBatch] = []
     rows: list[File] = []
 
@@ -106,7 +122,11 @@ class LocalStorage:
     """File systems of this machine."""
 
     def children(self, folder: str) -> Children:
-        """See :class:`Storage`."""
+        """Return the files and folders directly in a folder; none if it does not exist.
+
+        Raises:
+            InputError: The folder can't be listed, for example without permission.
+        """
         folders: list[str] = []
 
         def files() -> Iterator[File]:
@@ -123,10 +143,20 @@ class LocalStorage:
             return Children([], table_of([]))
         except OSError as error:
             message = f"Folder {folder} can't be listed: {error.strerror}."
-            raise InputError(message, "Let this user read it.", file=folder) from None
+            hint = (
+                "Let the user that runs this command read the folder and enter it (`chmod`, or its "
+                "owner), or correct the path."
+            )
+            raise InputError(message, hint, file=folder) from None
 
     def stat(self, paths: Sequence[str]) -> Iterator[File | None]:
-        """See :class:`Storage`."""
+        """Yield size and modification time of each file as it is now, in the given order.
+
+        None stands for a path that does not exist, or is no regular file; there is no ETag.
+
+        Raises:
+            OSError: A file can't be examined, for example without permission.
+        """
         for path in paths:
             try:
                 status = os.stat(path)
@@ -136,11 +166,15 @@ class LocalStorage:
                 yield _described(path, status) if S_ISREG(status.st_mode) else None
 
     def open(self, path: str) -> pa.NativeFile:
-        """See :class:`Storage`."""
+        """Open a file for reading at any position; the caller closes it.
+
+        Raises:
+            OSError: The file does not exist (``FileNotFoundError``), or can't be opened.
+        """
         return pa.OSFile(path)
 
     def uri(self, path: str) -> str:
-        """See :class:`Storage`."""
+        """Return the ``file://`` URI of a path, as Spark reads it."""
         return f"file://{quote(path)}"
 
 

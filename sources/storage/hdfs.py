@@ -33,7 +33,7 @@ _REST = re.compile(r"\n|\\n|: \[")
 
 
 class HdfsStorage:
-    """All HDFS clusters that paths name.
+    """Storage of ``hdfs://`` paths: all HDFS clusters that they name; connects at first use.
 
     Args:
         settings: Default namenode and properties of the client.
@@ -48,7 +48,12 @@ class HdfsStorage:
         return HdfsStorage, (self._settings,)
 
     def children(self, folder: str) -> Children:
-        """See :class:`sources.storage.base.Storage`."""
+        """Return the files and folders directly in a folder; none if it does not exist.
+
+        Raises:
+            UnavailableError: The cluster does not answer.
+            InputError: The cluster refuses, for example without permission.
+        """
         namenode, path = split(folder)
         folders: list[str] = []
 
@@ -68,12 +73,27 @@ class HdfsStorage:
             raise refused(folder, "listed", error) from None
 
     def stat(self, paths: Sequence[str]) -> Iterator[File | None]:
-        """See :class:`sources.storage.base.Storage`."""
+        """Yield size and modification time of each file as it is now, in the given order.
+
+        None stands for a path that does not exist, or is a folder; there is no ETag. Up to 32 files
+        are asked for at once.
+
+        Raises:
+            UnavailableError: The cluster does not answer.
+            InputError: The cluster refuses, for example without permission.
+        """
         with ThreadPoolExecutor(_WORKERS) as pool:
             yield from pool.map(self._status, paths)
 
     def open(self, path: str) -> pa.NativeFile:
-        """See :class:`sources.storage.base.Storage`."""
+        """Open a file for reading at any position; the caller closes it.
+
+        Raises:
+            FileNotFoundError: The file does not exist.
+            OSError: The cluster refuses; the text is its reason.
+            UnavailableError: The cluster does not answer.
+            InputError: The cluster refuses with a ``PermissionError``.
+        """
         namenode, plain = split(path)
         try:
             return pa.PythonFile(_File(self._client(namenode).read(plain)), mode="r")
@@ -85,7 +105,7 @@ class HdfsStorage:
             raise OSError(_reason(error)) from None
 
     def uri(self, path: str) -> str:
-        """See :class:`sources.storage.base.Storage`."""
+        """Return the ``hdfs://`` URI of a path, as Spark reads it."""
         namenode, plain = split(path)
         return f"hdfs://{namenode}{quote(plain)}"
 
@@ -139,8 +159,8 @@ def connect(namenode: str, settings: HdfsSettings) -> Client:
     """Return a client for a cluster, without connecting to it.
 
     Args:
-        namenode: ``host``, ``host:port``, or a name service.
-        settings: Properties of the client.
+        namenode: ``host`` (with port 8020), ``host:port``, or a name service.
+        settings: Default namenode and properties of the client.
 
     Raises:
         RuntimeError: The namenode is not an address.
@@ -156,7 +176,7 @@ def connect(namenode: str, settings: HdfsSettings) -> Client:
 
 
 def split(path: str) -> tuple[str, str]:
-    """Return the namenode of a path, and the path in its cluster."""
+    """Return the namenode of an ``hdfs://`` path, and the path in its cluster, from ``/``."""
     namenode, _, plain = path.removeprefix("hdfs://").partition("/")
     return namenode, f"/{plain}"
 
@@ -173,24 +193,30 @@ def _reason(error: Exception) -> str:
 
 
 def refused(path: str, what: str, error: Exception) -> HybridError:
-    """Return the error to raise where a cluster does not answer, or refuses.
+    """Return the error to raise where an HDFS cluster does not answer, or refuses.
 
     Args:
         path: File or folder.
         what: What can't be done with it: a participle, such as ``listed``.
         error: What the client raised: ``OSError`` without a connection, ``RuntimeError`` for an
             answer of the cluster.
+
+    Returns:
+        An :class:`UnavailableError` if the cluster does not answer, otherwise an
+        :class:`InputError`.
     """
     message = f"{path} can't be {what}: {_reason(error)}."
     namenode, _ = split(path)
     if isinstance(error, OSError) and not isinstance(error, PermissionError):
         hint = (
-            "Check that the namenode runs and its address (host:port; a name service needs "
-            "HADOOP_CONF_DIR or `hdfs.conf`), then try again."
+            f"Check that the namenode {namenode} runs and that this is its address (host:port; a "
+            "name service needs HADOOP_CONF_DIR or `hdfs.conf`), then repeat the command that "
+            "failed."
         )
         return UnavailableError(message, hint, server=namenode, file=path)
     hint = (
-        "Check the namenode (host:port; a name service needs HADOOP_CONF_DIR or `hdfs.conf`) and "
-        "the user: HADOOP_USER_NAME, or a Kerberos ticket."
+        f"Correct the namenode {namenode} (host:port; a name service needs HADOOP_CONF_DIR or "
+        "`hdfs.conf`), or the user (HADOOP_USER_NAME, or a Kerberos ticket), or grant this user "
+        "permission to read the path."
     )
     return InputError(message, hint, server=namenode, file=path)

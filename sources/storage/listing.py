@@ -47,7 +47,7 @@ class _Visit(NamedTuple):
 
 
 def find_files(name: str, patterns: Sequence[str], folder: Path, stores: Stores) -> pa.Table:
-    """Return the files that globs match, sorted by path.
+    """Return the files that a source's globs match, sorted by path; at least one.
 
     Names that begin with ``_`` or ``.`` are left out, as in Spark; a folder stands for all files
     below it.
@@ -62,13 +62,16 @@ def find_files(name: str, patterns: Sequence[str], folder: Path, stores: Stores)
         A table of schema :data:`sources.storage.base.FILES`.
 
     Raises:
-        InputError: Nothing matches, or a storage refuses.
+        InputError: Nothing matches, a storage refuses, or the scheme of a path is not supported.
         UnavailableError: A storage does not answer.
     """
     files = match_files(patterns, folder, stores)
     if not files.num_rows:
         message = f"Source `{name}`: no file matches {', '.join(patterns)}."
-        hint = f"Relative paths start from {folder}."
+        hint = (
+            "Correct `path`, or put the files there. Relative paths start from "
+            f"{folder}; files and folders whose names begin with `_` or `.` are left out."
+        )
         raise InputError(message, hint, source=name, file=patterns[0])
     return files
 
@@ -76,13 +79,19 @@ def find_files(name: str, patterns: Sequence[str], folder: Path, stores: Stores)
 def match_files(patterns: Sequence[str], folder: Path, stores: Stores) -> pa.Table:
     """Return the files that globs match, sorted by path; there may be none.
 
+    Names that begin with ``_`` or ``.`` are left out, as in Spark; a folder stands for all files
+    below it. A file that several globs match is returned once.
+
     Args:
         patterns: Globs.
         folder: Folder that relative globs start from.
         stores: Storages of the pipeline.
 
+    Returns:
+        A table of schema :data:`sources.storage.base.FILES`.
+
     Raises:
-        InputError: A storage refuses.
+        InputError: A storage refuses, or the scheme of a path is not supported.
         UnavailableError: A storage does not answer.
     """
     globs = [parse_glob(pattern, folder) for pattern in patterns]
@@ -97,7 +106,13 @@ def match_files(patterns: Sequence[str], folder: Path, stores: Stores) -> pa.Tab
 
 
 def parse_glob(pattern: str, folder: Path) -> Glob:
-    """Return a glob from its text, relative to a folder unless it is absolute."""
+    """Return a glob from its text, split where its wildcards begin; nothing is listed.
+
+    Args:
+        pattern: Path or URL, in which ``*``, ``?`` and ``[…]`` match within a name, and ``**`` any
+            number of folders. ``s3a://`` becomes ``s3://``, ``~`` the user's home.
+        folder: Folder that a relative path starts from.
+    """
     scheme, separator, rest = pattern.partition("://")
     if separator and scheme != "file":
         parts = [part for part in rest.split("/") if part]

@@ -31,7 +31,8 @@ class FolderTime:
         units = re.findall(r"%(.)", pattern)
         if not units or units != list(_DIGITS)[: len(units)]:
             message = (
-                f"`{pattern}` must contain %Y, then as many of %m %d %H %M as there are, in order."
+                f"`{pattern}` must contain %Y, then as many of %m %d %H %M as there are, in order, "
+                "such as `dt=%Y-%m-%d/hour=%H`."
             )
             raise ValueError(message)
         self._unit = units[-1]
@@ -41,13 +42,14 @@ class FolderTime:
         self._regex = re.compile(f"(?:^|/){text}(?:/|$)")
 
     def range_of(self, folder: str) -> tuple[datetime, datetime] | None:
-        """Return the first instant of a folder, and the one after its last.
+        """Return the time range that a folder's name stands for, in UTC.
 
         Args:
             folder: Path of the folder.
 
         Returns:
-            None if the path does not match the format.
+            Start of the range and its end, which is not in it; None if the path does not match the
+            format.
 
         Raises:
             ValueError: The path contains a time that does not exist.
@@ -67,11 +69,15 @@ class FolderTime:
 
 
 def partition_of(folder: str, names: Sequence[str]) -> str:
-    """Return the values of partition columns in a folder's path (Hive's ``name=value``), as text.
+    """Return the values of partition columns in a folder's path (Hive's ``name=value``).
 
     Args:
         folder: Path of the folder.
-        names: Partition columns.
+        names: Names of the partition columns.
+
+    Returns:
+        Text such as ``day=2024-01-01/hour=07``, in the order of ``names``, with values as they
+        stand in the path.
 
     Raises:
         InputError: The path has no value for one of the columns.
@@ -79,13 +85,23 @@ def partition_of(folder: str, names: Sequence[str]) -> str:
     pairs = dict(part.split("=", 1) for part in folder.split("/") if "=" in part)
     if absent := [name for name in names if name not in pairs]:
         message = f"Folder {folder} has no value for the partition column `{absent[0]}`."
-        hint = f"`partitions` needs folders named {absent[0]}=<value>."
+        hint = (
+            f"Name the folders {absent[0]}=<value>, as `partitions` declares, or remove "
+            f"`{absent[0]}` from `partitions`."
+        )
         raise InputError(message, hint, file=folder, column=absent[0], field="partitions")
     return "/".join(f"{name}={pairs[name]}" for name in names)
 
 
 def partition_from(values: Mapping[str, object]) -> str:
-    """Return values as a folder would be named by them: the reverse of :func:`values_of`."""
+    """Return values of partition columns as in a folder's path, such as ``day=2024-01-01``.
+
+    The reverse of :func:`values_of`. Special characters are percent-encoded; None becomes Hive's
+    ``__HIVE_DEFAULT_PARTITION__``.
+
+    Args:
+        values: Values by column, in the order of the folders.
+    """
     return "/".join(f"{name}={_as_folder(value)}" for name, value in values.items())
 
 
@@ -97,7 +113,13 @@ def _as_folder(value: object) -> str:
 
 
 def values_of(partition: str) -> dict[str, str | None]:
-    """Return the values by column, as text: the reverse of :func:`partition_from`."""
+    """Return the values of partition columns by name, decoded, as text; None for null.
+
+    The reverse of :func:`partition_from`.
+
+    Args:
+        partition: Text such as ``day=2024-01-01/hour=07``; empty without partition columns.
+    """
     values = {}
     for part in partition.split("/") if partition else []:
         name, _, text = part.partition("=")
@@ -106,11 +128,11 @@ def values_of(partition: str) -> dict[str, str | None]:
 
 
 def check_partitions(partitions: Sequence[str], columns: Mapping[str, str]) -> None:
-    """Refuse values that do not fit the types of their columns.
+    """Refuse values of partition columns that do not fit the columns' types.
 
     Args:
-        partitions: Distinct values, as :func:`partition_of` returns them.
-        columns: Partition columns and their Spark SQL types.
+        partitions: Distinct texts, as :func:`partition_of` returns them.
+        columns: Names of the partition columns and their Spark SQL types.
 
     Raises:
         InputError: Names column, value and type.
@@ -122,12 +144,19 @@ def check_partitions(partitions: Sequence[str], columns: Mapping[str, str]) -> N
                 typed(text, parse_type(kind))
             except pa.ArrowException:
                 message = f"Folder {partition}: `{text}` is not a value of type {kind}."
-                hint = f"Correct `partitions.{name}`, or the folder's name."
-                raise InputError(message, hint, file=partition, column=name) from None
+                hint = (
+                    f"Correct the type under `partitions.{name}` (such as string), or rename the "
+                    "folder; then plan again."
+                )
+                raise InputError(
+                    message, hint, file=partition, column=name, field=f"partitions.{name}"
+                ) from None
 
 
 def typed(text: str | None, kind: pa.DataType) -> pa.Scalar:
-    """Return a value of a partition column.
+    """Return a value of a partition column in the column's type, as an Arrow scalar.
+
+    A timestamp without a time zone is taken as UTC.
 
     Args:
         text: The value as text; None for null.
@@ -147,7 +176,8 @@ def by_folder(files: pa.Table, value_of: Callable[[str], object], kind: pa.DataT
 
     Args:
         files: A table of schema :data:`sources.storage.base.FILES`.
-        value_of: Computes the value; called once for each folder.
+        value_of: Computes the value from the folder's path; called once for each folder. What it
+            raises is raised.
         kind: Arrow type of the values.
     """
     known: dict[str, object] = {}

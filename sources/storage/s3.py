@@ -33,7 +33,7 @@ _THROTTLED = {"RequestTimeout", "SlowDown", "Throttling", "ThrottlingException"}
 
 
 class S3Storage:
-    """An object store.
+    """Storage of ``s3://`` paths: an object store with the S3 API; connects at first use.
 
     Args:
         settings: Address of the store.
@@ -47,7 +47,12 @@ class S3Storage:
         return S3Storage, (self._settings,)
 
     def children(self, folder: str) -> Children:
-        """See :class:`sources.storage.base.Storage`."""
+        """Return the objects and prefixes directly below a prefix; none if there are none.
+
+        Raises:
+            UnavailableError: The store does not answer, or can't serve the request at the moment.
+            InputError: The store refuses: no such bucket, or no permission.
+        """
         bucket, prefix = _split(folder)
         prefix = f"{prefix}/" if prefix else ""
         folders: list[str] = []
@@ -69,12 +74,25 @@ class S3Storage:
             raise refused(self._settings, folder, "listed", error) from None
 
     def stat(self, paths: Sequence[str]) -> Iterator[File | None]:
-        """See :class:`sources.storage.base.Storage`."""
+        """Yield size, modification time and ETag of each object as it is now, in the given order.
+
+        None stands for an object that does not exist. Up to 32 objects are asked for at once.
+
+        Raises:
+            UnavailableError: The store does not answer, or can't serve the request at the moment.
+            InputError: The store refuses, for example without permission.
+        """
         with ThreadPoolExecutor(_WORKERS) as pool:
             yield from pool.map(self._head, paths)
 
     def open(self, path: str) -> pa.NativeFile:
-        """See :class:`sources.storage.base.Storage`."""
+        """Open an object for reading at any position; the caller closes it.
+
+        Raises:
+            FileNotFoundError: The object does not exist.
+            UnavailableError: The store does not answer, or can't serve the request at the moment.
+            InputError: The store refuses, or there are no credentials.
+        """
         bucket, key = _split(path)
         try:
             return self._files.open_input_file(f"{bucket}/{key}")
@@ -86,7 +104,7 @@ class S3Storage:
             raise refused(self._settings, path, "opened", error) from None
 
     def uri(self, path: str) -> str:
-        """See :class:`sources.storage.base.Storage`; the scheme of Hadoop's client is ``s3a``."""
+        """Return the URI by which Spark reads a path: Hadoop's client has the scheme ``s3a``."""
         bucket, key = _split(path)
         return f"s3a://{bucket}/{quote(key)}"
 
@@ -134,15 +152,22 @@ def refused(settings: S3Settings, path: str, what: str, why: object) -> HybridEr
         path: File or folder.
         what: What can't be done with it: a participle, such as ``listed``.
         why: What boto3 raised, or the reason in words.
+
+    Returns:
+        An :class:`UnavailableError` if waiting may help (no connection, throttling, status 5xx),
+        otherwise an :class:`InputError`.
     """
     where = settings.endpoint or "Amazon S3"
     message = f"{path} can't be {what} at {where}: {str(why).rstrip('.')}."
     if _is_outage(why):
-        hint = "Check `s3.endpoint` and the network, then try again."
+        hint = (
+            f"Check that the store {where} runs and can be reached from this machine "
+            "(`s3.endpoint`), then repeat the command that failed."
+        )
         return UnavailableError(message, hint, server=where, file=path)
     hint = (
-        "Check `s3.endpoint`, the bucket, and the credentials: AWS_ACCESS_KEY_ID and "
-        "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE."
+        "Correct `s3.endpoint`, the bucket in the path, or the credentials (AWS_ACCESS_KEY_ID and "
+        "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE), or grant them permission to list and read it."
     )
     return InputError(message, hint, server=where, file=path)
 
@@ -156,7 +181,9 @@ def _is_outage(error: object) -> bool:
 
 
 def connect(settings: S3Settings) -> Any:
-    """Return a client of boto3 for an object store.
+    """Return a client of boto3 for an object store, without connecting to it.
+
+    It repeats a failed request up to four times.
 
     Args:
         settings: Address of the store.

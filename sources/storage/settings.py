@@ -45,12 +45,15 @@ class HdfsSettings(Declared):
     @classmethod
     def _is_an_authority(cls, value: str | None) -> str | None:
         if value is not None and (not value or "/" in value):
-            message = "write host:port, or a name service, without scheme and path."
+            message = (
+                f"`{value}` is not a namenode: write host:port, or a name service, without scheme "
+                "and path, such as `namenode:8020`."
+            )
             raise ValueError(message)
         return value
 
     def absolute(self, path: str) -> str:
-        """Return a path with its namenode: ``hdfs:///…`` gets the declared one.
+        """Return a path with its namenode: ``hdfs:///…`` gets the declared one, others stay.
 
         Args:
             path: A path of any storage.
@@ -70,5 +73,8 @@ class HdfsSettings(Declared):
 
     @property
     def client_conf(self) -> dict[str, str]:
-        """Properties for clients other than Spark's."""
+        """Properties for HDFS clients other than Spark's; computed from ``conf``.
+
+        With fewer connection attempts than Hadoop's default, so that a wrong address fails soon.
+        """
         return {**_PATIENCE, **self.conf}

@@ -30,8 +30,12 @@ class Stores:
     def of(self, path: str) -> Storage:
         """Return the storage of an absolute path.
 
+        Args:
+            path: ``/folder/file``, ``s3://bucket/key`` or ``hdfs://namenode/path``.
+
         Raises:
-            InputError: Its scheme is not supported.
+            InputError: The path's scheme is not supported, or it is ``hdfs`` and the package's
+                extra ``hdfs`` is not installed.
         """
         if path.startswith("s3://"):
             return self._objects
@@ -39,14 +43,23 @@ class Stores:
             return self._blocks
         if "://" in path:
             message = f"`{path}`: the scheme {path.partition('://')[0]} is not supported."
-            hint = "Use a local path, s3://bucket/key, or hdfs://namenode/path."
+            hint = (
+                "Declare a path on this machine, s3://bucket/key, or hdfs://namenode/path; copy "
+                "the files to one of these if they are elsewhere."
+            )
             raise InputError(message, hint, file=path)
         return self._local
 
     def stat(self, paths: Sequence[str]) -> Iterator[File | None]:
-        """Yield each file as it is now, in whatever storage; None for one that does not exist.
+        """Yield size, modification time and ETag of each file as it is now, in the given order.
+
+        The files may be in different storages. None stands for a file that does not exist.
+
+        Args:
+            paths: Absolute paths.
 
         Raises:
+            OSError: A local file can't be examined.
             InputError: A storage refuses, or the scheme of a path is not supported.
             UnavailableError: A storage does not answer.
         """
@@ -54,20 +67,22 @@ class Stores:
             yield from storage.stat(list(own))
 
     def require_answer(self, path: str) -> None:
-        """Find out whether the storage of a path answers at all; a refusal is an answer.
+        """Refuse to continue if the storage of a path does not answer; a refusal is an answer.
 
-        Called after a library failed with an error whose type does not say why.
+        Called after a library failed with an error whose type does not tell an outage from a bad
+        file, so that an outage is reported as one.
 
         Raises:
-            UnavailableError: It does not.
+            UnavailableError: The storage does not answer.
         """
         with suppress(InputError):
             self.of(path).children(path)
 
     def delta_options(self, path: str) -> dict[str, str] | None:
-        """Return the storage options of delta-rs; None for a table on this machine.
+        """Return the storage options with which delta-rs opens a Delta table.
 
-        They hold no credentials: delta-rs finds them as boto3 does.
+        None for a table on this machine. The options hold no credentials: delta-rs finds them as
+        boto3 does.
         """
         if path.startswith("hdfs://"):
             return self._hdfs.client_conf

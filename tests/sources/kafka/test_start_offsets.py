@@ -205,8 +205,10 @@ class TestAtATime:
 
     def test_a_time_in_the_future_is_refused(self) -> None:
         message = (
-            "Source `live` would start at 2024-01-01T12:00:20Z, in the future. A single row with a "
-            "wrong clock is enough: correct it, or declare a fixed `start`."
+            "Source `live` would start at 2024-01-01T12:00:20Z, in the future: it is now "
+            "2024-01-01T12:00:19.999Z. If the time is the end of history, a single row with a "
+            "wrong clock is enough: correct that row, or declare a fixed `start` for source "
+            "`live`. If the time is declared, declare an earlier one."
         )
         assert refused(log({T0: [10]}), history(20), now=19.999) == message
         assert starts(decide(log({T0: [10]}), history(20), now=20)) == {T0: 1}
@@ -523,21 +525,23 @@ class TestFixedOffsets:
     ) -> None:
         refusal = refused(self.TWO, history(20), start={"offsets": offsets})
         assert refusal.startswith(f"The start offsets of source `live`: {text}")
-        assert refusal.endswith("Declare one offset for each partition.")
+        hint = "Give one offset for each partition, and for no other: topic `t` has 0 to 1."
+        assert refusal.endswith(hint)
 
     def test_the_end_of_the_log_may_be_the_start_but_nothing_beyond(self) -> None:
         found = decide(self.TWO, history(30), start={"offsets": {0: 3, 1: 4}})
         assert starts(found) == {T0: 3, T1: 4}
         assert refused(self.TWO, history(30), start={"offsets": {0: 3, 1: 5}}) == (
-            "Topic `t`, partition 1: start offset 5 is beyond the log end 4. The topic was "
-            "created again, a transaction is open, or the offset is wrong."
+            "Topic `t`, partition 1: start offset 5 is beyond the log end 4. The offset was "
+            f"decided by: declared. {BEYOND_THE_END}"
         )
 
     def test_an_offset_that_is_deleted_is_refused(self) -> None:
         asked = log({T0: [0, 10, 20, 30]}, {T0: 3})
         assert refused(asked, history(30), start={"offsets": {0: 1}}) == (
-            "Topic `t`, partition 0: start offset 1 is before the log start 3: 2 offsets lost. "
-            "Kafka deleted them: start over with a new state folder."
+            "Topic `t`, partition 0: start offset 1 is before the log start 3: 2 offsets lost, "
+            "which Kafka deleted. Their rows would be missing from the table. The offset was "
+            f"decided by: declared. {BEFORE_THE_START}"
         )
 
 
@@ -617,8 +621,8 @@ class TestOffsetsThatHistoryHolds:
 
     def test_a_history_that_is_ahead_of_the_log_is_not_of_this_log(self) -> None:
         assert refused(log({T0: [0, 10]}), holds({T0: 3})) == (
-            "Topic `t`, partition 0: start offset 3 is beyond the log end 2. The topic was "
-            "created again, a transaction is open, or the offset is wrong."
+            "Topic `t`, partition 0: start offset 3 is beyond the log end 2. The offset was "
+            f"decided by: history holds its records up to offset 2. {BEYOND_THE_END}"
         )
 
     def test_a_history_of_other_topics_says_nothing_of_these(self) -> None:
@@ -706,8 +710,10 @@ class TestTheUsersFactory:
     )
     def test_nonsense_is_refused_by_name(self, answer: Any) -> None:
         assert refused(self.TWO, history(20), user=lambda _: answer) == (
-            f"`start.factory: mine:start` returned {answer!r}. Return a datetime with a time "
-            "zone, or an offset for each partition: {0: 17, 1: 4}."
+            f"`start.factory: mine:start` returned {answer!r}, which is neither a datetime with a "
+            "time zone nor an offset for each partition. Let the function return a datetime with a "
+            "time zone, or offsets by partition, such as {0: 17, 1: 4}; then repeat the command "
+            "that failed."
         )
 
     def test_what_it_raises_is_not_covered_up(self) -> None:
@@ -715,8 +721,8 @@ class TestTheUsersFactory:
             raise KeyError("watermarks")
 
         assert refused(self.TWO, history(20), user=user) == (
-            "`start.factory: mine:start` raised KeyError: 'watermarks'. Correct the function; "
-            "nothing was decided."
+            "`start.factory: mine:start` raised KeyError: 'watermarks'. Correct the function "
+            "`mine:start`, then repeat the command that failed: no start was decided."
         )
 
     def test_a_broker_that_fails_meanwhile_is_not_its_fault(self) -> None:
@@ -795,18 +801,22 @@ class TestJustBeforeTheLaunch:
 
     def test_what_was_deleted_is_counted(self) -> None:
         assert self.refusal({T0: 7, T1: 0}, {T0: 9, T1: 0}) == (
-            "Topic `t`, partition 0: start offset 5 is before the log start 7: 2 offsets lost. "
-            "Kafka deleted them: start over with a new state folder."
+            "Topic `t`, partition 0: start offset 5 is before the log start 7: 2 offsets lost, "
+            "which Kafka deleted. Their rows would be missing from the table. The offset was "
+            f"decided by: test. {BEFORE_THE_START}"
         )
 
     def test_a_topic_that_is_shorter_now_was_made_anew(self) -> None:
         assert self.refusal({T0: 0, T1: 0}, {T0: 4, T1: 0}) == (
-            "Topic `t`, partition 0: start offset 5 is beyond the log end 4. The topic was "
-            "created again, a transaction is open, or the offset is wrong."
+            "Topic `t`, partition 0: start offset 5 is beyond the log end 4. The offset was "
+            f"decided by: test. {BEYOND_THE_END}"
         )
 
     def test_a_partition_that_is_gone_is_named(self) -> None:
         assert self.refusal({T0: 0}, {T0: 9}) == (
-            "Topic `t`, partition 1: start offset 0 was decided, but the partition does not exist "
-            "any more. The topic was created again: start over with a new state folder."
+            "Topic `t`, partition 1: start offset 0 was decided (test), but the partition does "
+            "not exist any more: the topic was created again, or `bootstrap_servers` leads to "
+            "another cluster. Correct `bootstrap_servers`; for a new topic, begin a new "
+            "generation: `hybrid generation new PIPELINE`, which computes the whole table again "
+            "next to the one that serves."
         )

@@ -30,6 +30,7 @@ _PORT_TRIES = 5
 _ADMIN_TIMEOUT_S = 10.0
 # For a broker of this size, C1 and the serial collector start faster, use less of the other
 # processes' cores, and cost nothing measurable when producing and consuming.
+_MEND = "Correct the cause that the log names, then start the broker again."
 _JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=INFO")
 
 
@@ -80,11 +81,15 @@ class LocalBroker(Service):
             RunError: The broker is not running, or has no such listener.
         """
         if self._process is None:
-            message = "The Kafka broker is not running."
-            raise RunError(message, "Start it first.", transient=False)
+            message = "The Kafka broker is not running, so it has no address."
+            hint = "Call `start()` first, or use the broker as a context manager."
+            raise RunError(message, hint, transient=False)
         if protocol not in self._ports:
-            message = f"The Kafka broker has no listener for {protocol}."
-            hint = f"It has {', '.join(self._ports)}."
+            message = f"The Kafka broker has no listener for the security protocol {protocol}."
+            hint = (
+                f"Use one of its listeners ({', '.join(self._ports)}), or start the broker with "
+                f"{protocol} among `SecuredListeners.protocols`."
+            )
             raise RunError(message, hint, transient=False, value=protocol)
         return f"{HOST}:{self._ports[protocol]}"
 
@@ -96,8 +101,9 @@ class LocalBroker(Service):
             RunError: The broker is not running.
         """
         if self._folder is None:
-            message = "The Kafka broker is not running."
-            raise RunError(message, "Start it first.", transient=False)
+            message = "The Kafka broker is not running, so it has no log file."
+            hint = "Call `start()` first, or use the broker as a context manager."
+            raise RunError(message, hint, transient=False)
         return self._folder / "broker.log"
 
     def start(self) -> None:
@@ -142,8 +148,11 @@ class LocalBroker(Service):
         if self._process is not None:
             status = self._process.wait()
             tail = last_lines(self.log_file.read_bytes())
-            message = f"The Kafka broker ended with status {status}:\n{tail}"
-            raise RunError(message)
+            message = (
+                f"The Kafka broker ended by itself, with exit status {status}. The end of its "
+                f"log:\n{tail}"
+            )
+            raise RunError(message, _MEND)
 
     def _start(self, launcher: list[str], folder: Path) -> None:
         protocols = ["PLAINTEXT", *self._secured.protocols]
@@ -176,7 +185,7 @@ class LocalBroker(Service):
             if state is not None:
                 what = f"ended at start with status {state}"
             message = f"The Kafka broker {what}. The end of its log:\n{last_lines(printed)}"
-            raise RunError(message)
+            raise RunError(message, _MEND)
 
     def _write_address(self) -> None:
         if self._address_file is None or self._process is None:
@@ -224,8 +233,13 @@ def create_topic(
         while len(_partitions(admin, name)) < partitions and time.monotonic() < deadline:
             time.sleep(_POLL_S)
     except KafkaException as error:
-        message = f"The topic `{name}` can't be created: {error.args[0].str().rstrip('.')}."
-        raise RunError(message, topic=name, server=bootstrap_servers) from None
+        reason = error.args[0].str().rstrip(".")
+        message = f"The topic `{name}` can't be created on {bootstrap_servers}: {reason}."
+        hint = (
+            "If the topic exists already, delete it or choose another name; if the broker can't "
+            "be reached, start it or correct its address."
+        )
+        raise RunError(message, hint, topic=name, server=bootstrap_servers) from None
 
 
 def _partitions(admin: AdminClient, topic: str) -> list[int]:

@@ -116,8 +116,9 @@ class LocalConnect(Service):
     @property
     def _log(self) -> Path:
         if self._folder is None:
-            message = "Kafka Connect is not running."
-            raise RunError(message, "Start it first.", transient=False)
+            message = "Kafka Connect is not running, so it has no log file."
+            hint = "Call `start()` first, or use the worker as a context manager."
+            raise RunError(message, hint, transient=False)
         return self._folder / "connect.log"
 
     def _is_running(self, name: str) -> bool:
@@ -125,8 +126,9 @@ class LocalConnect(Service):
         states = [task["state"] for task in found.get("tasks", [])]
         if "FAILED" in states:
             trace = found["tasks"][0].get("trace", "")
-            message = f"Connector `{name}` failed: {trace}"
-            raise RunError(message)
+            message = f"The task of connector `{name}` failed: {trace or 'no reason is reported'}"
+            hint = f"Correct the settings of `{name}`, delete the connector and create it again."
+            raise RunError(message, hint, value=name)
         return states == ["RUNNING"]
 
     def _wait(self, is_done: Any, what: str) -> None:
@@ -138,8 +140,12 @@ class LocalConnect(Service):
                 or time.monotonic() > deadline
             ):
                 tail = last_lines(self._log.read_bytes())
-                message = f"Kafka Connect did not {what}. The end of its log:\n{tail}"
-                raise RunError(message)
+                message = (
+                    f"Kafka Connect did not {what} within {START_TIMEOUT_S:.0f} s, or ended before "
+                    f"that. The end of its log:\n{tail}"
+                )
+                hint = "Correct the cause that the log names, then start Kafka Connect again."
+                raise RunError(message, hint, server=f"{HOST}:{self._port}")
             time.sleep(_POLL_S)
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
@@ -156,8 +162,10 @@ class LocalConnect(Service):
         except urllib.error.HTTPError as error:
             if error.code in (404, 409) and method == "GET":
                 return None
-            message = f"Kafka Connect refuses {method} {path}: {error.read().decode()}"
-            raise RunError(message) from None
+            answered = error.read().decode(errors="replace")
+            message = f"Kafka Connect refuses {method} {path} (HTTP {error.code}): {answered}"
+            hint = "Correct the connector's name or settings as the answer says, then repeat this."
+            raise RunError(message, hint, server=f"{HOST}:{self._port}") from None
         except OSError:
             return None
         with contextlib.suppress(ValueError):

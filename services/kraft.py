@@ -96,5 +96,12 @@ def format_storage(launcher: list[str], properties: Path, data: Path, log: Path)
     with log.open("ab") as file:
         file.write(run.stdout)
     if run.returncode != 0:
-        message = f"The Kafka broker can't prepare its storage:\n{last_lines(run.stdout)}"
-        raise RunError(message, transient=False, file=str(data))
+        message = (
+            f"The Kafka broker can't prepare its data folder {data}. The end of what Kafka "
+            f"printed:\n{last_lines(run.stdout)}"
+        )
+        hint = (
+            "Correct the settings that the output names, make the folder writable, or name another "
+            "folder; then start the broker again."
+        )
+        raise RunError(message, hint, transient=False, file=str(data))

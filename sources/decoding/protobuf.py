@@ -57,12 +57,22 @@ class ProtobufReader(BaseReader):
             data = Path(source.descriptor).read_bytes()
             _message(data, source.message)
         except (OSError, DecodeError, TypeError) as error:
-            message = f"`descriptor: {source.descriptor}` can't be read: {error}."
-            hint = "Write it with `protoc --include_imports --descriptor_set_out`."
+            reason = str(error).rstrip(".")
+            message = (
+                f"`descriptor: {source.descriptor}` can't be read as a Protobuf "
+                f"FileDescriptorSet with its imports: {reason}."
+            )
+            hint = (
+                "Write the file with `protoc --include_imports --descriptor_set_out="
+                f"{Path(source.descriptor).name} <file>.proto`, or correct `descriptor`."
+            )
             raise InputError(message, hint, field="descriptor", file=source.descriptor) from None
         except KeyError:
             message = f"`message: {source.message}` is not in {source.descriptor}."
-            hint = "Write the full name of the message, with its package."
+            hint = (
+                "Write the full name of the message with its package, such as `shop.Order`, or "
+                "write the file again with `protoc`, from the .proto file that defines it."
+            )
             raise InputError(
                 message, hint, field="message", value=source.message, file=source.descriptor
             ) from None

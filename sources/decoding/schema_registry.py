@@ -56,18 +56,29 @@ class Registry(Declared):
     def _is_complete_and_url_holds_no_login(self) -> Registry:
         parts = urlsplit(self.url)
         if parts.username is not None or parts.password is not None:
-            message = "`url` holds a login: use `username` and `password: ${REGISTRY_PASSWORD}`."
+            message = (
+                "`url` holds a login, which would be shown in messages. Remove it there, and "
+                "declare `username` and `password: ${REGISTRY_PASSWORD}`."
+            )
             raise ValueError(message)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             message = (
-                f"`url: {self.url}` is not an address: write http://host:port or https://host:port."
+                f"`url: {self.url}` is not an address with a scheme and a host. Write "
+                "http://host:port or https://host:port."
             )
             raise ValueError(message)
         if (self.username is None) != (self.password is None):
-            message = "`username` and `password` have to be given together."
+            missing = "username" if self.username is None else "password"
+            message = (
+                f"`username` and `password` have to be given together; `{missing}` is missing. "
+                "Declare both, or neither."
+            )
             raise ValueError(message)
         if self.key is not None and self.certificate is None:
-            message = "`key` has no meaning without `certificate`."
+            message = (
+                "`key` has no meaning without `certificate`. Declare this client's `certificate`, "
+                "or remove `key`."
+            )
             raise ValueError(message)
         return self
 
@@ -215,17 +226,31 @@ def _request(registry: Registry, schema_id: int, send: Callable[[], Any]) -> Any
     except SchemaRegistryError as error:
         status = error.http_status_code
         if status == _NOT_FOUND:
-            reason = f"the registry has no schema {schema_id}"
+            reason = f"the registry has no schema {schema_id} ({url})"
             raise BadValue(reason) from None
         if status >= _SERVER_ERRORS or status == _TOO_MANY_REQUESTS:
-            message = f"The schema registry {url} reports a failure: {error.error_message}."
-            raise UnavailableError(
-                message, "Wait until it works again, or repair it.", server=url
-            ) from None
-        message = f"The schema registry {url} refuses the request: {error.error_message}."
-        hint = "Correct `registry`, or grant the permission to read schemas."
+            message = (
+                f"The schema registry {url} reports a failure: {error.error_message} (HTTP "
+                f"{status}), when asked for schema {schema_id}."
+            )
+            hint = (
+                "Wait until the registry works again, or repair it, then run the same step again."
+            )
+            raise UnavailableError(message, hint, server=url) from None
+        message = (
+            f"The schema registry {url} refuses the request: {error.error_message} (HTTP "
+            f"{status}), when asked for schema {schema_id}."
+        )
+        hint = (
+            "Correct `registry.username` and `registry.password`, or grant this user the "
+            "permission to read schemas."
+        )
         raise InputError(message, hint, server=url, field="registry") from None
     # The client passes on whatever its HTTP library raises.
     except Exception as error:
         message = f"The schema registry {url} can't be reached: {type(error).__name__}."
-        raise UnavailableError(message, "Start it, or correct `registry`.", server=url) from None
+        hint = (
+            "Start the registry, or correct `registry.url`; with TLS also `registry.ca`, "
+            "`certificate` and `key`."
+        )
+        raise UnavailableError(message, hint, server=url, field="registry.url") from None

@@ -106,8 +106,15 @@ def _make(home: Path, jars: Sequence[Path], archive: Path) -> None:
         )
     if done.returncode != 0 or not part.exists():
         tail = "\n".join(done.stderr.splitlines()[-20:])
-        message = f"The class archive can't be created (exit status {done.returncode}):\n{tail}"
-        raise RunError(message, "Drivers start without it, but more slowly.")
+        message = (
+            f"The class archive {archive} can't be created: the Spark job that loads the classes "
+            f"ended with exit status {done.returncode}. The end of its output:\n{tail}"
+        )
+        hint = (
+            "Nothing depends on the archive: runs work without it, but each driver starts more "
+            "slowly. To get it, correct the cause above and run `hybrid jars` again."
+        )
+        raise RunError(message, hint, file=str(archive))
     part.replace(archive)
 
 

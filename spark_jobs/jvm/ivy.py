@@ -65,8 +65,15 @@ def repository() -> Repository:
         url, port = urlsplit(""), ""
     usable = url.scheme == "file" or (url.scheme in ("http", "https") and url.hostname)
     if not usable or url.query or url.fragment:
-        message = f"{REPOSITORY_VARIABLE} is not a usable URL."
-        hint = "Write it as https://host/path, https://user:password@host/path or file:///path."
+        message = (
+            f"The environment variable {REPOSITORY_VARIABLE} is not a usable URL; its value is not "
+            "shown, since it may contain a password. It needs the scheme http, https or file, a "
+            "host unless it is a file, and neither a query (`?`) nor a fragment (`#`)."
+        )
+        hint = (
+            "Set it to https://host/path, https://user:password@host/path or file:///path, or "
+            "unset it to download from Maven Central."
+        )
         raise InputError(message, hint)
     host = f"[{url.hostname}]" if ":" in (url.hostname or "") else (url.hostname or "")
     return Repository(
@@ -216,10 +223,11 @@ def _failure(request: Request, place: Repository, lines: list[str]) -> InputErro
         last = last.replace(place.password, "***")
     message = (
         f"The {request.name} jars can't be downloaded from {place.root}: {what}. "
-        f"Ivy says: `{last}`."
+        f"Apache Ivy reports: `{last}`."
     )
     hint = (
-        f"Check the network, name a mirror in {REPOSITORY_VARIABLE}, or name a folder that "
-        "holds the jars in HYBRID_JARS."
+        f"Check the network and run `hybrid jars {request.name}` again; or name a mirror in the "
+        f"environment variable {REPOSITORY_VARIABLE}; or set HYBRID_JARS to a folder in which a "
+        f"folder {request.name} contains the jars."
     )
-    return InputError(message, hint)
+    return InputError(message, hint, server=place.root)

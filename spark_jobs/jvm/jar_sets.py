@@ -114,7 +114,7 @@ def find_set(name: str) -> JarSet:
     """
     if name not in SETS:
         message = f"There is no set of JVM parts named `{name}`."
-        raise InputError(message, f"The sets are {', '.join(sorted(SETS))}.", value=name)
+        raise InputError(message, f"Name one of {', '.join(sorted(SETS))}.", value=name)
     return SETS[name]
 
 

@@ -97,10 +97,13 @@ def _handed_in(folder: Path, set_name: str) -> list[Path]:
     jars = sorted(folder.glob("*.jar"))
     if not jars:
         state = "holds no jars" if folder.is_dir() else "does not exist"
-        message = f"{FOLDER_VARIABLE} is set, so nothing is downloaded, but {folder} {state}."
+        message = (
+            f"The environment variable {FOLDER_VARIABLE} is set, so nothing is downloaded, but "
+            f"{folder} {state}; the {set_name} jars are expected there."
+        )
         hint = (
             f"On a machine with a network, run `hybrid jars {set_name}` and copy the folder that "
-            f"it prints to {folder}."
+            f"it prints to {folder}; or unset {FOLDER_VARIABLE} to download the jars."
         )
         raise InputError(message, hint, file=str(folder))
     return jars
@@ -124,8 +127,14 @@ def _locked(folder: Path, set_name: str, on_progress: OnProgress) -> Iterator[in
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("ab")
     except OSError as error:
-        message = f"The cache folder {path.parent} can't be written: {error.strerror}."
-        hint = "Name another folder in HYBRID_CACHE."
+        message = (
+            f"The {set_name} jars can't be downloaded: the cache folder {path.parent} can't be "
+            f"written ({error.strerror})."
+        )
+        hint = (
+            "Make this folder writable, or name another one in the environment variable "
+            "HYBRID_CACHE."
+        )
         raise InputError(message, hint, file=str(path.parent)) from None
     with file:
         try:
@@ -161,7 +170,13 @@ def _ivy_jar() -> Path:
     roots = spec.submodule_search_locations if spec is not None else None
     found = [jar for root in roots or [] for jar in Path(root).glob("jars/ivy-*.jar")]
     if not found:
-        message = "PySpark with its jars is missing in this Python, so nothing can be downloaded."
-        hint = f"Install pyspark, or name a folder of jars in {FOLDER_VARIABLE}."
-        raise InputError(message, hint)
+        message = (
+            "The JVM parts can't be downloaded: the program that downloads them, Apache Ivy, comes "
+            "with PySpark (`jars/ivy-*.jar`), and this Python has no PySpark with jars."
+        )
+        hint = (
+            "Install it (`pip install pyspark`), or name a folder that already contains the jars "
+            f"in the environment variable {FOLDER_VARIABLE}."
+        )
+        raise InputError(message, hint, value="pyspark")
     return found[0]

@@ -70,8 +70,15 @@ def ask(command: list[str], seconds: float = TIMEOUT_S) -> Answer:
     except FileNotFoundError:
         raise _missing(command[0]) from None
     except subprocess.TimeoutExpired:
-        message = f"`{' '.join(command)}` did not answer within {seconds:.0f} s."
-        raise UnavailableError(message, "Check whether the cluster can be reached.") from None
+        message = (
+            f"The cluster did not answer within {seconds:.0f} s: `{' '.join(command)}` was still "
+            "running then and was ended. A driver on the cluster may still be running and writing."
+        )
+        hint = (
+            "Check whether the cluster can be reached, by this command on this machine, then "
+            "repeat what you did."
+        )
+        raise UnavailableError(message, hint, value=" ".join(command)) from None
     return Answer(run.returncode, run.stdout, run.stderr)
 
 
@@ -80,4 +87,5 @@ def _missing(name: str) -> InputError:
         f"There is no command `{name}` on the PATH. It is needed to ask whether a driver on the "
         "cluster runs, and to end it."
     )
-    return InputError(message, "Install it on the machine that launches.", value=name)
+    hint = f"Install `{name}` on this machine, or add its folder to the PATH."
+    return InputError(message, hint, value=name)

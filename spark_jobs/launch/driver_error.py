@@ -6,6 +6,11 @@ from typing import cast
 
 from sources.errors import ErrorFields, ErrorReport, RunError
 
+_UNREPORTED = (
+    "Correct the cause, then run the same step again: it resumes after the last committed "
+    "micro-batch. `hybrid logs P` shows more of the run's output."
+)
+
 
 class DriverError(RunError):
     """A driver failed, or ended without having done its work.
@@ -30,7 +35,7 @@ class DriverError(RunError):
         known: dict[str, str | int] = {} if reported is None else reported.fields
         super().__init__(
             f"The Spark run of `{source}` ended{how and f' {how}'}. {cause}".rstrip(),
-            "" if reported is None else reported.hint,
+            _UNREPORTED if reported is None else reported.hint,
             transient=None if reported is None else reported.transient,
             **cast("ErrorFields", {"source": source, **known}),
         )

@@ -123,10 +123,13 @@ class DriverState:
         """
         if self.is_on_cluster and not self._is_heard() and self.status().state == "unknown":
             message = (
-                f"It is unknown whether the last launch of `{self.source}` still runs: "
-                f"{self.status().reason}."
+                f"It is unknown whether the driver of `{self.source}` that was launched last still "
+                f"runs and writes to the table: {self.status().reason}."
             )
-            hint = "Nothing was started. Run again once the cluster answers."
+            hint = (
+                "Nothing was started, since two drivers must not share a checkpoint. Check whether "
+                "the cluster can be reached, then run the same command again."
+            )
             raise UnavailableError(message, hint, source=self.source)
 
     def require_source(self, source: str) -> None:
@@ -136,8 +139,14 @@ class DriverState:
             StateError: It does.
         """
         if self.source != source:
-            message = f"A run of `{self.source}` is active."
-            hint = "Wait for it, or end it with `hybrid stop`."
+            message = (
+                f"A run of `{self.source}` is active, so `{source}` can't be started: a generation "
+                "has one Spark driver at a time."
+            )
+            hint = (
+                f"Wait until the run of `{self.source}` has ended, or end it with `hybrid stop P`, "
+                "then run the same command again."
+            )
             raise StateError(message, hint, transient=True, source=self.source)
 
     def _is_heard(self) -> bool:

@@ -55,9 +55,16 @@ class KubernetesLauncher:
         command = [*self._kubectl, "delete", "pod", launch.application]
         answer = ask([*command, "--ignore-not-found", "--wait", *times], _GONE_WITHIN_S + 30)
         if answer.status != 0:
-            message = f"Kubernetes did not end pod {launch.application}: {answer.last_words}"
-            hint = "Try again once the cluster answers."
-            raise RunError(message, hint, source=launch.source)
+            message = (
+                f"Kubernetes did not delete pod {launch.application}, the driver of "
+                f"`{launch.source}`; `kubectl delete` reports: {answer.last_words.rstrip('.')}. "
+                "The driver may still be running and writing to the table."
+            )
+            hint = (
+                "Run `hybrid stop P` again once the cluster answers, or delete the pod with "
+                "kubectl. Don't start another run before the pod is gone."
+            )
+            raise RunError(message, hint, source=launch.source, value=launch.application)
 
     def logs(self, launch: Launch, lines: int) -> str:
         """Return the last lines that the driver printed; empty once its pod is gone."""

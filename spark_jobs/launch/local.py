@@ -59,10 +59,13 @@ class LocalLauncher:
         """
         if launch.group is not None and self._is_running(launch):
             if not launch.is_from_here:
-                message = f"The run of `{launch.source}` was launched on {launch.host}."
-                raise RunError(
-                    message, "End it from there.", source=launch.source, server=launch.host
+                message = (
+                    f"The run of `{launch.source}` was launched on {launch.host}, where it may "
+                    "still be running and writing; a local process can be ended only on its own "
+                    "machine."
                 )
+                hint = f"Run `hybrid stop P` on {launch.host}."
+                raise RunError(message, hint, source=launch.source, server=launch.host)
             beat = read_heartbeat(self._generation, launch.source)
             with contextlib.suppress(ProcessLookupError):
                 # Only the driver: a JVM that gets the signal too is gone before the query stops.

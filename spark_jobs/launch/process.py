@@ -111,8 +111,11 @@ def stop(generation: Generation, source: str) -> bool:
     if beat is None:
         return False
     if beat.host != socket.gethostname():
-        message = f"The driver of `{source}` was started by hand on {beat.host}."
-        hint = f"End process {beat.pid} there."
+        message = (
+            f"The driver of `{source}` was started by hand on {beat.host} and still runs; a "
+            "process can be ended only on its own machine."
+        )
+        hint = f"End process {beat.pid} on {beat.host}: `kill {beat.pid}`."
         raise RunError(message, hint, source=source, server=beat.host)
     try:
         os.kill(beat.pid, signal.SIGTERM)

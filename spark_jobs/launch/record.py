@@ -114,8 +114,12 @@ def record_switch(generation: Generation, launch_id: str, source: str) -> None:
     """
     last = last_launch(generation)
     if last is None or last.launch_id != launch_id or source not in last.then:
-        message = f"Another driver was launched before this one could switch to `{source}`."
-        raise StateError(message, "Nothing needs to be done.", source=source)
+        message = (
+            f"Another driver was launched before this one could switch to `{source}`, so this one "
+            "ends without reading that source."
+        )
+        hint = "Nothing is lost; `hybrid status P` shows what the other driver reads."
+        raise StateError(message, hint, source=source)
     then = last.then[last.then.index(source) + 1 :]
     changes = {"source": source, "then": then, "at_ms": now_ms()}
     write_launch(generation, last.model_copy(update=changes))

@@ -20,7 +20,7 @@ from spark_jobs.launch.driver_state import DriverState
 from spark_jobs.launch.local import GRACE_S
 from spark_jobs.launch.record import Launch, last_launch, log_name, write_launch
 from spark_jobs.launch.watched_run import WatchedRun
-from spark_jobs.run_state.lock import is_held, take_launch_lock
+from spark_jobs.run_state.lock import is_held, launch_lock_path, take_launch_lock
 
 
 def find_run(generation: Generation, source: str) -> WatchedRun | None:
@@ -138,12 +138,16 @@ def _lock_or_find(loaded: LoadedPipeline, generation: Generation, source: str) -
         if found is not None and found.is_current():
             found.require_source(source)
         if time.monotonic() > deadline + GRACE_S:
-            name = loaded.pipeline.name
+            name, lock_file = loaded.pipeline.name, launch_lock_path(generation)
             message = (
                 f"Another process has been launching pipeline `{name}` for {2 * GRACE_S:.0f} s, "
-                "and no driver came up."
+                "and no driver came up; it may still start one. Nothing was started here."
             )
-            raise StateError(message, "End that process, then run again.", pipeline=name)
+            hint = (
+                f"Find the process that holds {lock_file} (`fuser` shows its number) and end it, "
+                "then run the same command again."
+            )
+            raise StateError(message, hint, pipeline=name, file=str(lock_file))
         if time.monotonic() > deadline and found is not None:
             # Its driver has ended, the process that started it has not.
             WatchedRun(found).kill_remains()
@@ -165,8 +169,14 @@ def _require_none_active(
     """
     if is_held(generation):
         name = loaded.pipeline.name
-        message = f"Another run of pipeline `{name}` is active."
-        hint = "Wait for it, or end it with `hybrid stop`."
+        message = (
+            f"Another run of pipeline `{name}` is active, so `{source}` can't be started: a "
+            "generation has one Spark driver at a time."
+        )
+        hint = (
+            "Wait until that run has ended (`hybrid status P`), or end it with `hybrid stop P`, "
+            "then run the same command again."
+        )
         raise StateError(message, hint, transient=True, pipeline=name)
     found = last_driver(generation)
     if found is None or not found.is_on_cluster or found.status().state == "ended":

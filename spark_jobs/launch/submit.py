@@ -106,8 +106,12 @@ def spark_home() -> Path:
         return Path(named)
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        message = "PySpark is not installed in this Python, and `SPARK_HOME` is not set."
-        raise InputError(message, "Install `pyspark`, or set `SPARK_HOME`.", value="pyspark")
+        message = (
+            "Spark was not found: PySpark is not installed in this Python, and the environment "
+            "variable `SPARK_HOME` is not set."
+        )
+        hint = "Run `pip install pyspark`, or set `SPARK_HOME` to the folder of a Spark."
+        raise InputError(message, hint, value="pyspark")
     return Path(spec.origin).parent
 
 
@@ -170,10 +174,10 @@ def _require_variables(loaded: LoadedPipeline, place: Place) -> None:
     for name in variables_used(loaded.path) if place.is_cluster else []:
         if not any(f"{prefix}{name}" in conf for prefix in prefixes):
             message = (
-                f"{loaded.path.name} reads the environment variable {name}, which the driver on "
-                "the cluster would not have."
+                f"{loaded.path.name} reads the environment variable {name}, but `spark.conf` does "
+                "not pass it to the driver on the cluster, which reads the file, too."
             )
-            hint = f"Set `{prefixes[0]}{name}` in `spark.conf`."
+            hint = f"Set `{prefixes[0]}{name}` in `spark.conf`, or remove it from the file."
             raise InputError(message, hint, field="spark.conf", value=name)
 
 

@@ -72,10 +72,11 @@ class WatchedRun:
                     f"{time.monotonic() - heard:,.0f} s ago."
                 )
                 hint = (
-                    "It was ended (`supervision.end_stuck_after`). Run the step again: it resumes "
-                    "where the run ended."
+                    "The run is being ended, since it stayed silent beyond "
+                    "`supervision.stuck_after` and `supervision.end_stuck_after`. Run the step "
+                    "again: it resumes after the last committed micro-batch."
                 )
-                raise RunError(message, hint, source=self.source)
+                raise RunError(message, hint, source=self.source, server=beat.host)
             self._hand_on(on_output)
             answer = self.driver.known_status
             if answer is not None and answer.reason not in ("", shown):
@@ -153,8 +154,14 @@ class WatchedRun:
         if recorded is None or recorded.group is None or not is_launched(self._generation):
             return
         if not recorded.is_from_here:
-            message = f"The run of `{self.source}` is being launched on {recorded.host}."
-            hint = "Try again once it is launched, or end it from there."
+            message = (
+                f"The run of `{self.source}` is being launched on {recorded.host}, so it can't be "
+                "ended from this machine yet: its driver may still come up and write."
+            )
+            hint = (
+                "Run `hybrid stop P` again once the driver runs (`hybrid status P`), or run it "
+                f"on {recorded.host} now."
+            )
             raise RunError(message, hint, source=self.source, server=recorded.host)
         kill_group(recorded.group)
         wait_until(lambda: not is_launched(self._generation), GRACE_S)

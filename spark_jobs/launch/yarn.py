@@ -57,9 +57,17 @@ class YarnLauncher:
             return
         answer = ask(["yarn", "application", "-kill", application])
         if answer.status != 0 and _UNKNOWN_TO_YARN not in answer.output:
-            message = f"YARN did not end {application}: {answer.last_words}"
-            hint = "Try again once the resource manager answers."
-            raise RunError(message, hint, source=launch.source)
+            message = (
+                f"YARN did not end {application}, the driver of `{launch.source}`; `yarn "
+                f"application -kill` reports: {answer.last_words.rstrip('.')}. The application may "
+                "still be running and writing to the table."
+            )
+            hint = (
+                "Run `hybrid stop P` again once the resource manager answers, or run `yarn "
+                f"application -kill {application}`. Don't start another run before the application "
+                "has ended."
+            )
+            raise RunError(message, hint, source=launch.source, value=application)
 
     def logs(self, launch: Launch, lines: int) -> str:
         """Return the last lines that the driver's container printed; YARN may have them late."""
@@ -85,8 +93,15 @@ class YarnLauncher:
         command = ["yarn", "application", "-list", "-appTags", launch.application]
         answer = ask([*command, "-appStates", "ALL"])
         if answer.status != 0:
-            message = f"YARN does not answer: {answer.last_words}"
-            raise UnavailableError(message, "Check whether the resource manager can be reached.")
+            message = (
+                f"YARN does not answer, so it is unknown whether a driver of `{launch.source}` "
+                f"runs; `yarn application -list` reports: {answer.last_words.rstrip('.')}."
+            )
+            hint = (
+                "Check whether the resource manager can be reached (`yarn application -list` on "
+                "this machine), then repeat what you did."
+            )
+            raise UnavailableError(message, hint, source=launch.source)
         found = [_ID.match(line) for line in answer.output.splitlines()]
         return next((each[0] for each in found if each is not None), None)
 

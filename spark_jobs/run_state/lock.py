@@ -41,8 +41,14 @@ class QueryLock:
         """
         self._held = _take(self._path)
         if self._held is None:
-            message = f"Another run of this pipeline is active: it holds the lock {self._path}."
-            hint = "Wait for it, or end it with `hybrid stop`."
+            message = (
+                "Another run of this pipeline is active and may be writing to the table: its "
+                f"driver holds the lock {self._path}. Two drivers must not share a checkpoint."
+            )
+            hint = (
+                "Wait until that run has ended, or end it with `hybrid stop P`, then run the same "
+                "command again."
+            )
             raise StateError(message, hint, transient=True, file=str(self._path))
         return self
 
@@ -68,6 +74,11 @@ def take_launch_lock(generation: Generation) -> int | None:
         StateError: The state folder can't be written.
     """
     return _take(generation.path(_LAUNCH))
+
+
+def launch_lock_path(generation: Generation) -> Path:
+    """Return the file of a generation's launch lock, for messages; it may not exist yet."""
+    return generation.path(_LAUNCH)
 
 
 def is_launched(generation: Generation) -> bool:
@@ -99,8 +110,11 @@ def _take(path: Path) -> int | None:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        message = f"The lock {path} can't be taken: {error.strerror}."
-        hint = "Free space, or make the state folder writable, and run again."
+        message = f"The lock {path} can't be taken: {error.strerror}. Nothing was started."
+        hint = (
+            "Free space on the disk of the state folder, or make the folder writable for this "
+            "user, then run the same command again."
+        )
         # A full disk may have space again by itself.
         is_full = error.errno in _FULL
         raise StateError(message, hint, transient=is_full, file=str(path)) from error

@@ -35,7 +35,9 @@ _JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.lev
 
 
 class LocalBroker(Service):
-    """One-node Kafka broker, as a context manager.
+    """One-node Kafka broker for development and tests, as a context manager.
+
+    It listens on the loopback address only, and ends when this process ends, for whatever reason.
 
     Args:
         data_dir: Folder of topics, settings and the log, which the next start finds again. Without
@@ -67,7 +69,7 @@ class LocalBroker(Service):
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port`` of the plain listener, for clients on this machine.
+        """``host:port`` of the plain listener, for clients on this machine; kept in memory.
 
         Raises:
             RunError: The broker is not running.
@@ -75,7 +77,10 @@ class LocalBroker(Service):
         return self.address("PLAINTEXT")
 
     def address(self, protocol: str) -> str:
-        """``host:port`` of the listener with this security protocol.
+        """Return ``host:port`` of the listener with a security protocol.
+
+        Args:
+            protocol: Kafka's name of it, such as ``PLAINTEXT`` or ``SASL_SSL``.
 
         Raises:
             RunError: The broker is not running, or has no such listener.
@@ -95,7 +100,7 @@ class LocalBroker(Service):
 
     @property
     def log_file(self) -> Path:
-        """Output of Kafka, of all starts on this folder.
+        """File that Kafka's output is appended to, by all starts with the same folder.
 
         Raises:
             RunError: The broker is not running.
@@ -110,8 +115,10 @@ class LocalBroker(Service):
         """Start the broker on free ports and wait until it answers; do nothing if it runs.
 
         Raises:
-            RunError: It ended, or did not answer in time; carries the last lines of its log.
-            InputError: Java or Kafka is not installed, or a secured listener lacks a file.
+            RunError: The broker ended, did not answer within 60 s, can't prepare its data folder,
+                or refuses the users; carries the last lines of its log, or the broker's answer.
+            InputError: Java is missing, Kafka's jars can't be downloaded, or a secured listener
+                lacks a file.
         """
         if self._process is not None:
             return
@@ -140,10 +147,10 @@ class LocalBroker(Service):
         self._folder = None
 
     def wait(self) -> None:
-        """Wait until the broker has ended by itself.
+        """Wait until the broker ends by itself, which it should not; return at once if not running.
 
         Raises:
-            RunError: It ended; carries the last lines of its log.
+            RunError: The broker ended; carries its exit status and the last lines of its log.
         """
         if self._process is not None:
             status = self._process.wait()
@@ -213,7 +220,7 @@ def create_topic(
     partitions: int = 1,
     config: Mapping[str, str] | None = None,
 ) -> None:
-    """Create a topic with one replica.
+    """Create a topic with one replica; return once its partitions have leaders, or after 10 s.
 
     Args:
         bootstrap_servers: Address of the broker.
@@ -222,7 +229,7 @@ def create_topic(
         config: Topic settings, such as ``retention.ms``.
 
     Raises:
-        RunError: The broker refuses, or can't be reached.
+        RunError: The broker refuses, as for a topic that exists, or can't be reached.
     """
     admin = AdminClient({"bootstrap.servers": bootstrap_servers}, logger=QUIET)
     deadline = time.monotonic() + _ADMIN_TIMEOUT_S

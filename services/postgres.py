@@ -39,7 +39,9 @@ _SETTINGS = {
 
 
 class LocalPostgres(Service):
-    """PostgreSQL server, as a context manager.
+    """PostgreSQL server for development and tests, as a context manager.
+
+    It has logical decoding, listens on the loopback address only, and ends when this process ends.
 
     Args:
         data_dir: Folder of its data, which the next start finds again; the password is new each
@@ -64,14 +66,18 @@ class LocalPostgres(Service):
 
     @property
     def dsn(self) -> str:
-        """Connection string for libpq; the password belongs into ``PGPASSWORD``."""
+        """Connection string for libpq; the password belongs into ``PGPASSWORD``.
+
+        Computed from ``port``, so that it is of use only while the server runs.
+        """
         return f"host={HOST} port={self.port} user={USER} dbname={DATABASE}"
 
     def start(self) -> None:
         """Start the server on a free port and wait until it answers; do nothing if it runs.
 
         Raises:
-            RunError: It is not installed and can't be, or it ended; carries its output.
+            RunError: PostgreSQL is not installed and can't be, its data folder can't be created or
+                opened, or the server ended or did not answer within 60 s; carries its output.
         """
         if self._process is not None:
             return
@@ -88,7 +94,10 @@ class LocalPostgres(Service):
             raise
 
     def stop(self) -> None:
-        """End the server without waiting for its clients; do nothing if it is not running."""
+        """End the server without waiting for its clients; do nothing if it is not running.
+
+        A data folder that was given is kept; a temporary one is removed.
+        """
         if self._process is not None and self._folder is not None:
             # On SIGTERM it would wait until all clients have left.
             with contextlib.suppress(OSError, ValueError, IndexError):

@@ -57,8 +57,11 @@ class SecuredListeners:
     def settings(self) -> dict[str, str]:
         """Return Kafka's broker settings for these listeners, without their ports.
 
+        They contain passwords and the certificate's key.
+
         Raises:
-            InputError: A file is required and not named, or can't be read.
+            InputError: A listener needs a file (certificate, key, ca) that is not named, or can't
+                be read.
         """
         settings: dict[str, str] = {}
         for protocol in self.protocols:
@@ -72,13 +75,16 @@ class SecuredListeners:
         return settings
 
     def create_users(self, admin: AdminClient) -> None:
-        """Create the SCRAM users, whose passwords Kafka keeps in its own log (KIP-554).
+        """Create the SCRAM users, whose passwords Kafka keeps in its metadata log (KIP-554).
+
+        Returns once the broker knows them, or after 10 s. Does nothing without users, or without a
+        SASL listener; PLAIN users need no such step, they are in the broker's settings.
 
         Args:
             admin: Client of the plain listener.
 
         Raises:
-            RunError: Kafka refuses.
+            RunError: Kafka refuses a user or password, or does not answer.
         """
         if not self.users or not any(one.startswith("SASL") for one in self.protocols):
             return

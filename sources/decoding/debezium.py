@@ -42,7 +42,7 @@ class DebeziumReader(BaseReader):
     """Decoder of the change events of one table, with the parts of the envelope that are declared.
 
     Args:
-        source: The declaration, of ``format: debezium``.
+        source: The declaration, of ``format: debezium``, which has columns and a table.
     """
 
     def __init__(self, source: ValueFormat) -> None:
@@ -74,11 +74,19 @@ class DebeziumReader(BaseReader):
     def fields(self, value: bytes) -> Mapping[str, Any]:
         """Decode a change event into the row that it leaves or deletes, plus declared metadata.
 
+        Args:
+            value: Value of a Kafka record: Debezium's envelope, in JSON or Avro.
+
+        Returns:
+            The table's columns by name, not yet converted to column types, and the parts of the
+            envelope that ``include`` names.
+
         Raises:
-            BadValue: The value is not a change event of this table, or a column can't be converted.
-            InputError: The table was truncated, or its columns are not those that are declared, so
-            that
-                later rows would be wrong. Or the schema registry refuses the login or the request.
+            BadValue: The value is not a change event of this table, has an unknown op, lacks the
+                row, or a column can't be converted.
+            InputError: The source database's table was truncated, or its columns or their defaults
+                are not those that are declared, so that later rows would be wrong. Or the schema
+                registry refuses the login or the request.
             UnavailableError: The schema registry does not answer.
         """
         envelope, encodings = self._envelopes.open(value)
@@ -226,7 +234,10 @@ class DebeziumReader(BaseReader):
 
 
 def position(envelope: Mapping[str, Any], origin: Mapping[str, Any]) -> str:
-    """Return a text that sorts changes in commit order; all zeros for rows of an initial snapshot.
+    """Return a text that sorts the changes of a database in commit order.
+
+    Used as the sequence by which the latest change of a key wins. All zeros for rows of an initial
+    snapshot, which sort before every change.
 
     PostgreSQL: the end of the preceding transaction (``source.sequence``), then the change's own
     LSN; the LSN alone would sort changes as they were written, not as they were committed. MySQL

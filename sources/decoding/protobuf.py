@@ -45,10 +45,11 @@ class ProtobufReader(BaseReader):
 
     @classmethod
     def of(cls, source: ValueFormat) -> ProtobufReader:
-        """Return the Protobuf decoder that a source declares.
+        """Return the Protobuf decoder that a source declares, with ``descriptor`` and ``message``.
 
         Raises:
-            InputError: The descriptor's file can't be read, or does not have the message.
+            InputError: The file of ``descriptor`` can't be read, is not a ``FileDescriptorSet``
+                with all imports, or does not have the message type.
         """
         # `ValueFormat` refuses a declaration without them.
         assert source.descriptor is not None
@@ -79,10 +80,11 @@ class ProtobufReader(BaseReader):
         return cls(data, source.message, framed=source.wire_format == "confluent")
 
     def fields(self, value: bytes) -> Mapping[str, Any]:
-        """Decode one value into the fields of its message.
+        """Decode one value into the fields of its message, by name, as Python values.
 
         Raises:
-            BadValue: The bytes are not such a message.
+            BadValue: The bytes are not a valid message of the type, or, in Confluent's wire format,
+                have no schema id in front or the message indexes of another type.
         """
         kind, path, read = _message(self._descriptors, self._message)
         if self._framed:
@@ -103,7 +105,8 @@ class ProtobufReader(BaseReader):
         """Decode many values at once; a value that needs the per-record decoder becomes null.
 
         Returns:
-            None if a column's field is of a type that only the per-record decoder reads.
+            Structs with one field per column, as long as the values; None if a column's field is of
+            a type that only the per-record decoder reads.
         """
         message = _plain(self._descriptors, self._message, columns)
         if message is None:

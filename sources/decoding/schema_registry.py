@@ -83,7 +83,7 @@ class Registry(Declared):
         return self
 
     def located(self, locate: Callable[[str], str]) -> Registry:
-        """Return a copy in which the paths of files are absolute.
+        """Return a copy in which the paths of ``ca``, ``certificate`` and ``key`` are absolute.
 
         Args:
             locate: Makes a path absolute that is relative to the pipeline's file.
@@ -92,9 +92,12 @@ class Registry(Declared):
 
 
 def read_ids(batch: Batch) -> Int64Array:
-    """Read the schema id in front of each value of a batch, and move on to what follows it.
+    """Read the schema id in front of each value of a batch, and move the cursors past it.
 
-    Values without one are left to the per-record decoder; their ids mean nothing.
+    Values without a schema id become undecided, so that the per-record decoder refuses them.
+
+    Returns:
+        One id for each value of the batch; the ids of undecided values mean nothing.
     """
     every = batch.every()
     batch.require(batch.fixed(1, every) == 0, every)
@@ -188,7 +191,8 @@ def schema_texts(registry: Registry, schema_id: int) -> list[str]:
 
     Raises:
         BadValue: The registry has no such schema, or it is not an Avro schema.
-        InputError: The registry refuses the login or the request.
+        InputError: The registry refuses the login or the request, or its client is not
+            installed.
         UnavailableError: The registry does not answer.
     """
     client = _client(registry)

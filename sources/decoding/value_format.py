@@ -192,7 +192,10 @@ class ValueFormat(Declared):
 
     @property
     def declared_columns(self) -> dict[str, str] | None:
-        """All columns of a row and their types; None if the preceding source defines them."""
+        """All declared columns of a row and their Spark SQL types, those of ``include`` first.
+
+        Computed; None if none are declared, so that those of the preceding source apply.
+        """
         columns = self.columns or ({RAW_COLUMN: "binary"} if self.format == "raw" else None)
         if columns is None:
             return None
@@ -225,19 +228,25 @@ class ValueFormat(Declared):
 
     @property
     def record_columns(self) -> dict[str, RecordPart]:
-        """Columns filled from a record's key or metadata: the part (``offset`` …) by column."""
+        """Columns filled from a record's key or metadata: the part (``offset`` …) by column.
+
+        Computed from ``include``; empty if it names no such part.
+        """
         parts: dict[str, RecordPart] = {part: part for part in get_args(RecordPart)}
         return {name: parts[what] for name, what in self.include.items() if what in parts}
 
     @property
     def envelope_columns(self) -> dict[str, EnvelopePart]:
-        """Columns filled from a Debezium envelope: the part, such as ``op``, by column."""
+        """Columns filled from a Debezium envelope: the part, such as ``op``, by column.
+
+        Computed from ``include``; empty if it names no such part.
+        """
         parts: dict[str, EnvelopePart] = {part: part for part in get_args(EnvelopePart)}
         return {name: parts[what] for name, what in self.include.items() if what in parts}
 
     @property
     def added_types(self) -> dict[str, str]:
-        """Spark SQL types of the columns in ``added_columns``, by name."""
+        """Spark SQL types of the columns in ``added_columns``, by name; computed, may be empty."""
         return types_of(self.added_columns or {})
 
     def envelope_column(self, part: EnvelopePart) -> str | None:
@@ -246,7 +255,10 @@ class ValueFormat(Declared):
 
     @property
     def value_columns(self) -> dict[str, str]:
-        """Declared columns that are filled from a value; empty if the preceding source has them."""
+        """Declared columns that are filled from a record's value, and their Spark SQL types.
+
+        Computed; empty if no columns are declared, so that those of the preceding source apply.
+        """
         columns = self.declared_columns or {}
         return {name: kind for name, kind in columns.items() if name not in self.include}
 
@@ -260,10 +272,11 @@ class ValueFormat(Declared):
         return parse_schema({n: kind for n, kind in columns.items() if n not in others})
 
     def checkpoint_contract(self) -> dict[str, object]:
-        """Return the settings that must not change while a checkpoint is in use.
+        """Return the settings that must not change while a streaming checkpoint is in use.
 
-        They decide what a record means: rows from before and after a change would not agree. Empty
-        for plain JSON.
+        They decide what a record means: rows from before and after a change would not agree. The
+        caller compares them with those that were recorded when the checkpoint began. Empty for
+        plain JSON.
         """
         settings = self.model_dump(
             mode="json",

@@ -31,7 +31,13 @@ _REASON = re.compile(
 
 @dataclass(frozen=True)
 class Repository:
-    """A repository in Maven's layout; ``root`` never contains the user's name and password."""
+    """A repository in Maven's layout, from which jars are downloaded.
+
+    Attributes:
+        root: Its URL with a slash at the end; never contains the user's name and password.
+        user: User name of its login; empty without a login.
+        password: Password of its login.
+    """
 
     root: str
     user: str = ""
@@ -40,7 +46,14 @@ class Repository:
 
 @dataclass(frozen=True)
 class Request:
-    """What to fetch; coordinates as in :class:`spark_jobs.jvm.jar_sets.JarSet`."""
+    """Jars to download, as Maven coordinates ``group:artifact:version``.
+
+    Attributes:
+        name: Name of the set of jars, for messages.
+        packages: Direct dependencies; their own dependencies are resolved too.
+        pins: Exact versions of transitive dependencies.
+        excludes: ``group:artifact`` or ``group:*`` that is never downloaded.
+    """
 
     name: str
     packages: tuple[str, ...]
@@ -95,15 +108,16 @@ def fetch(
 
     Args:
         launcher: The command that starts Ivy: Java, its flags, and ``-jar``.
-        request: What to fetch.
-        place: Where from.
+        request: The packages.
+        place: Repository to download from.
         folder: Ivy's working folder; files that an earlier run verified are used again.
         lock: A locked file descriptor that Ivy inherits, so that the lock lasts as long as Ivy
             runs, even if this process is killed.
         on_progress: Called with the file name of each jar whose download begins.
 
     Raises:
-        InputError: A package can't be downloaded from there.
+        InputError: A package can't be downloaded from this repository; contains which one, and
+            Ivy's reason.
     """
     (folder / "ivy.xml").write_text(_module(request), encoding="utf-8")
     (folder / "settings.xml").write_text(_settings(request, place), encoding="utf-8")

@@ -42,8 +42,8 @@ def resolve(set_name: str, on_progress: OnProgress = lambda _: None) -> list[Pat
             waiting for another process.
 
     Raises:
-        InputError: There is no such set, Java is missing, a jar can't be downloaded, or the
-            folder named in ``HYBRID_JARS`` lacks the set.
+        InputError: There is no such set, Java is missing, a jar can't be downloaded, the cache
+            folder can't be written, or the folder named in ``HYBRID_JARS`` lacks the set.
     """
     return obtain(set_name, find_set(set_name), on_progress)
 
@@ -55,13 +55,16 @@ def resolve_sets(
 
     Args:
         set_names: Keys of ``SETS``.
-        on_progress: As for :func:`resolve`; called from several threads.
+        on_progress: Called with the file name of each jar whose download begins, and once before
+            waiting for another process; from several threads.
 
     Returns:
         The jars of each set, by name, in the order of ``set_names``.
 
     Raises:
-        InputError: As for :func:`resolve`, once all downloads have ended.
+        InputError: There is no such set; or, once all downloads have ended, Java is missing, a jar
+            can't be downloaded, the cache folder can't be written, or the folder named in
+            ``HYBRID_JARS`` lacks a set.
     """
     names = list(set_names)
     for name in names:
@@ -72,12 +75,17 @@ def resolve_sets(
 
 
 def obtain(set_name: str, jar_set: JarSet, on_progress: OnProgress = lambda _: None) -> list[Path]:
-    """Return the jars of any set, as :func:`resolve` does for the declared ones.
+    """Return the jars of any set, sorted by name; download them unless the cache has them.
 
     Args:
         set_name: Names the set in messages and in the cache.
-        jar_set: What to fetch.
-        on_progress: As for :func:`resolve`.
+        jar_set: The Maven packages of the set.
+        on_progress: Called with the file name of each jar whose download begins, and once before
+            waiting for another process.
+
+    Raises:
+        InputError: Java is missing, a jar can't be downloaded, the cache folder can't be written,
+            or the folder named in ``HYBRID_JARS`` lacks the set.
     """
     if handed_in := os.environ.get(FOLDER_VARIABLE):
         return _handed_in(Path(handed_in) / set_name, set_name)

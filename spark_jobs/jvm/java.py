@@ -76,8 +76,10 @@ def java_version(path: Path) -> int:
 def spark_environment(home: Path) -> dict[str, str]:
     """Return the environment for ``spark-submit``: that of this process, plus Java, Spark, Python.
 
+    Spark then starts the Java that was checked here, and this Python for driver and workers.
+
     Args:
-        home: Spark's folder.
+        home: Folder of the Spark installation.
 
     Raises:
         InputError: Java is missing or too old.
@@ -93,10 +95,16 @@ def spark_environment(home: Path) -> dict[str, str]:
 
 
 def find_java(minimum: int = MINIMUM) -> Path:
-    """Return the path of the Java that :func:`require_java` checks, without starting it.
+    """Return the path of Java without starting it, so that its version is not checked.
+
+    It is ``JAVA_HOME/bin/java`` if JAVA_HOME is set, else the ``java`` on the PATH.
+
+    Args:
+        minimum: Feature release that a message asks for, such as 17.
 
     Raises:
-        InputError: There is no Java.
+        InputError: There is no Java: JAVA_HOME has no executable ``bin/java``, or it is not set
+            and the PATH has no ``java``.
     """
     way_out = _WAY_OUT.format(minimum=minimum)
     home = os.environ.get("JAVA_HOME")

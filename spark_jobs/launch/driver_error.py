@@ -20,8 +20,8 @@ class DriverError(RunError):
     or the cluster lost it, is transient: another attempt may succeed.
 
     Args:
-        source: Name of the source that it read.
-        how: How it ended, such as ``with status 1``; empty if that is not known.
+        source: Name of the source that the driver read.
+        how: How the driver ended, such as ``with status 1``; empty if that is not known.
         reported: The driver's own report; None if it wrote none.
         words: Whatever else explains the end, such as the last lines of its log.
 
@@ -41,6 +41,9 @@ class DriverError(RunError):
         )
 
     def report(self) -> ErrorReport:
-        """Return the error as a document, of the kind that the driver reported."""
+        """Return the error as a document, of the kind that the driver reported.
+
+        The kind is ``run`` if the driver ended without a report.
+        """
         own = super().report()
         return own if self.reported is None else own.model_copy(update={"kind": self.reported.kind})

@@ -92,7 +92,10 @@ class DebeziumReader(BaseReader):
         envelope, encodings = self._envelopes.open(value)
         origin = envelope.get("source")
         if not isinstance(origin, dict) or "op" not in envelope:
-            reason = "the value is not a change envelope: it lacks `op` or `source`"
+            reason = (
+                "the value is not a change envelope: it lacks `op` or `source`, as after the "
+                "transform ExtractNewRecordState, which the connector must not use"
+            )
             raise BadValue(reason)
         self._check_table(origin)
         op = envelope["op"]
@@ -133,7 +136,10 @@ class DebeziumReader(BaseReader):
         owner = origin.get("schema") or origin.get("db")
         table = f"{owner}.{origin.get('table')}"
         if table != self._table:
-            reason = f"the change is of table `{table}`, not of `{self._table}`"
+            reason = (
+                f"the change is of table `{table}`, not of `{self._table}`, which the source "
+                "declares in `table`"
+            )
             raise BadValue(reason)
 
     def _check_columns(self, row: Mapping[str, Any]) -> None:
@@ -253,7 +259,10 @@ def position(envelope: Mapping[str, Any], origin: Mapping[str, Any]) -> str:
     connector = origin.get("connector")
     width, locate = _POSITIONS.get(str(connector), (0, None))
     if locate is None:
-        reason = f"`position` is not supported for connector {short_repr(connector)}"
+        reason = (
+            f"`position` is not supported for connector {short_repr(connector)}, only for "
+            f"{', '.join(_POSITIONS)}"
+        )
         raise BadValue(reason)
     if envelope["op"] == "r" and str(origin.get("snapshot")) in _INITIAL:
         return "0" * width

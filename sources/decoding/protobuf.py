@@ -92,6 +92,7 @@ class ProtobufReader(BaseReader):
             if indexes != path:
                 reason = (
                     f"its message indexes are {indexes}, but those of `{self._message}` are {path}"
+                    ": the value is of another message type"
                 )
                 raise BadValue(reason)
         try:

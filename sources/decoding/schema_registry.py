@@ -113,7 +113,10 @@ def unframe(value: bytes) -> tuple[int, bytes]:
     """
     if len(value) < FRAME_BYTES or value[0] != 0:
         start = value[:5].hex() or "nothing"
-        reason = f"there is no schema id in front of the value: it starts with {start}"
+        reason = (
+            f"there is no schema id in front of the value: it starts with {start} (hexadecimal), "
+            "not with a byte 00 and four bytes of the id"
+        )
         raise BadValue(reason)
     return int.from_bytes(value[1:5]), value[5:]
 
@@ -134,7 +137,10 @@ def unframe_message(value: bytes) -> tuple[list[int], bytes]:
     if count == 0:
         return [0], rest[cursor:]
     if not 0 < count <= len(rest):
-        reason = f"the number of message indexes is {count}"
+        reason = (
+            f"the number of message indexes in front of the value is {count}, but "
+            f"{len(rest)} bytes follow the schema id"
+        )
         raise BadValue(reason)
     path = []
     for _ in range(count):

@@ -30,11 +30,14 @@ _PORT_TRIES = 5
 _ADMIN_TIMEOUT_S = 10.0
 # For a broker of this size, C1 and the serial collector start faster, use less of the other
 # processes' cores, and cost nothing measurable when producing and consuming.
+_MEND = "Correct the cause that the log names, then start the broker again."
 _JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=INFO")
 
 
 class LocalBroker(Service):
-    """One-node Kafka broker, as a context manager.
+    """One-node Kafka broker for development and tests, as a context manager.
+
+    It listens on the loopback address only, and ends when this process ends, for whatever reason.
 
     Args:
         data_dir: Folder of topics, settings and the log, which the next start finds again. Without
@@ -66,7 +69,7 @@ class LocalBroker(Service):
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port`` of the plain listener, for clients on this machine.
+        """``host:port`` of the plain listener, for clients on this machine; kept in memory.
 
         Raises:
             RunError: The broker is not running.
@@ -74,38 +77,48 @@ class LocalBroker(Service):
         return self.address("PLAINTEXT")
 
     def address(self, protocol: str) -> str:
-        """``host:port`` of the listener with this security protocol.
+        """Return ``host:port`` of the listener with a security protocol.
+
+        Args:
+            protocol: Kafka's name of it, such as ``PLAINTEXT`` or ``SASL_SSL``.
 
         Raises:
             RunError: The broker is not running, or has no such listener.
         """
         if self._process is None:
-            message = "The Kafka broker is not running."
-            raise RunError(message, "Start it first.", transient=False)
+            message = "The Kafka broker is not running, so it has no address."
+            hint = "Call `start()` first, or use the broker as a context manager."
+            raise RunError(message, hint, transient=False)
         if protocol not in self._ports:
-            message = f"The Kafka broker has no listener for {protocol}."
-            hint = f"It has {', '.join(self._ports)}."
+            message = f"The Kafka broker has no listener for the security protocol {protocol}."
+            hint = (
+                f"Use one of its listeners ({', '.join(self._ports)}), or start the broker with "
+                f"{protocol} among `SecuredListeners.protocols`."
+            )
             raise RunError(message, hint, transient=False, value=protocol)
         return f"{HOST}:{self._ports[protocol]}"
 
     @property
     def log_file(self) -> Path:
-        """Output of Kafka, of all starts on this folder.
+        """File that Kafka's output is appended to, by all starts with the same folder.
 
         Raises:
             RunError: The broker is not running.
         """
         if self._folder is None:
-            message = "The Kafka broker is not running."
-            raise RunError(message, "Start it first.", transient=False)
+            message = "The Kafka broker is not running, so it has no log file."
+            hint = "Call `start()` first, or use the broker as a context manager."
+            raise RunError(message, hint, transient=False)
         return self._folder / "broker.log"
 
     def start(self) -> None:
         """Start the broker on free ports and wait until it answers; do nothing if it runs.
 
         Raises:
-            RunError: It ended, or did not answer in time; carries the last lines of its log.
-            InputError: Java or Kafka is not installed, or a secured listener lacks a file.
+            RunError: The broker ended, did not answer within 60 s, can't prepare its data folder,
+                or refuses the users; carries the last lines of its log, or the broker's answer.
+            InputError: Java is missing, Kafka's jars can't be downloaded, or a secured listener
+                lacks a file.
         """
         if self._process is not None:
             return
@@ -134,16 +147,19 @@ class LocalBroker(Service):
         self._folder = None
 
     def wait(self) -> None:
-        """Wait until the broker has ended by itself.
+        """Wait until the broker ends by itself, which it should not; return at once if not running.
 
         Raises:
-            RunError: It ended; carries the last lines of its log.
+            RunError: The broker ended; carries its exit status and the last lines of its log.
         """
         if self._process is not None:
             status = self._process.wait()
             tail = last_lines(self.log_file.read_bytes())
-            message = f"The Kafka broker ended with status {status}:\n{tail}"
-            raise RunError(message)
+            message = (
+                f"The Kafka broker ended by itself, with exit status {status}. The end of its "
+                f"log:\n{tail}"
+            )
+            raise RunError(message, _MEND)
 
     def _start(self, launcher: list[str], folder: Path) -> None:
         protocols = ["PLAINTEXT", *self._secured.protocols]
@@ -176,7 +192,7 @@ class LocalBroker(Service):
             if state is not None:
                 what = f"ended at start with status {state}"
             message = f"The Kafka broker {what}. The end of its log:\n{last_lines(printed)}"
-            raise RunError(message)
+            raise RunError(message, _MEND)
 
     def _write_address(self) -> None:
         if self._address_file is None or self._process is None:
@@ -204,7 +220,7 @@ def create_topic(
     partitions: int = 1,
     config: Mapping[str, str] | None = None,
 ) -> None:
-    """Create a topic with one replica.
+    """Create a topic with one replica; return once its partitions have leaders, or after 10 s.
 
     Args:
         bootstrap_servers: Address of the broker.
@@ -213,7 +229,7 @@ def create_topic(
         config: Topic settings, such as ``retention.ms``.
 
     Raises:
-        RunError: The broker refuses, or can't be reached.
+        RunError: The broker refuses, as for a topic that exists, or can't be reached.
     """
     admin = AdminClient({"bootstrap.servers": bootstrap_servers}, logger=QUIET)
     deadline = time.monotonic() + _ADMIN_TIMEOUT_S
@@ -224,8 +240,13 @@ def create_topic(
         while len(_partitions(admin, name)) < partitions and time.monotonic() < deadline:
             time.sleep(_POLL_S)
     except KafkaException as error:
-        message = f"The topic `{name}` can't be created: {error.args[0].str().rstrip('.')}."
-        raise RunError(message, topic=name, server=bootstrap_servers) from None
+        reason = error.args[0].str().rstrip(".")
+        message = f"The topic `{name}` can't be created on {bootstrap_servers}: {reason}."
+        hint = (
+            "If the topic exists already, delete it or choose another name; if the broker can't "
+            "be reached, start it or correct its address."
+        )
+        raise RunError(message, hint, topic=name, server=bootstrap_servers) from None
 
 
 def _partitions(admin: AdminClient, topic: str) -> list[int]:

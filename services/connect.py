@@ -31,9 +31,9 @@ class LocalConnect(Service):
     """Worker of Kafka Connect, as a context manager; connectors are created and deleted by name.
 
     Args:
-        servers: Address of the broker, ``host:port``.
-        folder: Folder of its offsets and its log, which the next start finds again. Without one a
-            temporary folder is used, and removed at the end.
+        servers: Address of the Kafka broker, ``host:port``.
+        folder: Folder of the connectors' offsets and the worker's log, which the next start finds
+            again. Without one a temporary folder is used, and removed at the end.
         settings: More of Connect's worker settings; they take precedence.
     """
 
@@ -54,8 +54,9 @@ class LocalConnect(Service):
         """Start the worker on a free port and wait until it answers; do nothing if it runs.
 
         Raises:
-            RunError: It ended, or did not answer in time; carries the last lines of its log.
-            InputError: Java or Kafka Connect is not installed.
+            RunError: The worker ended, or did not answer within 120 s; carries the last lines of
+                its log.
+            InputError: Java is missing, or the jars of Kafka Connect can't be downloaded.
         """
         if self._process is not None:
             return
@@ -90,7 +91,10 @@ class LocalConnect(Service):
             raise
 
     def stop(self) -> None:
-        """End the worker; do nothing if it is not running."""
+        """End the worker and its connectors; do nothing if it is not running.
+
+        A folder that was given is kept, with the connectors' offsets; a temporary one is removed.
+        """
         if self._process is not None:
             end(self._process)
             self._process = None
@@ -99,16 +103,28 @@ class LocalConnect(Service):
         self._folder = None
 
     def create(self, name: str, config: Mapping[str, str]) -> None:
-        """Start a connector, and wait until its task runs.
+        """Create a connector, and wait until its only task runs.
+
+        Args:
+            name: Name of the connector.
+            config: Settings of the connector, such as those of :func:`debezium_config`.
 
         Raises:
-            RunError: Connect refuses it, or it fails; carries what Connect answers.
+            RunError: Connect refuses the connector, its task fails, or the task does not run within
+                120 s; carries what Connect answers, or the last lines of its log.
         """
         self._ask("POST", "/connectors", {"name": name, "config": dict(config)})
         self._wait(lambda: self._is_running(name), f"run connector `{name}`")
 
     def delete(self, name: str) -> dict[str, str]:
-        """Delete a connector, and return its settings; its offsets and its slot are kept."""
+        """Delete a connector; its offsets and its replication slot in the database are kept.
+
+        Returns:
+            The connector's settings, to create it again.
+
+        Raises:
+            RunError: Connect refuses, as for a connector that does not exist.
+        """
         config: dict[str, str] = self._ask("GET", f"/connectors/{name}/config") or {}
         self._ask("DELETE", f"/connectors/{name}")
         return config
@@ -116,8 +132,9 @@ class LocalConnect(Service):
     @property
     def _log(self) -> Path:
         if self._folder is None:
-            message = "Kafka Connect is not running."
-            raise RunError(message, "Start it first.", transient=False)
+            message = "Kafka Connect is not running, so it has no log file."
+            hint = "Call `start()` first, or use the worker as a context manager."
+            raise RunError(message, hint, transient=False)
         return self._folder / "connect.log"
 
     def _is_running(self, name: str) -> bool:
@@ -125,8 +142,9 @@ class LocalConnect(Service):
         states = [task["state"] for task in found.get("tasks", [])]
         if "FAILED" in states:
             trace = found["tasks"][0].get("trace", "")
-            message = f"Connector `{name}` failed: {trace}"
-            raise RunError(message)
+            message = f"The task of connector `{name}` failed: {trace or 'no reason is reported'}"
+            hint = f"Correct the settings of `{name}`, delete the connector and create it again."
+            raise RunError(message, hint, value=name)
         return states == ["RUNNING"]
 
     def _wait(self, is_done: Any, what: str) -> None:
@@ -138,8 +156,12 @@ class LocalConnect(Service):
                 or time.monotonic() > deadline
             ):
                 tail = last_lines(self._log.read_bytes())
-                message = f"Kafka Connect did not {what}. The end of its log:\n{tail}"
-                raise RunError(message)
+                message = (
+                    f"Kafka Connect did not {what} within {START_TIMEOUT_S:.0f} s, or ended before "
+                    f"that. The end of its log:\n{tail}"
+                )
+                hint = "Correct the cause that the log names, then start Kafka Connect again."
+                raise RunError(message, hint, server=f"{HOST}:{self._port}")
             time.sleep(_POLL_S)
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
@@ -156,8 +178,10 @@ class LocalConnect(Service):
         except urllib.error.HTTPError as error:
             if error.code in (404, 409) and method == "GET":
                 return None
-            message = f"Kafka Connect refuses {method} {path}: {error.read().decode()}"
-            raise RunError(message) from None
+            answered = error.read().decode(errors="replace")
+            message = f"Kafka Connect refuses {method} {path} (HTTP {error.code}): {answered}"
+            hint = "Correct the connector's name or settings as the answer says, then repeat this."
+            raise RunError(message, hint, server=f"{HOST}:{self._port}") from None
         except OSError:
             return None
         with contextlib.suppress(ValueError):
@@ -168,10 +192,10 @@ class LocalConnect(Service):
 def debezium_config(
     postgres: LocalPostgres, prefix: str, tables: Sequence[str], **more: str
 ) -> dict[str, str]:
-    """Return the settings of Debezium's connector for some tables.
+    """Return the settings of Debezium's PostgreSQL connector for some tables.
 
     Args:
-        postgres: The server.
+        postgres: The server, which has to run: its port is among the settings.
         prefix: Prefix of the topics' names, and the name of the replication slot.
         tables: Names of the form ``schema.table``.
         more: More settings, with underscores for dots; they take precedence.

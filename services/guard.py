@@ -29,7 +29,18 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command to its end, or end it; return the exit status."""
+    """Run a command to its end, or end it with the process that owns it.
+
+    Args:
+        arguments: Arguments of this program; those of the command line if left out.
+
+    Returns:
+        The command's exit status, or 128 plus the number of the signal that ended it.
+
+    Raises:
+        OSError: The command can't be started.
+        SystemExit: The arguments are not valid.
+    """
     parser = argparse.ArgumentParser(description="Run a command that ends with its owner.")
     parser.add_argument("--grace", type=float, default=20.0, help="seconds from TERM to KILL")
     # If the parent has ended before this line, the default would be another process.

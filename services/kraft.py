@@ -15,13 +15,13 @@ from sources.errors import RunError
 def settings(
     ports: Mapping[str, int], controller_port: int, data: Path, more: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return Kafka's broker settings for one node.
+    """Return the settings of a single Kafka node that is broker and controller at once.
 
     Args:
         ports: Port of each listener, by its security protocol; ``PLAINTEXT`` is among them.
         controller_port: Port of the controller.
-        data: Folder of the topics.
-        more: Other settings; they take precedence.
+        data: Folder of the topics' data (``log.dirs``).
+        more: Other broker settings; they take precedence.
     """
     listeners = [f"{protocol}://{HOST}:{port}" for protocol, port in ports.items()]
     return {
@@ -54,7 +54,13 @@ def settings(
 
 
 def write_properties(path: Path, values: Mapping[str, str]) -> None:
-    """Write settings in Java's format, readable by the owner only: passwords may be among them."""
+    """Write a file of settings in Java's properties format, for Kafka's programs to read.
+
+    Only the owner can read it, since passwords may be among the settings.
+
+    Raises:
+        OSError: The file can't be written.
+    """
     path.touch(mode=0o600)
     path.chmod(0o600)
     lines = (f"{key}={_escaped(value)}\n" for key, value in values.items())
@@ -70,16 +76,19 @@ def _escaped(value: str) -> str:
 
 
 def format_storage(launcher: list[str], properties: Path, data: Path, log: Path) -> None:
-    """Prepare a data folder for its first start; do nothing if it was prepared before.
+    """Prepare a Kafka data folder for its first start; do nothing if it was prepared before.
+
+    Kafka writes a new cluster id into it (``kafka-storage format``).
 
     Args:
-        launcher: Java with Kafka on its class path.
-        properties: The broker's settings.
-        data: The folder.
+        launcher: Command that starts Java with Kafka on its class path.
+        properties: File of the broker's settings.
+        data: The data folder.
         log: File that Kafka's output is appended to.
 
     Raises:
-        RunError: Kafka refuses; carries its output.
+        RunError: Kafka refuses, as for settings that contradict each other; carries the end of its
+            output.
     """
     # Kafka writes this file as the last step.
     if (data / "meta.properties").exists():
@@ -96,5 +105,12 @@ def format_storage(launcher: list[str], properties: Path, data: Path, log: Path)
     with log.open("ab") as file:
         file.write(run.stdout)
     if run.returncode != 0:
-        message = f"The Kafka broker can't prepare its storage:\n{last_lines(run.stdout)}"
-        raise RunError(message, transient=False, file=str(data))
+        message = (
+            f"The Kafka broker can't prepare its data folder {data}. The end of what Kafka "
+            f"printed:\n{last_lines(run.stdout)}"
+        )
+        hint = (
+            "Correct the settings that the output names, make the folder writable, or name another "
+            "folder; then start the broker again."
+        )
+        raise RunError(message, hint, transient=False, file=str(data))

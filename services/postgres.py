@@ -39,7 +39,9 @@ _SETTINGS = {
 
 
 class LocalPostgres(Service):
-    """PostgreSQL server, as a context manager.
+    """PostgreSQL server for development and tests, as a context manager.
+
+    It has logical decoding, listens on the loopback address only, and ends when this process ends.
 
     Args:
         data_dir: Folder of its data, which the next start finds again; the password is new each
@@ -64,14 +66,18 @@ class LocalPostgres(Service):
 
     @property
     def dsn(self) -> str:
-        """Connection string for libpq; the password belongs into ``PGPASSWORD``."""
+        """Connection string for libpq; the password belongs into ``PGPASSWORD``.
+
+        Computed from ``port``, so that it is of use only while the server runs.
+        """
         return f"host={HOST} port={self.port} user={USER} dbname={DATABASE}"
 
     def start(self) -> None:
         """Start the server on a free port and wait until it answers; do nothing if it runs.
 
         Raises:
-            RunError: It is not installed and can't be, or it ended; carries its output.
+            RunError: PostgreSQL is not installed and can't be, its data folder can't be created or
+                opened, or the server ended or did not answer within 60 s; carries its output.
         """
         if self._process is not None:
             return
@@ -88,7 +94,10 @@ class LocalPostgres(Service):
             raise
 
     def stop(self) -> None:
-        """End the server without waiting for its clients; do nothing if it is not running."""
+        """End the server without waiting for its clients; do nothing if it is not running.
+
+        A data folder that was given is kept; a temporary one is removed.
+        """
         if self._process is not None and self._folder is not None:
             # On SIGTERM it would wait until all clients have left.
             with contextlib.suppress(OSError, ValueError, IndexError):
@@ -110,7 +119,7 @@ class LocalPostgres(Service):
         if not data.exists():
             options = ["--no-sync", "--encoding=UTF8", "--locale=C.UTF-8", f"--username={USER}"]
             options += ["--auth=scram-sha-256", f"--pwfile={password}", f"--pgdata={data}"]
-            _run([str(programs / "initdb"), *options], "made")
+            _run([str(programs / "initdb"), *options], data, "created")
         else:
             self._change_password(programs, data)
         password.unlink()
@@ -131,12 +140,17 @@ class LocalPostgres(Service):
             self._process = None
             # Otherwise another process took the port before the server did.
             if not remaining or not is_taken(self.port):
-                message = f"PostgreSQL did not start. The end of its log:\n{last_lines(printed)}"
-                raise RunError(message)
+                message = (
+                    f"PostgreSQL ended at start, or did not answer within {START_TIMEOUT_S:.0f} s. "
+                    f"The end of its log:\n{last_lines(printed)}"
+                )
+                hint = "Correct the cause that the log names, then start PostgreSQL again."
+                raise RunError(message, hint, file=str(folder))
 
     def _change_password(self, programs: Path, data: Path) -> None:
         statement = f"ALTER ROLE {USER} PASSWORD '{self.password}';\n"
-        _run([str(programs / "postgres"), "--single", "-D", str(data), DATABASE], "read", statement)
+        command = [str(programs / "postgres"), "--single", "-D", str(data), DATABASE]
+        _run(command, data, "opened", statement)
 
     def _answers(self, programs: Path, process: subprocess.Popen[bytes]) -> bool:
         """Return whether it answers; False once it has ended, or when time is up."""
@@ -152,8 +166,11 @@ class LocalPostgres(Service):
 def _programs() -> Path:
     found = subprocess.run([str(_INSTALL)], capture_output=True, check=False)
     if found.returncode:
-        message = f"PostgreSQL is not installed and could not be:\n{last_lines(found.stderr)}"
-        raise RunError(message)
+        message = (
+            f"PostgreSQL is not installed, and installing it failed:\n{last_lines(found.stderr)}"
+        )
+        hint = f"Install PostgreSQL's server, or correct what the output names and run {_INSTALL}."
+        raise RunError(message, hint)
     return Path(found.stdout.decode().strip())
 
 
@@ -172,10 +189,14 @@ def _hand_over(*paths: Path) -> None:
             shutil.chown(path, _ACCOUNT, _ACCOUNT)
 
 
-def _run(command: list[str], what: str, given: str = "") -> None:
+def _run(command: list[str], data: Path, what: str, given: str = "") -> None:
     done = subprocess.run(
         [*_as_account(), *command], input=given.encode(), capture_output=True, check=False, cwd="/"
     )
     if done.returncode:
-        message = f"PostgreSQL's data can't be {what}:\n{last_lines(done.stdout + done.stderr)}"
-        raise RunError(message)
+        message = (
+            f"PostgreSQL's data folder {data} can't be {what}. The end of what "
+            f"{Path(command[0]).name} printed:\n{last_lines(done.stdout + done.stderr)}"
+        )
+        hint = "Correct the cause that the output names, or name another data folder."
+        raise RunError(message, hint, file=str(data))

@@ -21,18 +21,23 @@ _TAIL_LINES = 25
 
 
 class Service(ABC):
-    """Server that runs as long as a ``with`` block."""
+    """Server that runs as long as a ``with`` block: started at its begin, ended at its end."""
 
     @abstractmethod
     def start(self) -> None:
-        """Start it and wait until it answers; do nothing if it runs."""
+        """Start the server and wait until it answers; do nothing if it runs.
+
+        Raises:
+            RunError: The server ended at start, or did not answer in time.
+            InputError: What the server needs is not installed.
+        """
 
     @abstractmethod
     def stop(self) -> None:
-        """End it; do nothing if it is not running."""
+        """End the server and wait until it has ended; do nothing if it is not running."""
 
     def __enter__(self) -> Self:
-        """Start the server, as :meth:`start` does."""
+        """Start the server and wait until it answers; raises what :meth:`start` raises."""
         self.start()
         return self
 
@@ -42,7 +47,7 @@ class Service(ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End the server, as :meth:`stop` does."""
+        """End the server, also if the block raised an error."""
         self.stop()
 
 
@@ -50,11 +55,15 @@ def spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:
     """Start a command that ends when this process ends, for whatever reason.
 
     Args:
-        command: The command.
-        log: File that its output is appended to.
+        command: The program and its arguments.
+        log: File that the command's output is appended to.
 
     Returns:
-        The guard's process; its status is the command's. End it with :func:`end`.
+        The process of the guard, the program that runs the command and ends it; its exit status is
+        the command's. End it with :func:`end`.
+
+    Raises:
+        OSError: The log can't be written.
     """
     limits = ["--grace", str(GRACE_S), "--owner", str(os.getpid())]
     with log.open("ab") as output:
@@ -73,7 +82,10 @@ def spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:
 def end(process: subprocess.Popen[bytes]) -> None:
     """End what :func:`spawn` started: SIGTERM, then SIGKILL after ``GRACE_S`` seconds.
 
-    Returns when it has ended.
+    Returns when the guard's process has ended; no error if it had ended before.
+
+    Args:
+        process: The guard's process, as :func:`spawn` returned it.
     """
     if process.stdin is not None:
         with contextlib.suppress(OSError):
@@ -88,13 +100,16 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def last_lines(printed: bytes) -> str:
-    """Return the end of a log, as much as fits an error message."""
+    """Return the last 25 lines of a server's output that are not blank, for an error message."""
     lines = printed.decode(errors="replace").splitlines()
     return "\n".join([line for line in lines if line.strip()][-_TAIL_LINES:])
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of this machine that are free now; another process may take them first."""
+    """Return different TCP ports of the loopback address that are free now.
+
+    Another process may take one before it is used, so a caller has to be ready to try again.
+    """
     with contextlib.ExitStack() as stack:
         # All stay open until all are known, so that they differ.
         found = [stack.enter_context(socket.socket()) for _ in range(count)]
@@ -104,7 +119,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def is_taken(port: int) -> bool:
-    """Return whether another process of this machine listens on a port."""
+    """Return whether another process listens on a TCP port of the loopback address."""
     with socket.socket() as probe:
         # As servers do: a port whose connections are just being closed is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -57,8 +57,11 @@ class SecuredListeners:
     def settings(self) -> dict[str, str]:
         """Return Kafka's broker settings for these listeners, without their ports.
 
+        They contain passwords and the certificate's key.
+
         Raises:
-            InputError: A file is required and not named, or can't be read.
+            InputError: A listener needs a file (certificate, key, ca) that is not named, or can't
+                be read.
         """
         settings: dict[str, str] = {}
         for protocol in self.protocols:
@@ -72,13 +75,16 @@ class SecuredListeners:
         return settings
 
     def create_users(self, admin: AdminClient) -> None:
-        """Create the SCRAM users, whose passwords Kafka keeps in its own log (KIP-554).
+        """Create the SCRAM users, whose passwords Kafka keeps in its metadata log (KIP-554).
+
+        Returns once the broker knows them, or after 10 s. Does nothing without users, or without a
+        SASL listener; PLAIN users need no such step, they are in the broker's settings.
 
         Args:
             admin: Client of the plain listener.
 
         Raises:
-            RunError: Kafka refuses.
+            RunError: Kafka refuses a user or password, or does not answer.
         """
         if not self.users or not any(one.startswith("SASL") for one in self.protocols):
             return
@@ -94,8 +100,10 @@ class SecuredListeners:
                     answer.result(_TIMEOUT_S)
             self._wait_until_known(admin)
         except KafkaException as error:
-            message = f"The users can't be created: {error.args[0].str().rstrip('.')}."
-            raise RunError(message) from None
+            names, reason = ", ".join(self.users), error.args[0].str().rstrip(".")
+            message = f"The broker's SCRAM users ({names}) can't be created: {reason}."
+            hint = "Correct the names and passwords in `users`, then start the broker again."
+            raise RunError(message, hint) from None
 
     def _wait_until_known(self, admin: AdminClient) -> None:
         # The answer comes when the change is in the log, shortly before the broker applies it.
@@ -133,10 +141,15 @@ class SecuredListeners:
 
 def _read(field_name: str, path: Path | None) -> str:
     if path is None:
-        message = f"The secured listeners need `{field_name}`."
-        raise InputError(message, "Name a PEM file.", field=field_name)
+        message = (
+            f"`{field_name}` is not given, but the broker's TLS listeners need it: it is the path "
+            "of a PEM file."
+        )
+        hint = f"Pass `{field_name}` to `SecuredListeners`, or leave out SSL and SASL_SSL."
+        raise InputError(message, hint, field=field_name)
     try:
         return path.read_text(encoding="ascii", errors="replace")
     except OSError as error:
         message = f"`{field_name}` names {path}, which can't be read: {error.strerror}."
-        raise InputError(message, "Name a PEM file.", field=field_name, file=str(path)) from None
+        hint = "Make the file readable for this user, or name another PEM file."
+        raise InputError(message, hint, field=field_name, file=str(path)) from None

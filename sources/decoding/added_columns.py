@@ -35,21 +35,27 @@ class AddedColumn(Declared):
 
     @property
     def value(self) -> Any:
-        """The default, converted to the column's type as a decoded record's field would be.
+        """The declared default, as the column of older rows holds it; None without a default.
+
+        Computed at each access: converted to the column's type as a decoded record's field would
+        be.
 
         Raises:
-            ValueError: It does not fit the type.
+            ValueError: The default does not fit the type, or the type is unknown.
         """
         kind = parse_type(self.type)
         try:
             return converter(kind)(_parsed(self.default, kind))
         except (BadValue, ValueError, InvalidOperation):
-            message = f"`default: {self.default}` is not a valid {self.type}."
+            message = (
+                f"`default: {self.default}` is not a valid {self.type}. Write a {self.type}, or "
+                "correct the `type`."
+            )
             raise ValueError(message) from None
 
 
 def types_of(added: Mapping[str, AddedColumn]) -> dict[str, str]:
-    """Return the Spark SQL types of added columns, by name."""
+    """Return the declared Spark SQL types of added columns, by name; empty if there are none."""
     return {name: column.type for name, column in added.items()}
 
 

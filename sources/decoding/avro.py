@@ -45,10 +45,13 @@ class AvroReader(BaseReader):
 
     @classmethod
     def of(cls, source: ValueFormat) -> AvroReader:
-        """Return the Avro decoder that a source declares.
+        """Return the Avro decoder that a source declares, with ``avro_schema`` or ``registry``.
+
+        The registry is asked only when values are decoded.
 
         Raises:
-            InputError: The schema's file can't be read, or does not hold a record's schema.
+            InputError: The file of ``avro_schema`` can't be read, or does not contain an Avro
+                schema of type record.
         """
         if source.avro_schema is None:
             return cls(None, source.registry)
@@ -56,7 +59,8 @@ class AvroReader(BaseReader):
             text = Path(source.avro_schema).read_text(encoding="utf-8")
             return cls(parse_schemas([text]), None)
         except (OSError, ValueError) as error:
-            message = f"`avro_schema: {source.avro_schema}` can't be read: {error}."
+            reason = str(error).rstrip(".")
+            message = f"`avro_schema: {source.avro_schema}` can't be read: {reason}."
             hint = "Name a file with an Avro schema of type record that refers to no other file."
             raise InputError(message, hint, field="avro_schema", file=source.avro_schema) from None
 
@@ -87,7 +91,11 @@ class AvroReader(BaseReader):
     def rows(self, values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray:
         """Decode many values at once; a value that needs the per-record decoder becomes null.
 
-        Values are decoded schema by schema; rows keep the order of the values.
+        Values are decoded schema by schema; rows keep the order of the values. A schema that the
+        registry does not return makes its values null: :meth:`fields` then raises the error.
+
+        Returns:
+            Structs with one field per column, as long as the values.
         """
         batch = Batch(values)
         ids = np.zeros(len(batch), np.int64) if self._registry is None else read_ids(batch)
@@ -162,6 +170,7 @@ def parse_schemas(texts: Sequence[str], *, expand: bool = False) -> Any:
             message = f"it is not a valid Avro schema ({type(error).__name__}: {error})"
             raise ValueError(message) from None
     if not isinstance(schema, dict) or schema.get("type") != "record":
-        message = "it is not a schema of type record"
+        kind = schema.get("type") if isinstance(schema, dict) else schema
+        message = f"it is a schema of type {kind}, not of type record"
         raise ValueError(message)
     return schema

@@ -39,9 +39,11 @@ class Type(ABC):
 
     @abstractmethod
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the next value of each selected record; None if there is no column.
+        """Decode the next value of each selected record, moving the batch's cursors past it.
 
-        What is returned for the other records is null or means nothing.
+        Returns:
+            An array as long as the batch, in which only the selected records count; None if the
+            values are only skipped.
         """
 
 
@@ -169,23 +171,32 @@ class Record(Type):
     fields: Sequence[tuple[str, Type]]
 
     def read(self, batch: Batch, where: Mask) -> None:
-        """Decode all fields of the next Avro record to move past it; nothing is returned."""
+        """Move the cursor of each selected value past its next Avro record; returns nothing."""
         for _, each in self.fields:
             each.read(batch, where)
 
     def rows(self, batch: Batch, columns: pa.Schema) -> pa.StructArray:
-        """Decode all Avro records of a batch to structs, null if left to the per-record decoder."""
+        """Decode all Avro records of a batch into structs.
+
+        Returns:
+            An array as long as the batch; null where the per-record decoder has to decide, as for
+            values with bytes left over.
+        """
         found = {name: each.read(batch, batch.every()) for name, each in self.fields}
         batch.finish()
         return batch.rows(found, columns)
 
 
 def batch_reader(schema: Any, columns: pa.Schema) -> Record | None:
-    """Build the batch decoder of an Avro schema; None if it needs the per-record decoder.
+    """Build the decoder that reads many records of one Avro schema at once.
 
     Args:
         schema: The writer's schema, a record's, as :mod:`fastavro` parses it.
         columns: Columns, filled from the fields of the same name.
+
+    Returns:
+        The decoder; None if only the per-record decoder reads the schema: it contains an array, a
+        map or itself, or a field's type can't be converted to its column's in batches.
     """
     wanted = dict(zip(columns.names, columns.types, strict=True))
     try:

@@ -29,26 +29,31 @@ class FieldReader(Protocol):
         A row that is not null equals what :meth:`fields` gives, converted to the columns' types.
         A null row is undecided: the caller has to decode that value with :meth:`fields`.
 
+        No value is refused here: what is bad, or can't be decoded because the schema registry does
+        not answer, becomes a null row, and :meth:`fields` raises the error.
+
         Returns:
             An array as long as the values; None if these columns can't be decoded in batches.
-
-        Raises:
-            InputError: As for :meth:`fields`.
-            UnavailableError: As for :meth:`fields`.
         """
 
     def misfit(self, value: Any, kind: pa.DataType) -> str | None:
-        """Describe a field's value that does not fit a column type; None if it fits.
+        """Describe a field's value that does not fit a column type.
 
         Used on a sample of a topic, to show declared and actual types side by side.
+
+        Returns:
+            The value's type and an excerpt, such as ``str, as in 'x'``; None if the value fits.
         """
 
 
 class BaseReader:
-    """Base of the readers: no batch decoding, and values that are compared by their Python type."""
+    """Base of the decoders of record values: without batch decoding, unless a subclass has it.
+
+    Values of a sample are described by their Python types.
+    """
 
     def rows(self, values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray | None:
-        """Return None: batch decoding is not supported."""
+        """Return None: batch decoding is not supported, so each value is decoded on its own."""
 
     def misfit(self, value: Any, kind: pa.DataType) -> str | None:
         """Describe a value by its Python type if it can't be converted; None if it can."""

@@ -81,7 +81,7 @@ class Batch:
         return len(self._cursors)
 
     def every(self) -> Mask:
-        """Return a mask that selects all values of the batch."""
+        """Return a mask that selects all values of the batch, for the methods' ``where``."""
         return np.ones(len(self), np.bool_)
 
     def take(self, indexes: Int64Array) -> Batch:
@@ -108,11 +108,21 @@ class Batch:
         return part
 
     def is_left(self) -> Mask:
-        """Return a mask of the values that have bytes left and are still decoded in this batch."""
+        """Return a mask of the values that have bytes left to read and are not undecided so far."""
         return self.is_sure & (self._cursors < self._ends)
 
     def fixed(self, count: int, where: Mask) -> UInt64Array:
-        """Read 1 to 8 bytes of each selected value as an unsigned little-endian number."""
+        """Read the next bytes of each selected value as an unsigned little-endian number.
+
+        Values with fewer bytes left become undecided.
+
+        Args:
+            count: Number of bytes, 1 to 8.
+            where: Values to read.
+
+        Returns:
+            One number for each value of the batch.
+        """
         words = self._words[self._cursors]
         self.skip(np.int64(count), where)
         return words & np.uint64((1 << 8 * count) - 1)
@@ -125,7 +135,10 @@ class Batch:
 
         Args:
             where: Values to read.
-            most_bytes: Length up to which a varint is decoded.
+            most_bytes: Length in bytes up to which a varint is decoded, at most 8.
+
+        Returns:
+            One number for each value of the batch.
         """
         words = self._words[self._cursors]
         last = ~words & _LAST
@@ -139,12 +152,15 @@ class Batch:
         return numbers
 
     def texts(self, lengths: Int64Array | np.int64, where: Mask) -> pa.BinaryArray:
-        """Read `lengths[i]` bytes of value i; values that are not selected get an empty one.
+        """Read `lengths[i]` bytes of value i, such as the bytes of a string.
 
         Args:
             lengths: Number of bytes, by value or the same for all; one that is negative or larger
                 than what is left makes the value undecided.
             where: Values to read.
+
+        Returns:
+            One binary value for each value of the batch; empty where nothing was read.
         """
         starts, ends = self.skip(lengths, where)
         # Arrow's offsets are gapless: the bytes between two texts are pieces too, left out below.
@@ -156,7 +172,7 @@ class Batch:
         return pieces.take(pa.array(np.arange(0, len(offsets), 2)))
 
     def utf8(self, values: pa.BinaryArray, where: Mask) -> pa.StringArray:
-        """Cast bytes to strings; if one is not UTF-8, leave all to the per-record decoder.
+        """Cast bytes to strings; if one is not UTF-8, make all selected values undecided.
 
         Args:
             values: One binary value for each value of the batch.
@@ -211,28 +227,33 @@ class Batch:
         return inside.cast(widths.get(kind, kind)).view(kind)
 
     def require(self, holds: Mask, where: Mask) -> None:
-        """Leave values to the per-record decoder for which a condition does not hold.
+        """Make the selected values undecided for which a condition does not hold.
 
         Args:
-            holds: The condition, by value.
-            where: Values that it is about.
+            holds: Whether the condition holds, by value.
+            where: Values that the condition is about; the others stay as they are.
         """
         self.is_sure &= holds | ~where
 
     def leave(self, where: Mask) -> None:
-        """Leave the selected values to the per-record decoder."""
+        """Make the selected values undecided: the per-record decoder has to decode them."""
         self.is_sure &= ~where
 
     def finish(self) -> None:
-        """Leave values to the per-record decoder that were not read to their last byte."""
+        """Make the values undecided that were not read to their last byte; call it at the end."""
         self.is_sure &= self._cursors == self._ends
 
     def rows(self, decoded: Mapping[str, pa.Array | None], columns: pa.Schema) -> pa.StructArray:
-        """Assemble structs from decoded columns, null for values left to the per-record decoder.
+        """Assemble the rows of the batch from its decoded columns, as its last step.
 
         Args:
-            decoded: Arrays as long as the batch, by column; a column without one is null.
-            columns: Columns of the structs.
+            decoded: Arrays as long as the batch, by column name; a column without an array is null
+                in all rows.
+            columns: Columns of the rows, in order.
+
+        Returns:
+            One struct for each value of the batch; a null struct where the value is undecided, so
+            that the caller decodes that value on its own.
         """
         arrays = [
             pa.nulls(len(self), field.type) if (array := decoded.get(field.name)) is None else array
@@ -248,7 +269,7 @@ class Batch:
         stays.
 
         Returns:
-            Offsets before and after the move, for all values.
+            Offsets before and after the move, for all values of the batch.
         """
         before, after = self._cursors, self._cursors + count
         fits = (count >= 0) & (after <= self._ends)

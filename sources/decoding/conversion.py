@@ -27,11 +27,12 @@ class BadValue(ValueError):  # noqa: N818 - a verdict on data, as `KeyError` is 
 
 
 def converter(kind: pa.DataType) -> Converter:
-    """Return the function that converts a Python value to what ``pyarrow.array`` takes for a type.
+    """Return the function that converts decoded Python values to a column type, for Arrow.
 
-    Only conversions that lose nothing are made: an integer becomes a double, a time without a zone
-    is in UTC. None is valid for every type. The function raises :class:`BadValue` for any other
-    value.
+    The function takes one value and returns what ``pyarrow.array`` takes. Only conversions that
+    lose nothing are made: an integer becomes a double, a time without a zone is in UTC. None is
+    valid for every type. For a value that would lose something, or is of another type, the function
+    raises :class:`BadValue`.
 
     Args:
         kind: A type that Spark has (:func:`sources.common.schema.normalize`), nested ones included.
@@ -57,6 +58,9 @@ def to_arrow_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     Args:
         values: Results of the :func:`converter` of this type; None becomes null.
         kind: The type of the array.
+
+    Raises:
+        pyarrow.ArrowException: A value was not converted for this type.
     """
     if pa.types.is_timestamp(kind):
         # Arrow looks up the zone of each value, which takes five times as long.

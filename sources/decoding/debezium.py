@@ -32,14 +32,17 @@ _CAN_BE_LONG = (str, bytes, list)
 _INITIAL = {"true", "first", "first_in_data_collection", "last_in_data_collection", "last"}
 _ROW_OF = {"c": "after", "u": "after", "r": "after", "d": "before"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_NEW_START = "and begin a new generation (`hybrid generation new`) with a snapshot in a new folder"
+_NEW_START = (
+    "take a new snapshot later than this event, into a new folder, and begin a new generation with "
+    "it: `hybrid generation new P`"
+)
 
 
 class DebeziumReader(BaseReader):
     """Decoder of the change events of one table, with the parts of the envelope that are declared.
 
     Args:
-        source: The declaration, of ``format: debezium``.
+        source: The declaration, of ``format: debezium``, which has columns and a table.
     """
 
     def __init__(self, source: ValueFormat) -> None:
@@ -71,27 +74,39 @@ class DebeziumReader(BaseReader):
     def fields(self, value: bytes) -> Mapping[str, Any]:
         """Decode a change event into the row that it leaves or deletes, plus declared metadata.
 
+        Args:
+            value: Value of a Kafka record: Debezium's envelope, in JSON or Avro.
+
+        Returns:
+            The table's columns by name, not yet converted to column types, and the parts of the
+            envelope that ``include`` names.
+
         Raises:
-            BadValue: The value is not a change event of this table, or a column can't be converted.
-            InputError: The table was truncated, or its columns are not those that are declared, so
-            that
-                later rows would be wrong. Or the schema registry refuses the login or the request.
+            BadValue: The value is not a change event of this table, has an unknown op, lacks the
+                row, or a column can't be converted.
+            InputError: The source database's table was truncated, or its columns or their defaults
+                are not those that are declared, so that later rows would be wrong. Or the schema
+                registry refuses the login or the request.
             UnavailableError: The schema registry does not answer.
         """
         envelope, encodings = self._envelopes.open(value)
         origin = envelope.get("source")
         if not isinstance(origin, dict) or "op" not in envelope:
-            reason = "the value is not a change envelope: it lacks `op` or `source`"
+            reason = (
+                "the value is not a change envelope: it lacks `op` or `source`, as after the "
+                "transform ExtractNewRecordState, which the connector must not use"
+            )
             raise BadValue(reason)
         self._check_table(origin)
         op = envelope["op"]
         if op == "t":
             message = (
-                f"Table `{self._table}` was truncated (op t): the change does not contain the keys "
-                "of the rows that were removed."
+                f"The source database's table `{self._table}` was truncated (op t). The event does "
+                "not contain the keys of the rows that were removed, so they can't be deleted from "
+                "the target, which still has them. The run stops before this event."
             )
-            hint = f"Delete the target's rows by hand, {_NEW_START}."
-            raise InputError(message, hint, table=self._table)
+            hint = f"In this order: {_NEW_START}."
+            raise InputError(message, hint, table=self._table, value="t")
         if op not in _ROW_OF:
             reason = f"op {short_repr(op)} is not one of {', '.join(_ROW_OF)}"
             raise BadValue(reason)
@@ -99,7 +114,10 @@ class DebeziumReader(BaseReader):
         if not isinstance(row, dict):
             reason = f"a change of op {op} has no `{_ROW_OF[op]}`"
             if op == "d":
-                reason += f": run ALTER TABLE {self._table} REPLICA IDENTITY DEFAULT, or FULL"
+                reason += (
+                    f": run ALTER TABLE {self._table} REPLICA IDENTITY DEFAULT if the table has a "
+                    "primary key, or FULL if not"
+                )
             raise BadValue(reason)
         self._check_columns(row)
         if encodings is not self._checked:
@@ -118,7 +136,10 @@ class DebeziumReader(BaseReader):
         owner = origin.get("schema") or origin.get("db")
         table = f"{owner}.{origin.get('table')}"
         if table != self._table:
-            reason = f"the change is of table `{table}`, not of `{self._table}`"
+            reason = (
+                f"the change is of table `{table}`, not of `{self._table}`, which the source "
+                "declares in `table`"
+            )
             raise BadValue(reason)
 
     def _check_columns(self, row: Mapping[str, Any]) -> None:
@@ -133,26 +154,36 @@ class DebeziumReader(BaseReader):
         missing = sorted((self._required | (self._added if new else set())) - row.keys())
         if new and missing:
             message = (
-                f"Table `{self._table}` has a column `{new[0]}` that is not declared, and no "
-                f"longer has `{missing[0]}`."
+                f"The source database's table `{self._table}` has a column `{new[0]}` that is not "
+                f"declared, and no longer has `{missing[0]}`. The run stops before the first "
+                "change with these columns."
             )
             hint = (
-                f"If `{missing[0]}` was renamed, correct the `schema`, list the old name in "
-                f"`ignored_columns`, {_NEW_START}. If not, declare `{new[0]}` in `added_columns` "
-                f"and `{missing[0]}` in `dropped_columns`, then run `hybrid resume`."
+                f"If `{missing[0]}` was renamed to `{new[0]}`: correct the `schema`, list the old "
+                f"name in `ignored_columns`, {_NEW_START}. If not: declare `{new[0]}` in "
+                f"`added_columns` and `{missing[0]}` in `dropped_columns`, then run "
+                "`hybrid resume P`."
             )
         elif new:
-            message = f"Table `{self._table}` has a column `{new[0]}` that is not declared."
+            message = (
+                f"The source database's table `{self._table}` has a column `{new[0]}` that is not "
+                "declared. The run stops before the first change with this column."
+            )
             hint = (
                 f"To add it to the target, declare `added_columns: {{{new[0]}: <type>}}`, with its "
                 "default if it has one; to leave it out for good, list it in `ignored_columns`. "
-                "Then run `hybrid resume`."
+                "Then run `hybrid resume P`."
             )
         else:
             message = (
-                f"Table `{self._table}` no longer has the column `{missing[0]}` of the `schema`."
+                f"The source database's table `{self._table}` no longer has the column "
+                f"`{missing[0]}` of the `schema`. The run stops before the first change without it."
             )
-            hint = "If it was dropped, list it in `dropped_columns`, then run `hybrid resume`."
+            hint = (
+                "If the column was dropped, list it in `dropped_columns` (it is null from then "
+                "on), then run `hybrid resume P`. If the connector leaves it out, add it to the "
+                "connector's `column.include.list`."
+            )
         column = (new or missing)[0]
         raise InputError(message, hint, table=self._table, column=column)
 
@@ -167,14 +198,15 @@ class DebeziumReader(BaseReader):
             if default is not None:
                 message = (
                     f"Column `{name}` of table `{self._table}` has a default "
-                    f"({short_repr(default)} as Debezium reports it, which knows constants only): "
-                    "older rows may hold it."
+                    f"({short_repr(default)} as Debezium reports it, which knows constants only), "
+                    "and `added_columns` declares none: rows from before the column was added may "
+                    "hold that default in the database, and would get null in the target."
                 )
                 hint = (
-                    "Look up what they hold: `SELECT attmissingval FROM pg_attribute WHERE "
+                    "Look up what these rows hold: `SELECT attmissingval FROM pg_attribute WHERE "
                     f"attrelid = '{self._table}'::regclass AND attname = '{name}'`. Declare it: "
                     f"`added_columns: {{{name}: {{type: …, default: …}}}}`, with `null` if they "
-                    "hold none. Then run `hybrid resume`."
+                    "hold none. Then run `hybrid resume P`."
                 )
                 raise InputError(message, hint, table=self._table, column=name)
         self._checked = encodings
@@ -208,7 +240,10 @@ class DebeziumReader(BaseReader):
 
 
 def position(envelope: Mapping[str, Any], origin: Mapping[str, Any]) -> str:
-    """Return a text that sorts changes in commit order; all zeros for rows of an initial snapshot.
+    """Return a text that sorts the changes of a database in commit order.
+
+    Used as the sequence by which the latest change of a key wins. All zeros for rows of an initial
+    snapshot, which sort before every change.
 
     PostgreSQL: the end of the preceding transaction (``source.sequence``), then the change's own
     LSN; the LSN alone would sort changes as they were written, not as they were committed. MySQL
@@ -224,7 +259,10 @@ def position(envelope: Mapping[str, Any], origin: Mapping[str, Any]) -> str:
     connector = origin.get("connector")
     width, locate = _POSITIONS.get(str(connector), (0, None))
     if locate is None:
-        reason = f"`position` is not supported for connector {short_repr(connector)}"
+        reason = (
+            f"`position` is not supported for connector {short_repr(connector)}, only for "
+            f"{', '.join(_POSITIONS)}"
+        )
         raise BadValue(reason)
     if envelope["op"] == "r" and str(origin.get("snapshot")) in _INITIAL:
         return "0" * width

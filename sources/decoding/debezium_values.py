@@ -36,8 +36,9 @@ _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 def value_converter(kind: pa.DataType) -> Callable[[Any, Encoding], Any]:
     """Return the function that converts an envelope's value to the Python type of a column type.
 
-    The function takes the value and its column's encoding, and raises :class:`BadValue` if it can't
-    be converted. Its result still goes through :func:`sources.decoding.conversion.converter`.
+    The function takes a value and its column's encoding (Debezium's logical type and scale), and
+    raises :class:`BadValue` if the value can't be converted. Its result still has to be checked
+    against the column type, by :func:`sources.decoding.conversion.converter`.
 
     Args:
         kind: Type of the column.

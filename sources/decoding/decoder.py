@@ -21,7 +21,7 @@ class RawReader(BaseReader):
     """Reader of format ``raw``: the value as it is, in one column."""
 
     def fields(self, value: bytes) -> Mapping[str, Any]:
-        """Return the bytes as a single field ``value``."""
+        """Return the bytes of a record's value, unchanged, as the single field ``value``."""
         return {RAW_COLUMN: value}
 
 
@@ -45,7 +45,12 @@ class JsonReader(BaseReader):
         return members
 
     def misfit(self, value: Any, kind: pa.DataType) -> str | None:
-        """Describe a member by its JSON type if it does not fit a column type; None if it fits."""
+        """Describe a JSON member's value that does not fit a column type.
+
+        Returns:
+            Its JSON type and the first 40 characters, such as ``number, as in 1.5``; None if the
+            value is null or fits.
+        """
         if value is None or _fits_json(value, kind):
             return None
         return f"{_JSON_TYPES.get(type(value), 'object')}, as in {json.dumps(value)[:40]}"
@@ -54,8 +59,11 @@ class JsonReader(BaseReader):
 def field_reader(source: ValueFormat) -> FieldReader:
     """Build the decoder of the values of a topic, by the declared ``format``.
 
+    For ``json`` it decodes samples only: Spark and Arrow parse the records of a run.
+
     Raises:
-        InputError: The file of an Avro schema or of a Protobuf descriptor can't be read.
+        InputError: The file of an Avro schema or of a Protobuf descriptor can't be read or used; or
+            a library of the format is not installed.
     """
     if source.format == "avro":
         from sources.decoding.avro import AvroReader  # noqa: PLC0415 - few need it
@@ -89,23 +97,29 @@ class RowDecoder:
     def rows(self, values: pa.BinaryArray) -> pa.StructArray:
         """Decode many values at once; a null row is undecided: call :meth:`decode` for its value.
 
-        Returns:
-            An array of structs, as long as the values.
+        No value is refused here; what is bad becomes a null row.
 
-        Raises:
-            InputError: A schema registry refuses the login or the request.
-            UnavailableError: A schema registry does not answer.
+        Returns:
+            An array of structs, as long as the values; all null if these columns can't be decoded
+            in batches.
         """
         # Spark passes large binaries with `spark.sql.execution.arrow.useLargeVarTypes`.
         rows = self._reader.rows(values.cast(pa.binary()), self._schema)
         return pa.nulls(len(values), pa.struct(self._schema)) if rows is None else rows
 
     def decode(self, value: bytes | None) -> list[Any]:
-        """Decode one value into the values of all columns, as ``pyarrow.array`` takes them.
+        """Decode one value into a row: the values of all columns, for ``to_arrow_array``.
+
+        Args:
+            value: The record's value; None for a record without one (a tombstone).
+
+        Returns:
+            One value for each column, in the order of the columns; None for a missing field.
 
         Raises:
             BadValue: There is no value, it can't be decoded, or a field does not fit its column.
-            InputError: A schema registry refuses, or a Debezium table has changed.
+            InputError: A schema registry refuses the login or the request; or the table that
+                Debezium captures was truncated, or has other columns than those declared.
             UnavailableError: A schema registry does not answer.
         """
         if value is None:

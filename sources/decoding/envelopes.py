@@ -37,7 +37,11 @@ class Encoding(NamedTuple):
 
 
 class Envelopes(Protocol):
-    """Parser of the envelopes of one converter."""
+    """Parser of Debezium's change envelopes, as one of Kafka Connect's converters writes them.
+
+    An envelope is the value of a Kafka record: the operation, the row before and after, and where
+    the change comes from.
+    """
 
     def open(self, value: bytes) -> tuple[Mapping[str, Any], Mapping[str, Encoding]]:
         """Parse a value into its envelope, and the encodings of the table's columns by name.
@@ -60,7 +64,14 @@ class JsonEnvelopes:
         self._known: dict[bytes, dict[str, Encoding]] = {}
 
     def open(self, value: bytes) -> tuple[dict[str, Any], Mapping[str, Encoding]]:
-        """Parse a JSON envelope; see :meth:`Envelopes.open`."""
+        """Parse a JSON value into its envelope, and the encodings of the table's columns by name.
+
+        The encodings are empty where the value carries no schema. They are the same object for
+        records that share a schema.
+
+        Raises:
+            BadValue: The value is not JSON, or its envelope is not a JSON object.
+        """
         head, separator, payload = value.partition(_PAYLOAD)
         encodings = self._known.get(head) if separator else None
         try:
@@ -94,7 +105,16 @@ class AvroEnvelopes:
         self._known: dict[int, dict[str, Encoding]] = {}
 
     def open(self, value: bytes) -> tuple[Mapping[str, Any], Mapping[str, Encoding]]:
-        """Decode an Avro envelope; see :meth:`Envelopes.open`."""
+        """Decode an Avro value into its envelope, and the encodings of the table's columns by name.
+
+        The encodings are the same object for records that share a schema.
+
+        Raises:
+            BadValue: The value has no schema id in front, does not match its schema, or the
+                registry does not have that schema.
+            InputError: The schema registry refuses the login or the request.
+            UnavailableError: The schema registry does not answer.
+        """
         envelope = self._reader.fields(value)
         schema_id, _ = unframe(value)
         if schema_id not in self._known:

@@ -45,10 +45,11 @@ class ProtobufReader(BaseReader):
 
     @classmethod
     def of(cls, source: ValueFormat) -> ProtobufReader:
-        """Return the Protobuf decoder that a source declares.
+        """Return the Protobuf decoder that a source declares, with ``descriptor`` and ``message``.
 
         Raises:
-            InputError: The descriptor's file can't be read, or does not have the message.
+            InputError: The file of ``descriptor`` can't be read, is not a ``FileDescriptorSet``
+                with all imports, or does not have the message type.
         """
         # `ValueFormat` refuses a declaration without them.
         assert source.descriptor is not None
@@ -57,22 +58,33 @@ class ProtobufReader(BaseReader):
             data = Path(source.descriptor).read_bytes()
             _message(data, source.message)
         except (OSError, DecodeError, TypeError) as error:
-            message = f"`descriptor: {source.descriptor}` can't be read: {error}."
-            hint = "Write it with `protoc --include_imports --descriptor_set_out`."
+            reason = str(error).rstrip(".")
+            message = (
+                f"`descriptor: {source.descriptor}` can't be read as a Protobuf "
+                f"FileDescriptorSet with its imports: {reason}."
+            )
+            hint = (
+                "Write the file with `protoc --include_imports --descriptor_set_out="
+                f"{Path(source.descriptor).name} <file>.proto`, or correct `descriptor`."
+            )
             raise InputError(message, hint, field="descriptor", file=source.descriptor) from None
         except KeyError:
             message = f"`message: {source.message}` is not in {source.descriptor}."
-            hint = "Write the full name of the message, with its package."
+            hint = (
+                "Write the full name of the message with its package, such as `shop.Order`, or "
+                "write the file again with `protoc`, from the .proto file that defines it."
+            )
             raise InputError(
                 message, hint, field="message", value=source.message, file=source.descriptor
             ) from None
         return cls(data, source.message, framed=source.wire_format == "confluent")
 
     def fields(self, value: bytes) -> Mapping[str, Any]:
-        """Decode one value into the fields of its message.
+        """Decode one value into the fields of its message, by name, as Python values.
 
         Raises:
-            BadValue: The bytes are not such a message.
+            BadValue: The bytes are not a valid message of the type, or, in Confluent's wire format,
+                have no schema id in front or the message indexes of another type.
         """
         kind, path, read = _message(self._descriptors, self._message)
         if self._framed:
@@ -80,6 +92,7 @@ class ProtobufReader(BaseReader):
             if indexes != path:
                 reason = (
                     f"its message indexes are {indexes}, but those of `{self._message}` are {path}"
+                    ": the value is of another message type"
                 )
                 raise BadValue(reason)
         try:
@@ -93,7 +106,8 @@ class ProtobufReader(BaseReader):
         """Decode many values at once; a value that needs the per-record decoder becomes null.
 
         Returns:
-            None if a column's field is of a type that only the per-record decoder reads.
+            Structs with one field per column, as long as the values; None if a column's field is of
+            a type that only the per-record decoder reads.
         """
         message = _plain(self._descriptors, self._message, columns)
         if message is None:

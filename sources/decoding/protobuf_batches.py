@@ -74,14 +74,19 @@ class Type(ABC):
 
     @property
     def default(self) -> Any:
-        """Value of a field without presence that was not set; None if there is none."""
+        """Protobuf's default of the type, for a field without presence that was not set.
+
+        A constant of the type; None if the type has no default that a column can hold.
+        """
         return None
 
     @abstractmethod
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the next value of each selected message; None if the field is only skipped.
+        """Decode the field's next value in each selected message, moving the cursors past it.
 
-        What is returned for the other messages means nothing.
+        Returns:
+            An array as long as the batch, in which only the selected messages count; None if the
+            field is only skipped.
         """
 
 
@@ -231,18 +236,22 @@ class PlainMessage:
 
     def __init__(self, descriptor: Descriptor, wanted: Mapping[str, pa.DataType]) -> None:
         self._fields: dict[int, _Field] = {}
-        self._odd: set[int] = set()
+        self._undecided: set[int] = set()
         for field in descriptor.fields:
             made = _type(field, wanted.get(field.name))
             if field.is_required or (made is None and field.name in wanted):
                 raise NotInBatches
             if made is None:
-                self._odd.add(field.number)
+                self._undecided.add(field.number)
             else:
                 self._fields[field.number] = _Field(field.name, made, field.has_presence)
 
     def fields(self, batch: Batch) -> dict[str, pa.Array]:
-        """Decode all messages of a batch into one array for each field with a column, by name."""
+        """Decode all messages of a batch into one array for each field with a column, by name.
+
+        A field that was not set gets its default, or null if it has presence. Messages that need
+        the per-record decoder become undecided in the batch.
+        """
         found: dict[int, pa.Array] = {}
         seen = {number: np.zeros(len(batch), np.bool_) for number in self._fields}
         for _ in range(len(self._fields) + _MOST_UNKNOWN):
@@ -258,7 +267,7 @@ class PlainMessage:
                 number, wire = tag >> 3, tag & 7
                 field = self._fields.get(number)
                 if field is None or field.type.wire != wire:
-                    is_unknown = field is None and number not in self._odd
+                    is_unknown = field is None and number not in self._undecided
                     _pass_unknown(batch, tag if is_unknown else 0, where)
                     continue
                 batch.require(~seen[number], where)
@@ -277,7 +286,15 @@ class PlainMessage:
         }
 
     def rows(self, batch: Batch, columns: pa.Schema) -> pa.StructArray:
-        """Decode all messages of a batch into structs, null if left to the per-record decoder."""
+        """Decode all messages of a batch into structs.
+
+        Args:
+            batch: The messages.
+            columns: Columns of the structs, filled from the fields of the same name.
+
+        Returns:
+            An array as long as the batch; null where the per-record decoder has to decide.
+        """
         return batch.rows(self.fields(batch), columns)
 
 

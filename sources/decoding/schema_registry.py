@@ -56,23 +56,34 @@ class Registry(Declared):
     def _is_complete_and_url_holds_no_login(self) -> Registry:
         parts = urlsplit(self.url)
         if parts.username is not None or parts.password is not None:
-            message = "`url` holds a login: use `username` and `password: ${REGISTRY_PASSWORD}`."
+            message = (
+                "`url` holds a login, which would be shown in messages. Remove it there, and "
+                "declare `username` and `password: ${REGISTRY_PASSWORD}`."
+            )
             raise ValueError(message)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             message = (
-                f"`url: {self.url}` is not an address: write http://host:port or https://host:port."
+                f"`url: {self.url}` is not an address with a scheme and a host. Write "
+                "http://host:port or https://host:port."
             )
             raise ValueError(message)
         if (self.username is None) != (self.password is None):
-            message = "`username` and `password` have to be given together."
+            missing = "username" if self.username is None else "password"
+            message = (
+                f"`username` and `password` have to be given together; `{missing}` is missing. "
+                "Declare both, or neither."
+            )
             raise ValueError(message)
         if self.key is not None and self.certificate is None:
-            message = "`key` has no meaning without `certificate`."
+            message = (
+                "`key` has no meaning without `certificate`. Declare this client's `certificate`, "
+                "or remove `key`."
+            )
             raise ValueError(message)
         return self
 
     def located(self, locate: Callable[[str], str]) -> Registry:
-        """Return a copy in which the paths of files are absolute.
+        """Return a copy in which the paths of ``ca``, ``certificate`` and ``key`` are absolute.
 
         Args:
             locate: Makes a path absolute that is relative to the pipeline's file.
@@ -81,9 +92,12 @@ class Registry(Declared):
 
 
 def read_ids(batch: Batch) -> Int64Array:
-    """Read the schema id in front of each value of a batch, and move on to what follows it.
+    """Read the schema id in front of each value of a batch, and move the cursors past it.
 
-    Values without one are left to the per-record decoder; their ids mean nothing.
+    Values without a schema id become undecided, so that the per-record decoder refuses them.
+
+    Returns:
+        One id for each value of the batch; the ids of undecided values mean nothing.
     """
     every = batch.every()
     batch.require(batch.fixed(1, every) == 0, every)
@@ -99,7 +113,10 @@ def unframe(value: bytes) -> tuple[int, bytes]:
     """
     if len(value) < FRAME_BYTES or value[0] != 0:
         start = value[:5].hex() or "nothing"
-        reason = f"there is no schema id in front of the value: it starts with {start}"
+        reason = (
+            f"there is no schema id in front of the value: it starts with {start} (hexadecimal), "
+            "not with a byte 00 and four bytes of the id"
+        )
         raise BadValue(reason)
     return int.from_bytes(value[1:5]), value[5:]
 
@@ -120,7 +137,10 @@ def unframe_message(value: bytes) -> tuple[list[int], bytes]:
     if count == 0:
         return [0], rest[cursor:]
     if not 0 < count <= len(rest):
-        reason = f"the number of message indexes is {count}"
+        reason = (
+            f"the number of message indexes in front of the value is {count}, but "
+            f"{len(rest)} bytes follow the schema id"
+        )
         raise BadValue(reason)
     path = []
     for _ in range(count):
@@ -177,7 +197,8 @@ def schema_texts(registry: Registry, schema_id: int) -> list[str]:
 
     Raises:
         BadValue: The registry has no such schema, or it is not an Avro schema.
-        InputError: The registry refuses the login or the request.
+        InputError: The registry refuses the login or the request, or its client is not
+            installed.
         UnavailableError: The registry does not answer.
     """
     client = _client(registry)
@@ -215,17 +236,31 @@ def _request(registry: Registry, schema_id: int, send: Callable[[], Any]) -> Any
     except SchemaRegistryError as error:
         status = error.http_status_code
         if status == _NOT_FOUND:
-            reason = f"the registry has no schema {schema_id}"
+            reason = f"the registry has no schema {schema_id} ({url})"
             raise BadValue(reason) from None
         if status >= _SERVER_ERRORS or status == _TOO_MANY_REQUESTS:
-            message = f"The schema registry {url} reports a failure: {error.error_message}."
-            raise UnavailableError(
-                message, "Wait until it works again, or repair it.", server=url
-            ) from None
-        message = f"The schema registry {url} refuses the request: {error.error_message}."
-        hint = "Correct `registry`, or grant the permission to read schemas."
+            message = (
+                f"The schema registry {url} reports a failure: {error.error_message} (HTTP "
+                f"{status}), when asked for schema {schema_id}."
+            )
+            hint = (
+                "Wait until the registry works again, or repair it, then run the same step again."
+            )
+            raise UnavailableError(message, hint, server=url) from None
+        message = (
+            f"The schema registry {url} refuses the request: {error.error_message} (HTTP "
+            f"{status}), when asked for schema {schema_id}."
+        )
+        hint = (
+            "Correct `registry.username` and `registry.password`, or grant this user the "
+            "permission to read schemas."
+        )
         raise InputError(message, hint, server=url, field="registry") from None
     # The client passes on whatever its HTTP library raises.
     except Exception as error:
         message = f"The schema registry {url} can't be reached: {type(error).__name__}."
-        raise UnavailableError(message, "Start it, or correct `registry`.", server=url) from None
+        hint = (
+            "Start the registry, or correct `registry.url`; with TLS also `registry.ca`, "
+            "`certificate` and `key`."
+        )
+        raise UnavailableError(message, hint, server=url, field="registry.url") from None

@@ -99,43 +99,75 @@ class ValueFormat(Declared):
     def _fields_match_the_format(self) -> ValueFormat:
         for name, formats in _FORMATS_OF_FIELD.items():
             if getattr(self, name) is not None and self.format not in formats:
-                message = f"`{name}` has no meaning with `format: {self.format}`."
+                allowed = " or ".join(f"`format: {each}`" for each in formats)
+                message = (
+                    f"`{name}` has no meaning with `format: {self.format}`. Remove it, or declare "
+                    f"{allowed}."
+                )
                 raise ValueError(message)
         if self.format == "avro" and (self.avro_schema is None) == (self.registry is None):
-            message = "`format: avro` needs either `avro_schema` or `registry`."
+            both = self.avro_schema is not None
+            message = (
+                "`format: avro` needs either `avro_schema` or `registry`; "
+                f"{'both are' if both else 'neither is'} declared. Declare `registry` if each "
+                "value has a schema id in front, and `avro_schema` if one schema is that of all "
+                "values."
+            )
             raise ValueError(message)
         if self.format == "protobuf" and (self.descriptor is None or self.message is None):
-            message = "`format: protobuf` needs `descriptor` and `message`."
+            message = (
+                "`format: protobuf` needs `descriptor` and `message`: the file of a "
+                "FileDescriptorSet (`protoc --include_imports -o`) and the full name of the "
+                "message type, such as `shop.Order`. Declare both."
+            )
             raise ValueError(message)
         if self.format == "debezium":
             self._check_changes()
         elif self.envelope_columns:
             name, what = next(iter(self.envelope_columns.items()))
-            message = f"`include.{name}: {what}` is available with `format: debezium` only."
+            message = (
+                f"`include.{name}: {what}` is available with `format: debezium` only; here it is "
+                f"`format: {self.format}`. Remove it, or name a part of the Kafka record: "
+                f"{', '.join(get_args(RecordPart))}."
+            )
             raise ValueError(message)
         return self
 
     def _check_changes(self) -> None:
         if self.columns is None or self.table is None:
+            missing = "schema" if self.columns is None else "table"
             message = (
-                "`format: debezium` needs a `schema`, and the `table`, such as `public.orders`."
+                "`format: debezium` needs a `schema`, and the `table`, such as `public.orders`. "
+                f"Declare `{missing}`."
             )
             raise ValueError(message)
         known = set(self.columns) - set(self.include)
         for name in self.dropped_columns or []:
             if name not in known and name not in (self.added_columns or {}):
-                message = f"`dropped_columns`: no column `{name}` is declared in the `schema`."
+                message = (
+                    f"`dropped_columns`: no column `{name}` is declared in the `schema`. Correct "
+                    f"the name, or remove it; the declared columns are {', '.join(sorted(known))}."
+                )
                 raise ValueError(message)
         if self.added_columns and self.select:
-            message = "`added_columns` has no meaning with `select`, which defines all columns."
+            message = (
+                "`added_columns` has no meaning with `select`, which defines all columns. Remove "
+                "`added_columns`, or remove `select`."
+            )
             raise ValueError(message)
         for name in self.added_columns or {}:
             if name in known or name in self.include:
-                message = f"`added_columns`: there is a column `{name}` already."
+                message = (
+                    f"`added_columns`: there is a column `{name}` already, in `schema` or "
+                    "`include`. Remove it in one of the two places."
+                )
                 raise ValueError(message)
         for name in self.ignored_columns or []:
             if name in known or name in (self.added_columns or {}):
-                message = f"`ignored_columns`: column `{name}` is declared, so it can't be ignored."
+                message = (
+                    f"`ignored_columns`: column `{name}` is declared, so it can't be ignored. "
+                    "Remove it there, or from `schema` and `added_columns`."
+                )
                 raise ValueError(message)
 
     @model_validator(mode="after")
@@ -144,19 +176,26 @@ class ValueFormat(Declared):
             self._check_included(self.columns)
         if self.format == "raw":
             if RAW_COLUMN in self.include:
-                message = f"`include.{RAW_COLUMN}`: `format: raw` has a column of this name."
+                message = (
+                    f"`include.{RAW_COLUMN}`: `format: raw` has a column of this name, the "
+                    "record's bytes. Choose another name for the included column."
+                )
                 raise ValueError(message)
             schema = self.value_schema(self.columns or {RAW_COLUMN: "binary"})
             if schema != parse_schema({RAW_COLUMN: "binary"}):
                 message = (
-                    f"`format: raw` has one column: the `schema` must be `{RAW_COLUMN}: binary`."
+                    f"`format: raw` has one column next to those of `include`. Declare `schema: "
+                    f"{{{RAW_COLUMN}: binary}}`, or leave `schema` out."
                 )
                 raise ValueError(message)
         return self
 
     @property
     def declared_columns(self) -> dict[str, str] | None:
-        """All columns of a row and their types; None if the preceding source defines them."""
+        """All declared columns of a row and their Spark SQL types, those of ``include`` first.
+
+        Computed; None if none are declared, so that those of the preceding source apply.
+        """
         columns = self.columns or ({RAW_COLUMN: "binary"} if self.format == "raw" else None)
         if columns is None:
             return None
@@ -177,26 +216,37 @@ class ValueFormat(Declared):
         for name in self.include:
             if name not in before:
                 message = f"`include.{name}`: the preceding source has no column `{name}`."
-                hint = f"Name one of its columns: {', '.join(before)}."
+                hint = (
+                    f"Name one of its columns ({', '.join(before)}), or declare all columns of "
+                    "this source in `schema`."
+                )
+                if not before:
+                    hint = "Declare all columns of this source in `schema`."
                 raise InputError(message, hint, field=f"include.{name}", column=name)
         self._check_included(before)
         return dict(before)
 
     @property
     def record_columns(self) -> dict[str, RecordPart]:
-        """Columns filled from a record's key or metadata: the part (``offset`` …) by column."""
+        """Columns filled from a record's key or metadata: the part (``offset`` …) by column.
+
+        Computed from ``include``; empty if it names no such part.
+        """
         parts: dict[str, RecordPart] = {part: part for part in get_args(RecordPart)}
         return {name: parts[what] for name, what in self.include.items() if what in parts}
 
     @property
     def envelope_columns(self) -> dict[str, EnvelopePart]:
-        """Columns filled from a Debezium envelope: the part, such as ``op``, by column."""
+        """Columns filled from a Debezium envelope: the part, such as ``op``, by column.
+
+        Computed from ``include``; empty if it names no such part.
+        """
         parts: dict[str, EnvelopePart] = {part: part for part in get_args(EnvelopePart)}
         return {name: parts[what] for name, what in self.include.items() if what in parts}
 
     @property
     def added_types(self) -> dict[str, str]:
-        """Spark SQL types of the columns in ``added_columns``, by name."""
+        """Spark SQL types of the columns in ``added_columns``, by name; computed, may be empty."""
         return types_of(self.added_columns or {})
 
     def envelope_column(self, part: EnvelopePart) -> str | None:
@@ -205,7 +255,10 @@ class ValueFormat(Declared):
 
     @property
     def value_columns(self) -> dict[str, str]:
-        """Declared columns that are filled from a value; empty if the preceding source has them."""
+        """Declared columns that are filled from a record's value, and their Spark SQL types.
+
+        Computed; empty if no columns are declared, so that those of the preceding source apply.
+        """
         columns = self.declared_columns or {}
         return {name: kind for name, kind in columns.items() if name not in self.include}
 
@@ -219,10 +272,11 @@ class ValueFormat(Declared):
         return parse_schema({n: kind for n, kind in columns.items() if n not in others})
 
     def checkpoint_contract(self) -> dict[str, object]:
-        """Return the settings that must not change while a checkpoint is in use.
+        """Return the settings that must not change while a streaming checkpoint is in use.
 
-        They decide what a record means: rows from before and after a change would not agree. Empty
-        for plain JSON.
+        They decide what a record means: rows from before and after a change would not agree. The
+        caller compares them with those that were recorded when the checkpoint began. Empty for
+        plain JSON.
         """
         settings = self.model_dump(
             mode="json",
@@ -259,5 +313,8 @@ class ValueFormat(Declared):
                     f"`include.{name}: {part}` is of type {' or '.join(types)}, but there is a "
                     f"column `{name}` of type {columns[name]}."
                 )
-                hint = "Give one of them another name."
+                hint = (
+                    f"Give one of them another name, or declare column `{name}` as "
+                    f"{' or '.join(types)}."
+                )
                 raise InputError(message, hint, field=f"include.{name}", column=name)

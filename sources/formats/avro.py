@@ -42,7 +42,10 @@ _LOGICAL = {
 
 
 class Avro:
-    """Reader of Avro object container files, by region (:class:`sources.formats.base.Format`)."""
+    """Reader of Avro object container files, of which large ones are read in regions.
+
+    Implements :class:`sources.formats.base.Format`. The columns are those of the file's own schema.
+    """
 
     title = "Avro"
     splits = True
@@ -63,9 +66,14 @@ class Avro:
     def read(
         self, file: pa.NativeFile, region: Region, columns: pa.Schema, _: OnBad = refuse
     ) -> Iterator[pa.RecordBatch]:
-        """Read the blocks of an Avro file that begin in a region.
+        """Read the rows of the Avro blocks that begin in a region of a file.
 
-        Blocks end with a 16-byte sync marker, which each file has of its own.
+        Blocks end with a 16-byte sync marker, which each file has of its own. Bad rows are not
+        handed to a handler: a block is readable as a whole or not at all.
+
+        Yields:
+            Batches of at most 20,000 rows with exactly ``columns``; a column that the file lacks is
+            null.
 
         Raises:
             pyarrow.ArrowInvalid: The file is damaged, or its schema is not of type record.
@@ -114,7 +122,9 @@ def _header(file: pa.NativeFile) -> bytes:
         block: bytes = file.read(_HEADER_BYTES)
         start += block
         if not start.startswith(_MAGIC):
-            message = "it does not begin with the magic bytes of Avro files"
+            message = (
+                f"it begins with {start[:4]!r}, not with the magic bytes of Avro files, {_MAGIC!r}"
+            )
             raise pa.ArrowInvalid(message)
         stream = io.BytesIO(start)
         try:
@@ -134,18 +144,24 @@ def _record_fields(reader: Any) -> list[dict[str, Any]]:
     """
     schema = reader.writer_schema
     if not isinstance(schema, dict) or schema["type"] != "record":
-        message = "its schema is not of type record"
+        kind = schema["type"] if isinstance(schema, dict) else schema
+        message = f"its schema is of type {kind}, not of type record, so it contains no rows"
         raise pa.ArrowInvalid(message)
     fields: list[dict[str, Any]] = schema["fields"]
     return fields
 
 
 def arrow_type(schema: Any) -> pa.DataType:
-    """Return the Arrow type of an Avro schema; a union of a type and null has that type.
+    """Return the Arrow type of an Avro schema, for the columns of Avro files.
+
+    A union of one type and null has that type, since all columns may be null.
+
+    Args:
+        schema: The schema as :mod:`fastavro` parses it: a name, a definition or a union.
 
     Raises:
         InputError: Spark has no such type: a union of several types, ``null`` alone, or a
-            reference.
+            reference to a type by its name.
     """
     if isinstance(schema, list):
         others = [part for part in schema if part != "null"]
@@ -169,4 +185,8 @@ def arrow_type(schema: Any) -> pa.DataType:
             )
         return arrow_type(kind)
     message = f"Spark has no type for Avro's `{schema}`."
-    raise InputError(message, "Write the column in a type that Spark reads.", value=str(schema))
+    hint = (
+        "Write the files again without this column, or with a type that has one in Spark: a "
+        "primitive type, enum, fixed, record, array, map, or a union of one of them with null."
+    )
+    raise InputError(message, hint, value=str(schema))

@@ -14,9 +14,12 @@ from sources.formats.regions import Region
 class Format(Protocol):
     """Reader of files of one format, region by region, into Arrow batches.
 
+    A region is a byte range of a file. A row belongs to the region in which it begins, so that
+    several Spark tasks can read one large file.
+
     Attributes:
         title: Name of the format, for messages.
-        splits: Whether large files can be read in regions.
+        splits: Whether large files can be read in regions; if not, each is read as a whole.
     """
 
     title: str
@@ -34,7 +37,14 @@ class Format(Protocol):
         """
 
     def rows(self, file: pa.NativeFile) -> int | None:
-        """Return the number of rows that a file's metadata contains; None if it has none."""
+        """Return the number of rows that a file's metadata contains, without reading the rows.
+
+        Returns:
+            The number; None if files of this format do not contain it.
+
+        Raises:
+            pyarrow.ArrowException: The file is damaged.
+        """
 
     def read(
         self, file: pa.NativeFile, region: Region, columns: pa.Schema, bad: OnBad = refuse
@@ -47,7 +57,11 @@ class Format(Protocol):
             columns: Exactly the columns to return.
             bad: Called with each bad row. Formats without a row per line do not call it.
 
+        Yields:
+            Batches in the order of the file; none if no row begins in the region.
+
         Raises:
+            InputError: The file lacks a column (CSV with a header), or ``bad`` refuses a row.
             pyarrow.ArrowException: The file is damaged, or, in a format that does not call
                 ``bad``, a value does not fit its column.
             OSError: The file can't be read.

@@ -11,15 +11,24 @@ _BLOCK_BYTES = 1 << 20
 
 
 def codec_of(path: str) -> str | None:
-    """Return Arrow's name of the codec that a file's suffix stands for; None if there is none."""
+    """Return Arrow's name of the codec that a file's suffix stands for, such as ``gzip``.
+
+    Returns:
+        The name, for ``.gz``, ``.bz2``, ``.zst`` and ``.lz4``; None for a file that is not
+        compressed as a whole.
+    """
     return next((codec for suffix, codec in _CODECS.items() if path.endswith(suffix)), None)
 
 
 def open_decompressed(storage: Storage, path: str) -> pa.NativeFile:
     """Open a file for random access; one with the suffix of a codec is decompressed while reading.
 
+    Offsets are then those of the decompressed content, and going back decompresses from the
+    beginning again.
+
     Raises:
-        OSError: The file can't be opened; for a compressed one on the first read.
+        OSError: The file can't be opened; a compressed one is opened at its first read only.
+        UnavailableError: Its store does not answer.
     """
     codec = codec_of(path)
     return storage.open(path) if codec is None else _DecompressedFile(storage, path, codec)

@@ -41,10 +41,12 @@ class CsvOptions(Declared):
 
 
 class Csv:
-    """Reader of CSV files, by region (:class:`sources.formats.base.Format`).
+    """Reader of CSV files; large ones are read in regions unless values may contain line ends.
+
+    Implements :class:`sources.formats.base.Format`. The columns are those that the source declares.
 
     Args:
-        options: Their dialect.
+        options: Delimiter, quote, header and null texts of the files.
     """
 
     title = "CSV"
@@ -64,13 +66,24 @@ class Csv:
     ) -> Iterator[pa.RecordBatch]:
         """Read the CSV rows that begin in a region of a file; with ``multiline``, the whole file.
 
-        Columns of the file that are not read are ignored.
+        Columns of the file that are not read are ignored. Timestamps without a zone are in UTC.
+
+        Args:
+            file: The file, decompressed.
+            region: The region.
+            columns: Exactly the columns to return.
+            bad: Called with each bad row; not with ``multiline``, where any bad row raises.
+
+        Yields:
+            Batches in the order of the file.
 
         Raises:
-            InputError: The header lacks a column.
+            InputError: The header lacks a column, or ``bad`` refuses a row.
+            pyarrow.ArrowInvalid: With ``multiline``: a row can't be parsed, or does not fit its
+                columns.
         """
-        names, begin = self._header(file, region, columns)
-        low, high = record_bounds(file, region, b"\n", begin)
+        names, first_row = self._header(file, region, columns)
+        low, high = record_bounds(file, region, b"\n", first_row)
         if not self._options.multiline:
             parse = partial(self._parse, names=names, columns=columns)
             yield from read_lines(region.path, file, (low, high), parse, bad)
@@ -103,7 +116,7 @@ class Csv:
         if len(table) != lines:
             lines = sum(1 for line in block.split(b"\n") if line.strip(b"\r"))
         if len(table) != lines:
-            message = f"it has {len(table)} rows in {lines} lines"
+            message = f"it has {len(table)} rows in {lines} lines, not one row in each line"
             raise pa.ArrowInvalid(message)
         check_precision(table)
         return _typed(table, columns)
@@ -160,10 +173,14 @@ class Csv:
             pa.BufferReader(line.removeprefix(b"\xef\xbb\xbf") + b"\n"), parse_options=parse
         ).column_names
         if missing := [name for name in columns.names if name not in names]:
-            message = f"{region.path} has no column {', '.join(missing)}."
+            message = (
+                f"{region.path} has no column {', '.join(missing)}: its first line names the "
+                f"columns {', '.join(names)}."
+            )
             hint = (
-                f"Its first line has the columns {', '.join(names)}. If the first line is not a "
-                "header, declare `header: false`."
+                "Remove the column from the source's `schema`, or add it to the file. If the first "
+                "line is not a header, declare `csv: {header: false}`; if another character "
+                "separates the columns, declare it in `csv: {delimiter: …}`."
             )
             raise InputError(message, hint, file=region.path, column=missing[0])
         return names, begin

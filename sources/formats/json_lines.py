@@ -18,7 +18,10 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class JsonLines:
-    """Reader of JSON lines files, by region (:class:`sources.formats.base.Format`)."""
+    """Reader of files with one JSON object per line, of which large ones are read in regions.
+
+    Implements :class:`sources.formats.base.Format`. The columns are those that the source declares.
+    """
 
     title = "JSON lines"
     splits = True
@@ -35,6 +38,18 @@ class JsonLines:
         """Read the JSON objects of the lines that begin in a region of a file.
 
         Members that are not columns are ignored; a missing one is null.
+
+        Args:
+            file: The file, decompressed.
+            region: The region.
+            columns: Exactly the columns to return.
+            bad: Called with each line that is not one JSON object, or does not fit the columns.
+
+        Returns:
+            Batches in the order of the file.
+
+        Raises:
+            InputError: While the batches are read: ``bad`` refuses a row.
         """
         span = record_bounds(file, region, b"\n")
         return read_lines(region.path, file, span, partial(_parse, columns=columns), bad)

@@ -25,6 +25,7 @@ if it can't parse the block."""
 _BLOCK_BYTES = 4 << 20
 _AHEAD = 2
 _REASON_CHARACTERS = 500
+_SHOWN_BYTES = 60
 _ROW_NUMBER = re.compile(r" in row \d+$|\bRow #\d+: ")
 
 
@@ -46,7 +47,7 @@ class BadRow(NamedTuple):
 
     @property
     def place(self) -> str:
-        """File and byte offset of the row, for messages."""
+        """File and byte offset of the row as one text, for messages; computed from the fields."""
         content = "" if codec_of(self.path) is None else " of the decompressed content"
         return f"{self.path}, byte {self.offset}{content}"
 
@@ -56,13 +57,18 @@ OnBad = Callable[[BadRow], None]
 
 
 def refuse(row: BadRow) -> None:
-    """Refuse a bad row: the handler for ``on_bad_record: fail``.
+    """Refuse a bad row of a file: the handler for ``on_bad_record: fail``, which ends the run.
 
     Raises:
-        InputError: Always; contains file, byte and reason.
+        InputError: Always; contains file, byte offset, reason and the first 60 bytes of the row.
     """
-    message = f"{row.place}: {row.reason}."
-    hint = "Repair the file and plan again, or declare `on_bad_record: quarantine`."
+    shown = repr(row.content[:_SHOWN_BYTES])[1:] + ("…" if len(row.content) > _SHOWN_BYTES else "")
+    message = f"{row.place}: {row.reason}. The row is {shown}."
+    hint = (
+        "Repair the file and plan again (`hybrid plan P`). Or declare `on_bad_record: quarantine` "
+        "or `drop` for the source: then such rows will be missing from the table, and "
+        "`quarantine` keeps them in a table of their own."
+    )
     raise InputError(message, hint, file=row.path)
 
 
@@ -80,6 +86,13 @@ def read_lines(
         span: Offsets of the first byte and after the last one.
         parse: Parses a block of whole lines.
         bad: Called with each bad row, in order.
+
+    Yields:
+        Batches of the good rows, in the order of the file; none for a block without good rows.
+
+    Raises:
+        OSError: The file can't be read.
+        Exception: Whatever ``bad`` raises, such as the InputError of :func:`refuse`.
     """
     low, high = span
     waiting: deque[tuple[int, bytes, Future[pa.Table | None]]] = deque()
@@ -106,7 +119,7 @@ def read_lines(
 
 
 def check_utf8(block: bytes) -> None:
-    """Refuse a block that is not UTF-8.
+    """Refuse a block of bytes that is not UTF-8 text, before Arrow parses it.
 
     Arrow's readers do not check all of a JSON text, nor columns of CSV that are not read.
 
@@ -123,7 +136,7 @@ def check_utf8(block: bytes) -> None:
 
 
 def check_precision(table: pa.Table) -> None:
-    """Refuse a table with decimals that have more digits than their columns allow.
+    """Refuse a parsed table with decimals that have more digits than their columns allow.
 
     Arrow's readers count the digits without the scale.
 

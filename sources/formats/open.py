@@ -28,10 +28,14 @@ def read_region(
         region: The region; a compressed file is always read as a whole.
         columns: Exactly the columns to return.
         stores: Storages that the file may be in.
-        bad: Called with each bad row; see :meth:`sources.formats.base.Format.read`.
+        bad: Called with each bad row, in formats with one row per line; others do not call it.
+
+    Yields:
+        Batches with exactly these columns, in the order of the file.
 
     Raises:
-        InputError: The file can't be opened, is damaged, or does not fit the columns.
+        InputError: The file can't be opened, is damaged, or does not fit the columns; or ``bad``
+            refuses a row.
     """
     with open_file(region.path, form, stores) as file:
         yield from form.read(file, readable_region(region), columns, bad)
@@ -53,6 +57,9 @@ def open_file(path: str, form: Format, stores: Stores) -> Iterator[pa.NativeFile
         form: Its format, for messages.
         stores: Storages that the file may be in.
 
+    Yields:
+        The open file; it is closed at the end of the block.
+
     Raises:
         InputError: The file can't be opened, or what is read inside the block is damaged or does
             not fit its columns.
@@ -63,5 +70,9 @@ def open_file(path: str, form: Format, stores: Stores) -> Iterator[pa.NativeFile
     except (OSError, pa.ArrowException) as error:
         reason = str(error).strip().removesuffix(".")
         message = f"{path} can't be read as {form.title}: {reason}."
-        hint = "Repair or remove the file, then plan again."
+        hint = (
+            "If the file is damaged, write it again; if it does not belong to the source, move it "
+            "out of the source's folder: its rows will be missing from the table. Then plan again "
+            "(`hybrid plan P`)."
+        )
         raise InputError(message, hint, file=path) from None

@@ -13,24 +13,43 @@ from sources.formats.regions import Region
 
 
 class Orc:
-    """Reader of ORC files, each as a whole (:class:`sources.formats.base.Format`)."""
+    """Reader of ORC files, each as a whole.
+
+    Implements :class:`sources.formats.base.Format`. The columns are those of the file's footer.
+    """
 
     title = "ORC"
     splits = False
 
     def columns(self, file: pa.NativeFile) -> pa.Schema:
-        """Return the columns of an ORC file's footer, in the types that Spark has."""
+        """Return the columns of an ORC file's footer, in the types that Spark has.
+
+        Raises:
+            InputError: Spark has no type for a column.
+            pyarrow.ArrowException: The file is damaged.
+        """
         return normalize_schema(orc.ORCFile(file).schema)
 
     def rows(self, file: pa.NativeFile) -> int:
-        """Return the number of rows in an ORC file's footer."""
+        """Return the number of rows that an ORC file's footer contains.
+
+        Raises:
+            pyarrow.ArrowException: The file is damaged.
+        """
         rows: int = orc.ORCFile(file).nrows
         return rows
 
     def read(
         self, file: pa.NativeFile, _: Region, columns: pa.Schema, __: OnBad = refuse
     ) -> Iterator[pa.RecordBatch]:
-        """Read a whole ORC file, a batch for each stripe; timestamps become microseconds."""
+        """Read a whole ORC file; its timestamps of nanoseconds are cut off to microseconds.
+
+        Yields:
+            A batch with exactly ``columns`` for each stripe of the file.
+
+        Raises:
+            pyarrow.ArrowException: The file is damaged, or a column can't be cast to its type.
+        """
         orc_file = orc.ORCFile(file)
         for stripe in range(orc_file.nstripes):
             batch = orc_file.read_stripe(stripe, columns=columns.names)

@@ -31,7 +31,7 @@ _FACTORS = {"milliseconds": 1000, "microseconds": 1}
 
 
 class EventTimeRange(NamedTuple):
-    """Number of rows of a split, and the range of their event times.
+    """Number of rows of a file or split, and the lowest and highest of their event times.
 
     Attributes:
         rows: Number of rows; None if it is unknown.
@@ -59,7 +59,11 @@ class Footers(NamedTuple):
 
 
 def table_of_ranges(ranges: Sequence[EventTimeRange]) -> pa.Table:
-    """Return event-time ranges as a table with a row for each, and a column for each field."""
+    """Return event-time ranges as an Arrow table: a row per range, an int64 column per field.
+
+    Raises:
+        ValueError: There are no ranges.
+    """
     columns = zip(*ranges, strict=True)
     return pa.table(
         [pa.array(values, pa.int64()) for values in columns], names=EventTimeRange._fields
@@ -69,16 +73,28 @@ def table_of_ranges(ranges: Sequence[EventTimeRange]) -> pa.Table:
 def read_footers(
     paths: Sequence[str], event: EventColumn, declared: Sequence[str] | None, stores: Stores
 ) -> Iterator[Footers]:
-    """Read the footers of Parquet files, in order, in chunks of 500 files.
+    """Read event-time ranges and schemas of Parquet files, to plan them without reading their rows.
+
+    Only the footers are read. Where the statistics in a footer can't be used (missing, or of
+    nanoseconds or INT96), the file's event-time column is read instead. Footers are read by a pool
+    of threads; those of 20,000 and more local files by a pool of processes, with a faster parser
+    that a damaged footer may crash: then the remaining files are read with the safe one.
 
     Args:
         paths: The files.
-        event: Column of the event time.
-        declared: Columns to look at; None for all of them.
+        event: Column of the event time, and the unit of its numbers if it is an integer.
+        declared: Columns that the source declares, to which the schemas are cut down; None for all
+            of a file's columns.
         stores: Storages that the files may be in.
 
+    Yields:
+        One :class:`Footers` for each 500 files, in the order of ``paths``; nothing without files.
+
     Raises:
-        InputError: A file can't be read, or has no usable event-time column; contains the file.
+        InputError: A file can't be read, has a column of a type that Spark does not have, or has
+            no usable event-time column; contains the file. Or the safe parser crashes, too:
+            contains the first and the last file of the 500 that were read together, since the one
+            that crashed it is unknown.
     """
     chunks = [paths[first : first + _CHUNK_FILES] for first in range(0, len(paths), _CHUNK_FILES)]
     read = partial(_read_chunk, event=event, declared=declared, stores=stores)
@@ -114,8 +130,16 @@ def _read_in_processes(
             except BrokenProcessPool:
                 continue
     first, last = chunks[done][0], chunks[done][-1]
-    message = f"One of the files from {first} to {last} is so damaged that its reader crashes."
-    raise InputError(message, "Repair or remove it, then plan again.")
+    message = (
+        f"One of the {len(chunks[done])} Parquet files from {first} to {last}, in the order of the "
+        "listing, is so damaged that the process that reads its footer crashes. Which one is "
+        "unknown, since they were read together."
+    )
+    hint = (
+        "Open these files one by one with a Parquet tool to find the damaged one, write it again "
+        "or move it out of the source's folder, then plan again (`hybrid plan P`)."
+    )
+    raise InputError(message, hint, file=first)
 
 
 def _read_chunk(
@@ -158,7 +182,11 @@ def _read_chunk(
         except (OSError, OverflowError, pa.ArrowException) as error:
             reason = str(error).strip().removesuffix(".")
             message = f"{path} can't be read as Parquet: {reason}."
-            hint = "Repair or remove the file, then plan again."
+            hint = (
+                "If the file is damaged, write it again; if it does not belong to the source, move "
+                "it out of the source's folder: its rows will be missing from the table. Then plan "
+                "again (`hybrid plan P`)."
+            )
             raise InputError(message, hint, file=path) from None
     # Sending a table to another process is cheap, sending a list of tuples is not.
     return Footers(table_of_ranges(ranges), schemas)
@@ -255,10 +283,12 @@ def _factor(column: pq.ColumnSchema, event: EventColumn) -> int | None:
 
 
 def column_range(values: pa.ChunkedArray, unit_us: int | None = None) -> EventTimeRange:
-    """Return the number of rows and the range of event times of a column.
+    """Compute the number of rows and the range of event times from the values of a column.
+
+    For files whose footers have no usable statistics. Null values are counted, and are in no range.
 
     Args:
-        values: Timestamps, or integers.
+        values: The event-time column: timestamps, or integers.
         unit_us: Microseconds in the unit of integers; None for timestamps.
 
     Raises:
@@ -275,24 +305,31 @@ def column_range(values: pa.ChunkedArray, unit_us: int | None = None) -> EventTi
 
 
 def check_event_column(columns: pa.Schema, event: EventColumn, where: str) -> None:
-    """Refuse columns without a usable event-time column.
+    """Refuse a schema whose event-time column is missing or of an unusable type.
 
     Args:
-        columns: The columns.
-        event: The event-time column.
+        columns: Columns of a file or source.
+        event: Name of the event-time column, and the microseconds in its unit if `select` converts
+            it from an integer.
         where: The file or source, for messages.
 
     Raises:
-        InputError: The column is missing, or is neither a timestamp nor an integer with a unit.
+        InputError: Without a unit: the column is missing, or is not a timestamp. With a unit: it
+            is not an integer.
+        KeyError: With a unit, and the column is missing.
     """
     if event.unit_us is None:
         check_event_time(columns, event.name, where)
         return
     kind = columns.field(event.name).type
     if not pa.types.is_integer(kind):
-        message = f"`{event.name}` is of type {type_name(kind)} in {where}."
-        hint = (
-            "`select` converts it with timestamp_seconds, timestamp_millis or timestamp_micros: "
-            "that needs an integer column."
+        message = (
+            f"The event-time column `{event.name}` is of type {type_name(kind)} in {where}, but "
+            "`select` converts it with timestamp_seconds, timestamp_millis or timestamp_micros, "
+            "which needs an integer column."
         )
-        raise InputError(message, hint, column=event.name)
+        hint = (
+            "If the column is a timestamp already, remove the function from `select`; if not, name "
+            "an integer column there."
+        )
+        raise InputError(message, hint, column=event.name, value=type_name(kind))

@@ -31,7 +31,11 @@ class Region(NamedTuple):
 
 
 def cut_regions(size: int, limit: int) -> list[tuple[int, int]]:
-    """Divide a file of a size into regions of about equal length, of at most ``limit`` bytes.
+    """Divide a file into regions of about equal length, so that several tasks can read it.
+
+    Args:
+        size: Bytes of the file.
+        limit: Most bytes of a region.
 
     Returns:
         Offset and length of each region, in order; a single empty one for an empty file.
@@ -49,6 +53,9 @@ def next_record_start(file: pa.NativeFile, offset: int, mark: bytes, size: int) 
         offset: Where to search; the mark before the record may end there.
         mark: Bytes that separate two records.
         size: Bytes of the file, returned if no mark follows.
+
+    Raises:
+        OSError: The file can't be read.
     """
     position = max(offset - len(mark), 0)
     kept = b""
@@ -67,21 +74,30 @@ def next_record_start(file: pa.NativeFile, offset: int, mark: bytes, size: int) 
 
 
 def record_bounds(
-    file: pa.NativeFile, region: Region, mark: bytes, begin: int = 0
+    file: pa.NativeFile, region: Region, mark: bytes, first_record: int = 0
 ) -> tuple[int, int]:
-    """Return the byte range of the records that begin in a region: first byte, and end.
+    """Return the byte range of the records that begin in a region.
+
+    The last of them may end after the region; a record that began before it is left out.
 
     Args:
         file: The file, open for random access.
         region: The region.
         mark: Bytes that separate two records.
-        begin: Offset of the file's first record, after its header.
+        first_record: Offset of the file's first record, after its header.
+
+    Returns:
+        Offset of the first record's first byte, and the offset after the last record; both are
+        equal if no record begins in the region.
+
+    Raises:
+        OSError: The file can't be read.
     """
     edges = [region.offset, region.offset + region.length]
 
     def first(edge: int) -> int:
-        if edge <= begin:
-            return begin
+        if edge <= first_record:
+            return first_record
         if edge >= region.size:
             return region.size
         return next_record_start(file, edge, mark, region.size)
@@ -90,12 +106,17 @@ def record_bounds(
 
 
 def skip_blank(file: pa.NativeFile, low: int, high: int) -> int:
-    """Skip blocks of white space: return an offset at or before the first other byte.
+    """Return an offset at or before the first byte that is not white space.
+
+    Used to find out whether a file contains any row at all, which Arrow's CSV reader requires.
 
     Args:
         file: The file, open for random access.
         low: Offset to begin at.
         high: Offset to end at, returned if there is nothing but white space before it.
+
+    Raises:
+        OSError: The file can't be read.
     """
     while low < high:
         file.seek(low)

@@ -29,7 +29,10 @@ class Text:
     def read(
         self, file: pa.NativeFile, region: Region, columns: pa.Schema, _: OnBad = refuse
     ) -> Iterator[pa.RecordBatch]:
-        """Read the lines that begin in a region, without their line ends.
+        """Read the lines that begin in a region of a file, without their line ends.
+
+        Yields:
+            Batches of one string column, a row per line, in the order of the file.
 
         Raises:
             pyarrow.ArrowInvalid: A line is not UTF-8.

@@ -12,7 +12,16 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 
 def main(folder: str) -> None:
-    """Stream a Delta table through Python and a window into others, by append and by MERGE."""
+    """Use what a driver uses, so that the JVM loads the classes that it is to archive.
+
+    Run by ``spark-submit`` once per installation; the results are thrown away. Two streaming
+    queries read a small Delta table: one appends its rows, after a join, to another Delta table;
+    one passes them through Python, counts them in windows and writes the counts by MERGE. Kafka's
+    classes are loaded without a broker.
+
+    Args:
+        folder: Empty scratch folder for the tables and checkpoints; the caller removes it.
+    """
     spark = SparkSession.builder.getOrCreate()
     moments = F.timestamp_seconds(F.lit(1_700_000_000) + F.col("id"))
     rows = spark.range(100).select("id", moments.alias("at"), F.to_json(F.struct("id")).alias("v"))

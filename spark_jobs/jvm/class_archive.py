@@ -24,12 +24,19 @@ _TIMEOUT_S = 1200.0
 
 
 def use_archive(home: Path, jars: Sequence[Path], conf: dict[str, str]) -> dict[str, str]:
-    """Return the Spark properties, extended so that a local driver uses an existing archive.
+    """Return the Spark properties, extended so that a local driver starts with the class archive.
 
     Args:
-        home: Spark's folder.
+        home: Folder of the Spark installation (``SPARK_HOME``, or the one inside PySpark).
         jars: The project's own jars, which come first on the class path.
         conf: All other Spark properties.
+
+    Returns:
+        ``conf`` itself if there is no archive for this Java, Spark and jars, or if it sets
+        ``spark.driver.extraClassPath``; else a copy with the class path and the JVM's option.
+
+    Raises:
+        InputError: There is no Java.
     """
     archive = archive_file(home, jars)
     if not archive.exists() or "spark.driver.extraClassPath" in conf:
@@ -47,14 +54,21 @@ def use_archive(home: Path, jars: Sequence[Path], conf: dict[str, str]) -> dict[
 
 
 def make_archive(home: Path, jars: Sequence[Path]) -> Path:
-    """Create the archive unless it exists, by running a small Spark job.
+    """Create the class archive unless it exists, by running a small Spark job.
+
+    One process creates it at a time; others wait for it.
 
     Args:
-        home: Spark's folder.
+        home: Folder of the Spark installation.
         jars: The project's own jars.
 
+    Returns:
+        The archive's file.
+
     Raises:
-        RunError: The job that loads the classes failed.
+        InputError: There is no Java, or too old a one.
+        RunError: The job that loads the classes failed; carries the end of its output.
+        subprocess.TimeoutExpired: The job took longer than 20 minutes.
     """
     archive = archive_file(home, jars)
     archive.parent.mkdir(parents=True, exist_ok=True)
@@ -106,13 +120,30 @@ def _make(home: Path, jars: Sequence[Path], archive: Path) -> None:
         )
     if done.returncode != 0 or not part.exists():
         tail = "\n".join(done.stderr.splitlines()[-20:])
-        message = f"The class archive can't be created (exit status {done.returncode}):\n{tail}"
-        raise RunError(message, "Drivers start without it, but more slowly.")
+        message = (
+            f"The class archive {archive} can't be created: the Spark job that loads the classes "
+            f"ended with exit status {done.returncode}. The end of its output:\n{tail}"
+        )
+        hint = (
+            "Nothing depends on the archive: runs work without it, but each driver starts more "
+            "slowly. To get it, correct the cause above and run `hybrid jars` again."
+        )
+        raise RunError(message, hint, file=str(archive))
     part.replace(archive)
 
 
 def archive_file(home: Path, jars: Sequence[Path]) -> Path:
-    """Return the path of the archive, which depends on the Java, the Spark and the jars."""
+    """Return the path of the class archive for this Java, Spark and jars; it may not exist yet.
+
+    The name contains a digest of all three, since an archive fits no other combination.
+
+    Args:
+        home: Folder of the Spark installation.
+        jars: The project's own jars.
+
+    Raises:
+        InputError: There is no Java.
+    """
     # Called at each launch, so it starts no process.
     java = find_java().resolve()
     release = java.parent.parent / "release"

@@ -31,7 +31,13 @@ _REASON = re.compile(
 
 @dataclass(frozen=True)
 class Repository:
-    """A repository in Maven's layout; ``root`` never contains the user's name and password."""
+    """A repository in Maven's layout, from which jars are downloaded.
+
+    Attributes:
+        root: Its URL with a slash at the end; never contains the user's name and password.
+        user: User name of its login; empty without a login.
+        password: Password of its login.
+    """
 
     root: str
     user: str = ""
@@ -40,7 +46,14 @@ class Repository:
 
 @dataclass(frozen=True)
 class Request:
-    """What to fetch; coordinates as in :class:`spark_jobs.jvm.jar_sets.JarSet`."""
+    """Jars to download, as Maven coordinates ``group:artifact:version``.
+
+    Attributes:
+        name: Name of the set of jars, for messages.
+        packages: Direct dependencies; their own dependencies are resolved too.
+        pins: Exact versions of transitive dependencies.
+        excludes: ``group:artifact`` or ``group:*`` that is never downloaded.
+    """
 
     name: str
     packages: tuple[str, ...]
@@ -65,8 +78,15 @@ def repository() -> Repository:
         url, port = urlsplit(""), ""
     usable = url.scheme == "file" or (url.scheme in ("http", "https") and url.hostname)
     if not usable or url.query or url.fragment:
-        message = f"{REPOSITORY_VARIABLE} is not a usable URL."
-        hint = "Write it as https://host/path, https://user:password@host/path or file:///path."
+        message = (
+            f"The environment variable {REPOSITORY_VARIABLE} is not a usable URL; its value is not "
+            "shown, since it may contain a password. It needs the scheme http, https or file, a "
+            "host unless it is a file, and neither a query (`?`) nor a fragment (`#`)."
+        )
+        hint = (
+            "Set it to https://host/path, https://user:password@host/path or file:///path, or "
+            "unset it to download from Maven Central."
+        )
         raise InputError(message, hint)
     host = f"[{url.hostname}]" if ":" in (url.hostname or "") else (url.hostname or "")
     return Repository(
@@ -88,15 +108,16 @@ def fetch(
 
     Args:
         launcher: The command that starts Ivy: Java, its flags, and ``-jar``.
-        request: What to fetch.
-        place: Where from.
+        request: The packages.
+        place: Repository to download from.
         folder: Ivy's working folder; files that an earlier run verified are used again.
         lock: A locked file descriptor that Ivy inherits, so that the lock lasts as long as Ivy
             runs, even if this process is killed.
         on_progress: Called with the file name of each jar whose download begins.
 
     Raises:
-        InputError: A package can't be downloaded from there.
+        InputError: A package can't be downloaded from this repository; contains which one, and
+            Ivy's reason.
     """
     (folder / "ivy.xml").write_text(_module(request), encoding="utf-8")
     (folder / "settings.xml").write_text(_settings(request, place), encoding="utf-8")
@@ -216,10 +237,11 @@ def _failure(request: Request, place: Repository, lines: list[str]) -> InputErro
         last = last.replace(place.password, "***")
     message = (
         f"The {request.name} jars can't be downloaded from {place.root}: {what}. "
-        f"Ivy says: `{last}`."
+        f"Apache Ivy reports: `{last}`."
     )
     hint = (
-        f"Check the network, name a mirror in {REPOSITORY_VARIABLE}, or name a folder that "
-        "holds the jars in HYBRID_JARS."
+        f"Check the network and run `hybrid jars {request.name}` again; or name a mirror in the "
+        f"environment variable {REPOSITORY_VARIABLE}; or set HYBRID_JARS to a folder in which a "
+        f"folder {request.name} contains the jars."
     )
-    return InputError(message, hint)
+    return InputError(message, hint, server=place.root)

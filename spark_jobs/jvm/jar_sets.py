@@ -107,19 +107,21 @@ SETS: dict[str, JarSet] = {
 
 
 def find_set(name: str) -> JarSet:
-    """Return a declared set.
+    """Return the Maven packages of a declared set of jars, such as ``spark``.
 
     Raises:
         InputError: There is no set of this name.
     """
     if name not in SETS:
         message = f"There is no set of JVM parts named `{name}`."
-        raise InputError(message, f"The sets are {', '.join(sorted(SETS))}.", value=name)
+        raise InputError(message, f"Name one of {', '.join(sorted(SETS))}.", value=name)
     return SETS[name]
 
 
 def packages(set_name: str) -> str:
-    """Return a set as a value of ``spark.jars.packages``, for clusters that fetch their own jars.
+    """Return a set's packages as a value of ``spark.jars.packages``: coordinates with commas.
+
+    For drivers in a container image, which download their jars themselves.
 
     The pins are left out: Spark would take the newer of the two versions, and an entry in
     ``spark.jars.excludes`` removes both. A cluster's repository must have the newer one.

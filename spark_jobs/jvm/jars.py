@@ -42,8 +42,8 @@ def resolve(set_name: str, on_progress: OnProgress = lambda _: None) -> list[Pat
             waiting for another process.
 
     Raises:
-        InputError: There is no such set, Java is missing, a jar can't be downloaded, or the
-            folder named in ``HYBRID_JARS`` lacks the set.
+        InputError: There is no such set, Java is missing, a jar can't be downloaded, the cache
+            folder can't be written, or the folder named in ``HYBRID_JARS`` lacks the set.
     """
     return obtain(set_name, find_set(set_name), on_progress)
 
@@ -55,13 +55,16 @@ def resolve_sets(
 
     Args:
         set_names: Keys of ``SETS``.
-        on_progress: As for :func:`resolve`; called from several threads.
+        on_progress: Called with the file name of each jar whose download begins, and once before
+            waiting for another process; from several threads.
 
     Returns:
         The jars of each set, by name, in the order of ``set_names``.
 
     Raises:
-        InputError: As for :func:`resolve`, once all downloads have ended.
+        InputError: There is no such set; or, once all downloads have ended, Java is missing, a jar
+            can't be downloaded, the cache folder can't be written, or the folder named in
+            ``HYBRID_JARS`` lacks a set.
     """
     names = list(set_names)
     for name in names:
@@ -72,12 +75,17 @@ def resolve_sets(
 
 
 def obtain(set_name: str, jar_set: JarSet, on_progress: OnProgress = lambda _: None) -> list[Path]:
-    """Return the jars of any set, as :func:`resolve` does for the declared ones.
+    """Return the jars of any set, sorted by name; download them unless the cache has them.
 
     Args:
         set_name: Names the set in messages and in the cache.
-        jar_set: What to fetch.
-        on_progress: As for :func:`resolve`.
+        jar_set: The Maven packages of the set.
+        on_progress: Called with the file name of each jar whose download begins, and once before
+            waiting for another process.
+
+    Raises:
+        InputError: Java is missing, a jar can't be downloaded, the cache folder can't be written,
+            or the folder named in ``HYBRID_JARS`` lacks the set.
     """
     if handed_in := os.environ.get(FOLDER_VARIABLE):
         return _handed_in(Path(handed_in) / set_name, set_name)
@@ -97,10 +105,13 @@ def _handed_in(folder: Path, set_name: str) -> list[Path]:
     jars = sorted(folder.glob("*.jar"))
     if not jars:
         state = "holds no jars" if folder.is_dir() else "does not exist"
-        message = f"{FOLDER_VARIABLE} is set, so nothing is downloaded, but {folder} {state}."
+        message = (
+            f"The environment variable {FOLDER_VARIABLE} is set, so nothing is downloaded, but "
+            f"{folder} {state}; the {set_name} jars are expected there."
+        )
         hint = (
             f"On a machine with a network, run `hybrid jars {set_name}` and copy the folder that "
-            f"it prints to {folder}."
+            f"it prints to {folder}; or unset {FOLDER_VARIABLE} to download the jars."
         )
         raise InputError(message, hint, file=str(folder))
     return jars
@@ -124,8 +135,14 @@ def _locked(folder: Path, set_name: str, on_progress: OnProgress) -> Iterator[in
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("ab")
     except OSError as error:
-        message = f"The cache folder {path.parent} can't be written: {error.strerror}."
-        hint = "Name another folder in HYBRID_CACHE."
+        message = (
+            f"The {set_name} jars can't be downloaded: the cache folder {path.parent} can't be "
+            f"written ({error.strerror})."
+        )
+        hint = (
+            "Make this folder writable, or name another one in the environment variable "
+            "HYBRID_CACHE."
+        )
         raise InputError(message, hint, file=str(path.parent)) from None
     with file:
         try:
@@ -161,7 +178,13 @@ def _ivy_jar() -> Path:
     roots = spec.submodule_search_locations if spec is not None else None
     found = [jar for root in roots or [] for jar in Path(root).glob("jars/ivy-*.jar")]
     if not found:
-        message = "PySpark with its jars is missing in this Python, so nothing can be downloaded."
-        hint = f"Install pyspark, or name a folder of jars in {FOLDER_VARIABLE}."
-        raise InputError(message, hint)
+        message = (
+            "The JVM parts can't be downloaded: the program that downloads them, Apache Ivy, comes "
+            "with PySpark (`jars/ivy-*.jar`), and this Python has no PySpark with jars."
+        )
+        hint = (
+            "Install it (`pip install pyspark`), or name a folder that already contains the jars "
+            f"in the environment variable {FOLDER_VARIABLE}."
+        )
+        raise InputError(message, hint, value="pyspark")
     return found[0]

@@ -32,8 +32,11 @@ def require_java(minimum: int = MINIMUM) -> Path:
     path = find_java(minimum)
     version = java_version(path)
     if version < minimum:
-        message = f"The Java at {path} is version {version}; version {minimum} is needed."
-        raise InputError(message, way_out)
+        message = (
+            f"The Java at {path} is version {version}; Spark and Kafka need version {minimum} or "
+            "later."
+        )
+        raise InputError(message, way_out, file=str(path), value=str(version))
     return path
 
 
@@ -55,22 +58,28 @@ def java_version(path: Path) -> int:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         message = f"The Java at {path} can't be started: {error}."
-        raise InputError(message, _WAY_OUT.format(minimum=MINIMUM)) from None
+        hint = _WAY_OUT.format(minimum=MINIMUM)
+        raise InputError(message, hint, file=str(path)) from None
     output = f"{run.stderr}\n{run.stdout}"
     found = _VERSION.search(output)
     if run.returncode != 0 or found is None:
         # macOS has a /usr/bin/java that only reports that Java is not installed.
         said = output.strip() or f"(nothing; exit status {run.returncode})"
-        message = f"The Java at {path} does not report its version. Its output: {said}."
-        raise InputError(message, _WAY_OUT.format(minimum=MINIMUM))
+        message = (
+            f"The Java at {path} does not report its version, so it may be no Java at all. Its "
+            f"output: {said.rstrip('.')}."
+        )
+        raise InputError(message, _WAY_OUT.format(minimum=MINIMUM), file=str(path))
     return int(found.group(1))
 
 
 def spark_environment(home: Path) -> dict[str, str]:
     """Return the environment for ``spark-submit``: that of this process, plus Java, Spark, Python.
 
+    Spark then starts the Java that was checked here, and this Python for driver and workers.
+
     Args:
-        home: Spark's folder.
+        home: Folder of the Spark installation.
 
     Raises:
         InputError: Java is missing or too old.
@@ -86,10 +95,16 @@ def spark_environment(home: Path) -> dict[str, str]:
 
 
 def find_java(minimum: int = MINIMUM) -> Path:
-    """Return the path of the Java that :func:`require_java` checks, without starting it.
+    """Return the path of Java without starting it, so that its version is not checked.
+
+    It is ``JAVA_HOME/bin/java`` if JAVA_HOME is set, else the ``java`` on the PATH.
+
+    Args:
+        minimum: Feature release that a message asks for, such as 17.
 
     Raises:
-        InputError: There is no Java.
+        InputError: There is no Java: JAVA_HOME has no executable ``bin/java``, or it is not set
+            and the PATH has no ``java``.
     """
     way_out = _WAY_OUT.format(minimum=minimum)
     home = os.environ.get("JAVA_HOME")
@@ -98,8 +113,8 @@ def find_java(minimum: int = MINIMUM) -> Path:
         if not os.access(path, os.X_OK) or path.is_dir():
             # Spark's scripts start exactly this file: falling back to the PATH would only
             # move the failure to a place where it is harder to read.
-            message = f"JAVA_HOME is {home}, but there is no {path} to start."
-            raise InputError(message, way_out)
+            message = f"JAVA_HOME is {home}, but there is no executable file {path}."
+            raise InputError(message, way_out, file=str(path))
         return path
     on_path = shutil.which("java")
     if on_path is None:

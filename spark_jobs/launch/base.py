@@ -16,10 +16,10 @@ class Order(NamedTuple):
     """A ``spark-submit`` command to be started.
 
     Attributes:
-        command: The command.
+        command: The program and its arguments.
         environment: All of its environment variables.
         folder: Its working directory.
-        log: File for what it prints; overwritten.
+        log: The run's log file, for what the command prints; emptied first.
         lock: File descriptor of the launch lock; the lock is released once every process that the
             command starts has ended.
     """
@@ -35,8 +35,8 @@ class Status(NamedTuple):
     """State of a driver, as far as its launcher knows it.
 
     Attributes:
-        state: ``waiting`` for resources; ``unknown`` if the cluster does not answer, which says
-            nothing about the driver.
+        state: ``waiting`` for the cluster's resources, ``running``, ``ended``; or ``unknown`` if
+            the cluster does not answer: then the driver may be in any state.
         is_good: Once ended: whether it succeeded; None if that is not known.
         reason: Why it ended, or why its state is unknown; empty if there is nothing to say. After
             ``ended`` it continues the sentence "The run ended …".
@@ -48,26 +48,47 @@ class Status(NamedTuple):
 
 
 class Launcher(Protocol):
-    """Answers for the drivers at one place, also to processes that did not start them."""
+    """Asks about and ends the Spark drivers at one place: this machine, YARN or Kubernetes.
+
+    Works by the record of a launch, so also in processes that did not start the driver.
+    """
 
     def status(self, launch: Launch) -> Status:
-        """Return the driver's state; a ``spark-submit`` still handing it over is not looked at."""
+        """Return the state of the launch's driver, asked for at this moment.
+
+        On a cluster, a ``spark-submit`` that still hands the driver over is not looked at. A
+        cluster that does not answer is no error: the state is ``unknown``.
+        """
 
     def stop(self, launch: Launch) -> None:
         """Make sure that no process of the launch is left; no error if it has ended already.
 
         Raises:
-            RunError: It can't be ended now, or not from this machine.
+            RunError: The cluster refused to end the driver, or another machine launched it.
+            UnavailableError: The cluster does not answer.
+            InputError: The cluster's command line tool is not installed.
         """
 
     def logs(self, launch: Launch, lines: int) -> str:
-        """Return the last lines that the driver printed; empty if they are not available."""
+        """Return the last lines that the driver printed, for messages and `hybrid logs`.
+
+        Returns:
+            At most so many lines; empty if they are not available, also if the cluster does not
+            answer.
+        """
 
 
 def start(order: Order) -> subprocess.Popen[bytes]:
-    """Start ``spark-submit`` as a process group of its own.
+    """Start ``spark-submit`` as a process group of its own, which outlives this process.
 
-    It is the run itself, or hands the driver to the cluster and ends.
+    With a local driver this process is the run itself; on a cluster it hands the driver over and
+    ends. The log file of the run before is emptied.
+
+    Returns:
+        The process, without waiting for it.
+
+    Raises:
+        OSError: The program can't be started, or the log can't be written.
     """
     run_log.forget(order.log)
     # Appending: the driver truncates the log while it runs.

@@ -15,7 +15,10 @@ from spark_jobs.launch.yarn import YarnLauncher
 
 
 def place_of(settings: SparkSettings) -> Place:
-    """Return where a pipeline's drivers run."""
+    """Return where a pipeline's drivers run, by its ``master`` and ``deploy_mode``.
+
+    With ``deploy_mode: client`` that is the launching machine, whatever the master is.
+    """
     if settings.deploy_mode == "client":
         return Place()
     if settings.master == "yarn":
@@ -36,12 +39,13 @@ def launcher_at(
     log: Path,
     process: subprocess.Popen[bytes] | None = None,
 ) -> Launcher:
-    """Return the launcher that answers for drivers at a place.
+    """Return the launcher that asks about and ends drivers at a place.
 
     Args:
-        place: The place.
-        generation: The generation whose drivers they are.
-        log: Where ``spark-submit`` prints to.
+        place: Local, YARN or Kubernetes.
+        generation: State folder of the generation (one computation of the whole table) whose
+            drivers they are.
+        log: File that ``spark-submit`` prints to; YARN's application id is found in it.
         process: ``spark-submit``, if this process started it.
     """
     if place.kind == "yarn":

@@ -15,11 +15,11 @@ _TOOLS = {"yarn": "yarn", "kubernetes": "kubectl"}
 
 
 class Answer(NamedTuple):
-    """The result of a command.
+    """The result of a command that asked a cluster; a failed command is an answer, too.
 
     Attributes:
-        status: Its exit status.
-        output: What it printed.
+        status: Exit status of the command; 0 if it succeeded.
+        output: What it printed to stdout.
         errors: What it printed to stderr.
     """
 
@@ -29,16 +29,24 @@ class Answer(NamedTuple):
 
     @property
     def last_words(self) -> str:
-        """The last line that it printed, stderr last."""
+        """The last line that is not blank, for messages: of stderr, or else of stdout.
+
+        Computed; ``exit status N`` if the command printed nothing.
+        """
         lines = [line.strip() for line in f"{self.output}\n{self.errors}".splitlines()]
         return next((line for line in reversed(lines) if line), f"exit status {self.status}")
 
 
 def require_tool(place: Place) -> None:
-    """Refuse to start a driver that could not be asked about later.
+    """Refuse to launch a driver on a cluster whose command line tool is not installed.
+
+    Without it, nobody could ask whether the driver runs, or end it. A local place needs no tool.
+
+    Args:
+        place: Where the driver is to run.
 
     Raises:
-        InputError: The cluster's command line tool is not installed.
+        InputError: ``yarn`` or ``kubectl`` is not on the PATH.
     """
     name = _TOOLS.get(place.kind)
     if name is not None and shutil.which(name) is None:
@@ -46,15 +54,18 @@ def require_tool(place: Place) -> None:
 
 
 def ask(command: list[str], seconds: float = TIMEOUT_S) -> Answer:
-    """Run a command to its end.
+    """Run a command that asks a cluster something, and wait until it has ended.
 
     Args:
-        command: The command.
-        seconds: Longest time that it may take.
+        command: The program, ``yarn`` or ``kubectl``, and its arguments.
+        seconds: Longest time that it may take; then it is ended.
+
+    Returns:
+        What it printed, and its exit status; an exit status other than 0 raises nothing.
 
     Raises:
-        InputError: It is not installed.
-        UnavailableError: It does not answer in time.
+        InputError: The program is not installed.
+        UnavailableError: It did not end in time: the cluster does not answer.
     """
     try:
         run = subprocess.run(
@@ -70,8 +81,15 @@ def ask(command: list[str], seconds: float = TIMEOUT_S) -> Answer:
     except FileNotFoundError:
         raise _missing(command[0]) from None
     except subprocess.TimeoutExpired:
-        message = f"`{' '.join(command)}` did not answer within {seconds:.0f} s."
-        raise UnavailableError(message, "Check whether the cluster can be reached.") from None
+        message = (
+            f"The cluster did not answer within {seconds:.0f} s: `{' '.join(command)}` was still "
+            "running then and was ended. A driver on the cluster may still be running and writing."
+        )
+        hint = (
+            "Check whether the cluster can be reached, by this command on this machine, then "
+            "repeat what you did."
+        )
+        raise UnavailableError(message, hint, value=" ".join(command)) from None
     return Answer(run.returncode, run.stdout, run.stderr)
 
 
@@ -80,4 +98,5 @@ def _missing(name: str) -> InputError:
         f"There is no command `{name}` on the PATH. It is needed to ask whether a driver on the "
         "cluster runs, and to end it."
     )
-    return InputError(message, "Install it on the machine that launches.", value=name)
+    hint = f"Install `{name}` on this machine, or add its folder to the PATH."
+    return InputError(message, hint, value=name)

@@ -6,6 +6,11 @@ from typing import cast
 
 from sources.errors import ErrorFields, ErrorReport, RunError
 
+_UNREPORTED = (
+    "Correct the cause, then run the same step again: it resumes after the last committed "
+    "micro-batch. `hybrid logs P` shows more of the run's output."
+)
+
 
 class DriverError(RunError):
     """A driver failed, or ended without having done its work.
@@ -15,8 +20,8 @@ class DriverError(RunError):
     or the cluster lost it, is transient: another attempt may succeed.
 
     Args:
-        source: Name of the source that it read.
-        how: How it ended, such as ``with status 1``; empty if that is not known.
+        source: Name of the source that the driver read.
+        how: How the driver ended, such as ``with status 1``; empty if that is not known.
         reported: The driver's own report; None if it wrote none.
         words: Whatever else explains the end, such as the last lines of its log.
 
@@ -30,12 +35,15 @@ class DriverError(RunError):
         known: dict[str, str | int] = {} if reported is None else reported.fields
         super().__init__(
             f"The Spark run of `{source}` ended{how and f' {how}'}. {cause}".rstrip(),
-            "" if reported is None else reported.hint,
+            _UNREPORTED if reported is None else reported.hint,
             transient=None if reported is None else reported.transient,
             **cast("ErrorFields", {"source": source, **known}),
         )
 
     def report(self) -> ErrorReport:
-        """Return the error as a document, of the kind that the driver reported."""
+        """Return the error as a document, of the kind that the driver reported.
+
+        The kind is ``run`` if the driver ended without a report.
+        """
         own = super().report()
         return own if self.reported is None else own.model_copy(update={"kind": self.reported.kind})

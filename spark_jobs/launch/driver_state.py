@@ -24,9 +24,9 @@ class DriverState:
     """The driver of one launch, as it can be seen from outside.
 
     Args:
-        generation: Its state.
+        generation: State folder of the generation that the driver computes.
         launch: The record of its launch.
-        launcher: Answers for the place where it runs.
+        launcher: Asks about and ends drivers at the place where this one runs.
     """
 
     def __init__(self, generation: Generation, launch: Launch, launcher: Launcher) -> None:
@@ -37,13 +37,13 @@ class DriverState:
 
     @classmethod
     def of(cls, generation: Generation, launch: Launch) -> DriverState:
-        """Return the driver of a launch that was recorded."""
+        """Return the state of a recorded launch's driver, with the launcher of its place."""
         log = generation.path(launch.log)
         return cls(generation, launch, launcher_at(launch.place, generation, log))
 
     @property
     def source(self) -> str:
-        """Name of the source that it reads."""
+        """Name of the source that the driver reads, from the launch's record as it was read."""
         return self.launch.source
 
     @property
@@ -52,13 +52,21 @@ class DriverState:
         return self.launch.place.is_cluster
 
     def beat(self) -> Heartbeat | None:
-        """Return the latest heartbeat of this launch; None if it has written none."""
+        """Read the latest heartbeat of this launch; None if its driver has written none yet.
+
+        Raises:
+            StateError: The heartbeat's file is damaged, or of an unknown version.
+        """
         beat = read_heartbeat(self.generation, self.launch.source)
         is_own = beat is not None and beat.launch_id == self.launch.launch_id
         return beat if is_own else None
 
     def status(self) -> Status:
-        """Return what the launcher says; a cluster's answer may be a few seconds old."""
+        """Return the driver's state as its launcher reports it.
+
+        A cluster is asked at most every 5 s: until then the last answer is returned again. One that
+        does not answer leads to the state ``unknown``, not to an error.
+        """
         if self._answer is not None and self.is_on_cluster:
             asked_at, status = self._answer
             if time.monotonic() - asked_at < _ASK_AGAIN_S:
@@ -69,21 +77,31 @@ class DriverState:
 
     @property
     def known_status(self) -> Status | None:
-        """The launcher's last answer, without asking again; None if it was never asked."""
+        """The launcher's last answer, kept in memory; None if :meth:`status` was never called."""
         return None if self._answer is None else self._answer[1]
 
     def recorded(self) -> Launch | None:
-        """Return the present record of this launch; None once there is a later launch."""
+        """Read the present record of this launch; None once there is a later launch.
+
+        It differs from ``launch`` once the driver has switched to another source.
+        """
         last = last_launch(self.generation)
         return last if last is not None and last.launch_id == self.launch.launch_id else None
 
     def is_over(self) -> bool:
-        """Return whether its heartbeat says that it has ended; it may still be shutting down."""
+        """Return whether the driver's heartbeat reports its end; it may still be shutting down.
+
+        False if there is no heartbeat: a driver that was killed does not report its end.
+        """
         beat = self.beat()
         return beat is not None and beat.state not in ALIVE
 
     def is_current(self) -> bool:
-        """Return whether it is starting or running, and not just the remains of a run."""
+        """Return whether the driver is starting or running, so that none may be started.
+
+        Remains do not count: processes whose driver has reported its end, or has lost its lock. A
+        driver on a cluster that does not answer counts as running.
+        """
         if self.is_over():
             return False
         if self.is_on_cluster:
@@ -92,52 +110,76 @@ class DriverState:
         return is_driven and is_launched(self.generation)
 
     def is_there(self) -> bool:
-        """Return whether a cluster runs it, or is about to; no answer does not count as an end."""
+        """Return whether a cluster runs the driver, or a ``spark-submit`` is handing it over.
+
+        True also if the cluster does not answer: only a reported end counts as an end.
+        """
         if is_launched(self.generation) or self._is_heard():
             return True
         return self.status().state != "ended"
 
     def has_switched(self) -> bool:
-        """Return whether it has finished its source and reads a later one by now."""
+        """Return whether the driver has finished its source and reads a later one by now.
+
+        False once there is a later launch.
+        """
         recorded = self.recorded()
         if recorded is None:
             return False
         return self.launch.source not in (recorded.source, *recorded.then)
 
     def is_switching_to(self, source: str) -> bool:
-        """Return whether it has finished its source and is about to read `source`."""
+        """Return whether the driver has finished its source and will read `source` next."""
         beat = self.beat()
         is_done = beat is not None and beat.state == "finished" and is_held(self.generation)
         return is_done and self.launch.then[:1] == [source]
 
     def last_lines(self, count: int) -> str:
-        """Return the last lines that it printed, or else ``spark-submit``'s."""
+        """Return the last lines that the driver printed.
+
+        Returns:
+            At most ``count`` lines; those of ``spark-submit`` if the driver's are not available;
+            empty if there are none either.
+        """
         log = self.generation.path(self.launch.log)
         return self.launcher.logs(self.launch, count) or run_log.last_lines(log, count)
 
     def require_known(self) -> None:
-        """Refuse to build on a driver whose state is unknown.
+        """Refuse a driver whose state is unknown, before another one is started next to it.
 
         Raises:
-            UnavailableError: The cluster does not answer.
+            UnavailableError: The cluster does not answer, and no heartbeat shows that the driver
+                runs.
         """
         if self.is_on_cluster and not self._is_heard() and self.status().state == "unknown":
             message = (
-                f"It is unknown whether the last launch of `{self.source}` still runs: "
-                f"{self.status().reason}."
+                f"It is unknown whether the driver of `{self.source}` that was launched last still "
+                f"runs and writes to the table: {self.status().reason}."
             )
-            hint = "Nothing was started. Run again once the cluster answers."
+            hint = (
+                "Nothing was started, since two drivers must not share a checkpoint. Check whether "
+                "the cluster can be reached, then run the same command again."
+            )
             raise UnavailableError(message, hint, source=self.source)
 
     def require_source(self, source: str) -> None:
         """Refuse a driver that reads another source.
 
+        Args:
+            source: Name of the source that is to be read.
+
         Raises:
-            StateError: It does.
+            StateError: The driver reads another source, and a generation has one driver at a time.
         """
         if self.source != source:
-            message = f"A run of `{self.source}` is active."
-            hint = "Wait for it, or end it with `hybrid stop`."
+            message = (
+                f"A run of `{self.source}` is active, so `{source}` can't be started: a generation "
+                "has one Spark driver at a time."
+            )
+            hint = (
+                f"Wait until the run of `{self.source}` has ended, or end it with `hybrid stop P`, "
+                "then run the same command again."
+            )
             raise StateError(message, hint, transient=True, source=self.source)
 
     def _is_heard(self) -> bool:

@@ -21,10 +21,10 @@ _GONE_WITHIN_S = 90
 
 
 class KubernetesLauncher:
-    """Answers for drivers on Kubernetes.
+    """Asks about and ends drivers in pods on Kubernetes, by ``kubectl``.
 
     Args:
-        place: The cluster and the namespace.
+        place: The cluster's address, the client's context, and the namespace of the pods.
     """
 
     def __init__(self, place: Place) -> None:
@@ -36,7 +36,11 @@ class KubernetesLauncher:
         ]
 
     def status(self, launch: Launch) -> Status:
-        """Return what the API server says about the driver's pod."""
+        """Return the state of the driver's pod, as the API server reports it.
+
+        ``unknown`` if it does not answer or ``kubectl`` is not installed; ``ended`` if there is no
+        such pod.
+        """
         command = [*self._kubectl, "--request-timeout", "10s", "get", "pod", launch.application]
         try:
             answer = ask([*command, "--ignore-not-found", "--output", "json"])
@@ -45,22 +49,36 @@ class KubernetesLauncher:
         return read_status(launch.application, answer)
 
     def stop(self, launch: Launch) -> None:
-        """Delete the pod, and with it its executors; the driver gets time to end its query.
+        """Delete the driver's pod, and with it its executors; no error if there is none.
+
+        The driver gets 20 s to end its query. Returns when the pod is gone.
 
         Raises:
-            RunError: The pod was not deleted.
-            UnavailableError: The cluster does not answer.
+            RunError: ``kubectl`` reports that the pod was not deleted within 90 s, or a failure.
+            UnavailableError: ``kubectl`` did not end within 120 s.
+            InputError: ``kubectl`` is not installed.
         """
         times = ["--grace-period", str(_GRACE_S), "--timeout", f"{_GONE_WITHIN_S}s"]
         command = [*self._kubectl, "delete", "pod", launch.application]
         answer = ask([*command, "--ignore-not-found", "--wait", *times], _GONE_WITHIN_S + 30)
         if answer.status != 0:
-            message = f"Kubernetes did not end pod {launch.application}: {answer.last_words}"
-            hint = "Try again once the cluster answers."
-            raise RunError(message, hint, source=launch.source)
+            message = (
+                f"Kubernetes did not delete pod {launch.application}, the driver of "
+                f"`{launch.source}`; `kubectl delete` reports: {answer.last_words.rstrip('.')}. "
+                "The driver may still be running and writing to the table."
+            )
+            hint = (
+                "Run `hybrid stop P` again once the cluster answers, or delete the pod with "
+                "kubectl. Don't start another run before the pod is gone."
+            )
+            raise RunError(message, hint, source=launch.source, value=launch.application)
 
     def logs(self, launch: Launch, lines: int) -> str:
-        """Return the last lines that the driver printed; empty once its pod is gone."""
+        """Return the last lines that the driver printed.
+
+        Returns:
+            At most so many lines; empty once its pod is gone, or if the cluster does not answer.
+        """
         command = [*self._kubectl, "--request-timeout", "10s", "logs", launch.application]
         try:
             answer = ask([*command, "--container", _CONTAINER, "--tail", str(lines)])
@@ -70,7 +88,16 @@ class KubernetesLauncher:
 
 
 def read_status(pod: str, answer: Answer) -> Status:
-    """Return the state that ``kubectl get pod --ignore-not-found --output json`` reports."""
+    """Return the state of a driver from the answer of ``kubectl get pod``.
+
+    Args:
+        pod: Name of the driver's pod.
+        answer: Answer to ``kubectl get pod --ignore-not-found --output json``.
+
+    Returns:
+        The state; ``unknown`` if the command failed, its output has no status, or the node of the
+        pod does not answer; ``ended`` if there is no such pod.
+    """
     if answer.status != 0:
         return Status("unknown", reason=f"Kubernetes does not answer: {answer.last_words}")
     if not answer.output.strip():
@@ -113,7 +140,13 @@ def _why(status: dict[str, Any], state: str) -> str:
 
 
 def conf(pod: str) -> dict[str, str]:
-    """Return the Spark properties by which the driver's pod is found again."""
+    """Return the Spark properties that name the driver's pod, so that it is found again.
+
+    ``spark-submit`` does not wait for the driver's end: whoever watches it asks the cluster.
+
+    Args:
+        pod: Name of the pod.
+    """
     return {
         "spark.kubernetes.driver.pod.name": pod,
         "spark.kubernetes.submission.waitAppCompletion": "false",

@@ -27,11 +27,11 @@ _POLL_S = 0.1
 
 
 class LocalLauncher:
-    """Answers for drivers that are processes of this machine.
+    """Asks about and ends drivers that are processes of the machine that launched them.
 
     Args:
-        generation: The generation whose runs they are.
-        log: Where they print to.
+        generation: State folder of the generation whose drivers they are.
+        log: The run's log file, which the driver prints to.
         process: ``spark-submit``, if this process started it.
     """
 
@@ -43,7 +43,11 @@ class LocalLauncher:
         self._process = process
 
     def status(self, _: Launch) -> Status:
-        """Return whether its process is there; by the lock it holds, if not started here."""
+        """Return the state of the launch's process.
+
+        In the process that started it, with its exit status; elsewhere by the launch lock, which is
+        held as long as the process lives, so that an end has no exit status.
+        """
         if self._process is None:
             return Status("running" if is_launched(self._generation) else "ended")
         status = self._process.poll()
@@ -52,17 +56,24 @@ class LocalLauncher:
         return Status("ended", is_good=status == 0, reason=f"with status {status}")
 
     def stop(self, launch: Launch) -> None:
-        """End its processes: SIGTERM first, then SIGKILL.
+        """End the launch's processes: SIGTERM, then SIGKILL after at most 25 s.
+
+        No error if they have ended already.
+
+        Returns when they have ended.
 
         Raises:
-            RunError: Another machine launched it.
+            RunError: The run is active, and another machine launched it.
         """
         if launch.group is not None and self._is_running(launch):
             if not launch.is_from_here:
-                message = f"The run of `{launch.source}` was launched on {launch.host}."
-                raise RunError(
-                    message, "End it from there.", source=launch.source, server=launch.host
+                message = (
+                    f"The run of `{launch.source}` was launched on {launch.host}, where it may "
+                    "still be running and writing; a local process can be ended only on its own "
+                    "machine."
                 )
+                hint = f"Run `hybrid stop P` on {launch.host}."
+                raise RunError(message, hint, source=launch.source, server=launch.host)
             beat = read_heartbeat(self._generation, launch.source)
             with contextlib.suppress(ProcessLookupError):
                 # Only the driver: a JVM that gets the signal too is gone before the query stops.
@@ -76,7 +87,7 @@ class LocalLauncher:
             end_group(self._process.pid)
 
     def logs(self, _: Launch, lines: int) -> str:
-        """Return the last lines of its log."""
+        """Return the last lines of the run's log file; empty before the file exists."""
         return run_log.last_lines(self._log, lines)
 
     def _is_running(self, launch: Launch) -> bool:
@@ -84,9 +95,13 @@ class LocalLauncher:
 
 
 def end_group(group: int) -> None:
-    """Wait a few seconds for all processes of a group to end, then kill the rest.
+    """Wait up to 5 s for all processes of a group to end, then kill the rest.
 
-    Returns when all have ended: until then they hold their locks, and would count as a run.
+    Returns when all have ended, or 5 s after SIGKILL: until they have ended they hold their locks,
+    and would count as a run.
+
+    Args:
+        group: Number of the process group; no error if it has no process.
     """
     wait_until(lambda: not _group_alive(group), _JVM_EXIT_S)
     kill_group(group)
@@ -94,13 +109,16 @@ def end_group(group: int) -> None:
 
 
 def kill_group(group: int) -> None:
-    """Send SIGKILL to all processes of a group."""
+    """Send SIGKILL to all processes of a group; no error if none is left. Does not wait."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
 
 
 def wait_until(condition: Callable[[], bool], seconds: float) -> None:
-    """Wait until a condition holds, for at most so many seconds."""
+    """Wait until a condition holds, for at most so many seconds; checked every 0.1 s.
+
+    Returns in either case: a caller that has to know checks the condition again.
+    """
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
         time.sleep(_POLL_S)

@@ -28,13 +28,13 @@ def run_to_end(
     on_output: OnOutput = lambda _: None,
     extra_environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Run a bounded source, or find it running, and wait until it has ended.
+    """Run a bounded source, or find its run, and wait until it has read the source to its end.
 
     If this process is interrupted, Spark is ended, too.
 
     Args:
         loaded: The pipeline.
-        generation: Its state.
+        generation: State folder of the generation (one computation of the whole table).
         sources: Name of the source; a driver that is launched here then switches to those after
             it.
         on_beat: Called with each new heartbeat.
@@ -42,9 +42,12 @@ def run_to_end(
         extra_environment: More environment variables for the job.
 
     Raises:
-        RunError: It failed, with exit status, cause and last lines; or its driver froze.
+        DriverError: The run failed; carries exit status, cause and last lines of its log.
+        RunError: The driver wrote no heartbeat for longer than ``supervision.stuck_after`` and
+            ``end_stuck_after`` together, so that it was ended; or it can't be ended from here.
         StateError: A run of another source is active.
         UnavailableError: A cluster does not say whether a run is active.
+        InputError: Java, Spark, a jar or the cluster's command line tool is missing.
     """
     run = find_or_launch(loaded, generation, sources, extra_environment or {})
     expected = loaded.pipeline.supervision
@@ -65,12 +68,22 @@ def start_detached(
     """Start an unbounded source, or find it running; return once its first batch is committed.
 
     The run is a process of its own and outlives this one. With nothing to read, waiting for data
-    counts as a first batch.
+    counts as a first batch. If this process is interrupted before that, Spark is ended, too.
+
+    Args:
+        loaded: The pipeline.
+        generation: State folder of the generation (one computation of the whole table).
+        source: Name of the source.
+        on_beat: Called with each new heartbeat until then.
+
+    Returns:
+        The heartbeat that reported the first batch.
 
     Raises:
-        RunError: It ended before that; carries the cause, or the last lines of its log.
+        DriverError: The run ended before that; carries the cause, or the last lines of its log.
         StateError: A run of another source of this generation is active.
         UnavailableError: A cluster does not say whether a run is active.
+        InputError: Java, Spark, a jar or the cluster's command line tool is missing.
     """
     run = find_or_launch(loaded, generation, [source], {})
     try:
@@ -86,23 +99,34 @@ def start_detached(
 
 
 def find_running(generation: Generation, source: str) -> Heartbeat | None:
-    """Return the heartbeat of a source's run if its driver is alive, else None."""
+    """Return the latest heartbeat of a source's run if its driver is alive, else None.
+
+    A driver is alive as long as it holds the generation's query lock; one on another machine can
+    be seen only if the state folder's file system shares locks.
+    """
     beat = read_heartbeat(generation, source)
     return beat if beat is not None and beat.state in ALIVE and is_held(generation) else None
 
 
 def stop(generation: Generation, source: str) -> bool:
-    """End a run: SIGTERM to its driver, which ends the query cleanly, then SIGKILL.
+    """End the run of a source, so that the next one resumes after its last committed batch.
 
-    A driver that was started by hand gets SIGTERM only. A driver on a cluster is ended by the
-    cluster.
+    A driver on this machine gets SIGTERM, on which it ends the query cleanly, then SIGKILL. One
+    that was started by hand gets SIGTERM only, and at most 20 s are waited. A driver on a cluster
+    is ended by the cluster.
+
+    Args:
+        generation: State folder of the generation that the run computes.
+        source: Name of the source.
 
     Returns:
         Whether there was a run to end.
 
     Raises:
-        RunError: It can't be ended from this machine, or the cluster did not end it.
-        UnavailableError: The cluster does not answer.
+        RunError: The run can't be ended from this machine, or the cluster did not end it; the
+            driver may still be writing.
+        UnavailableError: The cluster does not answer; the driver may still be writing.
+        InputError: The cluster's command line tool is not installed.
     """
     if (run := find_run(generation, source)) is not None:
         run.end()
@@ -111,8 +135,11 @@ def stop(generation: Generation, source: str) -> bool:
     if beat is None:
         return False
     if beat.host != socket.gethostname():
-        message = f"The driver of `{source}` was started by hand on {beat.host}."
-        hint = f"End process {beat.pid} there."
+        message = (
+            f"The driver of `{source}` was started by hand on {beat.host} and still runs; a "
+            "process can be ended only on its own machine."
+        )
+        hint = f"End process {beat.pid} on {beat.host}: `kill {beat.pid}`."
         raise RunError(message, hint, source=source, server=beat.host)
     try:
         os.kill(beat.pid, signal.SIGTERM)

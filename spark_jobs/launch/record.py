@@ -20,7 +20,7 @@ _RECORD = "run/launch.json"
 
 
 class Place(Part):
-    """Where the driver of a launch runs: all that is needed to ask about it later.
+    """Where the driver of a launch runs: all that is needed to ask about the driver later.
 
     Attributes:
         kind: ``local`` is a process of the machine that launched it, wherever its executors are.
@@ -36,12 +36,12 @@ class Place(Part):
 
     @property
     def is_cluster(self) -> bool:
-        """Whether the driver runs on a cluster, not as a process of the launching machine."""
+        """Whether the driver runs on YARN or Kubernetes; computed from ``kind``."""
         return self.kind != "local"
 
 
 class Launch(Record):
-    """The last launch of a generation.
+    """The last launch of a generation (one computation of the whole table), in its state folder.
 
     Attributes:
         launch_id: Identifier of the launch; its heartbeats carry it.
@@ -50,8 +50,8 @@ class Launch(Record):
         log: Name of ``spark-submit``'s output in the state folder.
         group: Process group of ``spark-submit`` on the machine that launched it; None until it
             was started.
-        at_ms: When it was launched, or switched to this source.
-        host: Name of that machine.
+        at_ms: When it was launched, or its driver switched to this source: ms since 1970.
+        host: Name of the machine that launched it.
         place: Where its driver runs.
     """
 
@@ -68,12 +68,15 @@ class Launch(Record):
 
     @property
     def application(self) -> str:
-        """The name by which a cluster knows the driver."""
+        """The name by which a cluster knows the driver; computed from the launch's id."""
         return application_name(self.launch_id)
 
     @property
     def is_from_here(self) -> bool:
-        """Whether this machine launched it, so that its process ids are valid here."""
+        """Whether this machine launched it, by its host name: only then are its process ids valid.
+
+        Computed.
+        """
         return self.host == socket.gethostname()
 
 
@@ -86,18 +89,28 @@ def application_name(launch_id: str) -> str:
 
 
 def last_launch(generation: Generation) -> Launch | None:
-    """Return the last launch, whether or not it still runs; None if there never was one."""
+    """Read the record of a generation's last launch, whether or not its driver still runs.
+
+    Returns:
+        The record; None if nothing was ever launched.
+
+    Raises:
+        StateError: The record's file is damaged, or of an unknown version.
+    """
     return generation.read(_RECORD, Launch)
 
 
 def last_launch_id(generation: Generation) -> str | None:
-    """Return the id of the last launch; None if there never was one."""
+    """Read the id of a generation's last launch; None if nothing was ever launched."""
     launch = last_launch(generation)
     return None if launch is None else launch.launch_id
 
 
 def write_launch(generation: Generation, launch: Launch) -> None:
-    """Write a launch down as the last one. Only the holder of the launch lock may do so."""
+    """Write a launch down as the generation's last one, replacing the record before.
+
+    Only the holder of the launch lock may call it, and the driver that switches to another source.
+    """
     generation.replace(_RECORD, launch)
 
 
@@ -105,31 +118,40 @@ def record_switch(generation: Generation, launch_id: str, source: str) -> None:
     """Write down that the driver of a launch has finished its source and now reads another one.
 
     Args:
-        generation: Its state.
+        generation: State folder of the generation.
         launch_id: The launch whose driver switches.
         source: The source that it reads from now on.
 
     Raises:
-        StateError: Another driver was launched in the meantime.
+        StateError: Another driver was launched in the meantime, or the launch was not to read this
+            source.
     """
     last = last_launch(generation)
     if last is None or last.launch_id != launch_id or source not in last.then:
-        message = f"Another driver was launched before this one could switch to `{source}`."
-        raise StateError(message, "Nothing needs to be done.", source=source)
+        message = (
+            f"Another driver was launched before this one could switch to `{source}`, so this one "
+            "ends without reading that source."
+        )
+        hint = "Nothing is lost; `hybrid status P` shows what the other driver reads."
+        raise StateError(message, hint, source=source)
     then = last.then[last.then.index(source) + 1 :]
     changes = {"source": source, "then": then, "at_ms": now_ms()}
     write_launch(generation, last.model_copy(update=changes))
 
 
 def log_name(source: str) -> str:
-    """Return the name of the log of a launch that begins with a source."""
+    """Return the name of a run's log file in the generation's folder.
+
+    Args:
+        source: The first source that the launched driver reads.
+    """
     return f"run/{source}.log"
 
 
 def log_path(generation: Generation, source: str) -> Path:
-    """Return the file with the output of a source's last run.
+    """Return the log file with the output of a source's last run; it may not exist.
 
-    A driver that switched to another source keeps writing to the log it began with.
+    A driver that switched to another source keeps writing to the log file it began with.
     """
     last = last_launch(generation)
     is_its = last is not None and last.source == source

@@ -20,13 +20,18 @@ from spark_jobs.launch.driver_state import DriverState
 from spark_jobs.launch.local import GRACE_S
 from spark_jobs.launch.record import Launch, last_launch, log_name, write_launch
 from spark_jobs.launch.watched_run import WatchedRun
-from spark_jobs.run_state.lock import is_held, take_launch_lock
+from spark_jobs.run_state.lock import is_held, launch_lock_path, take_launch_lock
 
 
 def find_run(generation: Generation, source: str) -> WatchedRun | None:
     """Return the starting or running run of a source; None if there is none.
 
-    A driver on a cluster that does not answer counts as running.
+    A driver on a cluster that does not answer counts as running. One that has just finished the
+    preceding source, and reads this one next, is this source's run, too.
+
+    Args:
+        generation: State folder of the generation.
+        source: Name of the source.
     """
     driver = last_driver(generation)
     if driver is None:
@@ -46,7 +51,12 @@ def last_driver(generation: Generation) -> DriverState | None:
 
 
 def why_ended(generation: Generation, source: str) -> str | None:
-    """Return what a cluster says about the end of a source's last run; None if it says nothing."""
+    """Return how the last run of a source ended, or why that is unknown, in the cluster's words.
+
+    Returns:
+        The reason, such as ``as FAILED on YARN (…)``; None if the cluster gives none, the driver
+        was local, or another source was launched since.
+    """
     driver = last_driver(generation)
     if driver is None or driver.source != source or not driver.is_on_cluster:
         return None
@@ -56,8 +66,13 @@ def why_ended(generation: Generation, source: str) -> str | None:
 def last_lines(generation: Generation, lines: int) -> tuple[str, str] | None:
     """Return the source that was launched last, and the last lines that its driver printed.
 
+    Args:
+        generation: State folder of the generation.
+        lines: Most lines.
+
     Returns:
-        None if nothing was ever launched.
+        Name of the source, and the lines as one text, empty if none are available; None if nothing
+        was ever launched.
     """
     driver = last_driver(generation)
     return None if driver is None else (driver.source, driver.last_lines(lines))
@@ -73,16 +88,19 @@ def find_or_launch(
 
     Args:
         loaded: The pipeline.
-        generation: Its state.
+        generation: State folder of the generation (one computation of the whole table).
         sources: The source to be read; a driver that is launched here then switches to those after
             it.
         extra: More environment variables for a job that is launched on this machine.
 
     Raises:
-        StateError: A run of another source is active, or a driver that was started by hand.
+        StateError: A run of another source is active, or a driver that was started by hand; or
+            another process has been launching for 40 s without a driver; or the state folder can't
+            be written.
         RunError: The cluster did not end the remains of the run before.
         UnavailableError: A cluster does not say whether a run is active.
-        InputError: Spark can't be started, or could not be asked about later.
+        InputError: Java, Spark, a jar or the cluster's command line tool is missing, or a variable
+            of the pipeline's file is not passed to a driver on a cluster.
     """
     source, *then = sources
     if (running := find_run(generation, source)) is not None:
@@ -138,12 +156,16 @@ def _lock_or_find(loaded: LoadedPipeline, generation: Generation, source: str) -
         if found is not None and found.is_current():
             found.require_source(source)
         if time.monotonic() > deadline + GRACE_S:
-            name = loaded.pipeline.name
+            name, lock_file = loaded.pipeline.name, launch_lock_path(generation)
             message = (
                 f"Another process has been launching pipeline `{name}` for {2 * GRACE_S:.0f} s, "
-                "and no driver came up."
+                "and no driver came up; it may still start one. Nothing was started here."
             )
-            raise StateError(message, "End that process, then run again.", pipeline=name)
+            hint = (
+                f"Find the process that holds {lock_file} (`fuser` shows its number) and end it, "
+                "then run the same command again."
+            )
+            raise StateError(message, hint, pipeline=name, file=str(lock_file))
         if time.monotonic() > deadline and found is not None:
             # Its driver has ended, the process that started it has not.
             WatchedRun(found).kill_remains()
@@ -165,8 +187,14 @@ def _require_none_active(
     """
     if is_held(generation):
         name = loaded.pipeline.name
-        message = f"Another run of pipeline `{name}` is active."
-        hint = "Wait for it, or end it with `hybrid stop`."
+        message = (
+            f"Another run of pipeline `{name}` is active, so `{source}` can't be started: a "
+            "generation has one Spark driver at a time."
+        )
+        hint = (
+            "Wait until that run has ended (`hybrid status P`), or end it with `hybrid stop P`, "
+            "then run the same command again."
+        )
         raise StateError(message, hint, transient=True, pipeline=name)
     found = last_driver(generation)
     if found is None or not found.is_on_cluster or found.status().state == "ended":

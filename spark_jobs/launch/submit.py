@@ -42,17 +42,28 @@ STATE_STORE = {
 
 
 def scratch_folder(generation: Generation, launch_id: str) -> Path:
-    """Return the folder for the temporary files of one launch."""
+    """Return the folder for the temporary files of one launch, in this machine's temp folder.
+
+    It is not created here. Its name contains the generation's id and the launch's.
+    """
     return Path(tempfile.gettempdir()) / f"hybrid-{generation.info.transaction_id}-{launch_id}"
 
 
 def scratch_folders(generation: Generation) -> list[Path]:
-    """Return the scratch folders of a generation; a launch that was killed leaves its own."""
+    """Return the scratch folders of a generation that exist on this machine.
+
+    A launch that was killed leaves its folder, which the next launch removes.
+    """
     return list(Path(tempfile.gettempdir()).glob(scratch_folder(generation, "*").name))
 
 
 def spark_conf(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
-    """Return the Spark properties for a pipeline; those that it declares take precedence."""
+    """Return the Spark properties of a pipeline's runs; those that it declares take precedence.
+
+    Args:
+        loaded: The pipeline.
+        scratch: Folder for the temporary files of a driver on this machine.
+    """
     settings = loaded.pipeline.spark
     conf = {
         "spark.master": settings.master,
@@ -97,17 +108,23 @@ def spark_conf(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
 
 
 def spark_home() -> Path:
-    """Return the folder of Spark: ``SPARK_HOME`` if it is set, else the one inside PySpark.
+    """Return the folder of the Spark installation: ``SPARK_HOME``, else the one inside PySpark.
+
+    Whether ``SPARK_HOME`` exists is not checked.
 
     Raises:
-        InputError: PySpark is not installed.
+        InputError: ``SPARK_HOME`` is not set, and PySpark is not installed.
     """
     if named := os.environ.get("SPARK_HOME"):
         return Path(named)
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        message = "PySpark is not installed in this Python, and `SPARK_HOME` is not set."
-        raise InputError(message, "Install `pyspark`, or set `SPARK_HOME`.", value="pyspark")
+        message = (
+            "Spark was not found: PySpark is not installed in this Python, and the environment "
+            "variable `SPARK_HOME` is not set."
+        )
+        hint = "Run `pip install pyspark`, or set `SPARK_HOME` to the folder of a Spark."
+        raise InputError(message, hint, value="pyspark")
     return Path(spec.origin).parent
 
 
@@ -116,9 +133,18 @@ def command(
 ) -> list[str]:
     """Return the ``spark-submit`` command that runs sources of a pipeline, one after the other.
 
+    Jars that are not in the cache are downloaded first, except for Kubernetes, where the driver
+    downloads them.
+
+    Args:
+        loaded: The pipeline.
+        generation: State folder of the generation that is computed.
+        sources: Names of the sources, in order.
+        launch_id: Identifier of the launch.
+
     Raises:
         InputError: A driver on a cluster would lack an environment variable that the pipeline's
-            file refers to.
+            file refers to; Java or Spark is missing; or a jar can't be downloaded.
     """
     hdfs = {f"spark.hadoop.{name}": value for name, value in loaded.pipeline.hdfs.conf.items()}
     scratch = scratch_folder(generation, launch_id)
@@ -170,10 +196,10 @@ def _require_variables(loaded: LoadedPipeline, place: Place) -> None:
     for name in variables_used(loaded.path) if place.is_cluster else []:
         if not any(f"{prefix}{name}" in conf for prefix in prefixes):
             message = (
-                f"{loaded.path.name} reads the environment variable {name}, which the driver on "
-                "the cluster would not have."
+                f"{loaded.path.name} reads the environment variable {name}, but `spark.conf` does "
+                "not pass it to the driver on the cluster, which reads the file, too."
             )
-            hint = f"Set `{prefixes[0]}{name}` in `spark.conf`."
+            hint = f"Set `{prefixes[0]}{name}` in `spark.conf`, or remove it from the file."
             raise InputError(message, hint, field="spark.conf", value=name)
 
 
@@ -210,7 +236,14 @@ def _s3_conf(loaded: LoadedPipeline) -> dict[str, str]:
 
 
 def environment(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
-    """Return the job's environment: this Python for driver and workers, transforms importable.
+    """Return the environment variables of ``spark-submit``, in addition to this process's.
+
+    They name the Java and Spark to use, this Python for driver and workers, the folders of the
+    pipeline's code on ``PYTHONPATH``, and the launch's folder for temporary files.
+
+    Args:
+        loaded: The pipeline.
+        scratch: Folder for temporary files of the launch.
 
     Raises:
         InputError: There is no Java, or too old a one.

@@ -26,10 +26,10 @@ OnOutput = Callable[[str], None]
 
 
 class WatchedRun:
-    """A run: follow it, end it, and learn how it ended.
+    """Handle of a Spark run: follow its heartbeats, end it, and learn how it ended.
 
     Args:
-        driver: Its driver.
+        driver: State of the run's driver.
         process: ``spark-submit``, if this process started it.
     """
 
@@ -43,7 +43,7 @@ class WatchedRun:
 
     @property
     def source(self) -> str:
-        """Name of the source that it reads."""
+        """Name of the source that the run reads, from the launch's record as it was read."""
         return self.driver.source
 
     def beats(
@@ -55,8 +55,12 @@ class WatchedRun:
             on_output: Called with each line of the run's own output meanwhile.
             silence: Longest time without a heartbeat, once there was a first one.
 
+        Yields:
+            Each heartbeat that differs from the one before in its time of writing.
+
         Raises:
-            RunError: There was none for longer than that: the driver is frozen.
+            RunError: There was no heartbeat for longer than ``silence``: the driver is frozen. The
+                caller has to end it.
         """
         seen, shown, heard = 0, "", time.monotonic()
         while self._is_alive() and not self.driver.has_switched():
@@ -72,10 +76,11 @@ class WatchedRun:
                     f"{time.monotonic() - heard:,.0f} s ago."
                 )
                 hint = (
-                    "It was ended (`supervision.end_stuck_after`). Run the step again: it resumes "
-                    "where the run ended."
+                    "The run is being ended, since it stayed silent beyond "
+                    "`supervision.stuck_after` and `supervision.end_stuck_after`. Run the step "
+                    "again: it resumes after the last committed micro-batch."
                 )
-                raise RunError(message, hint, source=self.source)
+                raise RunError(message, hint, source=self.source, server=beat.host)
             self._hand_on(on_output)
             answer = self.driver.known_status
             if answer is not None and answer.reason not in ("", shown):
@@ -85,11 +90,15 @@ class WatchedRun:
         self._hand_on(on_output)
 
     def end(self) -> None:
-        """Make sure that no process of it is left: SIGTERM first, then SIGKILL.
+        """Make sure that no process of the run is left: SIGTERM first, then SIGKILL.
+
+        A driver on a cluster is ended by the cluster. No error if the run has ended already; its
+        folder for temporary files is removed.
 
         Raises:
-            RunError: Another machine launched it, or the cluster did not end it.
+            RunError: Another machine launched the run, or the cluster did not end it.
             UnavailableError: The cluster does not answer.
+            InputError: The cluster's command line tool is not installed.
         """
         driver = self.driver
         if not driver.is_on_cluster:
@@ -103,11 +112,15 @@ class WatchedRun:
         shutil.rmtree(scratch, ignore_errors=True)
 
     def end_on_cluster(self) -> None:
-        """Have the cluster end it, and wait until its driver has gone.
+        """Have the cluster end the run's driver, and wait up to 20 s until its lock is free.
+
+        A driver that was killed can't report its end, so ``stopped`` is written into its heartbeat
+        here.
 
         Raises:
-            RunError: The cluster did not end it.
+            RunError: The cluster did not end the driver.
             UnavailableError: The cluster does not answer.
+            InputError: The cluster's command line tool is not installed.
         """
         self.driver.launcher.stop(self.driver.launch)
         wait_until(lambda: not is_held(self._generation), GRACE_S)
@@ -118,7 +131,10 @@ class WatchedRun:
             self._generation.replace(heartbeat_name(self.source), stopped)
 
     def kill_remains(self) -> None:
-        """Kill what is left of its processes on this machine."""
+        """Kill what is left of the run's processes; does nothing for a launch of another machine.
+
+        Needed where a driver has ended but ``spark-submit`` has not, and holds the launch lock.
+        """
         launch = self.driver.launch
         if launch.group is not None and launch.is_from_here:
             kill_group(launch.group)
@@ -127,7 +143,8 @@ class WatchedRun:
         """Refuse a run that has ended without having done its work.
 
         Raises:
-            DriverError: It did; carries how it ended, and the cause or the last lines of its log.
+            DriverError: The run failed, or ended before its source was read to the end; carries how
+                it ended, and the cause or the last lines of its log.
         """
         if self.driver.has_switched():
             return
@@ -138,7 +155,11 @@ class WatchedRun:
         raise self.failure()
 
     def failure(self) -> DriverError:
-        """Return why the run ended: what its driver reported, or else the last lines of its log."""
+        """Return the error that explains why the run ended; it is not raised.
+
+        It contains what the driver reported, or else the last lines of the run's log; and what
+        keeps the state folder from being written, if anything does.
+        """
         how, beat = self._ended().reason, self.driver.beat()
         reported = None if beat is None else beat.failure
         words = "" if reported is not None else self._last_words()
@@ -153,8 +174,14 @@ class WatchedRun:
         if recorded is None or recorded.group is None or not is_launched(self._generation):
             return
         if not recorded.is_from_here:
-            message = f"The run of `{self.source}` is being launched on {recorded.host}."
-            hint = "Try again once it is launched, or end it from there."
+            message = (
+                f"The run of `{self.source}` is being launched on {recorded.host}, so it can't be "
+                "ended from this machine yet: its driver may still come up and write."
+            )
+            hint = (
+                "Run `hybrid stop P` again once the driver runs (`hybrid status P`), or run it "
+                f"on {recorded.host} now."
+            )
             raise RunError(message, hint, source=self.source, server=recorded.host)
         kill_group(recorded.group)
         wait_until(lambda: not is_launched(self._generation), GRACE_S)

@@ -27,7 +27,7 @@ _MEMORY = re.compile(r"beyond \w+ memory limits|beyond the '\w+' memory limit|ex
 
 
 class YarnLauncher:
-    """Answers for drivers on YARN.
+    """Asks about and ends drivers on YARN, by Hadoop's ``yarn`` command.
 
     Args:
         submit_log: Output of the launch's ``spark-submit``.
@@ -37,7 +37,11 @@ class YarnLauncher:
         self._submit_log = submit_log
 
     def status(self, launch: Launch) -> Status:
-        """Return what the resource manager says about the application."""
+        """Return the state of the launch's application, as the resource manager reports it.
+
+        ``unknown`` if it does not answer or ``yarn`` is not installed; ``ended`` if it knows no
+        such application.
+        """
         try:
             if (application := self._find(launch)) is None:
                 return Status("ended", reason="and YARN knows no application of it")
@@ -49,20 +53,35 @@ class YarnLauncher:
     def stop(self, launch: Launch) -> None:
         """Kill the application; the next run repeats a micro-batch that was not committed.
 
+        No error if YARN knows no application of the launch.
+
         Raises:
-            RunError: The application was not killed.
+            RunError: ``yarn application -kill`` failed: the application may still be running.
             UnavailableError: The resource manager does not answer.
+            InputError: ``yarn`` is not installed.
         """
         if (application := self._find(launch)) is None:
             return
         answer = ask(["yarn", "application", "-kill", application])
         if answer.status != 0 and _UNKNOWN_TO_YARN not in answer.output:
-            message = f"YARN did not end {application}: {answer.last_words}"
-            hint = "Try again once the resource manager answers."
-            raise RunError(message, hint, source=launch.source)
+            message = (
+                f"YARN did not end {application}, the driver of `{launch.source}`; `yarn "
+                f"application -kill` reports: {answer.last_words.rstrip('.')}. The application may "
+                "still be running and writing to the table."
+            )
+            hint = (
+                "Run `hybrid stop P` again once the resource manager answers, or run `yarn "
+                f"application -kill {application}`. Don't start another run before the application "
+                "has ended."
+            )
+            raise RunError(message, hint, source=launch.source, value=application)
 
     def logs(self, launch: Launch, lines: int) -> str:
-        """Return the last lines that the driver's container printed; YARN may have them late."""
+        """Return the last lines that the driver's container printed, of its last 8 KiB.
+
+        Returns:
+            At most so many lines; empty if YARN does not have them (yet), or does not answer.
+        """
         try:
             if (application := self._find(launch)) is None:
                 return ""
@@ -85,14 +104,30 @@ class YarnLauncher:
         command = ["yarn", "application", "-list", "-appTags", launch.application]
         answer = ask([*command, "-appStates", "ALL"])
         if answer.status != 0:
-            message = f"YARN does not answer: {answer.last_words}"
-            raise UnavailableError(message, "Check whether the resource manager can be reached.")
+            message = (
+                f"YARN does not answer, so it is unknown whether a driver of `{launch.source}` "
+                f"runs; `yarn application -list` reports: {answer.last_words.rstrip('.')}."
+            )
+            hint = (
+                "Check whether the resource manager can be reached (`yarn application -list` on "
+                "this machine), then repeat what you did."
+            )
+            raise UnavailableError(message, hint, source=launch.source)
         found = [_ID.match(line) for line in answer.output.splitlines()]
         return next((each[0] for each in found if each is not None), None)
 
 
 def read_status(application: str, answer: Answer) -> Status:
-    """Return the state that ``yarn application -status`` reports."""
+    """Return the state of a driver from the answer of ``yarn application -status``.
+
+    Args:
+        application: Id of the application.
+        answer: Answer of the command.
+
+    Returns:
+        The state; ``unknown`` if the command failed or reports no state; ``ended`` if YARN does not
+        know the application any more.
+    """
     if _UNKNOWN_TO_YARN in answer.output:
         return Status("ended", reason=f"and YARN does not know {application} any more")
     state, final = _field("State", answer.output), _field("Final-State", answer.output)
@@ -125,7 +160,14 @@ def _diagnostics(report: str) -> str:
 
 
 def conf(tag: str) -> dict[str, str]:
-    """Return the Spark properties by which the application is found again."""
+    """Return the Spark properties that tag the application, so that it is found again.
+
+    ``spark-submit`` does not wait for the driver's end, and YARN does not start it a second time:
+    restarts are decided by the supervision alone.
+
+    Args:
+        tag: The launch's name on the cluster.
+    """
     return {
         "spark.yarn.tags": tag,
         "spark.yarn.submit.waitAppCompletion": "false",

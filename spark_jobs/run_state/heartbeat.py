@@ -14,40 +14,42 @@ ALIVE = ("starting", "running")
 
 
 class Heartbeat(Record):
-    """The latest report of a job, replaced about once a second.
+    """The latest report of a Spark job, replaced about once a second; times are ms since 1970.
 
     Attributes:
-        launch_id: The launch that it belongs to.
+        launch_id: Identifier of the launch that the job belongs to.
         pid: Process id of the driver.
         host: Name of the machine on which it runs.
         source: Name of the source that this run reads.
+        phase: Whether the source is bounded (history) or unbounded (the live stream).
         state: ``starting`` until the query runs; the others say how it ended.
-        at_ms: When this was written.
+        at_ms: When this heartbeat was written.
         batch_id: Last committed micro-batch, counted over the whole checkpoint.
         batches: Micro-batches that this launch has committed.
         idle: Whether the query waits for data.
         committed_at_ms: When the last micro-batch was committed, by this launch or an earlier one.
         advanced_at_ms: When this launch last committed a micro-batch, or had nothing to read.
-        worked_at_ms: When a task of it was last seen to have ended: a long micro-batch makes
-            progress, too. Unlike ``at_ms`` it stands still in a query that hangs.
-        pace_ms: Time between the starts of two micro-batches.
+        worked_at_ms: When a Spark task of the query was last seen to have ended, so that a long
+            micro-batch is not taken for a stuck one. Unlike ``at_ms`` it stands still in a query
+            that hangs.
+        pace_ms: Time between the starts of two micro-batches, in ms.
         listing_due_ms: When a folder that receives new files is to be listed again; it stands
             still where a listing hangs.
         rows_per_s: Rows processed per second in the last micro-batch.
-        input_rows_per_s: Rows that arrived per second before it.
+        input_rows_per_s: Rows that arrived per second before the last micro-batch.
         splits_done, splits_total: Of files: splits read, of those that are planned or were
             discovered so far.
         rows_done, rows_total: Rows of the plan; None where the format does not record them.
-        event_time_ms: Highest event time reached.
+        event_time_ms: Highest event time of the rows processed so far.
         watermark_ms: Watermark of the query; None if it has none.
         state_rows: Rows in the state of the stateful operators.
-        state_bytes: Memory that they take.
+        state_bytes: Bytes of memory that these rows take.
         offsets: Unbounded run: first offset not yet read, by partition.
         filtering: Unbounded run: whether the seam filter is in the query.
         bad_records: Number of the source's records that were dropped or quarantined so far.
         retention: Bounded run: for how long retention keeps the records to be read next, in words.
         ui_url: URL of Spark's own UI.
-        failure: Why it failed; None if it did not.
+        failure: Why the job failed; None if it did not.
     """
 
     VERSION = 6
@@ -86,17 +88,27 @@ class Heartbeat(Record):
 
 
 def heartbeat_name(source: str) -> str:
-    """Return the name of a heartbeat in the generation's folder."""
+    """Return the name of a source's heartbeat file in the generation's state folder."""
     return f"run/{source}-heartbeat.json"
 
 
 def read_heartbeat(generation: Folder, source: str) -> Heartbeat | None:
-    """Return the latest heartbeat of a source's run, or None if it never ran."""
+    """Read the latest heartbeat of a source's last run, be it alive or not.
+
+    Returns:
+        The heartbeat; None if the source never ran in this generation.
+
+    Raises:
+        StateError: The heartbeat's file is damaged, or of an unknown version.
+    """
     return generation.read(heartbeat_name(source), Heartbeat)
 
 
 def describe(beat: Heartbeat) -> str:
-    """Return a heartbeat as one line, for logs and progress bars."""
+    """Return a heartbeat's progress as one line, for logs and progress bars.
+
+    Only what it contains: last batch, splits, rows, rows per second, event time, bad records.
+    """
     batch = "no batch yet" if beat.batch_id is None else f"batch {beat.batch_id}"
     parts = [f"{beat.source}: {batch}"]
     if beat.splits_total is not None:

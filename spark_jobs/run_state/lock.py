@@ -27,7 +27,13 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class QueryLock:
-    """Lock that a driver holds as long as it lives: never two drivers on one checkpoint."""
+    """Lock that a driver holds as long as it lives: never two drivers on one checkpoint.
+
+    A context manager. The kernel frees the lock if the driver is killed.
+
+    Args:
+        generation: State folder of the generation (one computation of the whole table).
+    """
 
     def __init__(self, generation: Generation) -> None:
         self._path = generation.path(_QUERY)
@@ -41,8 +47,14 @@ class QueryLock:
         """
         self._held = _take(self._path)
         if self._held is None:
-            message = f"Another run of this pipeline is active: it holds the lock {self._path}."
-            hint = "Wait for it, or end it with `hybrid stop`."
+            message = (
+                "Another run of this pipeline is active and may be writing to the table: its "
+                f"driver holds the lock {self._path}. Two drivers must not share a checkpoint."
+            )
+            hint = (
+                "Wait until that run has ended, or end it with `hybrid stop P`, then run the same "
+                "command again."
+            )
             raise StateError(message, hint, transient=True, file=str(self._path))
         return self
 
@@ -52,45 +64,60 @@ class QueryLock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Free the lock."""
+        """Free the lock, so that another driver may start."""
         if self._held is not None:
             os.close(self._held)
 
 
 def take_launch_lock(generation: Generation) -> int | None:
-    """Take the launch lock of a generation.
+    """Take the launch lock of a generation, so that no other process launches a driver.
 
     Returns:
         A file descriptor; the lock is free once every process that inherited it has ended. None
         if another launch holds it.
 
     Raises:
-        StateError: The state folder can't be written.
+        StateError: The state folder can't be written; transient if its disk is full.
     """
     return _take(generation.path(_LAUNCH))
 
 
+def launch_lock_path(generation: Generation) -> Path:
+    """Return the file of a generation's launch lock, for messages; it may not exist yet."""
+    return generation.path(_LAUNCH)
+
+
 def is_launched(generation: Generation) -> bool:
-    """Return whether a launch, or the process that it started, is alive."""
+    """Return whether a process holds the launch lock: a launching one, or the one it started."""
     return _is_held(generation.path(_LAUNCH))
 
 
 def is_held(generation: Generation) -> bool:
-    """Return whether a driver of this generation is alive."""
+    """Return whether a driver of this generation is alive: whether one holds the query lock."""
     return _is_held(generation.path(_QUERY))
 
 
 def take_switch_lock(home: Path) -> int | None:
-    """Take the lock for changing which generation serves; as :func:`take_launch_lock`.
+    """Take the lock for changing which generation's table readers see: one change at a time.
 
     Args:
         home: The pipeline's folder in the state folder.
+
+    Returns:
+        A file descriptor: close it to free the lock. None if another process holds it.
+
+    Raises:
+        StateError: The state folder can't be written; transient if its disk is full.
     """
     return _take(home / _SWITCH)
 
 
 def is_switching(home: Path) -> bool:
-    """Return whether a promotion or a rollback is under way."""
+    """Return whether a process holds the switch lock: a promotion or a rollback is under way.
+
+    Args:
+        home: The pipeline's folder in the state folder.
+    """
     return _is_held(home / _SWITCH)
 
 
@@ -99,8 +126,11 @@ def _take(path: Path) -> int | None:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        message = f"The lock {path} can't be taken: {error.strerror}."
-        hint = "Free space, or make the state folder writable, and run again."
+        message = f"The lock {path} can't be taken: {error.strerror}. Nothing was started."
+        hint = (
+            "Free space on the disk of the state folder, or make the folder writable for this "
+            "user, then run the same command again."
+        )
         # A full disk may have space again by itself.
         is_full = error.errno in _FULL
         raise StateError(message, hint, transient=is_full, file=str(path)) from error

@@ -17,20 +17,20 @@ from spark_jobs.run_state.heartbeat import Heartbeat
 EVERY_S = 5.0
 """Seconds between two samples."""
 MOST = 240
-"""Most samples of one source; beyond it, every other one of the older half is dropped."""
+"""Maximum of samples of one source; beyond it, every other one of the older half is dropped."""
 
 Unit = Literal["rows", "records", "splits"]
 
 
 class Sample(Part):
-    """One moment of a run.
+    """Progress of a run at one moment; times are ms since 1970.
 
     Attributes:
-        launch_id: The launch that it belongs to.
-        at_ms: When it was taken.
-        done: Units committed, by this launch and those before it.
+        launch_id: Identifier of the launch that the run belongs to.
+        at_ms: When the sample was taken.
+        done: Units (rows, records or splits) committed, by this launch and those before it.
         left: Units that were available then and not committed; None if unknown.
-        event_time_ms: Highest event time reached.
+        event_time_ms: Highest event time of the rows processed; None if it is not known.
     """
 
     launch_id: str
@@ -41,9 +41,10 @@ class Sample(Part):
 
 
 class ProgressLog(Record):
-    """The samples of one source, oldest first.
+    """Samples of the progress of one source, kept over all of its runs in a generation.
 
     Attributes:
+        samples: The samples, oldest first; at most ``MOST``.
         unit: What is counted: rows where the plan knows them; records of an unbounded topic, in
             offsets; splits elsewhere.
     """
@@ -52,7 +53,10 @@ class ProgressLog(Record):
     samples: list[Sample] = Field(default_factory=list)
 
     def with_sample(self, sample: Sample) -> ProgressLog:
-        """Return the log with one more sample."""
+        """Return a copy of the log with one more sample; nothing is written.
+
+        Beyond ``MOST`` samples, every other one of the older half is dropped.
+        """
         kept = [*self.samples, sample]
         if len(kept) > MOST:
             half = MOST // 2
@@ -61,11 +65,15 @@ class ProgressLog(Record):
 
 
 def sample_of(beat: Heartbeat, lag: int | None) -> tuple[Unit, Sample] | None:
-    """Return a heartbeat as a sample, with its unit; None if it does not report progress.
+    """Return the progress in a heartbeat as a sample for the progress log.
 
     Args:
         beat: The heartbeat.
-        lag: Records of an unbounded topic that are not read yet, as its driver last saw it.
+        lag: Records of an unbounded topic that are not read yet, as its driver last saw it; None if
+            unknown.
+
+    Returns:
+        What is counted, and the sample; None if the heartbeat does not report progress.
     """
     unit: Unit
     if beat.offsets is not None:
@@ -87,10 +95,17 @@ def sample_of(beat: Heartbeat, lag: int | None) -> tuple[Unit, Sample] | None:
 
 
 def progress_log_name(source: str) -> str:
-    """Return the name of a source's progress log in the generation's folder."""
+    """Return the name of a source's progress log file in the generation's state folder."""
     return f"run/{source}-progress.json"
 
 
 def read_progress_log(generation: Folder, source: str) -> ProgressLog | None:
-    """Return the progress log of a source; None if it never reported progress."""
+    """Read the progress log of a source from the generation's state folder.
+
+    Returns:
+        The log; None if no run of the source has reported progress yet.
+
+    Raises:
+        StateError: The log's file is damaged, or of an unknown version.
+    """
     return generation.read(progress_log_name(source), ProgressLog)

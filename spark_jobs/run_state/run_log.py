@@ -8,13 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 MOST_BYTES = 4 << 20
-"""Size at which the log is rotated."""
+"""Size in bytes beyond which the run's log file is rotated."""
 
 
 def trim(log: Path) -> None:
-    """Rotate the log once it is large; only one older file is kept.
+    """Rotate the run's log file if it is larger than ``MOST_BYTES``; one older file is kept.
 
-    The log itself stays the same file: a process that appends to it continues in it.
+    The content is copied to the file with ``.1`` at its end, and the log is emptied. It stays the
+    same file, so that a process that appends to it continues in it.
+
+    Raises:
+        OSError: The older file can't be written, as on a full disk.
     """
     if size(log) > MOST_BYTES:
         shutil.copyfile(log, _older(log))
@@ -22,7 +26,15 @@ def trim(log: Path) -> None:
 
 
 def last_lines(log: Path, count: int) -> str:
-    """Return the last lines that were printed; empty before the file exists."""
+    """Return the last lines in the run's log file, and in the older one if there are too few.
+
+    Args:
+        log: The log file.
+        count: Most lines.
+
+    Returns:
+        The lines as one text; empty before the file exists.
+    """
     found: list[str] = []
     for path in (log, _older(log)):
         if len(found) < count and size(path):
@@ -31,21 +43,21 @@ def last_lines(log: Path, count: int) -> str:
 
 
 def forget(log: Path) -> None:
-    """Empty the log, for another launch."""
+    """Empty the run's log file and remove the older one, before another launch."""
     _older(log).unlink(missing_ok=True)
     log.write_bytes(b"")
 
 
 def size(log: Path) -> int:
-    """Return the size of the log in bytes; 0 before the file exists."""
+    """Return the size of the run's log file in bytes; 0 before the file exists."""
     return log.stat().st_size if log.exists() else 0
 
 
 class Tail:
-    """Reader of the lines that are appended to a log.
+    """Reader of the lines that are appended to a run's log file, to show them as they come.
 
     Args:
-        log: The log; it may not exist yet.
+        log: The log file; it may not exist yet.
         position: Byte at which to begin; None: at its present end.
     """
 
@@ -54,7 +66,14 @@ class Tail:
         self._position = size(log) if position is None else position
 
     def new_lines(self) -> Iterator[str]:
-        """Yield the complete lines that were appended since the last call."""
+        """Yield the complete lines that were appended to the log since the last call.
+
+        Does not wait for lines. After the log was rotated, reading resumes at its beginning; lines
+        that were not read before that are missing.
+
+        Yields:
+            Each line without its line end.
+        """
         length = size(self._log)
         if length < self._position:
             # The driver has rotated the log.

@@ -238,7 +238,7 @@ def test_schemas_may_refer_to_others(server: RegistryServer) -> None:
         (framed(2, b"\2"), "schema 2 of the registry is of type JSON"),
         (
             framed(3, b"\2"),
-            "schema 3 of the registry can't be used: it is not a schema of type record",
+            "schema 3 of the registry can't be used: it is a schema of type array, not of",
         ),
     ],
 )

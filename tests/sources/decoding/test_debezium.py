@@ -235,7 +235,9 @@ def test_a_truncate_stops_the_run_and_is_not_passed_over() -> None:
     document = {**envelope("u"), "op": "t", "after": None}
     with pytest.raises(InputError, match=r"`public.orders` was truncated") as caught:
         read(document)
-    assert caught.value.fields == {"table": "public.orders"}
+    assert caught.value.fields == {"table": "public.orders", "value": "t"}
+    new_snapshot, new_generation = (caught.value.hint.find(step) for step in ("new snap", "begin"))
+    assert 0 < new_snapshot < new_generation
 
 
 class TestColumnsThatChange:
@@ -304,7 +306,7 @@ class TestColumnsThatChange:
         del document["after"]["name"]
         with pytest.raises(InputError, match=r"has a column `title` .* no longer has `name`") as it:
             read(document)
-        assert "If `name` was renamed, correct the `schema`" in it.value.hint
+        assert "If `name` was renamed to `title`: correct the `schema`" in it.value.hint
 
     def test_an_added_one_may_be_renamed_or_dropped_as_well(self) -> None:
         added = {"note": {"type": "string", "default": "-"}}

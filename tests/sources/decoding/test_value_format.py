@@ -60,7 +60,7 @@ def live(folder: Path, **changes: Any) -> KafkaSource:
         ({"include": {"at": "offset"}}, "of type timestamp. Give one of them another name"),
         (
             {"format": "raw", "schema": SCHEMA},
-            "`format: raw` has one column: the `schema` must be `value: binary`",
+            "`format: raw` has one column next to those of `include`. Declare `schema: {value: ",
         ),
         (
             {"format": "raw", "schema": None, "include": {"value": "key"}},

@@ -35,7 +35,7 @@ def test_what_a_mirror_lacks_is_named_with_the_ways_out(
     with pytest.raises(InputError) as caught:
         resolve("tiny")
     assert f"no org.example:{name}:1.0" in caught.value.message
-    said = caught.value.message.split("Ivy says: ")[1]
+    said = caught.value.message.split("Ivy reports: ")[1]
     assert said in (
         f"`tried {path.as_uri()}`.",
         f"`[NOT FOUND  ] org.example#{name};1.0!{name}.jar`.",

@@ -16,8 +16,9 @@ from sources.errors import StateError
 from spark_jobs.checkpoint import offset_log
 
 _WAY_OUT = (
-    "Undo the change of the transform, or begin a new generation (`hybrid generation new`), which "
-    "reads all of history again into a table of its own."
+    "Undo the change of the transform and run the pipeline again (`hybrid run P`), or begin a new "
+    "generation (`hybrid generation new P`), which reads all of history again into a table of its "
+    "own next to the one that serves."
 )
 # Conditions of Spark's error-conditions.json for state that a different query has left.
 _REFUSALS = {
@@ -112,7 +113,7 @@ def last_change(generation: Generation) -> str | None:
     return (
         f"The {what} changed: micro-batches before {now.first_batch} ({now.reached}) were computed "
         "by the old one and stay as they are. To compute the whole table by the new one, begin a "
-        "new generation: `hybrid generation new`."
+        "new generation: `hybrid generation new P`."
     )
 
 
@@ -132,10 +133,10 @@ def state_refusal(condition: str | None, reason: str) -> StateError | None:
     if condition not in _REFUSALS:
         return None
     message = (
-        "The transform does not fit the state in the checkpoint; nothing was written. "
-        f"Spark says: {reason}"
+        "The transform does not fit the state that earlier micro-batches left in the checkpoint; "
+        f"nothing was written. Spark reports {condition}: {reason}"
     )
-    return StateError(message, _WAY_OUT)
+    return StateError(message, _WAY_OUT, field="transform")
 
 
 def _require_same_operators(before: Transform, found: Transform) -> None:
@@ -149,7 +150,7 @@ def _require_same_operators(before: Transform, found: Transform) -> None:
             f"`transform: {found.name}` keeps other state than what the micro-batches before "
             f"{found.first_batch} left in the checkpoint:",
             *lines,
-            "Resuming would mix the two silently.",
+            "Resuming would mix the two silently; nothing was written.",
         ]
     )
     raise StateError(message, _WAY_OUT, field="transform", value=found.name)

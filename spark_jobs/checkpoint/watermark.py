@@ -47,10 +47,12 @@ def require_order(source: str, out_of_orderness_ms: int, rows: DataFrame) -> Non
     message = (
         f"Source `{source}`: micro-batches reach back in event time by "
         f"{out_of_orderness_ms / 1000:,.0f} s, but the transform's watermark allows for "
-        f"{delay_ms / 1000:,.0f} s: rows would be dropped."
+        f"{delay_ms / 1000:,.0f} s: stateful operators would drop rows. The query was not started."
     )
     hint = (
-        "Raise the delay of `withWatermark`, or `batch` of the source, so that files whose event "
-        "times overlap are read together."
+        f"Raise the delay of `withWatermark` in the transform above "
+        f"{out_of_orderness_ms / 1000:,.0f} s, or raise `batch.files` and `batch.bytes` of source "
+        f"`{source}` and plan again (`hybrid plan P`), so that files whose event times overlap are "
+        "read in one micro-batch."
     )
-    raise InputError(message, hint, source=source)
+    raise InputError(message, hint, source=source, field="batch")

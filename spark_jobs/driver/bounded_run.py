@@ -66,8 +66,13 @@ def run_bounded(
                 return INCOMPLETE
             if query.has_new_rate():
                 continue
-            message = f"Source `{source}`: the run ended with planned splits unread."
-            raise RunError(message, "Run it again: it resumes where it ended.", source=source)
+            read, total = query.place.reached(query.committed()).splits, _splits(query)
+            message = (
+                f"Source `{source}`: the query ended after {read or 0:,} of {total:,} planned "
+                "splits. The rows of the others are not in the table yet."
+            )
+            hint = "Run the pipeline again: `hybrid run P`. It resumes after the splits read."
+            raise RunError(message, hint, source=source)
         if running.is_paced:
             # Once more without a pace: a last micro-batch without data may be due.
             continue
@@ -78,8 +83,13 @@ def run_bounded(
         if made is None:
             end = query.place.end
             if end is None:
-                message = f"Source `{source}` has no end: it can't be read to its end."
-                raise RunError(message, transient=False, source=source)
+                message = (
+                    f"Source `{source}` was read to the end of its plan, but the plan contains no "
+                    "end position, so the next source can't be started. What was read stays in the "
+                    "table."
+                )
+                hint = "Begin a new generation, which plans again: `hybrid generation new P`."
+                raise RunError(message, hint, transient=False, source=source)
             context.switch_state.finish(end)
             reporter.ended("finished")
             return FINISHED
@@ -116,11 +126,17 @@ def _read(
     return running
 
 
+def _splits(query: QueryDeclaration) -> int:
+    return 0 if query.place.end is None else query.place.end.splits
+
+
 def _report_round(source: str, made: Round, reporter: Reporter) -> None:
     count, why = made.files.splits, made.why.rstrip(".")
     reporter.listeners.log(f"{source}: round {made.number} reads {count:,} more splits: {why}.")
     if made.behind_ms:
         reporter.listeners.warn(
-            f"Files of round {made.number} reach back {made.behind_ms / 1000:,.0f} s in event time "
-            "behind what was read before. A watermark delay below that can drop rows."
+            f"Source `{source}`: files of round {made.number} reach back "
+            f"{made.behind_ms / 1000:,.0f} s in event time behind what was read before. If the "
+            "delay of the transform's `withWatermark` is shorter, stateful operators drop rows: "
+            "raise it, or compute the table again (`hybrid rerun P`)."
         )

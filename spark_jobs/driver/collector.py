@@ -100,9 +100,13 @@ class Collector:
         except DeltaError as error:
             message = (
                 f"The quarantine table {self._path} of source `{self._source}` can't be written: "
-                f"{error}."
+                f"{str(error).rstrip('.')}. The bad records of micro-batch {batch} stay staged "
+                f"in {self._folder}."
             )
-            hint = "Repair the table, or name another one under `quarantine`."
+            hint = (
+                "Repair the table's `_delta_log`, or name another folder under `quarantine` of "
+                "the source; then run the pipeline again: `hybrid run P`."
+            )
             raise InputError(
                 message, hint, source=self._source, table=self._path, field="quarantine"
             ) from None

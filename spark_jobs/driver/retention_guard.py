@@ -51,7 +51,10 @@ class RetentionGuard:
             self._look(self._topic)
         except (InputError, UnavailableError) as error:
             # Reading history does not need the broker; the hand-over will.
-            self._reporter.listeners.warn(f"The retention can't be checked: {error}")
+            self._reporter.listeners.warn(
+                f"The retention of source `{self._topic.name}` can't be checked now; history is "
+                f"read on, and the check is repeated: {error}"
+            )
 
     def _needed(self, source: KafkaSource, log: KafkaLog) -> Offsets:
         """Return what must be in the log at the hand-over, as far as history is planned now."""
@@ -76,5 +79,9 @@ class RetentionGuard:
         limit_ms = span_ms(source.headroom)
         if room.left_ms < _WARN_AT * limit_ms or (eta_s or 0) * 1000 > room.left_ms:
             needs = "" if eta_s is None else f"; history needs about {eta_s:,.0f} s more"
-            self._reporter.listeners.warn(f"Retention: {room}{needs}.")
+            self._reporter.listeners.warn(
+                f"Retention of source `{source.name}`: {room}{needs}. Raise the topic's "
+                "`retention.ms` (or `retention.bytes`): under `on_gap: fail` the run is stopped "
+                f"once less than {limit_ms / 1000:,.0f} s (`headroom`) is left."
+            )
             self._warned = True

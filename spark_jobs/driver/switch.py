@@ -30,6 +30,6 @@ def switch(context: PipelineContext, launch_id: str, name: str) -> bool:
             require_sound(context, topic, log)
         record_switch(context.generation, launch_id, name)
     except HybridError as error:
-        sys.stderr.write(f"This driver does not read `{name}`: {error}\n")
+        sys.stderr.write(f"This driver ends without reading source `{name}`: {error}\n")
         return False
     return True

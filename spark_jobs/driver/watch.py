@@ -57,8 +57,16 @@ def watch(
     try:
         while query.isActive and not ends():
             if reporter.is_replaced():
-                message = "This driver was taken for dead, and another one was launched."
-                raise StateError(message, "Nothing needs to be done: the other one continues.")
+                source = running.declared.source.name
+                message = (
+                    f"This driver, which reads source `{source}`, was taken for dead, and another "
+                    "one was launched. This driver stops its query now."
+                )
+                hint = (
+                    "Nothing needs to be done: the newer driver resumes from the last committed "
+                    "micro-batch, and each micro-batch is written once."
+                )
+                raise StateError(message, hint, source=source)
             query.awaitTermination(POLL_S)
             report.progress(running)
             reporter.bad_records(bad_records.collect())
@@ -85,7 +93,8 @@ def look_up_older(
         raise error
     count = seam.look_up_older(spark)
     reporter.listeners.log(
-        f"{count:,} rows of the seam are older than the kept keys, and history holds them."
+        f"{count:,} rows of the seam are older than the keys kept of history, and history holds "
+        "them: they are removed. The query starts again."
     )
 
 
@@ -94,7 +103,10 @@ def count_seam(spark: SparkSession, seam: Seam, reporter: Reporter) -> None:
     try:
         counted = seam.count(spark)
     except Exception as error:
-        reporter.listeners.warn(f"The rows of the seam can't be counted: {report_of(error)}")
+        reporter.listeners.warn(
+            "The rows of the seam can't be counted, so the ledger lacks them; the run continues: "
+            f"{report_of(error)}"
+        )
         return
     read, removed = sum(counted.rows.values()), sum(counted.removed.values())
     reporter.listeners.log(

@@ -116,10 +116,21 @@ def _reached_in_words(query: QueryDeclaration) -> str:
 def _require_stream(name: str, rows: object) -> None:
     """Refuse what a transform returned, unless it is made of its argument."""
     if not isinstance(rows, DataFrame):
-        message = f"`transform: {name}` returned a {type(rows).__name__}, not a DataFrame."
-        hint = "Return the DataFrame that is to be written."
+        message = (
+            f"`transform: {name}` returned a {type(rows).__name__}; it has to return a DataFrame."
+        )
+        hint = (
+            "Return from this function the DataFrame whose rows go into the target, then run the "
+            "pipeline again: `hybrid run P`."
+        )
         raise InputError(message, hint, field="transform", value=name)
     if not rows.isStreaming:
-        message = f"`transform: {name}` returned a DataFrame that does not come from its input."
-        hint = "Return the rows of its argument, transformed."
+        message = (
+            f"`transform: {name}` returned a DataFrame that is not made of its argument: the "
+            "argument is a stream, the result is not."
+        )
+        hint = (
+            "Compute the result from the DataFrame that the function gets; another table may only "
+            "be joined to it. Then run the pipeline again: `hybrid run P`."
+        )
         raise InputError(message, hint, field="transform", value=name)

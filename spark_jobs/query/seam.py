@@ -172,8 +172,17 @@ class Seam:
             columns = {part: name for name, part in self._source.envelope_columns.items()}
             return SnapshotFilter(columns, end.snapshot)
         if end.sequence is None or self._pipeline.sequence is None:
-            message = f"`sequence` was removed, but source `{end.source}` was read by it."
-            raise StateError(message, "Declare it again.", source=end.source, field="sequence")
+            message = (
+                f"Rows of source `{self._source.name}` that history has delivered are recognized "
+                f"by their log position, but the pipeline declares `sequence: "
+                f"{self._pipeline.sequence}`, and the end position of source `{end.source}` "
+                f"contains the log position {end.sequence}. Both are needed."
+            )
+            hint = (
+                "Declare `sequence` as it was when the generation began, or begin a new generation "
+                "with the `sequence` declared now: `hybrid generation new P`."
+            )
+            raise StateError(message, hint, source=self._source.name, field="sequence")
         return SequenceFilter(self._pipeline.sequence, end.sequence)
 
     def _rows(self, spark: SparkSession) -> DataFrame | None:

@@ -111,9 +111,10 @@ class SnapshotFilter:
             SeamError,
             F.lit(
                 "the connector has taken a snapshot of its own after the one in the files, so "
-                "changes are missing from the log."
+                "changes are missing from the log, and rows deleted in between stay in the table."
             ),
-            "Begin a new generation (`hybrid generation new`) with a snapshot in a new folder.",
+            "Take a new snapshot into a folder of its own (`hybrid snapshot P`, after naming the "
+            "folder in the file source), then begin a new generation: `hybrid generation new P`.",
         )
         is_new_snapshot = F.expr(
             f"{transaction} IS NULL AND {lsn} > {self._snapshot.lsn} "
@@ -252,8 +253,12 @@ class KeyFilter:
         """Fail at the first row that is older than the kept keys."""
         refused = raise_at_record(
             OlderThanKeysError,
-            F.lit(f"the row is before {iso(self._keys_from_ms)}."),
-            "It is looked up in all of history.",
+            F.lit(
+                f"the row's event time is before {iso(self._keys_from_ms)}, and the keys kept of "
+                "history begin there."
+            ),
+            "Nothing needs to be done: the driver looks the row up in all of history, then starts "
+            "the query again.",
         )
         is_older = F.col(_IN_SEAM) & self._is_older()
         # A condition that can fail keeps Spark from dropping the branch as unused.

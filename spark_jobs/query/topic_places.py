@@ -185,11 +185,14 @@ def _require_same_start(source: str, decided: Offsets, fixed: Mapping[Any, int])
         if fixed.get(at) != offset:
             message = (
                 f"Topic `{at.topic}`, partition {at.partition} was decided to start at offset "
-                f"{offset}, but the checkpoint started it at {fixed.get(at)}."
+                f"{offset}, but the checkpoint started it at {fixed.get(at)}. So the state folder "
+                "and the checkpoint do not belong together, and records may be missing from the "
+                "table, or be in it twice."
             )
             hint = (
-                "Decision and checkpoint belong to different generations: begin a new one with "
-                "`hybrid generation new`."
+                "Restore the state folder and its checkpoint from the same moment; or begin a new "
+                "generation, which computes the whole table again next to the one that serves: "
+                "`hybrid generation new P`."
             )
             raise StateError(
                 message, hint, source=source, topic=at.topic, partition=at.partition, offset=offset

@@ -62,7 +62,11 @@ class Stager:
         task = TaskContext.get()
         batch = task.getLocalProperty(_BATCH_ID) if task is not None else None
         if batch is None:
-            message = f"Bad records can't be staged in {folder} outside a micro-batch."
+            message = (
+                f"Bad records can't be staged in {folder}: this task belongs to no micro-batch of "
+                f"a streaming query (it has no property `{_BATCH_ID}`). Read the source as a "
+                "stream, or without a folder for bad records."
+            )
             raise RunError(message, transient=False, file=str(folder))
         self._folder = folder / batch
         self._held: list[pa.RecordBatch] = []

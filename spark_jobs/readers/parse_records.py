@@ -34,7 +34,11 @@ from spark_jobs.readers.spark_errors import Step, raise_at_record, reporting
 _CORRUPT = "__corrupt"
 _ROW = "__row"
 _BY_ARROW = "__by_arrow"
-_REPAIR = "Write `on_bad_record: quarantine` or `drop` to continue without such records."
+_REPAIR = (
+    "To continue without such records, write `on_bad_record: quarantine` (keeps them in a table) "
+    "or `on_bad_record: drop` in the source of this topic, and run the pipeline again: "
+    "`hybrid run P`. No row of this micro-batch was written."
+)
 _LOG_DDL = f"{TOPIC} string, {PARTITION} int, {OFFSET} bigint"
 
 

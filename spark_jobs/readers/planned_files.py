@@ -48,6 +48,8 @@ _ENTRY_COLUMNS = pa.schema(
         ("partition", pa.string()),
     ]
 )
+# Number of changed files that a message lists one by one.
+_SHOWN = 5
 # Columns of a Parquet file's split that its log entry is made of.
 _ENTRY_OF = ("path", "size", "partition", "rows", "event_min_us", "event_max_us")
 
@@ -118,9 +120,17 @@ class PlannedSource:
         to_read = every.filter(pc.is_in(every["path"], every["path"].slice(done).unique()))
         changed = changed_splits(to_read, self._stores)
         if changed:
-            shown = "\n    ".join(changed[:5])
-            message = f"Source `{self._source.name}` changed since it was planned:\n    {shown}"
-            hint = "Restore the files, or begin a new generation: `hybrid generation new`."
+            shown = "\n    ".join(changed[:_SHOWN])
+            more = f"\n    and {len(changed) - _SHOWN:,} more" if len(changed) > _SHOWN else ""
+            message = (
+                f"Source `{self._source.name}` changed since it was planned:\n    {shown}{more}\n"
+                "The query was not started: the table would lack planned rows, or hold others."
+            )
+            hint = (
+                "Restore these files as they were planned and run the pipeline again "
+                "(`hybrid run P`), or begin a new generation, which plans the files as they are "
+                "now: `hybrid generation new P`."
+            )
             raise InputError(message, hint, source=self._source.name)
 
     def prepare(self) -> None:

@@ -113,13 +113,19 @@ class PlannedTopic:
         begun = KafkaLog(self._source).log_start()
         for at, first in unread(self._splits, entries_done).items():
             if begun.get(at, first + 1) > first:
+                held = (
+                    f"Kafka has deleted its records below offset {begun[at]}"
+                    if at in begun
+                    else "the topic no longer has this partition"
+                )
                 message = (
                     f"Source `{self._source.name}`: {at} is to be read from offset {first} on, but "
-                    f"Kafka deleted records up to {begun.get(at, 'its end')}."
+                    f"{held}. Its rows would be missing from the table."
                 )
                 hint = (
-                    "They are lost to this generation: begin a new one with "
-                    "`hybrid generation new`."
+                    f"Raise `retention.ms` of topic `{at.topic}`, so that this does not happen "
+                    "again, and begin a new generation, which plans the range again: "
+                    "`hybrid generation new P`."
                 )
                 raise SeamError(
                     message,
@@ -148,8 +154,16 @@ class PlannedTopic:
 
         The query fails if Spark finds anything left to read.
         """
-        text = f"Source `{self._source.name}` was read to its end, but Spark reads more of it."
-        failing = raise_reported(RunError, F.lit(text), "Run the pipeline again.")
+        text = (
+            f"Source `{self._source.name}` was read to its end, but Spark reads more of it. The "
+            "micro-batch was stopped before it wrote a row."
+        )
+        hint = (
+            "Run the pipeline again: `hybrid run P`. If this message comes back, the checkpoint "
+            "does not fit the state folder: begin a new generation (`hybrid generation new P`)."
+        )
+        fields = {"source": F.lit(self._source.name)}
+        failing = raise_reported(RunError, F.lit(text), hint, fields)
         types = self._columns.items()
         return self._log.stream(spark, 1).select(
             *(failing.cast(kind).alias(name) for name, kind in types)

@@ -128,12 +128,26 @@ def _entry(table: DeltaTable, column: AddedColumn, version: int) -> FollowedColu
 def _require_new(name: str, there: Collection[str], log: ColumnsLog, version: int) -> None:
     """Refuse a column whose values existing rows lack, or that is the transform's own."""
     if name in there:
-        message = f"`added_columns`: the target already has a column `{name}` of the transform."
-        hint = "Let the transform use another name, in a new generation: `hybrid generation new`."
+        message = (
+            f"`added_columns`: the target already has a column `{name}` of the transform, which "
+            "holds other values than the source's column. The column was not added."
+        )
+        hint = (
+            f"Let the transform give its own column a name other than `{name}`, and begin a new "
+            "generation (`hybrid generation new P`); or remove the column from `added_columns` and "
+            "name it in `ignored_columns`."
+        )
         raise StateError(message, hint, column=name, field="added_columns")
     if log.left_out.get(name, version) != version:
-        message = f"`added_columns`: `{name}` was left out so far, so rows lack its values."
-        hint = "Begin a new generation: `hybrid generation new`."
+        message = (
+            f"`added_columns`: `{name}` was left out so far, so rows lack its values: those "
+            f"written since version {log.left_out[name]} of the target, which is at {version}. "
+            "They would get the default instead."
+        )
+        hint = (
+            "Leave the column out as before, or begin a new generation, which reads all changes "
+            "again: `hybrid generation new P`."
+        )
         raise StateError(message, hint, column=name, field="added_columns")
 
 
@@ -145,7 +159,10 @@ def _require_untouched(name: str, known: FollowedColumn, found: FollowedColumn) 
             f"`added_columns`: `{name}` was followed as {known.type} with the default "
             f"{known.default}, and is declared as {found.type} with the default {found.default}."
         )
-        hint = "Undo the change, or begin a new generation: `hybrid generation new`."
+        hint = (
+            f"Declare `{name}` as it was, or begin a new generation, which fills the column by the "
+            "new declaration: `hybrid generation new P`."
+        )
         raise StateError(message, hint, column=name, field="added_columns")
 
 

@@ -78,11 +78,18 @@ def take_over(
     partitions = table.metadata().partition_columns
     if other.metadata().partition_columns != partitions:
         message = (
-            f"{source} is partitioned by {other.metadata().partition_columns or 'nothing'}, "
-            f"{path} by {partitions or 'nothing'}."
+            f"The table {source} is partitioned by "
+            f"{', '.join(other.metadata().partition_columns) or 'nothing'}, but {path}, whose rows "
+            f"it is to replace, by {', '.join(partitions) or 'nothing'}. Readers' queries rely on "
+            "the partitioning, so the rows were not replaced."
         )
-        hint = "Readers' queries rely on the partitioning: declare the same for both."
-        raise InputError(message, hint, table=path)
+        hint = (
+            f"Declare `sink.partition_by: [{', '.join(partitions)}]`, discard the generation that "
+            "can't be promoted (`hybrid generation discard P`), and begin another one: "
+            "`hybrid generation new P`. Or name another `sink.path` for a table with the new "
+            "partitioning."
+        )
+        raise InputError(message, hint, table=path, field="sink.partition_by")
     rows = pa.table(other.get_add_actions()).to_pylist()
     for row in rows:
         name = unquote(row["path"])
@@ -110,8 +117,13 @@ def open_table(path: str, version: int | None = None) -> DeltaTable:
     try:
         return DeltaTable(path, version=version)
     except (DeltaError, OSError) as error:
-        message = f"The table {path} can't be read: {error}"
-        hint = "Repair its `_delta_log`, or name the right table."
+        at = "" if version is None else f" at version {version}"
+        message = f"The table {path} can't be read{at}: {str(error).rstrip('.')}."
+        hint = (
+            "If the folder is not the pipeline's table, correct `sink.path`. If it is, restore its "
+            "folder `_delta_log` and the files that are missing; or compute the table again: "
+            "`hybrid generation new P`."
+        )
         raise InputError(message, hint, table=path) from None
 
 
@@ -129,9 +141,12 @@ def bring(there: Path, here: Path) -> None:
     except FileNotFoundError:
         message = (
             f"File {there} is missing: its rows can't be restored. VACUUM removes files of older "
-            "versions."
+            "versions. The table that was to get them is as it was before."
         )
-        hint = "Restore the file, or begin a new generation: `hybrid generation new`."
+        hint = (
+            "Restore the file from a backup and repeat the command; or compute the rows again in a "
+            "new generation: `hybrid generation new P`."
+        )
         raise StateError(message, hint, file=str(there)) from None
     except OSError:
         # Another file system, or one without links.

@@ -40,7 +40,14 @@ def read_history_files(generation: Generation) -> set[str]:
     """
     path = generation.path(_NAME)
     if not path.exists():
-        message = f"Generation {generation.name} has no record of which files hold its history."
-        hint = "Begin a new generation: `hybrid generation new`."
-        raise StateError(message, hint, generation=generation.name)
+        message = (
+            f"Generation {generation.name} has no record ({path}) of which files of its table hold "
+            "history, so a range of them can't be replaced. The record is written when the live "
+            "stream starts for the first time."
+        )
+        hint = (
+            "If the live stream has not started yet, start it: `hybrid run P`. Else recompute the "
+            "whole table, which writes the record: `hybrid rerun P`."
+        )
+        raise StateError(message, hint, generation=generation.name, file=str(path))
     return set(pq.read_table(path)[_COLUMN].to_pylist())

@@ -122,17 +122,28 @@ class Replacement:
                 time.sleep(_PAUSE_S)
         message = (
             f"The range can't be replaced in {self.table}: other writers changed the same files "
-            f"{_TRIES} times in a row."
+            f"{_TRIES} times in a row. Nothing was replaced."
         )
-        hint = "Try again, or stop the other writers first."
+        hint = (
+            "Run the backfill again with the same range (`hybrid backfill P --since … --until …`); "
+            "if it fails again, stop the live stream for its duration (`hybrid pause P`, then "
+            "`hybrid resume P`), and any other job that writes or compacts the table."
+        )
         raise StateError(message, hint, transient=True, table=self.table)
 
     def _run(
         self, opened: DeltaTable, scratch: Path, before_commit: Callable[[list[str]], None]
     ) -> Replaced:
         if self.where.column not in [field.name for field in opened.schema().fields]:
-            message = f"The table {self.table} has no column `{self.where.column}`."
-            hint = "Let the transform return it: the range is selected by it."
+            message = (
+                f"The table {self.table} has no column `{self.where.column}`, by which the range "
+                "of event times is selected. Nothing was replaced."
+            )
+            hint = (
+                f"Let the transform return `{self.where.column}`, begin a new generation "
+                "(`hybrid generation new P`), and recompute ranges of its table; or recompute the "
+                "whole table: `hybrid rerun P`."
+            )
             raise InputError(message, hint, table=self.table, column=self.where.column)
         rows = pa.table(opened.get_add_actions()).to_pylist()
         old, live = self._concerned(rows)
@@ -182,12 +193,16 @@ class Replacement:
         """Return the files that may hold rows of the range: of history, and of the live run."""
         names = {row["path"] for row in rows}
         if lacking := self.history - self.gone - names:
-            message = f"{len(lacking):,} files of history are no longer in {self.table}."
-            hint = (
-                "They were compacted, possibly with live rows, which can't be told apart any more: "
-                "recompute the table with `hybrid rerun`."
+            message = (
+                f"{len(lacking):,} files of history are no longer in {self.table}, such as "
+                f"{min(lacking)}. They were compacted or rewritten, possibly together with live "
+                "rows, so history's rows can't be told from live ones. Nothing was replaced."
             )
-            raise StateError(message, hint, table=self.table)
+            hint = (
+                "Recompute the whole table: `hybrid rerun P`. To recompute ranges later, don't "
+                "run OPTIMIZE over its files of history."
+            )
+            raise StateError(message, hint, table=self.table, file=min(lacking))
         made = {name for name in names if Path(name).name.startswith(_MADE)}
         concerned = [row for row in rows if self.where.may_be_in(row)]
         of_history = self.history | made

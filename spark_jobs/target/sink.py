@@ -58,14 +58,23 @@ def prepare_table(
         for name in names:
             if name not in rows.columns:
                 message = (
-                    f"`sink.{field}`: the transform returns no column `{name}`, but "
-                    f"{', '.join(rows.columns)}."
+                    f"`sink.{field}` names a column `{name}`, which the transform does not return. "
+                    f"It returns {', '.join(rows.columns)}."
                 )
-                hint = "Name one of these, or let the transform return the column."
+                hint = (
+                    f"Name one of these columns under `sink.{field}`, or let the function that "
+                    f"`transform` names return `{name}`."
+                )
                 raise InputError(message, hint, field=f"sink.{field}", column=name)
     if sink.deleted and (kind := rows.schema[sink.deleted].dataType) != BooleanType():
-        message = f"`sink.deleted`: column `{sink.deleted}` has the type {kind.simpleString()}."
-        hint = "It marks deleted rows: let the transform return a boolean."
+        message = (
+            f"`sink.deleted`: column `{sink.deleted}` has the type {kind.simpleString()}. It marks "
+            "deleted rows, so it has to be a boolean."
+        )
+        hint = (
+            f"Let the function that `transform` names return `{sink.deleted}` as a boolean, or "
+            "name another column under `sink.deleted`."
+        )
         raise InputError(message, hint, field="sink.deleted", column=sink.deleted)
     rows = target_rows(rows, sink)
     # Delta's Rust library needs milliseconds where a cold JVM needs seconds.
@@ -77,9 +86,17 @@ def prepare_table(
         configuration={OWNER: generation.info.transaction_id},
         raise_if_key_not_exists=False,
     )
-    if table.metadata().configuration.get(OWNER) != generation.info.transaction_id:
-        message = f"The table {path} was not made by this generation ({generation.root})."
-        hint = "Name another `sink.path`, or remove the table together with its old state folder."
+    owner = table.metadata().configuration.get(OWNER)
+    if owner != generation.info.transaction_id:
+        message = (
+            f"The table {path} was not made by this generation ({generation.root}): its property "
+            f"`{OWNER}` is {owner or 'not set'}, this generation's id is "
+            f"{generation.info.transaction_id}. Nothing was written to it."
+        )
+        hint = (
+            "Name another `sink.path` and plan again (`hybrid plan P`). Or, if nobody needs the "
+            "rows of that table any more, move its folder away and run the pipeline again."
+        )
         raise StateError(message, hint, table=path, generation=generation.name, field="sink.path")
     if added or ignored:
         follow_columns(table, rows, generation, added or {}, ignored)
@@ -96,9 +113,13 @@ def _require_columns(path: str, table: dict[str, Any], rows: StructType) -> None
         if there.get(name) != made.get(name)
     ]
     if lines:
-        message = "\n".join([f"The transform's columns differ from those of {path}:", *lines])
-        hint = "Undo the change, or begin a new generation: `hybrid generation new`."
-        raise StateError(message, hint, table=path)
+        said = f"The transform's columns differ from those of the table {path}:"
+        message = "\n".join([said, *lines, "The query was not started."])
+        hint = (
+            "Let the transform return the table's columns again, or begin a new generation, whose "
+            "table has the new columns: `hybrid generation new P`."
+        )
+        raise StateError(message, hint, table=path, field="transform")
 
 
 def write_stream(
@@ -153,11 +174,16 @@ def merge(
         if total != distinct:
             names = ", ".join(key)
             message = (
-                f"Micro-batch {batch_id} has {total:,} rows for {distinct:,} values of the key "
-                f"({names})."
+                f"Micro-batch {batch_id} has {total:,} rows for {distinct:,} values of `sink.key` "
+                f"({names}): the key has to identify each row that the transform returns. Nothing "
+                "of the micro-batch was written."
             )
-            hint = "Declare a `sink.key` that identifies each row that the transform returns."
-            raise InputError(message, hint, field="sink.key", value=names)
+            hint = (
+                "Let the transform return one row for each key (for example by `dropDuplicates`) "
+                "and run the pipeline again: `hybrid run P`. Or declare a `sink.key` that "
+                "identifies each row, and begin a new generation: `hybrid generation new P`."
+            )
+            raise InputError(message, hint, field="sink.key", value=names, table=path)
         spark.conf.set("spark.databricks.delta.write.txnAppId", generation.info.transaction_id)
         spark.conf.set("spark.databricks.delta.write.txnVersion", str(batch_id))
         spark.sql(

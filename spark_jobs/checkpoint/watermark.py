@@ -10,7 +10,10 @@ from sources.errors import InputError
 
 
 def watermark_delay_ms(rows: DataFrame) -> int | None:
-    """Return how far rows may lie behind the highest event time, in ms; None without a watermark.
+    """Return the watermark delay of a query in ms; None without a watermark.
+
+    It is how far rows may lie behind the highest event time read before a stateful operator drops
+    them.
 
     Of several watermarks Spark follows the one that is furthest behind
     (``spark.sql.streaming.multipleWatermarkPolicy``).
@@ -34,12 +37,13 @@ def require_order(source: str, out_of_orderness_ms: int, rows: DataFrame) -> Non
     """Refuse to read history in an order in which stateful operators would drop rows.
 
     Args:
-        source: Name of the source.
-        out_of_orderness_ms: How far a micro-batch reaches back in event time behind those before.
-        rows: What the transform returns.
+        source: Name of the source, for the message.
+        out_of_orderness_ms: How far a micro-batch reaches back in event time behind those before
+            it, in ms; 0 is always accepted.
+        rows: DataFrame that the transform returns; accepted if it sets no watermark.
 
     Raises:
-        InputError: A row could lie behind the watermark; the message tells by how much.
+        InputError: The out-of-orderness is the watermark's delay or more; the message has both.
     """
     delay_ms = watermark_delay_ms(rows)
     if not out_of_orderness_ms or delay_ms is None or out_of_orderness_ms < delay_ms:

@@ -38,21 +38,29 @@ def run_bounded(
 ) -> int:
     """Read a bounded source to its end, rounds included, and record its end position.
 
-    The query is built again for each round, and whenever another limit is in force.
+    The query is built again for each round (a further listing of the source's files), and
+    whenever another rate limit is in force. What an earlier run committed is not read again.
 
     Args:
-        spark: The session.
+        spark: The Spark session.
         context: The pipeline and its state.
         source: Name of the source.
-        reporter: Reports the run.
-        stop: Set to stop the run before its end.
-        ahead: The topic that is followed next; None if the next source is something else.
+        reporter: Writer of the run's heartbeat.
+        stop: Event that is set to stop the run before its end.
+        ahead: The topic that is followed next, which is prepared meanwhile; None if the next
+            source is something else.
 
     Returns:
         The job's exit status: 0 if the source was read to its end, 3 if the run was stopped.
 
     Raises:
         RunError: The query ended with planned splits unread.
+        InputError: The transform does not fit, planned files changed, or a quarantine table can't
+            be written.
+        SeamError: Records to be read are no longer in Kafka, or soon will not be.
+        StateError: It is not this source's turn, the checkpoint or target belongs to another
+            generation, or a later launch has replaced this one.
+        StreamingQueryException: The query failed in Spark.
     """
     while True:
         with reporter.at_work():

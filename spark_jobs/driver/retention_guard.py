@@ -22,11 +22,11 @@ _WARN_AT = 3
 
 
 class RetentionGuard:
-    """Guard that looks at the retention of the topic after a source every few seconds.
+    """Guard against Kafka deleting, while history is read, records that are to be read after it.
 
     Args:
         context: The pipeline and its state.
-        source: Name of the bounded source that is read.
+        source: Name of the bounded source that is read; the topic is the first one after it.
         reporter: Gets the warnings, and knows how far the run is.
     """
 
@@ -39,10 +39,14 @@ class RetentionGuard:
         self._warned = False
 
     def look(self) -> None:
-        """Look at the retention if it is time to.
+        """Compare the topic's retention with the declared headroom, at most every 5 seconds.
+
+        Warns once while there is still time to act. A broker that does not answer is a warning,
+        too: reading history does not need it. Without a topic after the source nothing is done.
 
         Raises:
-            SeamError: Kafka is about to delete records that come after history.
+            SeamError: Kafka will delete records that are read after history in less time than the
+                topic's ``headroom``, and its ``on_gap`` is ``fail``.
         """
         if self._topic is None or time.monotonic() - self._looked_at < INTERVAL_S:
             return

@@ -42,7 +42,10 @@ _BATCH_ID = "streaming.sql.batchId"
 
 
 def staging_folder(generation: Generation, source: str) -> Path:
-    """Return the folder in which tasks stage a source's bad records, a subfolder per micro-batch."""
+    """Return the folder in which tasks stage a source's bad records.
+
+    It has one subfolder for each micro-batch.
+    """
     return generation.path(f"bad/{source}-staged")
 
 

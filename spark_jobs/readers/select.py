@@ -21,9 +21,9 @@ def select_columns(
 
     Args:
         rows: Rows with the columns that the source has.
-        selection: The expressions.
-        columns: The planned columns of the result.
-        kept: Further columns of the rows that are kept, in front.
+        selection: SQL expressions by name of the column that each computes.
+        columns: Schema of the planned result, with which the computed types are compared.
+        kept: Names of further columns of the rows that are kept, in front.
 
     Raises:
         InputError: Spark can't evaluate an expression, or its type differs from the planned one.

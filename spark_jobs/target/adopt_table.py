@@ -29,14 +29,26 @@ NO_MORE = 2**62
 
 
 def transactions_of(path: str, ids: Sequence[str], version: int | None = None) -> dict[str, int]:
-    """Return the last transaction version of each application id that a table knows, by id."""
+    """Return the last transaction version that a Delta table records for some application ids.
+
+    Args:
+        path: The table's folder.
+        ids: Application ids (Delta's ``txn.appId``).
+        version: Version of the table; None for the newest.
+
+    Returns:
+        Transaction versions by application id; ids that have written nothing are missing.
+
+    Raises:
+        InputError: The table can't be read.
+    """
     table = open_table(path, version)
     versions = {each: table.transaction_version(each) for each in ids}
     return {each: number for each, number in versions.items() if number is not None}
 
 
 def version_of(path: str) -> int:
-    """Return the newest version of a table.
+    """Return the number of a Delta table's newest version.
 
     Raises:
         InputError: The table can't be read.
@@ -45,7 +57,7 @@ def version_of(path: str) -> int:
 
 
 def paths_of(path: str) -> list[str]:
-    """Return the files of a table's newest version, as its log names them.
+    """Return the paths of the files in a Delta table's newest version, as its log names them.
 
     Raises:
         InputError: The table can't be read.
@@ -61,18 +73,21 @@ def take_over(
     transactions: Mapping[str, int],
     properties: Mapping[str, str],
 ) -> None:
-    """Replace the rows and columns of a table by those of another one.
+    """Replace all rows and columns of a Delta table by those of another one, in one commit.
+
+    Files are linked or copied, never rewritten; readers see the old or the new version.
 
     Args:
         path: The table's folder.
         source: Folder of the other table; it may be the same table, at an older version.
         version: Version of the other table; None for the newest.
-        transactions: Transaction versions by application id that are to be set.
-        properties: Table properties that are to be set; they follow in a commit of their own.
+        transactions: Transaction versions by application id that the commit sets, by which
+            writers recognize what they have written.
+        properties: Table properties to set; they follow in a second commit, if they differ.
 
     Raises:
         InputError: One of the tables can't be read, or they are partitioned differently.
-        StateError: A file of the other table is missing.
+        StateError: A file of the other table is missing. The table is unchanged then.
     """
     table, other = open_table(path), open_table(source, version)
     partitions = table.metadata().partition_columns
@@ -93,7 +108,7 @@ def take_over(
     rows = pa.table(other.get_add_actions()).to_pylist()
     for row in rows:
         name = unquote(row["path"])
-        bring(Path(source) / name, Path(path) / name)
+        link_file(Path(source) / name, Path(path) / name)
     table.create_write_transaction(
         [add_action(row, unquote(row["path"])) for row in rows],
         "overwrite",
@@ -127,11 +142,15 @@ def open_table(path: str, version: int | None = None) -> DeltaTable:
         raise InputError(message, hint, table=path) from None
 
 
-def bring(there: Path, here: Path) -> None:
+def link_file(there: Path, here: Path) -> None:
     """Link a file of one table into the folder of another one, or copy it where links fail.
 
+    Args:
+        there: The existing file.
+        here: Path that it gets in the other table; nothing is done if that exists.
+
     Raises:
-        StateError: The file is missing.
+        StateError: The existing file is missing.
     """
     if here.exists():
         return
@@ -159,8 +178,11 @@ def add_action(row: dict[str, Any], path: str) -> AddAction:
     """Return the log action that adds a file of one table to another one.
 
     Args:
-        row: Its row in ``DeltaTable.get_add_actions``.
-        path: Its path in the other table, relative to the table's folder.
+        row: The file's row in ``DeltaTable.get_add_actions`` of the first table.
+        path: The file's path in the other table, relative to the table's folder.
+
+    Returns:
+        The action with size, partition values and those statistics that can be trusted.
     """
     statistics = {
         "numRecords": row["num_records"],

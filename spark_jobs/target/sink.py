@@ -33,20 +33,22 @@ def prepare_table(
     added: Mapping[str, AddedColumn] | None = None,
     ignored: Collection[str] = (),
 ) -> None:
-    """Create the target if it does not exist, and refuse one that belongs to something else.
+    """Create the target if it does not exist, and refuse a table of another owner.
 
     Args:
-        sink: The declaration.
+        sink: The declaration of the sink.
         path: The table's folder, absolute.
-        rows: The rows that will be written; they determine the columns.
-        generation: Whose table it is.
+        rows: DataFrame that will be written; it determines the columns.
+        generation: Generation (one computation of the whole table) that owns the target.
         added: Columns that the source got later; the table gets those that it lacks.
         ignored: Columns of the source that the table leaves out.
 
     Raises:
-        InputError: A column that the sink names is missing from the rows, or has a wrong type.
-        StateError: The table was created by another generation or by something else, or has other
-            columns: Delta and MERGE would silently drop some or fill others.
+        InputError: A column that the sink names is missing from the rows, or ``sink.deleted``
+            is not a boolean.
+        StateError: The table was created by another generation or by something else, a column that
+            the source got later can't be added, or the table has other columns than the rows:
+            Delta and MERGE would silently drop some or fill others.
     """
     named = {
         "key": sink.key,
@@ -129,16 +131,18 @@ def write_stream(
     generation: Generation,
     reporting: Callable[[BatchFunction], BatchFunction],
 ) -> DataStreamWriter:
-    """Return a writer for the one query; the caller sets checkpoint and trigger.
+    """Return the writer of the pipeline's query to its target; the caller sets checkpoint, trigger.
 
-    ``append`` is Delta's own streaming sink: its transaction is (query id, batch id).
+    Each micro-batch is written once. ``append`` is Delta's own streaming sink, whose transaction is
+    (query id, batch id); the other modes merge by key in ``foreachBatch``.
 
     Args:
-        rows: What the transform returned.
-        sink: The declaration.
+        rows: DataFrame that the transform returned.
+        sink: The declaration of the sink.
         path: The target's folder.
-        generation: Whose target it is.
-        reporting: Wraps a function for ``foreachBatch``, whose errors Spark turns into text.
+        generation: Generation that owns the target; its transaction id names the query.
+        reporting: Wraps the function for ``foreachBatch`` so that its errors, which Spark turns
+            into text, reach the driver with their fields.
     """
     writer = rows.writeStream.queryName(generation.info.transaction_id)
     if sink.mode == "append":
@@ -156,7 +160,17 @@ def write_stream(
 def merge(
     batch: DataFrame, batch_id: int, path: str, key: Sequence[str], generation: Generation
 ) -> None:
-    """Merge one micro-batch into the target by key; a batch that was written before is skipped.
+    """Merge one micro-batch into the target by key, in one commit.
+
+    A row replaces the target's row of the same key. A micro-batch that was written before is
+    skipped, by Delta's transaction id.
+
+    Args:
+        batch: Rows that the transform returned for the micro-batch.
+        batch_id: Number of the micro-batch.
+        path: The target's folder.
+        key: Names of the columns that identify a row.
+        generation: Generation that owns the target; its transaction id is Delta's application id.
 
     Raises:
         InputError: Two rows of the batch have the same key.

@@ -38,7 +38,20 @@ from spark_jobs.run_state.lock import QueryLock
 
 
 def main(arguments: list[str]) -> int:
-    """Run the job and return its exit status."""
+    """Run the job.
+
+    Args:
+        arguments: Command line: ``--pipeline FILE``, ``--source NAME`` once for each source to be
+            read in turn, ``--launch-id ID``.
+
+    Returns:
+        Exit status: 0 finished or stopped, 2 an error of this project, such as invalid input or
+        state, 3 a bounded run was stopped before its end.
+
+    Raises:
+        Exception: Whatever made a query fail that is no error of this project; Python then exits
+            with status 1.
+    """
     parser = argparse.ArgumentParser(description="Read sources of a pipeline, one by one.")
     parser.add_argument("--pipeline", type=Path, required=True)
     parser.add_argument("--source", action="append", required=True)

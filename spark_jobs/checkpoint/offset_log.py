@@ -24,48 +24,81 @@ def _latest(folder: Path) -> int | None:
 
 
 def last_planned(checkpoint: Path) -> int | None:
-    """Return the number of the last micro-batch that was begun, or None."""
+    """Return the number of the last micro-batch whose offsets were written; None without any.
+
+    It may not be committed: then Spark repeats it at the next start.
+    """
     return _latest(checkpoint / "offsets")
 
 
 def last_committed(checkpoint: Path) -> int | None:
-    """Return the number of the last micro-batch that was committed, or None."""
+    """Return the number of the last micro-batch that was committed; None without any."""
     return _latest(checkpoint / "commits")
 
 
 def committed_at_ms(checkpoint: Path, batch_id: int) -> int:
-    """Return when a micro-batch was committed, in ms since the epoch."""
+    """Return when a micro-batch was committed, in ms since the epoch.
+
+    It is the time at which its file under ``commits`` was last written.
+
+    Raises:
+        FileNotFoundError: The micro-batch is not committed, or Spark has removed its file.
+    """
     return (checkpoint / "commits" / str(batch_id)).stat().st_mtime_ns // 1_000_000
 
 
 def offset_of(checkpoint: Path, batch_id: int, place: int) -> Any:
-    """Return the end offset of a source in a micro-batch.
+    """Return the end offset of a source in a micro-batch: up to where that micro-batch reads it.
 
     Args:
         checkpoint: The checkpoint's folder.
         batch_id: Number of the micro-batch.
-        place: Place of the source in the union, from 0.
+        place: Place of the source, that is its fixed position in the query's union, from 0.
 
     Returns:
         Spark's offset, decoded from JSON; None if the source never had one.
+
+    Raises:
+        FileNotFoundError: The micro-batch was never begun, or Spark has removed its file.
     """
     lines = (checkpoint / "offsets" / str(batch_id)).read_text().splitlines()[2:]
     return None if place >= len(lines) or lines[place] == "-" else json.loads(lines[place])
 
 
 def committed_offset(checkpoint: Path, place: int) -> Any:
-    """Return the end offset of a source in the last committed micro-batch, or None."""
+    """Return the end offset of a source in the last committed micro-batch.
+
+    Args:
+        checkpoint: The checkpoint's folder.
+        place: Place of the source, that is its fixed position in the query's union, from 0.
+
+    Returns:
+        Spark's offset, decoded from JSON; None if no micro-batch was committed, or the source
+        never had an offset.
+    """
     batch_id = last_committed(checkpoint)
     return None if batch_id is None else offset_of(checkpoint, batch_id, place)
 
 
 def kafka_offsets(offset: Any) -> Offsets:
-    """Return a Kafka source's offset as first offsets not yet read; empty if it is None."""
+    """Return a Kafka source's offset as the first offset not yet read of each partition.
+
+    Args:
+        offset: Spark's offset, decoded from JSON; None leads to an empty result.
+    """
     return {} if offset is None else flatten(offset)
 
 
 def reached(checkpoint: Path, place: int) -> Offsets:
-    """Return the first offsets that a Kafka source has not committed; empty if none was."""
+    """Return the first offset of each partition that no committed micro-batch has read.
+
+    Args:
+        checkpoint: The checkpoint's folder.
+        place: Place of the Kafka source, that is its fixed position in the query's union, from 0.
+
+    Returns:
+        Empty if the source was never read.
+    """
     return kafka_offsets(committed_offset(checkpoint, place))
 
 
@@ -75,8 +108,9 @@ def is_drained(offset: Any, versions: int) -> bool:
     Delta's offset moves beyond a version when the version's last file has been read.
 
     Args:
-        offset: The source's offset, or None.
-        versions: Number of versions of its log: of the plan, and of each round.
+        offset: The source's committed offset (:func:`committed_offset`); None leads to False.
+        versions: Number of versions of its Delta log, those of the plan and of each round (a
+            further listing of its folder) together.
     """
     return offset is not None and offset["reservoirVersion"] >= versions
 
@@ -85,8 +119,8 @@ def position_in_plan(offset: Any, entries: Sequence[int]) -> int:
     """Return how many entries of a plan's Delta log an offset covers.
 
     Args:
-        offset: The source's offset, or None.
-        entries: Number of entries in each version of the log.
+        offset: The source's committed offset (:func:`committed_offset`); None leads to 0.
+        entries: Number of entries (files) in each version of its Delta log.
     """
     if offset is None:
         return 0
@@ -97,9 +131,12 @@ def position_in_plan(offset: Any, entries: Sequence[int]) -> int:
 
 
 def initial_kafka_offsets(checkpoint: Path, place: int) -> Offsets | None:
-    """Return the start offsets that Spark fixed for a Kafka source at its first start, or None.
+    """Return the start offset of each partition that Spark fixed at a Kafka source's first start.
 
-    From then on Spark silently ignores other starting offsets.
+    From then on Spark silently ignores other starting offsets, so the caller compares them.
+
+    Returns:
+        None if the source was never started on this checkpoint.
     """
     path = checkpoint / "sources" / str(place) / "0"
     if not path.exists():

@@ -16,8 +16,9 @@ from sources.errors import StateError
 from spark_jobs.checkpoint import offset_log
 
 _WAY_OUT = (
-    "Undo the change of the transform, or begin a new generation (`hybrid generation new`), which "
-    "reads all of history again into a table of its own."
+    "Undo the change of the transform and run the pipeline again (`hybrid run P`), or begin a new "
+    "generation (`hybrid generation new P`), which reads all of history again into a table of its "
+    "own next to the one that serves."
 )
 # Conditions of Spark's error-conditions.json for state that a different query has left.
 _REFUSALS = {
@@ -34,12 +35,14 @@ _NONE = "nothing"
 
 
 class Transform(Record):
-    """A transform that began to use a generation's checkpoint.
+    """State document of a transform that began to use a generation's checkpoint.
+
+    A generation is one computation of the whole table, with its own checkpoint.
 
     Attributes:
         name: ``module:function``.
-        first_batch: The first micro-batch that it computes.
-        reached: What was read before, in words.
+        first_batch: Number of the first micro-batch that this transform computes.
+        reached: How far the sources were read before that micro-batch, in words.
         code: Digest of its module's code.
         plan: Digest of its analyzed query plan.
         operators: What each of its stateful operators keeps, and each watermark, in words.
@@ -55,7 +58,10 @@ class Transform(Record):
     spark: str
 
     def is_like(self, other: Transform) -> bool:
-        """Whether both compute the same rows from the same input, as far as can be known."""
+        """Return whether both compute the same rows from the same input, as far as can be known.
+
+        Compared are name, digests of code and query plan, operators, and the version of Spark.
+        """
         return self._what() == other._what()
 
     def _what(self) -> tuple[object, ...]:
@@ -63,9 +69,10 @@ class Transform(Record):
 
 
 def read_transforms(generation: Generation) -> list[Transform]:
-    """Return all transforms that used a checkpoint, first to last.
+    """Return all transforms that used a generation's checkpoint, first to last.
 
-    The last one may not have committed a micro-batch yet.
+    Read from the state folder; empty before the first query was built. The last transform may not
+    have committed a micro-batch yet.
     """
     numbers = sorted(
         int(path.stem)
@@ -77,17 +84,21 @@ def read_transforms(generation: Generation) -> list[Transform]:
 
 
 def record_transform(generation: Generation, found: Transform) -> str | None:
-    """Let a transform resume from a checkpoint, and record it.
+    """Check that a transform may resume from a checkpoint, and record it in the state folder.
+
+    Call it before the query is started. The comparison with the transform before is skipped if
+    another version of Spark recorded that one, since it describes operators in other words.
 
     Args:
         generation: Whose checkpoint it is.
         found: The transform that will compute the next micro-batch.
 
     Returns:
-        A warning if it differs from the one before, else None.
+        A warning if the transform differs from the one before, else None.
 
     Raises:
-        StateError: A stateful operator would resume with state of different content.
+        StateError: A stateful operator would resume with state that means something else, such as
+            sums over windows of another length.
     """
     known = read_transforms(generation)
     before = next((each for each in reversed(known) if each.first_batch < found.first_batch), None)
@@ -102,7 +113,10 @@ def record_transform(generation: Generation, found: Transform) -> str | None:
 
 
 def last_change(generation: Generation) -> str | None:
-    """Return a warning about the last change of transform on a checkpoint; None without one."""
+    """Return a warning about the last change of transform on a checkpoint; None without a change.
+
+    The warning names the first micro-batch of the new transform, and where the old one's rows end.
+    """
     pairs = pairwise(read_transforms(generation))
     changes = [(before, now) for before, now in pairs if not now.is_like(before)]
     if not changes:
@@ -112,30 +126,34 @@ def last_change(generation: Generation) -> str | None:
     return (
         f"The {what} changed: micro-batches before {now.first_batch} ({now.reached}) were computed "
         "by the old one and stay as they are. To compute the whole table by the new one, begin a "
-        "new generation: `hybrid generation new`."
+        "new generation: `hybrid generation new P`."
     )
 
 
 def first_batch(generation: Generation) -> int:
-    """Return the number of the next micro-batch that will be committed."""
+    """Return the number of the next micro-batch that the checkpoint will commit; 0 at first."""
     committed = offset_log.last_committed(generation.checkpoint)
     return 0 if committed is None else committed + 1
 
 
 def state_refusal(condition: str | None, reason: str) -> StateError | None:
-    """Return an exception of Spark as the refusal of a changed transform; None if it is not one.
+    """Turn a failure of Spark into the refusal of a changed transform; None for other failures.
 
     Args:
-        condition: Spark's error condition, without its sub-condition.
-        reason: What Spark says.
+        condition: Spark's error condition without its sub-condition; None if there is none.
+        reason: Spark's message.
+
+    Returns:
+        An error for the caller to report or raise, if the condition says that a different query
+        has left the state in the checkpoint.
     """
     if condition not in _REFUSALS:
         return None
     message = (
-        "The transform does not fit the state in the checkpoint; nothing was written. "
-        f"Spark says: {reason}"
+        "The transform does not fit the state that earlier micro-batches left in the checkpoint; "
+        f"nothing was written. Spark reports: {reason}"
     )
-    return StateError(message, _WAY_OUT)
+    return StateError(message, _WAY_OUT, field="transform")
 
 
 def _require_same_operators(before: Transform, found: Transform) -> None:
@@ -149,7 +167,7 @@ def _require_same_operators(before: Transform, found: Transform) -> None:
             f"`transform: {found.name}` keeps other state than what the micro-batches before "
             f"{found.first_batch} left in the checkpoint:",
             *lines,
-            "Resuming would mix the two silently.",
+            "Resuming would mix the two silently; nothing was written.",
         ]
     )
     raise StateError(message, _WAY_OUT, field="transform", value=found.name)

@@ -32,14 +32,17 @@ _MOST_FIELDS = "spark.sql.debug.maxToStringFields"
 
 
 class Shape:
-    """Description of a transform's query plan.
+    """Description of a transform's query plan in words that are the same in every session.
+
+    Two transforms with equal descriptions keep the same state and compute the same rows.
 
     Args:
-        rows: What the transform returns for a stream; that stream is a leaf of the plan.
+        rows: DataFrame that the transform returns for a stream; that stream is a leaf of the plan.
 
     Attributes:
-        operators: What each stateful operator keeps, and each watermark, in words, bottom up.
-        lines: Every node in words, bottom up.
+        operators: What each stateful operator keeps in the checkpoint, and each watermark with its
+            delay: one text each, from the input to the output.
+        lines: Each node of Spark's analyzed plan as one line, from the input to the output.
     """
 
     def __init__(self, rows: DataFrame) -> None:
@@ -148,7 +151,10 @@ _KEPT: dict[str, Callable[[Shape, Any], str | None]] = {
 
 
 def digest_of_code(function: Callable[..., Any]) -> str:
-    """Return a digest of the code of a function's module, without comments and layout."""
+    """Return a digest of the code of a function's module, without comments and layout.
+
+    Without source code (only a compiled file exists) it is the digest of an empty text.
+    """
     module = inspect.getmodule(function)
     try:
         text = "" if module is None else ast.dump(ast.parse(inspect.getsource(module)))
@@ -159,7 +165,7 @@ def digest_of_code(function: Callable[..., Any]) -> str:
 
 
 def digest(text: str) -> str:
-    """Return a short digest of a text."""
+    """Return the first 16 hexadecimal digits of a text's SHA-256."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -10,7 +10,10 @@ from sources.errors import InputError
 
 
 def watermark_delay_ms(rows: DataFrame) -> int | None:
-    """Return how far rows may lie behind the highest event time, in ms; None without a watermark.
+    """Return the watermark delay of a query in ms; None without a watermark.
+
+    It is how far rows may lie behind the highest event time read before a stateful operator drops
+    them.
 
     Of several watermarks Spark follows the one that is furthest behind
     (``spark.sql.streaming.multipleWatermarkPolicy``).
@@ -34,12 +37,13 @@ def require_order(source: str, out_of_orderness_ms: int, rows: DataFrame) -> Non
     """Refuse to read history in an order in which stateful operators would drop rows.
 
     Args:
-        source: Name of the source.
-        out_of_orderness_ms: How far a micro-batch reaches back in event time behind those before.
-        rows: What the transform returns.
+        source: Name of the source, for the message.
+        out_of_orderness_ms: How far a micro-batch reaches back in event time behind those before
+            it, in ms; 0 is always accepted.
+        rows: DataFrame that the transform returns; accepted if it sets no watermark.
 
     Raises:
-        InputError: A row could lie behind the watermark; the message tells by how much.
+        InputError: The out-of-orderness is the watermark's delay or more; the message has both.
     """
     delay_ms = watermark_delay_ms(rows)
     if not out_of_orderness_ms or delay_ms is None or out_of_orderness_ms < delay_ms:
@@ -47,10 +51,12 @@ def require_order(source: str, out_of_orderness_ms: int, rows: DataFrame) -> Non
     message = (
         f"Source `{source}`: micro-batches reach back in event time by "
         f"{out_of_orderness_ms / 1000:,.0f} s, but the transform's watermark allows for "
-        f"{delay_ms / 1000:,.0f} s: rows would be dropped."
+        f"{delay_ms / 1000:,.0f} s: stateful operators would drop rows. The query was not started."
     )
     hint = (
-        "Raise the delay of `withWatermark`, or `batch` of the source, so that files whose event "
-        "times overlap are read together."
+        f"Raise the delay of `withWatermark` in the transform above "
+        f"{out_of_orderness_ms / 1000:,.0f} s, or raise `batch.files` and `batch.bytes` of source "
+        f"`{source}` and plan again (`hybrid plan P`), so that files whose event times overlap are "
+        "read in one micro-batch."
     )
-    raise InputError(message, hint, source=source)
+    raise InputError(message, hint, source=source, field="batch")

@@ -38,21 +38,29 @@ def run_bounded(
 ) -> int:
     """Read a bounded source to its end, rounds included, and record its end position.
 
-    The query is built again for each round, and whenever another limit is in force.
+    The query is built again for each round (a further listing of the source's files), and
+    whenever another rate limit is in force. What an earlier run committed is not read again.
 
     Args:
-        spark: The session.
+        spark: The Spark session.
         context: The pipeline and its state.
         source: Name of the source.
-        reporter: Reports the run.
-        stop: Set to stop the run before its end.
-        ahead: The topic that is followed next; None if the next source is something else.
+        reporter: Writer of the run's heartbeat.
+        stop: Event that is set to stop the run before its end.
+        ahead: The topic that is followed next, which is prepared meanwhile; None if the next
+            source is something else.
 
     Returns:
         The job's exit status: 0 if the source was read to its end, 3 if the run was stopped.
 
     Raises:
         RunError: The query ended with planned splits unread.
+        InputError: The transform does not fit, planned files changed, or a quarantine table can't
+            be written.
+        SeamError: Records to be read are no longer in Kafka, or soon will not be.
+        StateError: It is not this source's turn, the checkpoint or target belongs to another
+            generation, or a later launch has replaced this one.
+        StreamingQueryException: The query failed in Spark.
     """
     while True:
         with reporter.at_work():
@@ -66,8 +74,13 @@ def run_bounded(
                 return INCOMPLETE
             if query.has_new_rate():
                 continue
-            message = f"Source `{source}`: the run ended with planned splits unread."
-            raise RunError(message, "Run it again: it resumes where it ended.", source=source)
+            read, total = query.place.reached(query.committed()).splits, _splits(query)
+            message = (
+                f"Source `{source}`: the query ended after {read or 0:,} of {total:,} planned "
+                "splits. The rows of the others are not in the table yet."
+            )
+            hint = "Run the pipeline again: `hybrid run P`. It resumes after the splits read."
+            raise RunError(message, hint, source=source)
         if running.is_paced:
             # Once more without a pace: a last micro-batch without data may be due.
             continue
@@ -78,8 +91,13 @@ def run_bounded(
         if made is None:
             end = query.place.end
             if end is None:
-                message = f"Source `{source}` has no end: it can't be read to its end."
-                raise RunError(message, transient=False, source=source)
+                message = (
+                    f"Source `{source}` was read to the end of its plan, but the plan contains no "
+                    "end position, so the next source can't be started. What was read stays in the "
+                    "table."
+                )
+                hint = "Begin a new generation, which plans again: `hybrid generation new P`."
+                raise RunError(message, hint, transient=False, source=source)
             context.switch_state.finish(end)
             reporter.ended("finished")
             return FINISHED
@@ -116,11 +134,17 @@ def _read(
     return running
 
 
+def _splits(query: QueryDeclaration) -> int:
+    return 0 if query.place.end is None else query.place.end.splits
+
+
 def _report_round(source: str, made: Round, reporter: Reporter) -> None:
     count, why = made.files.splits, made.why.rstrip(".")
     reporter.listeners.log(f"{source}: round {made.number} reads {count:,} more splits: {why}.")
     if made.behind_ms:
         reporter.listeners.warn(
-            f"Files of round {made.number} reach back {made.behind_ms / 1000:,.0f} s in event time "
-            "behind what was read before. A watermark delay below that can drop rows."
+            f"Source `{source}`: files of round {made.number} reach back "
+            f"{made.behind_ms / 1000:,.0f} s in event time behind what was read before. If the "
+            "delay of the transform's `withWatermark` is shorter, stateful operators drop rows: "
+            "raise it, or compute the table again (`hybrid rerun P`)."
         )

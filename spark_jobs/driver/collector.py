@@ -29,12 +29,14 @@ _READ_ROWS = 10_000
 
 
 class Collector:
-    """Collector of what the tasks have staged for one source; one driver at a time may use it.
+    """Collector of the bad records that tasks have staged for one source.
+
+    One driver at a time may use it.
 
     Args:
-        generation: The state.
+        generation: State of the generation, which keeps staged records and their count.
         source: Name of the source.
-        declared: Its policy for bad records.
+        declared: Its ``on_bad_record``, and the quarantine table if it has one.
     """
 
     def __init__(self, generation: Generation, source: str, declared: BadRecords) -> None:
@@ -45,10 +47,12 @@ class Collector:
         self._folder = staging_folder(generation, source)
 
     def collect(self) -> int:
-        """Collect the bad records of all committed micro-batches.
+        """Count the staged bad records of all committed micro-batches, and remove their folders.
+
+        Under ``on_bad_record: quarantine`` they are appended to the quarantine table first.
 
         Returns:
-            The number of bad records so far.
+            The number of the source's bad records since the generation began.
 
         Raises:
             InputError: The quarantine table can't be written.
@@ -100,9 +104,13 @@ class Collector:
         except DeltaError as error:
             message = (
                 f"The quarantine table {self._path} of source `{self._source}` can't be written: "
-                f"{error}."
+                f"{str(error).rstrip('.')}. The bad records of micro-batch {batch} stay staged "
+                f"in {self._folder}."
             )
-            hint = "Repair the table, or name another one under `quarantine`."
+            hint = (
+                "Repair the table's `_delta_log`, or name another folder under `quarantine` of "
+                "the source; then run the pipeline again: `hybrid run P`."
+            )
             raise InputError(
                 message, hint, source=self._source, table=self._path, field="quarantine"
             ) from None
@@ -125,8 +133,8 @@ class Collectors:
     """Collectors of all sources whose bad records do not stop a run.
 
     Args:
-        pipeline: The declaration.
-        generation: Its state.
+        pipeline: The pipeline's declaration.
+        generation: State of the generation, which keeps staged records and their counts.
     """
 
     def __init__(self, pipeline: Pipeline, generation: Generation) -> None:
@@ -137,5 +145,14 @@ class Collectors:
         }
 
     def collect(self) -> dict[str, int]:
-        """Collect before, during and after a run; return the number of bad records so far."""
+        """Collect the bad records of committed micro-batches, source by source.
+
+        Called before, during and after a run.
+
+        Returns:
+            Number of bad records since the generation began, by name of the source.
+
+        Raises:
+            InputError: A quarantine table can't be written.
+        """
         return {name: collector.collect() for name, collector in self._collectors.items()}

@@ -11,12 +11,13 @@ from sources.planning.file_plan import FoundFiles
 
 
 class Discoverer:
-    """Thread that lists a folder at an interval.
+    """Thread that lists a growing folder at the source's interval, as a context manager.
 
     The stream and its heartbeat do not wait for a listing, however long it takes.
 
     Args:
-        folder: The folder, which records what is discovered.
+        folder: The folder that keeps filling; it writes new files to the state before they are
+            handed out.
     """
 
     def __init__(self, folder: GrowingFolder) -> None:
@@ -39,10 +40,12 @@ class Discoverer:
         self._stop.set()
 
     def take(self) -> FoundFiles | None:
-        """Return the next files that were discovered, or None.
+        """Return the files of one discovery that were not returned yet, oldest first; else None.
 
         Raises:
-            Exception: What the discovery raised.
+            InputError: A file can't be read, or has other columns; or the storage refuses.
+            UnavailableError: The storage does not answer.
+            Exception: Whatever else the listing raised; it ends the thread.
         """
         try:
             found = self._found.get_nowait()

@@ -21,16 +21,18 @@ from spark_jobs.run_state.run_log import trim
 
 
 class HeartbeatWriter:
-    """Writer of one launch's heartbeat; threads may share it.
+    """Writer of one launch's heartbeat into the state folder; threads may share it.
+
+    With a heartbeat it keeps samples of the progress over time, and shortens the run's log file.
 
     Args:
-        generation: Where the heartbeat is kept.
+        generation: State of the generation, which keeps the heartbeat and the samples.
         first: The first heartbeat, which is written at once.
 
     Attributes:
         lag: Records of a followed topic that wait to be read, as the query last saw it; None if
-            unknown.
-        started_ms: When this launch began.
+            unknown. The caller sets it; it becomes part of the samples.
+        started_ms: When this launch began, in ms since the epoch.
     """
 
     def __init__(self, generation: Generation, first: Heartbeat) -> None:
@@ -47,26 +49,32 @@ class HeartbeatWriter:
 
     @property
     def latest(self) -> Heartbeat:
-        """The latest heartbeat."""
+        """The heartbeat in memory, with changes that the next :meth:`update` will write."""
         return self._latest
 
     def age_s(self) -> float:
-        """Return the time since the last heartbeat was written, in seconds."""
+        """Return the seconds since this writer last wrote a heartbeat."""
         return time.monotonic() - self._beat_at
 
     def update(self, **changes: Any) -> None:
-        """Change fields of the heartbeat, and write it."""
+        """Change fields of the heartbeat, set its time to now, and write it to the state folder.
+
+        It is not written once another launch has replaced this one (:meth:`is_replaced`).
+
+        Args:
+            **changes: New values by name of the field.
+        """
         with self._lock:
             self._latest = self._latest.model_copy(update={"at_ms": now_ms(), **changes})
             self._write()
 
     def worked(self) -> None:
-        """Note that a task has ended; the next :meth:`update` writes it."""
+        """Set ``worked_at_ms`` to now in memory, since a task has ended; ``update`` writes it."""
         with self._lock:
             self._latest = self._latest.model_copy(update={"worked_at_ms": now_ms()})
 
     def is_replaced(self) -> bool:
-        """Return whether another run was launched since: this one was taken for dead."""
+        """Return whether the state folder records a later launch: this one was taken for dead."""
         last = last_launch(self._generation)
         is_own = last is None or last.launch_id == self._latest.launch_id
         return last is not None and not is_own and last.at_ms > self.started_ms

@@ -21,7 +21,7 @@ _WAITING = ("Waiting for next trigger", "Waiting for data to arrive")
 
 
 class TaskWatch:
-    """Observer of the tasks of the active stages.
+    """Observer of Spark's tasks in the active stages, by which a hanging query is recognized.
 
     Args:
         spark: The session.
@@ -33,7 +33,10 @@ class TaskWatch:
         self._ended: dict[int, int] = {}
 
     def has_progressed(self) -> bool:
-        """Return whether tasks have ended since the last call."""
+        """Return whether Spark's active stages, or the number of their completed tasks, changed.
+
+        Compared with the previous call; the first one returns True if a stage is active.
+        """
         tracker = self._spark.sparkContext.statusTracker()
         stages = {number: tracker.getStageInfo(number) for number in tracker.getActiveStageIds()}
         ended = {number: stage.numCompletedTasks for number, stage in stages.items() if stage}
@@ -44,17 +47,24 @@ class TaskWatch:
 
 
 class Pace:
-    """Speed of a launch that reads a plan, from its first measurement to its last."""
+    """Speed in splits per second of a launch that reads a plan, from its first measurement on."""
 
     def __init__(self) -> None:
         self._measured: list[tuple[float, int]] = []
 
     def add(self, splits_done: int) -> None:
-        """Add a measurement, as of now."""
+        """Add a measurement: the number of splits read until now. Only first and last are kept."""
         self._measured = [*self._measured[:1], (time.monotonic(), splits_done)]
 
     def eta_s(self, splits_total: int | None) -> float | None:
-        """Return the seconds until all splits are read at this pace; None if unknown."""
+        """Return the seconds until all splits are read at this pace.
+
+        Args:
+            splits_total: Number of splits of the plan; None if there is none.
+
+        Returns:
+            None if there is no plan, or no split was read between the first and last measurement.
+        """
         if not splits_total or not self._measured:
             return None
         (then, done_then), (now, done_now) = self._measured[0], self._measured[-1]
@@ -64,11 +74,11 @@ class Pace:
 
 
 class Measurement:
-    """Measurement of one query.
+    """Measurement of one query: fields of its heartbeat, from Spark's progress and checkpoint.
 
     Args:
-        declared: What the query reads.
-        started_ms: When this launch began.
+        declared: Declaration of the query.
+        started_ms: When this launch began, in ms since the epoch.
     """
 
     def __init__(self, declared: QueryDeclaration, started_ms: int) -> None:
@@ -77,8 +87,12 @@ class Measurement:
         # Run of the query and micro-batch that were measured last.
         self._seen: tuple[str, int] | None = None
 
-    def begin(self) -> dict[str, Any]:
-        """Return the heartbeat's fields as they are before the query is started."""
+    def first_fields(self) -> dict[str, Any]:
+        """Return the fields of the heartbeat that are known before the query is started.
+
+        These are the totals of the plan, and what earlier launches have read by the checkpoint:
+        splits, rows and event time of a planned source, or offsets of a topic.
+        """
         place = self._declared.place
         fields: dict[str, Any] = {}
         if place.end is not None:
@@ -96,21 +110,25 @@ class Measurement:
         return fields
 
     def is_idle(self, running: StreamingQuery) -> bool:
-        """Return whether the query waits for data."""
+        """Return whether the query waits for data, by Spark's status: no micro-batch runs."""
         status = running.status
         # Before the first trigger no data is available either, but it does not wait for the next.
         is_waiting = not status["isTriggerActive"] and status["message"] in _WAITING
         return is_waiting and not status["isDataAvailable"]
 
     def committed(self) -> int | None:
-        """Return the number of the last committed micro-batch, or None."""
+        """Return the number of the last micro-batch in the checkpoint's ``commits``, or None."""
         return offset_log.last_committed(self._declared.generation.checkpoint)
 
     def is_news(self, latest: Any, committed: int | None) -> bool:
-        """Return whether a progress report is the first one since a micro-batch was committed.
+        """Return whether a progress report of Spark is the first one since a commit.
 
         A report of an idle trigger carries the number of the batch that will come: what was
         committed decides whether there is news, not the number of the report.
+
+        Args:
+            latest: Spark's last progress report; None before the first.
+            committed: Number of the last committed micro-batch; None before the first.
         """
         return (
             latest is not None
@@ -120,13 +138,19 @@ class Measurement:
         )
 
     def take(self, latest: Any, committed: int, beat: Heartbeat, *, idle: bool) -> dict[str, Any]:
-        """Return the heartbeat's fields after a micro-batch.
+        """Return the fields of the heartbeat after a committed micro-batch, and mark it as seen.
+
+        Call it once :meth:`is_news` returned True.
 
         Args:
             latest: Spark's last progress report.
             committed: Number of the last committed micro-batch.
             beat: The heartbeat before.
             idle: Whether the query waits for data.
+
+        Returns:
+            Values by name of a :class:`~spark_jobs.run_state.heartbeat.Heartbeat` field: number
+            and time of the micro-batch, rates, watermark, state, and how far the source was read.
         """
         declared = self._declared
         self._seen = (str(latest.runId), committed)
@@ -157,7 +181,16 @@ class Measurement:
         return fields
 
     def lag(self, latest: Any) -> int | None:
-        """Return the records of a topic that the last micro-batch left, by the ends it saw."""
+        """Return how many offsets of a followed topic the last micro-batch left unread.
+
+        Counted up to the topic's end as that micro-batch saw it, over all partitions.
+
+        Args:
+            latest: Spark's last progress report.
+
+        Returns:
+            None if the source reports no end, as before its first offset.
+        """
         topic = latest.sources[self._declared.index]
         ends, reached = (
             offset_log.kafka_offsets(json.loads(text or "null"))
@@ -166,7 +199,15 @@ class Measurement:
         return sum(end - reached.get(at, end) for at, end in ends.items()) if ends else None
 
     def advanced_at_ms(self, committed: int | None, beat: Heartbeat, *, idle: bool) -> int | None:
-        """Return when this launch last committed, or had nothing to read; no earlier launch."""
+        """Return when this launch last committed a micro-batch or had nothing to read, in ms.
+
+        The supervision takes a query for stuck when this time stands still.
+
+        Args:
+            committed: Number of the last committed micro-batch; None without any.
+            beat: The heartbeat before, whose value is kept if this launch committed nothing.
+            idle: Whether the query waits for data; then the result is now.
+        """
         if idle:
             return now_ms()
         committed_at = 0 if committed is None else self._committed_at_ms(committed)

@@ -28,7 +28,11 @@ BEAT_S = 1.0
 
 
 def open_pipes() -> PipesContext | None:
-    """Return the channel to the Dagster step that launched this job, or None outside Dagster."""
+    """Open Dagster Pipes, the channel to the Dagster step that launched this job.
+
+    Returns:
+        None if no Dagster step launched it, by the environment.
+    """
     # Outside Dagster, Pipes would return a mock and warn.
     if DAGSTER_PIPES_CONTEXT_ENV_VAR not in os.environ:
         return None
@@ -36,38 +40,40 @@ def open_pipes() -> PipesContext | None:
 
 
 class Listeners:
-    """Those who read a job's log: Dagster's run, if there is one, and whoever reads its output.
+    """Receivers of a job's messages: the log of Dagster's run, and the job's standard error.
 
     Args:
-        pipes: The channel to Dagster's run, or None.
+        pipes: The channel to Dagster's run; None if no Dagster step launched the job.
     """
 
     def __init__(self, pipes: PipesContext | None) -> None:
         self._pipes = pipes
 
     def warn(self, text: str) -> None:
-        """Warn of something that may end badly."""
+        """Write a warning to standard error, and to the log of Dagster's run if there is one."""
         sys.stderr.write(f"WARNING: {text}\n")
         if self._pipes is not None:
             self._pipes.log.warning(text)
 
     def log(self, text: str) -> None:
-        """Write a line into the log of Dagster's run, if there is one."""
+        """Write a line to the log of Dagster's run; without one, nothing is written."""
         if self._pipes is not None:
             self._pipes.log.info(text)
 
 
 class Reporter:
-    """Reporter of one launch while it reads one source.
+    """Reporter of one launch while it reads one source: heartbeat, and Dagster's log.
+
+    Creating it writes the first heartbeat, with the state ``starting``.
 
     Args:
         context: The pipeline, and the state that keeps the heartbeat.
         source: Name of the source.
         launch_id: Id of the launch.
-        pipes: The channel to Dagster's run, or None.
+        pipes: The channel to Dagster's run; None if no Dagster step launched the job.
 
     Attributes:
-        listeners: Those who read the job's log.
+        listeners: Receivers of the job's messages: Dagster's run and standard error.
     """
 
     def __init__(
@@ -90,20 +96,28 @@ class Reporter:
         self._beat = HeartbeatWriter(context.generation, first)
 
     def follow(self, spark: SparkSession, declared: QueryDeclaration) -> QueryReporter:
-        """Report that the session runs and what the query reads; call it before it is built."""
+        """Report the state ``running`` and what the query reads; call it before it is built.
+
+        Returns:
+            The reporter of this query.
+        """
         self._tasks = TaskWatch(spark)
         self._growing = declared.place.growing
         measurement = Measurement(declared, self._beat.started_ms)
         ui_url = spark.sparkContext.uiWebUrl
-        fields = {"filtering": False, "pace_ms": 0, **measurement.begin()}
+        fields = {"filtering": False, "pace_ms": 0, **measurement.first_fields()}
         self.update(state="running", ui_url=ui_url, **fields)
         return QueryReporter(self, self._beat, measurement, self._pace)
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Keep writing heartbeats during a step that can take long and reports nothing.
+        """Write a heartbeat each second during a step that can take long and reports nothing.
 
-        The heartbeats of a frozen process stop all the same.
+        So the supervision does not take the driver for dead. The heartbeats of a frozen process
+        stop all the same.
+
+        Yields:
+            Nothing; the heartbeats end with the ``with`` block.
         """
         done = threading.Event()
 
@@ -121,32 +135,39 @@ class Reporter:
             thread.join()
 
     def look_at_tasks(self) -> None:
-        """Note whether tasks have ended since the last look."""
+        """Set ``worked_at_ms`` in memory if Spark tasks have ended since the last call.
+
+        So a long micro-batch is not taken for stuck. The next :meth:`update` writes it.
+        """
         if self._tasks is not None and self._tasks.has_progressed():
             self._beat.worked()
 
     def update(self, **fields: Any) -> None:
-        """Write a heartbeat with changed fields."""
+        """Write a heartbeat with changed fields, and with the state of a growing folder if any.
+
+        Args:
+            **fields: New values by name of a field of the heartbeat.
+        """
         if self._growing is not None:
             folder = self._growing.folder
             fields |= {"splits_total": folder.splits, "listing_due_ms": folder.due_ms}
         self._beat.update(**fields)
 
     def is_replaced(self) -> bool:
-        """Return whether another run was launched since: this one was taken for dead."""
+        """Return whether the state folder records a later launch: this one was taken for dead."""
         return self._beat.is_replaced()
 
     def ended(self, state: Literal["finished", "stopped"]) -> None:
-        """Report that the run ended without a failure."""
+        """Report that the run ended without a failure, in the heartbeat and in Dagster's log."""
         self.update(state=state)
         self.listeners.log(f"{self._beat.latest.source}: {state}.")
 
     def failed(self, report: ErrorReport) -> None:
-        """Report that the run failed, and why."""
+        """Report in the heartbeat that the run failed, and with which error."""
         self.update(state="failed", failure=report)
 
     def position(self) -> str:
-        """Return how far the run is, in words."""
+        """Return the heartbeat in memory as one line: micro-batch, splits, rows, event time."""
         return describe(self._beat.latest)
 
     def eta_s(self) -> float | None:
@@ -154,11 +175,19 @@ class Reporter:
         return self._pace.eta_s(self._beat.latest.splits_total)
 
     def retention(self, text: str | None) -> None:
-        """Report how long the records to be read afterwards are safe."""
+        """Report for how long Kafka keeps the records that are read after history.
+
+        Args:
+            text: The topic's headroom in words; None if Kafka deletes nothing.
+        """
         self.update(retention=text)
 
     def bad_records(self, counts: Mapping[str, int]) -> None:
-        """Report how many bad records were dropped or quarantined so far, by source."""
+        """Write a heartbeat if the number of this source's bad records has changed.
+
+        Args:
+            counts: Records dropped or quarantined so far, by name of the source.
+        """
         count = counts.get(self._beat.latest.source, 0)
         if count != self._beat.latest.bad_records:
             self.update(bad_records=count)
@@ -169,9 +198,9 @@ class QueryReporter:
 
     Args:
         reporter: The launch's reporter.
-        beat: The launch's heartbeat.
-        measurement: Measures the query.
-        pace: The launch's pace.
+        beat: Writer of the launch's heartbeat.
+        measurement: Measurement of the query.
+        pace: Speed of the launch in splits, kept over all its queries.
     """
 
     def __init__(
@@ -183,11 +212,14 @@ class QueryReporter:
         self._pace = pace
 
     def started(self, stream: PlaceStream) -> None:
-        """Report what was built into the query; call it once it is built."""
+        """Report whether the query filters the seam, and its interval; call it once it is built."""
         self._reporter.update(filtering=stream.filtering, pace_ms=stream.interval_ms)
 
     def progress(self, running: RunningQuery) -> None:
-        """Write a heartbeat if a micro-batch was committed, or a second has passed."""
+        """Write a heartbeat if a micro-batch was committed, idleness changed, or a second passed.
+
+        A committed micro-batch is also reported to Dagster's log.
+        """
         self._reporter.look_at_tasks()
         measured, beat = self._measurement, self._beat.latest
         idle = measured.is_idle(running.spark_query)

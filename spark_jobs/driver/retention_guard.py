@@ -22,11 +22,11 @@ _WARN_AT = 3
 
 
 class RetentionGuard:
-    """Guard that looks at the retention of the topic after a source every few seconds.
+    """Guard against Kafka deleting, while history is read, records that are to be read after it.
 
     Args:
         context: The pipeline and its state.
-        source: Name of the bounded source that is read.
+        source: Name of the bounded source that is read; the topic is the first one after it.
         reporter: Gets the warnings, and knows how far the run is.
     """
 
@@ -39,10 +39,14 @@ class RetentionGuard:
         self._warned = False
 
     def look(self) -> None:
-        """Look at the retention if it is time to.
+        """Compare the topic's retention with the declared headroom, at most every 5 seconds.
+
+        Warns once while there is still time to act. A broker that does not answer is a warning,
+        too: reading history does not need it. Without a topic after the source nothing is done.
 
         Raises:
-            SeamError: Kafka is about to delete records that come after history.
+            SeamError: Kafka will delete records that are read after history in less time than the
+                topic's ``headroom``, and its ``on_gap`` is ``fail``.
         """
         if self._topic is None or time.monotonic() - self._looked_at < INTERVAL_S:
             return
@@ -51,7 +55,10 @@ class RetentionGuard:
             self._look(self._topic)
         except (InputError, UnavailableError) as error:
             # Reading history does not need the broker; the hand-over will.
-            self._reporter.listeners.warn(f"The retention can't be checked: {error}")
+            self._reporter.listeners.warn(
+                f"The retention of source `{self._topic.name}` can't be checked now; history is "
+                f"read on, and the check is repeated: {error}"
+            )
 
     def _needed(self, source: KafkaSource, log: KafkaLog) -> Offsets:
         """Return what must be in the log at the hand-over, as far as history is planned now."""
@@ -76,5 +83,9 @@ class RetentionGuard:
         limit_ms = span_ms(source.headroom)
         if room.left_ms < _WARN_AT * limit_ms or (eta_s or 0) * 1000 > room.left_ms:
             needs = "" if eta_s is None else f"; history needs about {eta_s:,.0f} s more"
-            self._reporter.listeners.warn(f"Retention: {room}{needs}.")
+            self._reporter.listeners.warn(
+                f"Retention of source `{source.name}`: {room}{needs}. Raise the topic's "
+                "`retention.ms` (or `retention.bytes`): under `on_gap: fail` the run is stopped "
+                f"once less than {limit_ms / 1000:,.0f} s (`headroom`) is left."
+            )
             self._warned = True

@@ -17,10 +17,17 @@ from spark_jobs.launch.record import record_switch
 
 
 def switch(context: PipelineContext, launch_id: str, name: str) -> bool:
-    """Hand over to a source, and record that this launch reads it.
+    """Decide where a source starts (the hand-over), and record that this launch reads it now.
+
+    Args:
+        context: The pipeline and its state.
+        launch_id: Id of this driver's launch.
+        name: Name of the source that comes next.
 
     Returns:
-        False if that is refused. The steps that follow are refused likewise, and report why.
+        True if this driver may read the source. False if the hand-over or the record is refused:
+        the reason is written to standard error, and the step that launches the source on its own
+        is refused for the same reason.
     """
     topic = next((source for source in context.pipeline.topics if source.name == name), None)
     try:
@@ -30,6 +37,6 @@ def switch(context: PipelineContext, launch_id: str, name: str) -> bool:
             require_sound(context, topic, log)
         record_switch(context.generation, launch_id, name)
     except HybridError as error:
-        sys.stderr.write(f"This driver does not read `{name}`: {error}\n")
+        sys.stderr.write(f"This driver ends without reading source `{name}`: {error}\n")
         return False
     return True

@@ -37,18 +37,28 @@ def run_unbounded(
 ) -> int:
     """Follow a topic or a folder until the run is told to stop.
 
-    The query is built again when another one is due, for example once the seam is passed.
+    The query is built again when its place would be built differently: the seam filter is passed,
+    another rate limit is in force, or larger files have arrived.
 
     Args:
-        spark: The session.
+        spark: The Spark session.
         context: The pipeline and its state.
         source: Name of the source.
-        reporter: Reports the run.
-        stop: Set to stop the run.
-        prepared: Rows of the source that the same driver built before the switch, if it did.
+        reporter: Writer of the run's heartbeat.
+        stop: Event that is set to stop the run.
+        prepared: DataFrame of the source's rows that this driver built while history was still
+            read; None if it did not. Used by the first query only.
 
     Returns:
         The job's exit status, 0.
+
+    Raises:
+        InputError: The transform does not fit, planned files changed, a new file can't be read, or
+            a quarantine table can't be written.
+        SeamError: The start offsets, or records to be read next, are no longer in Kafka.
+        StateError: It is not this source's turn, the checkpoint or target belongs to another
+            generation, or a later launch has replaced this one.
+        StreamingQueryException: The query failed in Spark.
     """
     while not stop.is_set():
         query = declare_query(context, source, prepared)

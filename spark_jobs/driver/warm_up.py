@@ -30,12 +30,13 @@ _log = logging.getLogger("hybrid.rehearsal")
 
 @dataclass
 class Ahead:
-    """The topic that is read after the last bounded source.
+    """The topic that is followed after the last bounded source, and what is prepared for it.
 
     Attributes:
         live: The topic's source.
         is_same_driver: Whether the driver that reads the bounded source reads the topic, too.
-        prepared: The rows of the topic, once they are built.
+        prepared: DataFrame of the topic's rows, built by this driver while history was read; None
+            until then, and for good if another driver reads the topic.
     """
 
     live: KafkaSource
@@ -45,12 +46,18 @@ class Ahead:
 
 @contextmanager
 def rehearsal(spark: SparkSession, query: QueryDeclaration, ahead: Ahead | None) -> Iterator[None]:
-    """Rehearse the live query next to the one that reads history.
+    """Rehearse the live query in a thread, next to the query that reads history.
+
+    The rehearsal reads one micro-batch of the topic and writes nothing to the target. It sets
+    ``ahead.prepared``. A failure is logged and has no other effect.
 
     Args:
-        spark: The session.
-        query: What the running query of the last bounded source reads.
+        spark: The Spark session.
+        query: Declaration of the running query, which reads the last bounded source.
         ahead: The topic that follows; None if there is nothing to rehearse for.
+
+    Yields:
+        Nothing; when the ``with`` block ends, the rehearsal is told to stop.
     """
     stop = threading.Event()
     if ahead is not None:
@@ -63,7 +70,12 @@ def rehearsal(spark: SparkSession, query: QueryDeclaration, ahead: Ahead | None)
 
 
 def expected_topic(query: QueryDeclaration, live: KafkaSource) -> ExpectedTopic | None:
-    """Return the topic as it will be after the source of a query; None if that has no end."""
+    """Return the topic as it will be read after a bounded source; None if that has no end.
+
+    Args:
+        query: Declaration of the query that reads the bounded source.
+        live: The topic's source.
+    """
     end = query.place.end
     return None if end is None else ExpectedTopic(query.context, live, end, query.history)
 

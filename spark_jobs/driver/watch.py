@@ -25,7 +25,14 @@ POLL_S = 1
 def start(
     spark: SparkSession, query: QueryDeclaration, reporter: Reporter, report: QueryReporter
 ) -> RunningQuery:
-    """Build a query and start it."""
+    """Build a query and start it; warn if its transform differs from the one before.
+
+    Raises:
+        InputError: The transform does not fit, or planned files changed.
+        SeamError: The start offsets, or records to be read next, are no longer in Kafka.
+        StateError: The checkpoint or the target belongs to another generation, or a changed
+            transform does not fit them.
+    """
     built = build_query(spark, query)
     report.started(built.stream)
     running = RunningQuery(query, built)
@@ -35,7 +42,14 @@ def start(
 
 
 def collect_bad_records(context: PipelineContext, reporter: Reporter) -> Collectors:
-    """Collect the bad records that an earlier run has staged; return the collectors."""
+    """Collect the bad records that an earlier run has staged, and report their number.
+
+    Returns:
+        The collectors of all sources, for use while the query runs.
+
+    Raises:
+        InputError: A quarantine table can't be written.
+    """
     collectors = Collectors(context.pipeline, context.generation)
     reporter.bad_records(collectors.collect())
     return collectors
@@ -48,17 +62,34 @@ def watch(
     bad_records: Collectors,
     ends: Callable[[], bool],
 ) -> None:
-    """Report until the query ends, or ``ends`` tells to stop it; raise what made it fail.
+    """Report on a query each second until it ends, and stop it when ``ends`` returns True.
+
+    Args:
+        running: The query.
+        report: Reporter of this query.
+        reporter: Reporter of the launch.
+        bad_records: Collectors of the bad records that tasks stage.
+        ends: Called each second; True stops the query.
 
     Raises:
-        StateError: Another run was launched meanwhile.
+        StateError: A later launch was recorded meanwhile: this driver was taken for dead.
+        InputError: A quarantine table can't be written.
+        StreamingQueryException: The query failed.
     """
     query = running.spark_query
     try:
         while query.isActive and not ends():
             if reporter.is_replaced():
-                message = "This driver was taken for dead, and another one was launched."
-                raise StateError(message, "Nothing needs to be done: the other one continues.")
+                source = running.declared.source.name
+                message = (
+                    f"This driver, which reads source `{source}`, was taken for dead, and another "
+                    "one was launched. This driver stops its query now."
+                )
+                hint = (
+                    "Nothing needs to be done: the newer driver resumes from the last committed "
+                    "micro-batch, and each micro-batch is written once."
+                )
+                raise StateError(message, hint, source=source)
             query.awaitTermination(POLL_S)
             report.progress(running)
             reporter.bad_records(bad_records.collect())
@@ -73,28 +104,45 @@ def watch(
 def look_up_older(
     spark: SparkSession, seam: Seam | None, reporter: Reporter, error: StreamingQueryException
 ) -> None:
-    """Look up the rows of the seam that are older than the kept keys, if the query met one.
+    """Look up in all of history the rows of the seam that are older than the keys kept of it.
 
-    The query is started again after that. It cannot fail like this a second time: the filter then
-    knows all such rows.
+    Called when a query failed. The caller starts the query again after that; it can't fail for
+    this reason a second time, as the filter then knows all such rows.
+
+    Args:
+        spark: The Spark session.
+        seam: The seam (the offsets in which live rows may repeat history) of the source; None if
+            it has none.
+        reporter: Gets a line with the number of rows that history holds.
+        error: Failure of the query.
 
     Raises:
-        StreamingQueryException: The query failed for another reason.
+        StreamingQueryException: The query failed for another reason than such a row.
+        InputError: A planned file is missing or was rewritten.
+        SeamError: Kafka has deleted records of history.
     """
     if seam is None or report_of(error).kind != OlderThanKeysError.kind:
         raise error
     count = seam.look_up_older(spark)
     reporter.listeners.log(
-        f"{count:,} rows of the seam are older than the kept keys, and history holds them."
+        f"{count:,} rows of the seam are older than the keys kept of history, and history holds "
+        "them: they are removed. The query starts again."
     )
 
 
 def count_seam(spark: SparkSession, seam: Seam, reporter: Reporter) -> None:
-    """Complete the ledger by the counts of a seam; a failure is a warning, the run continues."""
+    """Count the rows of a seam and those removed from it, and record both in the state folder.
+
+    The ledger (the proof that the hand-over lost and duplicated nothing) is complete with them. A
+    failure is reported as a warning, never raised: the run continues.
+    """
     try:
         counted = seam.count(spark)
     except Exception as error:
-        reporter.listeners.warn(f"The rows of the seam can't be counted: {report_of(error)}")
+        reporter.listeners.warn(
+            "The rows of the seam can't be counted, so the ledger lacks them; the run continues: "
+            f"{report_of(error)}"
+        )
         return
     read, removed = sum(counted.rows.values()), sum(counted.removed.values())
     reporter.listeners.log(
@@ -103,5 +151,5 @@ def count_seam(spark: SparkSession, seam: Seam, reporter: Reporter) -> None:
 
 
 def ends_when(stop: threading.Event, condition: Callable[[], bool]) -> Callable[[], bool]:
-    """Return a condition that also holds once the run is told to stop."""
+    """Return a function that is True once ``stop`` is set, or ``condition`` returns True."""
     return lambda: stop.is_set() or condition()

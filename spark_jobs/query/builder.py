@@ -33,10 +33,11 @@ class BuiltQuery:
     """A query that is ready to be started.
 
     Attributes:
-        writer: Starts it.
-        stream: The stream of the source that it reads.
-        is_paced: Whether a bounded run waits between its micro-batches.
-        changed: A warning if the transform differs from the one before, else None.
+        writer: Spark's writer with target, checkpoint and trigger; ``start()`` starts the query.
+        stream: The stream of the source that the run reads.
+        is_paced: Whether a bounded run waits between its micro-batches to keep a rate limit.
+        changed: A warning if the transform differs from the one that the checkpoint was computed
+            with, else None.
     """
 
     writer: DataStreamWriter
@@ -46,13 +47,21 @@ class BuiltQuery:
 
 
 def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
-    """Check everything, prepare the target, and build the query; the caller starts it.
+    """Build the query: union of all places, transform, target. The caller starts it.
+
+    Before that it checks that sources, transform, checkpoint and target fit each other, creates
+    the target if it does not exist, and records the transform in the state folder.
+
+    Args:
+        spark: The Spark session.
+        query: Declaration of the query.
 
     Raises:
-        InputError: The transform does not fit, or planned files changed.
-        SeamError: The start offsets, or what is to be read next, are no longer in the log.
-        StateError: The checkpoint or the target belongs to another generation, or a changed
-            transform does not fit them.
+        InputError: The transform does not fit, planned files changed, or history's order would
+            make stateful operators drop rows.
+        SeamError: The start offsets, or records to be read next, are no longer in Kafka.
+        StateError: The checkpoint or the target belongs to another generation (one computation of
+            the whole table), or a changed transform does not fit them.
     """
     context, generation = query.context, query.generation
     pipeline = context.pipeline
@@ -116,10 +125,21 @@ def _reached_in_words(query: QueryDeclaration) -> str:
 def _require_stream(name: str, rows: object) -> None:
     """Refuse what a transform returned, unless it is made of its argument."""
     if not isinstance(rows, DataFrame):
-        message = f"`transform: {name}` returned a {type(rows).__name__}, not a DataFrame."
-        hint = "Return the DataFrame that is to be written."
+        message = (
+            f"`transform: {name}` returned a {type(rows).__name__}; it has to return a DataFrame."
+        )
+        hint = (
+            "Return from this function the DataFrame whose rows go into the target, then run the "
+            "pipeline again: `hybrid run P`."
+        )
         raise InputError(message, hint, field="transform", value=name)
     if not rows.isStreaming:
-        message = f"`transform: {name}` returned a DataFrame that does not come from its input."
-        hint = "Return the rows of its argument, transformed."
+        message = (
+            f"`transform: {name}` returned a DataFrame that is not made of its argument: the "
+            "argument is a stream, the result is not."
+        )
+        hint = (
+            "Compute the result from the DataFrame that the function gets; another table may only "
+            "be joined to it. Then run the pipeline again: `hybrid run P`."
+        )
         raise InputError(message, hint, field="transform", value=name)

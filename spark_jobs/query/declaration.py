@@ -36,14 +36,17 @@ from spark_jobs.readers.planned_topic import PlannedTopic
 
 @dataclass(frozen=True)
 class QueryDeclaration:
-    """The query of one run, as it was resolved from the pipeline and its state.
+    """The query of one run, as it was resolved from the pipeline and its state. Immutable.
+
+    A place is the fixed position of a source in the query's union.
 
     Attributes:
         context: The pipeline and its state.
         source: The source that this run reads.
-        index: Its place in the union, from 0.
-        rate: The limit that was in force.
-        places: The places of all sources, in order.
+        index: Number of its place in the union, from 0.
+        rate: The rate limit of the source when the query was declared.
+        places: The places of all sources of the chain, in order: earlier sources are drained, this
+            one is read, later ones are empty placeholders.
         history: The sources up to and including this one that are read from a plan.
     """
 
@@ -56,12 +59,12 @@ class QueryDeclaration:
 
     @property
     def generation(self) -> Generation:
-        """The state of the pipeline."""
+        """State of the generation, that is of one computation of the whole table."""
         return self.context.generation
 
     @property
     def plan(self) -> Plan:
-        """The plan of the generation."""
+        """The plan of the generation, read once by the context."""
         return self.context.plan
 
     @property
@@ -71,34 +74,51 @@ class QueryDeclaration:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether the source has an end."""
+        """Whether the source that this run reads has an end, by its declaration."""
         return self.source.boundedness is Boundedness.BOUNDED
 
     def committed(self) -> Any:
-        """Return the end offset of the source in the last committed micro-batch, or None."""
+        """Return up to where the last committed micro-batch has read the source.
+
+        Read from the checkpoint at each call.
+
+        Returns:
+            Spark's offset, decoded from JSON; None if the source was never read.
+        """
         return offset_log.committed_offset(self.generation.checkpoint, self.index)
 
     def is_drained(self) -> bool:
-        """Return whether everything that is planned of the source was read and committed."""
+        """Return whether every planned split of the source was read and committed.
+
+        By the checkpoint as it is now; always False for a source without an end.
+        """
         return self.place.is_drained(self.committed())
 
     def has_new_rate(self) -> bool:
-        """Return whether another limit is in force now."""
+        """Return whether the rate limit of the source was changed since the query was declared.
+
+        Read from the state folder at each call. The query has to be built again to apply it.
+        """
         return rate_of(self.generation, self.source.name, self.source.rate) != self.rate
 
 
 def declare_query(
     context: PipelineContext, name: str, prepared: Prepared | None = None
 ) -> QueryDeclaration:
-    """Resolve the query that reads a source.
+    """Resolve the query of a run that reads one source; nothing is built yet.
+
+    The query holds every source of the chain in its fixed place: the named one is read, earlier
+    ones are drained (their plans hold nothing more to read), later ones are empty.
 
     Args:
         context: The pipeline and its state.
-        name: Name of the source.
-        prepared: Rows of the source that the same driver made before the switch, if it did.
+        name: Name of the source to read.
+        prepared: DataFrame of the source's rows, built by this driver while history was still
+            read; None if there is none. It is used only if it still fits.
 
     Raises:
-        StateError: It is not this source's turn, or its hand-over was not made.
+        StateError: A source before it has not finished, or the decision where it starts (its
+            hand-over) was not made.
     """
     context.switch_state.require_turn(name)
     chain = context.pipeline.hybrid_source()
@@ -121,12 +141,12 @@ def declare_query(
 
 @dataclass(frozen=True)
 class Turn:
-    """A source's place in the union, and whether its turn has come.
+    """A source's place in the union, and whether its turn to be read has come.
 
     Attributes:
-        index: Place of the source in the union, from 0.
-        rate: The limit in force, if it is its turn; else None.
-        is_over: Whether it was read to its end before.
+        index: Number of the source's place in the union, from 0.
+        rate: Its rate limit if it is read by this run; None if it was read before or comes later.
+        is_over: Whether the source was read to its end by an earlier run.
     """
 
     index: int
@@ -141,8 +161,18 @@ def place_of(
 
     This is the only function that asks which kind of source it is.
 
+    Args:
+        context: The pipeline and its state.
+        turn: The source's place, and whether its turn has come.
+        earlier: The sources before it that are read from a plan.
+        prepared: DataFrame of a followed topic's rows that this driver built before, or None.
+
     Returns:
-        The place; and the source as it is read from its plan, if it has one and its turn has come.
+        The place; and the source as it is read from its plan, or None if its turn has not come or
+        it is a topic that is followed without end.
+
+    Raises:
+        StateError: The range or the start of a topic whose turn has come was not decided.
     """
     source = context.pipeline.sources[turn.index]
     if isinstance(source, KafkaSource):

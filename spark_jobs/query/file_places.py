@@ -22,12 +22,20 @@ _LOOK_MS = 500
 
 
 def planned_interval_ms(rate: RateLimit, planned: Planned) -> int:
-    """Return the time between two micro-batches that keeps a limit; 0 without one."""
+    """Return the time in ms between the starts of two micro-batches that keeps a rate limit.
+
+    0 without a limit. Computed for the largest micro-batch, so that no other one exceeds it.
+    """
     return 0 if rate == RateLimit() else interval_ms(rate, planned.largest)
 
 
 def reached_in_plan(planned: Planned, committed: Any) -> Reached:
-    """Return how far a planned source was read by an offset of Spark's."""
+    """Return how far a planned source was read: splits, rows and highest event time.
+
+    Args:
+        planned: The source.
+        committed: Spark's offset of the source, decoded from JSON; None if it was never read.
+    """
     entries = offset_log.position_in_plan(committed, planned.entries)
     splits, rows, event_time_ms = planned.reached(entries)
     return Reached(splits=splits, rows=rows, event_time_ms=event_time_ms)
@@ -39,10 +47,10 @@ class PlannedFilesPlace(Place):
     Args:
         context: The pipeline and its state.
         source: The declaration.
-        history: All that is planned of it, rounds included.
-        planned: The same, readable.
-        index: Its place in the union, from 0.
-        rate: The limit in force if it is its turn; None if it was read to its end before.
+        history: The files planned for it, rounds (further listings of its folder) included.
+        planned: Reader of these files.
+        index: Number of its place in the union, from 0.
+        rate: Its rate limit if it is read by this run; None if it was read to its end before.
     """
 
     def __init__(
@@ -64,7 +72,14 @@ class PlannedFilesPlace(Place):
         self.out_of_orderness_ms = history.disorder_ms
 
     def stream(self, spark: SparkSession) -> PlaceStream:
-        """Return the files' rows, in planned order; of a source that was read, none are left."""
+        """Return the rows of the planned files that are not committed yet, in planned order.
+
+        None are left of a source that was read to its end.
+
+        Raises:
+            InputError: A planned file that is still to be read is missing or was rewritten, or
+                ``select`` does not fit.
+        """
         interval = 0
         if self._rate is not None:
             checkpoint = self._context.generation.checkpoint
@@ -83,11 +98,20 @@ class PlannedFilesPlace(Place):
         return offset_log.is_drained(committed, len(self._planned.entries))
 
     def reached(self, committed: Any) -> Reached:
-        """Return how far the plan was read."""
+        """Return the splits, rows and highest event time of the plan up to a committed offset."""
         return reached_in_plan(self._planned, committed)
 
     def next_round(self) -> Round | None:
-        """Plan another round if files have arrived and the topic that follows calls for one."""
+        """Plan another round, that is a further listing, if the topic that follows calls for one.
+
+        Returns:
+            None if the topic does not, or if no files with rows have arrived.
+
+        Raises:
+            InputError: A new file can't be read, or has other columns.
+            UnavailableError: A broker or storage does not answer.
+            GapError: The hand-over could not be made, and no file has arrived that may help.
+        """
         return next_round(self._context, self._source)
 
 
@@ -96,10 +120,10 @@ class GrowingFolderPlace(Place):
 
     Args:
         context: The pipeline and its state.
-        folder: What was found in the folder so far.
-        planned: The same, readable.
-        index: Its place in the union, from 0.
-        rate: The limit in force.
+        folder: The files found in the folder so far.
+        planned: Reader of these files.
+        index: Number of its place in the union, from 0.
+        rate: Its rate limit.
     """
 
     def __init__(
@@ -119,7 +143,12 @@ class GrowingFolderPlace(Place):
         self._rate = rate
 
     def stream(self, spark: SparkSession) -> PlaceStream:
-        """Return the files' rows in the order of their discovery, without an end."""
+        """Return the files' rows in the order of their discovery, as a stream without an end.
+
+        Raises:
+            InputError: A file found that is still to be read is missing or was rewritten, or
+                ``select`` does not fit.
+        """
         checkpoint = self._context.generation.checkpoint
         committed = offset_log.committed_offset(checkpoint, self._index)
         # What was read is not read again: its files may be gone.
@@ -129,11 +158,11 @@ class GrowingFolderPlace(Place):
         return PlaceStream(self._planned.stream(spark), self._interval_ms())
 
     def reached(self, committed: Any) -> Reached:
-        """Return how far what was found so far was read."""
+        """Return the splits, rows and highest event time of the files up to a committed offset."""
         return reached_in_plan(self._planned, committed)
 
     def take_in(self, arrived: FoundFiles) -> None:
-        """Let the running stream read files that were discovered."""
+        """Add discovered files to the Delta log, so that the running stream reads them next."""
         self._planned.extend(arrived)
 
     def is_outdated(self, stream: PlaceStream, _committed: Any) -> bool:

@@ -23,12 +23,12 @@ from spark_jobs.readers.parse_records import parse_values, record_columns
 
 @dataclass(frozen=True)
 class Prepared:
-    """Rows of a topic that is followed next, built while history is still read.
+    """DataFrame of a topic that is followed next, built by the driver that still reads history.
 
     Attributes:
-        made_of: Source, start offsets, limit and filter. Where these turn out to be the same, so
-            are the rows.
-        rows: The rows.
+        made_of: Source, start offsets, offsets of a micro-batch and seam filter that it was built
+            with. After the switch it is used only if these are the same.
+        rows: The DataFrame, a stream of the topic's parsed rows.
     """
 
     made_of: tuple[Any, ...]
@@ -37,15 +37,16 @@ class Prepared:
 
 @dataclass(frozen=True)
 class FollowedTopic:
-    """A topic that is followed from some offsets on.
+    """A topic that is followed without end from given offsets on.
 
     Attributes:
-        generation: Where bad records are staged.
+        generation: State of the generation, in which bad records are staged.
         source: The declaration.
-        columns: All columns of a record, before ``select``.
-        partitions: Start offset of each partition.
-        max_offsets: Offsets of one micro-batch, all partitions together.
-        seam: The seam whose rows are filtered; None if it is passed.
+        columns: Names and types of all columns of a record, before ``select``.
+        partitions: Start offset of each partition; -2 for its beginning.
+        max_offsets: Highest number of offsets in one micro-batch, all partitions together.
+        seam: The seam whose rows are filtered (the offsets in which live rows may repeat history);
+            None if it is passed.
     """
 
     generation: Generation
@@ -56,7 +57,18 @@ class FollowedTopic:
     seam: Seam | None
 
     def rows(self, spark: SparkSession, prepared: Prepared | None = None) -> DataFrame:
-        """Return the parsed rows as a stream; the prepared ones, if they are the same."""
+        """Return the parsed and filtered rows as a stream.
+
+        Args:
+            spark: The Spark session.
+            prepared: DataFrame that was built before; returned if it was built of the same.
+
+        Raises:
+            InputError: The schema of the values can't be obtained, ``select`` does not fit it, or
+                the filter needs history and a planned file is missing or was rewritten.
+            SeamError: The filter needs history, and Kafka has deleted records of it.
+            StateError: The seam is filtered by log position, and ``sequence`` is not declared.
+        """
         if prepared is not None and prepared.made_of == self._made_of:
             return prepared.rows
         raw = stream_topics(spark, self.source, self.partitions, self.max_offsets)
@@ -64,7 +76,11 @@ class FollowedTopic:
         return rows if self._filter is None else self._filter.apply(rows)
 
     def prepare(self, spark: SparkSession) -> Prepared:
-        """Build the rows now, for a query that is started later."""
+        """Build the DataFrame now, for a query that is started later.
+
+        Raises:
+            InputError, SeamError, StateError: As listed at :meth:`rows`, which it calls.
+        """
         return Prepared(self._made_of, self.rows(spark))
 
     @property
@@ -78,14 +94,26 @@ class FollowedTopic:
 
 
 def pace_of(source: KafkaSource, rate: RateLimit, partitions: Offsets) -> tuple[int, int]:
-    """Return the offsets of one micro-batch, and the milliseconds between two."""
+    """Return the size and the interval of micro-batches that keep a topic's rate limit.
+
+    Args:
+        source: The declaration, with ``trigger_interval`` and ``max_offsets_per_batch``.
+        rate: Its rate limit.
+        partitions: Start offset of each partition.
+
+    Returns:
+        Highest number of offsets in one micro-batch over all partitions, and milliseconds between
+        the starts of two.
+    """
     return live_pace(
         rate, span_ms(source.trigger_interval), source.max_offsets_per_batch, len(partitions)
     )
 
 
 class ExpectedTopic:
-    """The topic that follows the source being read, as it will be if all goes as planned.
+    """The topic that follows the bounded source being read, at the start that the plan expects.
+
+    By it a driver prepares the live query while history is still read.
 
     Args:
         context: The pipeline and its state.
@@ -115,24 +143,46 @@ class ExpectedTopic:
         )
 
     def rehearsal(self, spark: SparkSession, shadow: Generation) -> DataFrame:
-        """Return what the live query will do to the topic's records, one record at a time.
+        """Return the topic's rows, parsed and filtered as by the live query, for a trial run.
 
-        The keys that its seam filter needs of history are looked up, and stay for it.
+        A micro-batch reads one offset only, or one of each partition. The keys that the seam filter
+        needs of history are looked up, and stay for the live query.
 
         Args:
-            spark: The session.
-            shadow: Takes what a query leaves behind, such as bad records.
+            spark: The Spark session.
+            shadow: Temporary state folder for what a query leaves behind, such as bad records.
+
+        Raises:
+            InputError: The schema of the values can't be obtained, or a planned file is missing or
+                was rewritten.
+            SeamError: Kafka has deleted records of history.
         """
         raw = stream_topics(spark, self._live, self._start.offsets(), 1)
         rows = parse_values(raw, self._live, self._columns, shadow)
         return rows if self._seam.is_passed({}) else self._seam.apply(rows)
 
     def keep_seam_keys(self, spark: SparkSession) -> None:
-        """Look up the keys of history that the seam filter will need, unless they are kept."""
+        """Look up the keys of history that the seam filter will need, and keep them as Parquet.
+
+        Nothing is done if they are kept already, or if the filter does not go by keys.
+
+        Raises:
+            InputError: A planned file is missing or was rewritten.
+            SeamError: Kafka has deleted records of history.
+        """
         self._seam.keep_keys(spark)
 
     def prepare(self, spark: SparkSession) -> Prepared:
-        """Build the rows of the topic as they will be if nothing changes until the switch."""
+        """Build the DataFrame of the topic's rows from the expected start offsets on.
+
+        It is used after the switch if start, rate limit and filter turn out to be the same.
+
+        Raises:
+            UnavailableError: The broker does not answer.
+            InputError: The schema of the values can't be obtained, or a planned file is missing or
+                was rewritten.
+            SeamError: Kafka has deleted records of history.
+        """
         generation, live = self._context.generation, self._live
         partitions = with_new_partitions(self._start.offsets(), KafkaLog(live).partitions)
         rate = rate_of(generation, live.name, live.rate)

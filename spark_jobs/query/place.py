@@ -34,8 +34,9 @@ class PlaceStream:
 
     Attributes:
         rows: The stream.
-        interval_ms: Time between the starts of two micro-batches; 0 for no wait.
-        filtering: Whether the seam filter is in it.
+        interval_ms: Time between the starts of two micro-batches, in ms; 0 for no wait.
+        filtering: Whether the seam filter (it removes live rows that history has delivered) is in
+            the stream.
     """
 
     rows: DataFrame
@@ -45,13 +46,13 @@ class PlaceStream:
 
 @dataclass(frozen=True)
 class Reached:
-    """How far a place was read by some offset of Spark's.
+    """How far a source was read up to one offset of Spark's.
 
     Attributes:
-        splits: Splits of the plan that were read; None of a source that has no plan.
-        rows: Rows in them; None if unknown.
-        event_time_ms: Highest event time in them; None if unknown.
-        offsets: First offset not yet read, by partition; None except of a followed topic.
+        splits: Number of splits of the plan that were read; None for a source without a plan.
+        rows: Number of rows in these splits; None if unknown.
+        event_time_ms: Highest event time in these splits, in ms; None if unknown.
+        offsets: First offset not yet read, by partition; None for all but followed topics.
     """
 
     splits: int | None = None
@@ -61,18 +62,18 @@ class Reached:
 
 
 class Growing(Protocol):
-    """What a place offers whose source is a folder that keeps filling."""
+    """Further interface of a place whose source is a folder that keeps filling."""
 
     @property
     def folder(self) -> GrowingFolder:
-        """What was found in the folder so far."""
+        """The folder, with all files found in it so far."""
 
     def take_in(self, arrived: FoundFiles) -> None:
-        """Let the running stream read files that were discovered."""
+        """Add discovered files to the Delta log, so that the running stream reads them next."""
 
 
 class Place(ABC):
-    """The place of one source in the union.
+    """The place of one source, that is its fixed position in the query's union.
 
     Offsets that its methods take are Spark's own, decoded from JSON: the end offset of the source
     in a committed micro-batch, or None before the first one.
@@ -103,33 +104,58 @@ class Place(ABC):
 
         Raises:
             InputError: Planned files changed, or ``select`` does not fit.
-            SeamError: The start offsets, or what is to be read next, are no longer in the log.
-            StateError: The hand-over was not made, or the checkpoint contradicts it.
+            SeamError: The start offsets, or records to be read next, are no longer in Kafka.
+            StateError: The hand-over (the decision where the source starts) was not made, or the
+                checkpoint has other start offsets.
+            UnavailableError: A broker or storage does not answer.
         """
 
     def is_drained(self, _committed: Any) -> bool:
-        """Return whether everything that is planned was read."""
+        """Return whether every planned split was read and committed; False without a plan.
+
+        Args:
+            _committed: Spark's offset of the source, decoded from JSON; None if never read.
+        """
         return False
 
     def reached(self, _committed: Any) -> Reached:
-        """Return how far the source was read."""
+        """Return how far the source was read; all None for a place that is not read.
+
+        Args:
+            _committed: Spark's offset of the source, decoded from JSON; None if never read.
+        """
         return Reached()
 
     def next_round(self) -> Round | None:
-        """Plan another round of a source that was read to its end; None if none is due.
+        """Plan another round (a further listing) of a source that was read to its end.
+
+        Returns:
+            None if no round is due, as always for sources other than files.
 
         Raises:
             InputError: A new file can't be read, or has other columns.
+            UnavailableError: A broker or storage does not answer.
             GapError: The hand-over could not be made, and no file has arrived that may help.
         """
         return None
 
     def is_outdated(self, _stream: PlaceStream, _committed: Any) -> bool:
-        """Return whether the stream is no longer the one that would be built now."""
+        """Return whether the stream would be built differently now, so that the query restarts.
+
+        Args:
+            _stream: The stream in the running query.
+            _committed: Spark's offset of the source, decoded from JSON; None if never read.
+        """
         return False
 
     def has_uncounted_seam(self, _stream: PlaceStream) -> bool:
-        """Return whether a seam was filtered and is passed, but its rows were not counted yet."""
+        """Return whether the seam is passed and the count of its rows is still missing.
+
+        The seam is the interval of offsets in which live rows may repeat history.
+
+        Args:
+            _stream: The stream in the running query.
+        """
         return False
 
 
@@ -150,7 +176,11 @@ class PlaceholderPlace(Place):
         self._planned = planned
 
     def stream(self, spark: SparkSession) -> PlaceStream:
-        """Return the empty stream; ``select`` is checked now rather than hours later."""
+        """Return the empty stream; check ``select`` now rather than hours later.
+
+        Raises:
+            InputError: Spark can't evaluate ``select``, or a type differs from the planned one.
+        """
         if self._selection.expressions:
             nothing = spark.createDataFrame([], ddl(parse_schema(self._planned.read)))
             select_columns(nothing, self._selection, parse_schema(self._planned.columns))
@@ -159,7 +189,7 @@ class PlaceholderPlace(Place):
 
 
 def empty_stream(spark: SparkSession, generation: Generation, columns: pa.Schema) -> DataFrame:
-    """Return a stream that never has a row.
+    """Return a stream with the given columns that never has a row.
 
     Only a glob that matches nothing can be swapped for the real source later: Spark rebuilds the
     last micro-batch at a restart, and checks the paths of a plain folder.

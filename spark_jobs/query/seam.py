@@ -27,19 +27,20 @@ from spark_jobs.readers.parse_records import parse_values, record_columns
 
 
 class Seam:
-    """The seam between history and one topic source.
+    """The seam between history and one topic: the offsets in which live rows may repeat history.
 
     Args:
         context: The pipeline, and the state that keeps keys and counts.
         source: The topic's source.
-        ends: End positions of all sources before it, in order.
-        start: Where the topic starts.
+        ends: End positions of all sources before the topic, in order.
+        start: Start position of the topic.
         seam_end: First offset beyond the seam, by partition.
-        history: The sources before it.
+        history: The sources before the topic that are read from a plan.
 
     Attributes:
-        start: Where the topic starts.
-        rule: How rows that history has delivered are recognized.
+        start: Start position of the topic, as given.
+        rule: By what rows that history has delivered are recognized: ``key``, ``event_time``,
+            ``sequence``; or ``none``, ``off`` or ``replay`` if no row is filtered.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Seam:
 
     @property
     def made_of(self) -> tuple[object, ...]:
-        """What decides about its filter: equal values make equal filters."""
+        """Everything that the seam filter depends on; seams of equal values have equal filters."""
         return (self.rule, self._folder, list(self._ends), self._seam_end)
 
     @property
@@ -83,7 +84,16 @@ class Seam:
         return min(times) - self._pipeline.lateness_ms
 
     def is_passed(self, reached: Mapping[TopicPartition, int]) -> bool:
-        """Return whether a stream that has read up to these offsets no longer needs the filter."""
+        """Return whether a stream no longer needs the seam filter.
+
+        Args:
+            reached: First offset not yet read, by partition; a partition that is missing counts as
+                not read.
+
+        Returns:
+            Always False under the rule ``sequence``, whose filter stays for ever; always True under
+            the rules that filter nothing.
+        """
         if self.rule == "sequence":
             return False
         if self.rule in ("none", "off", "replay"):
@@ -97,7 +107,7 @@ class Seam:
         )
 
     def is_to_count(self) -> bool:
-        """Return whether the filter may have removed rows that were not counted yet."""
+        """Return whether the seam's rows are filtered and their count is not in the state yet."""
         name = count_name(self._source.name)
         is_filtered = self.rule in ("key", "event_time")
         return is_filtered and self._generation.read(name, SeamCount) is None
@@ -106,18 +116,21 @@ class Seam:
         """Return rows of the topic without those of the seam that history has delivered.
 
         Args:
-            rows: Parsed records, with the columns of the log.
+            rows: Parsed records with their topic, partition and offset (``LOG_COLUMNS``).
 
         Raises:
             InputError: History is needed, and a planned file is missing or was rewritten.
             SeamError: History is needed, and Kafka has deleted records of it.
+            StateError: The rule is ``sequence``, and the pipeline or the end position has none.
         """
         if self._needs_history():
             self._history.require_unchanged()
         return self._filter(rows.sparkSession).apply(rows)
 
     def keep_keys(self, spark: SparkSession) -> None:
-        """Look up the keys of history that the filter compares, unless they are kept already.
+        """Write the keys of history that the seam filter compares as Parquet, unless they exist.
+
+        Nothing is done under a rule other than ``key``.
 
         Raises:
             InputError: A planned file is missing or was rewritten.
@@ -128,10 +141,12 @@ class Seam:
             self._key_filter(spark).kept_keys()
 
     def look_up_older(self, spark: SparkSession) -> int:
-        """Resolve rows of the seam that are older than the keys kept of history.
+        """Find the rows of the seam that are older than the keys kept and that history holds.
+
+        Reads all of history. The filter drops these rows from then on.
 
         Returns:
-            How many of them history holds.
+            The number of these rows.
 
         Raises:
             InputError: A planned file is missing or was rewritten.
@@ -142,7 +157,18 @@ class Seam:
         return 0 if rows is None else self._key_filter(spark).look_up_older(rows)
 
     def count(self, spark: SparkSession) -> SeamCount:
-        """Count the rows of the seam and how many of them were removed, and record both."""
+        """Count the rows of the seam and those of them that the filter removes.
+
+        Reads the seam's offsets again as a batch, and records both counts by partition in the
+        state folder.
+
+        Returns:
+            The counts; those of another process if it has recorded them first.
+
+        Raises:
+            InputError: The schema of the values can't be obtained.
+            StateError: The rule is ``sequence``, and the pipeline or the end position has none.
+        """
         rows = self._rows(spark)
         read = {} if rows is None else _by_partition(rows)
         kept = {} if rows is None else _by_partition(self._filter(spark).apply(rows))
@@ -172,8 +198,17 @@ class Seam:
             columns = {part: name for name, part in self._source.envelope_columns.items()}
             return SnapshotFilter(columns, end.snapshot)
         if end.sequence is None or self._pipeline.sequence is None:
-            message = f"`sequence` was removed, but source `{end.source}` was read by it."
-            raise StateError(message, "Declare it again.", source=end.source, field="sequence")
+            message = (
+                f"Rows of source `{self._source.name}` that history has delivered are recognized "
+                f"by their log position, but the pipeline declares `sequence: "
+                f"{self._pipeline.sequence}`, and the end position of source `{end.source}` "
+                f"contains the log position {end.sequence}. Both are needed."
+            )
+            hint = (
+                "Declare `sequence` as it was when the generation began, or begin a new generation "
+                "with the `sequence` declared now: `hybrid generation new P`."
+            )
+            raise StateError(message, hint, source=self._source.name, field="sequence")
         return SequenceFilter(self._pipeline.sequence, end.sequence)
 
     def _rows(self, spark: SparkSession) -> DataFrame | None:

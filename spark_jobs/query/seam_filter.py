@@ -33,7 +33,7 @@ _MOST_BROADCAST = 1_000_000
 
 
 class OlderThanKeysError(SeamError):
-    """A row of the seam is older than the keys kept of history: all of history has to be read.
+    """A row of the seam is older than the keys kept of history, so all of history has to be read.
 
     Not a failure: the driver looks such rows up and restarts the query.
     """
@@ -43,18 +43,23 @@ class OlderThanKeysError(SeamError):
 
 
 class SeamFilter(Protocol):
-    """What the query needs of a filter."""
+    """Interface of a seam filter: it removes live rows that history has delivered."""
 
     def apply(self, live: DataFrame) -> DataFrame:
         """Return the live rows that history did not deliver.
 
         Args:
-            live: Parsed rows with :data:`LOG_COLUMNS`.
+            live: Parsed rows with their topic, partition and offset (:data:`LOG_COLUMNS`).
         """
 
 
 def mark_seam(live: DataFrame, ends: Offsets) -> DataFrame:
-    """Add a column that is true for rows inside the seam."""
+    """Add a boolean column ``__in_seam``, true for rows before the seam's end.
+
+    Args:
+        live: Parsed rows with their topic, partition and offset (:data:`LOG_COLUMNS`).
+        ends: First offset beyond the seam, by partition; rows of other partitions are outside.
+    """
     rows = [(at.topic, at.partition, end) for at, end in ends.items()]
     table = live.sparkSession.createDataFrame(rows, "__t string, __p int, __end bigint")
     same = (live[TOPIC] == table["__t"]) & (live[PARTITION] == table["__p"])
@@ -79,7 +84,7 @@ class SequenceFilter:
         self._sequence = sequence
 
     def apply(self, live: DataFrame) -> DataFrame:
-        """Return the live rows after the snapshot."""
+        """Return the live rows whose log position is after the snapshot's, or null."""
         is_held = F.col(self._column) <= F.lit(self._sequence)
         return live.where(~F.coalesce(is_held, F.lit(False)))
 
@@ -87,7 +92,7 @@ class SequenceFilter:
 class SnapshotFilter:
     """Filter that drops changes visible to a database's snapshot, wherever they lie in the log.
 
-    It stays in the query for ever, as :class:`SequenceFilter` does.
+    It stays in the query for ever: a connector that lags may append such a change at any time.
 
     Args:
         columns: Columns of the rows, by the part of the envelope that fills them.
@@ -99,10 +104,11 @@ class SnapshotFilter:
         self._snapshot = snapshot
 
     def apply(self, live: DataFrame) -> DataFrame:
-        """Return the changes that the snapshot does not hold.
+        """Return the changes that the snapshot does not contain.
 
         A connector that has lost its position takes a new snapshot of its own. No record reports
-        what was deleted in between, so its first record fails the query.
+        what was deleted in between, so its first record fails the query with
+        a :class:`SeamError`.
         """
         lsn, transaction, position = (
             f"`{self._columns[part]}`" for part in ("lsn", "transaction", "position")
@@ -111,9 +117,10 @@ class SnapshotFilter:
             SeamError,
             F.lit(
                 "the connector has taken a snapshot of its own after the one in the files, so "
-                "changes are missing from the log."
+                "changes are missing from the log, and rows deleted in between stay in the table."
             ),
-            "Begin a new generation (`hybrid generation new`) with a snapshot in a new folder.",
+            "Take a new snapshot into a folder of its own (`hybrid snapshot P`, after naming the "
+            "folder in the file source), then begin a new generation: `hybrid generation new P`.",
         )
         is_new_snapshot = F.expr(
             f"{transaction} IS NULL AND {lsn} > {self._snapshot.lsn} "
@@ -140,7 +147,7 @@ class EventTimeFilter:
         self._ends = ends
 
     def apply(self, live: DataFrame) -> DataFrame:
-        """Return the live rows beyond the seam, and those inside it that are later."""
+        """Return the live rows beyond the seam, and those inside it with a later event time."""
         marked = mark_seam(live, self._ends)
         is_held = F.col(_IN_SEAM) & (F.col(self._column) < self._after)
         return marked.where(~F.coalesce(is_held, F.lit(False))).drop(_IN_SEAM)
@@ -177,7 +184,11 @@ class KeyFilter:
         self._ends = ends
 
     def apply(self, live: DataFrame) -> DataFrame:
-        """Return the live rows beyond the seam, and those inside it that history does not hold."""
+        """Return the live rows beyond the seam, and those inside it that history does not hold.
+
+        The query fails with :class:`OlderThanKeysError` at the first row of the seam that is older
+        than the kept keys, unless :meth:`look_up_older` was called before.
+        """
         spark = live.sparkSession
         keys = self.kept_keys()
         marked = mark_seam(live, self._ends)
@@ -217,7 +228,11 @@ class KeyFilter:
         return seam.sparkSession.read.parquet(str(self._older_folder())).count()
 
     def kept_keys(self) -> DataFrame:
-        """Return the keys of history's most recent rows; looked up if they are not kept yet."""
+        """Return the keys of history's rows from ``keys_from_ms`` on, and of rows without a time.
+
+        They are read from Parquet next to the checkpoint; the first call reads all of history and
+        writes them there.
+        """
         folder = self._folder / KEYS
         if not folder.exists():
             # Rows without an event time may be in the seam, too.
@@ -252,8 +267,12 @@ class KeyFilter:
         """Fail at the first row that is older than the kept keys."""
         refused = raise_at_record(
             OlderThanKeysError,
-            F.lit(f"the row is before {iso(self._keys_from_ms)}."),
-            "It is looked up in all of history.",
+            F.lit(
+                f"the row's event time is before {iso(self._keys_from_ms)}, and the keys kept of "
+                "history begin there."
+            ),
+            "Nothing needs to be done: the driver looks the row up in all of history, then starts "
+            "the query again.",
         )
         is_older = F.col(_IN_SEAM) & self._is_older()
         # A condition that can fail keeps Spark from dropping the branch as unused.

@@ -11,17 +11,17 @@ from spark_jobs.query.seam import Seam
 
 
 class RunningQuery:
-    """A query of this project that was started.
+    """A query of this project that runs; creating this object starts it.
 
     Args:
-        declared: What it reads.
+        declared: Declaration of the query.
         built: The query, ready to be started.
 
     Attributes:
-        declared: As given.
-        stream: The stream of the source that it reads.
-        is_paced: Whether a bounded run waits between its micro-batches.
-        spark_query: Spark's own handle.
+        declared: Declaration of the query, as given.
+        stream: The stream of the source that the run reads.
+        is_paced: Whether a bounded run waits between its micro-batches to keep a rate limit.
+        spark_query: Spark's own handle on the query.
     """
 
     def __init__(self, declared: QueryDeclaration, built: BuiltQuery) -> None:
@@ -31,20 +31,28 @@ class RunningQuery:
         self.spark_query: StreamingQuery = built.writer.start()
 
     def is_drained(self) -> bool:
-        """Return whether everything that is planned of the source was read and committed."""
+        """Return whether every planned split of the source was read and committed by now."""
         return self.declared.is_drained()
 
     def is_over(self) -> bool:
-        """Return whether a bounded run is to end now: another limit, or a paced one is drained."""
+        """Return whether the query of a bounded run is to be stopped now.
+
+        It is if the rate limit was changed, or if a paced query has nothing more to read: it does
+        not end by itself.
+        """
         return self.declared.has_new_rate() or (self.is_paced and self.is_drained())
 
     def is_outdated(self) -> bool:
-        """Return whether a live query is no longer the one that would be built now."""
+        """Return whether a live query has to be built again: it would be built differently now.
+
+        So it is if its seam filter has nothing left to do, its rate limit was changed, or larger
+        files have arrived.
+        """
         declared = self.declared
         is_outdated = declared.place.is_outdated(self.stream, declared.committed())
         return is_outdated or declared.has_new_rate()
 
     def seam_to_count(self) -> Seam | None:
-        """Return the seam, if it is passed and its rows were not counted yet; else None."""
+        """Return the source's seam if it is passed and its rows were not counted yet; else None."""
         place = self.declared.place
         return place.seam if place.has_uncounted_seam(self.stream) else None

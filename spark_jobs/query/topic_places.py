@@ -30,7 +30,7 @@ class ReadRangePlace(Place):
 
     Args:
         context: The pipeline and its state.
-        planned: Its range, readable.
+        planned: Reader of its planned range of offsets.
     """
 
     def __init__(self, context: PipelineContext, planned: PlannedTopic) -> None:
@@ -38,7 +38,10 @@ class ReadRangePlace(Place):
         self._planned = planned
 
     def stream(self, spark: SparkSession) -> PlaceStream:
-        """Return a stream that has no row left; no task runs for it."""
+        """Return a stream that has no row left; no task runs for it.
+
+        The query fails with a :class:`RunError` if Spark finds anything left to read.
+        """
         self._planned.prepare()
         return PlaceStream(self._planned.drained(spark))
 
@@ -49,10 +52,10 @@ class TopicRangePlace(Place):
     Args:
         context: The pipeline and its state.
         source: The declaration.
-        planned: Its range, readable.
-        seam: Its seam with the sources before it.
-        index: Its place in the union, from 0.
-        rate: The limit in force.
+        planned: Reader of its planned range of offsets.
+        seam: Its seam with history: the offsets in which its rows may repeat history.
+        index: Number of its place in the union, from 0.
+        rate: Its rate limit.
     """
 
     def __init__(
@@ -75,7 +78,15 @@ class TopicRangePlace(Place):
         self.seam = seam
 
     def stream(self, spark: SparkSession) -> PlaceStream:
-        """Return the parsed records of the range without those that history has delivered."""
+        """Return the parsed records of the range without those that history has delivered.
+
+        Raises:
+            InputError: ``select`` does not fit, or a planned file that the seam filter needs is
+                missing or was rewritten.
+            SeamError: Kafka has deleted records that are to be read, or a topic was created again.
+            StateError: The seam is filtered by log position, and ``sequence`` is not declared.
+            UnavailableError: The broker does not answer.
+        """
         self._planned.prepare()
         require_same_topics(self._context.plan.topic_of(self._source.name), KafkaLog(self._source))
         checkpoint = self._context.generation.checkpoint
@@ -95,11 +106,11 @@ class TopicRangePlace(Place):
         return offset_log.is_drained(committed, len(self._planned.entries))
 
     def reached(self, committed: Any) -> Reached:
-        """Return how far the range was read."""
+        """Return the number of splits of the range up to a committed offset."""
         return reached_in_plan(self._planned, committed)
 
     def has_uncounted_seam(self, _stream: PlaceStream) -> bool:
-        """Return whether the rows of the seam are still to be counted; call it of a read range."""
+        """Return whether the count of the seam's rows is missing; call it once all is read."""
         return self._seam.is_to_count()
 
 
@@ -109,10 +120,11 @@ class FollowedTopicPlace(Place):
     Args:
         context: The pipeline and its state.
         source: The declaration.
-        seam: Its seam with the sources before it.
-        index: Its place in the union, from 0.
-        rate: The limit in force.
-        prepared: Rows that the same driver made before the switch, if it did.
+        seam: Its seam with history: the offsets in which its rows may repeat history.
+        index: Number of its place in the union, from 0.
+        rate: Its rate limit.
+        prepared: DataFrame of its rows that this driver built while history was still read; None
+            if there is none.
     """
 
     def __init__(
@@ -136,7 +148,16 @@ class FollowedTopicPlace(Place):
         self.starts = seam.start.offsets()
 
     def stream(self, spark: SparkSession) -> PlaceStream:
-        """Return the parsed records from the start on; the seam filter is in it until passed."""
+        """Return the parsed records from the start offsets on, filtered until the seam is passed.
+
+        Raises:
+            InputError: ``select`` does not fit, or a planned file that the seam filter needs is
+                missing or was rewritten.
+            SeamError: The start offsets, or records to be read next, are no longer in Kafka.
+            StateError: The checkpoint has other start offsets, or the seam is filtered by log
+                position and ``sequence`` is not declared.
+            UnavailableError: The broker does not answer.
+        """
         log = KafkaLog(self._source)
         require_same_topics(self._context.plan.topic_of(self._source.name), log)
         self._check_start(log)
@@ -155,15 +176,15 @@ class FollowedTopicPlace(Place):
         return PlaceStream(rows, interval, filtering)
 
     def reached(self, committed: Any) -> Reached:
-        """Return the first offsets that were not read."""
+        """Return the first offset not yet read of each partition, by a committed offset."""
         return Reached(offsets=offset_log.kafka_offsets(committed))
 
     def is_outdated(self, stream: PlaceStream, committed: Any) -> bool:
-        """Return whether the seam filter that is in the stream has nothing left to do."""
+        """Return whether the stream filters the seam although all of it is committed."""
         return stream.filtering and self._seam.is_passed(offset_log.kafka_offsets(committed))
 
     def has_uncounted_seam(self, stream: PlaceStream) -> bool:
-        """Return whether the seam is passed and its rows were not counted yet."""
+        """Return whether the stream no longer filters the seam, and its rows are not counted."""
         return not stream.filtering and self._seam.is_to_count()
 
     def _reached(self) -> Offsets:
@@ -185,11 +206,14 @@ def _require_same_start(source: str, decided: Offsets, fixed: Mapping[Any, int])
         if fixed.get(at) != offset:
             message = (
                 f"Topic `{at.topic}`, partition {at.partition} was decided to start at offset "
-                f"{offset}, but the checkpoint started it at {fixed.get(at)}."
+                f"{offset}, but the checkpoint started it at {fixed.get(at)}. So the state folder "
+                "and the checkpoint do not belong together, and records may be missing from the "
+                "table, or be in it twice."
             )
             hint = (
-                "Decision and checkpoint belong to different generations: begin a new one with "
-                "`hybrid generation new`."
+                "Restore the state folder and its checkpoint from the same moment; or begin a new "
+                "generation, which computes the whole table again next to the one that serves: "
+                "`hybrid generation new P`."
             )
             raise StateError(
                 message, hint, source=source, topic=at.topic, partition=at.partition, offset=offset

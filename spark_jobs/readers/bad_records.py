@@ -42,18 +42,23 @@ _BATCH_ID = "streaming.sql.batchId"
 
 
 def staging_folder(generation: Generation, source: str) -> Path:
-    """Return where the tasks of a source stage bad records: one folder for each micro-batch."""
+    """Return the folder in which tasks stage a source's bad records.
+
+    It has one subfolder for each micro-batch.
+    """
     return generation.path(f"bad/{source}-staged")
 
 
 class Stager:
-    """Writer of the bad records of one task, for the driver to collect.
+    """Writer of the bad records of one Spark task, for the driver to collect.
+
+    Create it inside a task.
 
     Args:
         folder: The source's :func:`staging_folder`.
 
     Raises:
-        RunError: The task belongs to no micro-batch.
+        RunError: The task belongs to no micro-batch of a streaming query.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -62,21 +67,28 @@ class Stager:
         task = TaskContext.get()
         batch = task.getLocalProperty(_BATCH_ID) if task is not None else None
         if batch is None:
-            message = f"Bad records can't be staged in {folder} outside a micro-batch."
+            message = (
+                f"Bad records can't be staged in {folder}: this task belongs to no micro-batch of "
+                f"a streaming query (it has no property `{_BATCH_ID}`). Read the source as a "
+                "stream, or without a folder for bad records."
+            )
             raise RunError(message, transient=False, file=str(folder))
         self._folder = folder / batch
         self._held: list[pa.RecordBatch] = []
         self._bytes = 0
 
     def add(self, records: pa.RecordBatch) -> None:
-        """Add bad records, with the columns of :data:`STAGED`."""
+        """Add bad records with the columns of :data:`STAGED`; written from 16 MiB on."""
         self._held.append(records)
         self._bytes += records.nbytes
         if self._bytes >= _HELD_BYTES:
             self.flush()
 
     def flush(self) -> None:
-        """Write what was added, atomically; call it at the task's end, too."""
+        """Write the records added since the last call as one Parquet file, atomically.
+
+        Call it at the end of the task; without records nothing is written.
+        """
         if not self._held:
             return
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -89,11 +101,14 @@ class Stager:
 
 
 class RowStager:
-    """Stager of the bad rows of files, one by one (:data:`sources.formats.lines.OnBad`).
+    """Stager of the bad rows of files: a function that takes them one by one.
 
     Args:
         folder: The source's :func:`staging_folder`.
-        keeps: Whether to keep content and reason, too, rather than the position only.
+        keeps: Whether to keep a row's content and why it is bad, or only file and byte offset.
+
+    Raises:
+        RunError: The task belongs to no micro-batch of a streaming query.
     """
 
     def __init__(self, folder: Path, *, keeps: bool) -> None:
@@ -102,13 +117,13 @@ class RowStager:
         self._rows: list[BadRow] = []
 
     def __call__(self, row: BadRow) -> None:
-        """Add a bad row."""
+        """Add a bad row; every 10,000 rows are passed on for writing."""
         self._rows.append(row)
         if len(self._rows) == _STAGED_ROWS:
             self._stage()
 
     def flush(self) -> None:
-        """Write what was added; call it at the task's end."""
+        """Write all rows that are not written yet; call it at the end of the task."""
         self._stage()
         self._stager.flush()
 
@@ -129,7 +144,7 @@ class RowStager:
 
 
 def removing(folder: Path, mark: str, bad: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Step:
-    """Return a step that stages the bad rows of a stream and passes on the others.
+    """Return a function for ``mapInArrow`` that stages bad rows of a stream and drops them.
 
     Args:
         folder: The source's :func:`staging_folder`.

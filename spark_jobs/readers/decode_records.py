@@ -22,12 +22,17 @@ _REASON_CHARACTERS = 500
 
 
 def decoding(decoder: RowDecoder, columns: pa.Schema, included: list[str]) -> Step:
-    """Return a step that decodes values into columns, and adds why a record is bad, if it is.
+    """Return a function for ``mapInArrow`` that decodes the values of records into columns.
+
+    Its result has topic, partition and offset, the included and decoded columns, and a column
+    ``__reason`` that tells why a record can't be decoded (null for a good one, at most 500
+    characters). A schema that can't be obtained fails the task with an :class:`InputError` that
+    names the record.
 
     Args:
         decoder: Decoder of the values.
-        columns: The columns that it returns.
-        included: Names of further columns of the records that are kept.
+        columns: Schema of the columns that the decoder returns.
+        included: Names of further columns of the records that are kept as they are.
     """
     nothing = [None] * len(columns)
 

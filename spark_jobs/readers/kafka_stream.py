@@ -21,14 +21,16 @@ _POLL_RECORDS = 20_000
 def stream_topics(
     spark: SparkSession, source: KafkaSource, starts: Offsets, max_offsets: int
 ) -> DataFrame:
-    """Return the topics as a stream of raw records.
+    """Return a source's topics as a stream of raw records, read by Spark's Kafka source.
+
+    The query fails if records to be read were deleted (``failOnDataLoss``).
 
     Args:
-        spark: The session.
+        spark: The Spark session.
         source: The declaration.
         starts: Start offset of each existing partition; -2 for its log start. Spark uses them
             only if the checkpoint has never read these topics.
-        max_offsets: Offsets of one micro-batch, all partitions together.
+        max_offsets: Highest number of offsets in one micro-batch, all partitions together.
     """
     subscription = ("subscribe", ",".join(source.topics))
     if source.topic_pattern is not None:
@@ -46,7 +48,17 @@ def stream_topics(
 def read_topics(
     spark: SparkSession, source: KafkaSource, starts: Offsets, ends: Offsets
 ) -> DataFrame | None:
-    """Return a range of the topics as a batch of raw records; None if the range is empty."""
+    """Return a range of offsets of a source's topics as a batch of raw records.
+
+    Args:
+        spark: The Spark session.
+        source: The declaration.
+        starts: First offset of each partition.
+        ends: First offset beyond the range, by partition; others are not read.
+
+    Returns:
+        None if the range is empty in all partitions.
+    """
     partitions = sorted(at for at in starts if starts[at] < ends.get(at, 0))
     if not partitions:
         return None
@@ -82,7 +94,15 @@ def _client(source: KafkaSource) -> dict[str, str]:
 def with_new_partitions(
     starts: Mapping[TopicPartition, int], partitions: Sequence[TopicPartition]
 ) -> Offsets:
-    """Return start offsets of all partitions; one that appeared later starts at its beginning."""
+    """Return start offsets of all partitions of a topic.
+
+    Args:
+        starts: Start offsets decided at the hand-over.
+        partitions: All partitions that exist now.
+
+    Returns:
+        The decided offsets, and -2 (Spark's word for the beginning) for each other partition.
+    """
     return {**dict.fromkeys(partitions, _EARLIEST), **starts}
 
 

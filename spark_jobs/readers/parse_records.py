@@ -34,7 +34,11 @@ from spark_jobs.readers.spark_errors import Step, raise_at_record, reporting
 _CORRUPT = "__corrupt"
 _ROW = "__row"
 _BY_ARROW = "__by_arrow"
-_REPAIR = "Write `on_bad_record: quarantine` or `drop` to continue without such records."
+_REPAIR = (
+    "To continue without such records, write `on_bad_record: quarantine` (keeps them in a table) "
+    "or `on_bad_record: drop` in the source of this topic, and run the pipeline again: "
+    "`hybrid run P`. No row of this micro-batch was written."
+)
 _LOG_DDL = f"{TOPIC} string, {PARTITION} int, {OFFSET} bigint"
 
 
@@ -56,7 +60,10 @@ class _Marked:
 
 
 def record_columns(plan: Plan, source: KafkaSource) -> dict[str, str]:
-    """Return names and types of all columns of a source's records, before ``select``."""
+    """Return names and Spark SQL types of all columns of a source's records, before ``select``.
+
+    They are those of the plan, and the columns that were added to the source since.
+    """
     return {**plan.topic_of(source.name).read, **source.added_types}
 
 
@@ -72,8 +79,8 @@ def parse_values(
     Args:
         raw: Records as Spark's Kafka source returns them, a stream or a batch.
         source: The declaration.
-        read: All columns of a record, before ``select``.
-        generation: Where bad records are staged.
+        read: Names and types of all columns of a record, before ``select``.
+        generation: State of the generation, in which bad records are staged.
 
     Raises:
         InputError: The schema of the values can't be obtained, or ``select`` does not fit it.

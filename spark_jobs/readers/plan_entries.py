@@ -20,15 +20,19 @@ _NO_TIME = np.iinfo(np.int64).min
 
 
 class PlannedPart:
-    """The splits of the plan, of a round or of a discovery; log entries are ranges of them.
+    """Splits that were listed together, and the Delta log's entries, which are ranges of them.
+
+    The plan is one part; each round (a further listing before the hand-over) and each discovery
+    (a listing of a folder that keeps filling) is another one.
 
     Args:
         splits: The table of splits, in reading order.
-        source: The declaration.
+        source: The declaration, whose ``batch`` limits a micro-batch.
 
     Attributes:
-        splits: As given.
-        ends: For each entry, the number of splits up to and including it.
+        splits: The table of splits, as given.
+        ends: For each log entry, the number of splits up to and including it. An entry of Parquet
+            is one file; of other formats it is a whole micro-batch.
     """
 
     def __init__(self, splits: pa.Table, source: FileSource) -> None:
@@ -44,7 +48,11 @@ class PlannedPart:
 
     @cached_property
     def largest(self) -> Batch:
-        """The most that one micro-batch of this part takes in."""
+        """Highest numbers of bytes, splits (as ``files``) and rows that a micro-batch reads.
+
+        Computed once, over the micro-batches of this part. Each number is a maximum of its own,
+        maybe of different micro-batches. Rows are None if a split's number of rows is unknown.
+        """
         if not self.splits:
             return Batch(bytes=0, files=0, rows=0)
         ends = batch_ends(self.splits["length"].to_pylist(), self._limit)
@@ -56,16 +64,23 @@ class PlannedPart:
         rows = None if self.splits["rows"].null_count else most("rows")
         return Batch(most("length"), int((ends - starts).max()), rows)
 
-    def group(self, rank: int) -> tuple[int, int]:
-        """Return the first split of an entry, and the one after its last."""
+    def splits_of(self, rank: int) -> tuple[int, int]:
+        """Return the index of a log entry's first split, and the index after its last one.
+
+        Args:
+            rank: Index of the entry in this part, from 0.
+
+        Raises:
+            IndexError: The part has no such entry.
+        """
         return int(self.ends[rank - 1]) if rank else 0, int(self.ends[rank])
 
 
 class Version(NamedTuple):
-    """One version of the Delta log.
+    """One version of a planned source's Delta log: a range of one part's entries.
 
     Attributes:
-        part: Index of the part that its entries belong to.
+        part: Index of the part (:attr:`PlanEntries.parts`) that its entries belong to.
         first: Index of its first entry in that part.
         stop: Index of the entry after its last.
     """
@@ -77,39 +92,50 @@ class Version(NamedTuple):
 
 @dataclass(frozen=True)
 class PlanEntries:
-    """All entries of a planned file source, immutable: files that arrive make another object.
+    """All log entries of a planned file source, immutable: files that arrive make another object.
 
     Attributes:
-        parts: The plan, and one more for each round or discovery.
+        parts: Parts of the plan: the first listing, then one for each round or discovery.
     """
 
     parts: tuple[PlannedPart, ...]
 
     def with_part(self, part: PlannedPart) -> PlanEntries:
-        """Return the entries with one more part behind them."""
+        """Return a copy with one more part, whose entries come after all others."""
         return PlanEntries((*self.parts, part))
 
     def versions(self) -> Iterator[Version]:
-        """Yield the versions of the log, in order; no version holds entries of two parts."""
+        """Yield the versions of the Delta log, from 0; no version holds entries of two parts."""
         for number, part in enumerate(self.parts):
             for first, stop in versions_of(len(part.ends)):
                 yield Version(number, first, stop)
 
     @property
     def largest(self) -> Batch:
-        """The most that one micro-batch takes in."""
+        """Highest numbers of bytes, splits (as ``files``) and rows that a micro-batch reads.
+
+        Computed over all parts. Each number is a maximum of its own, maybe of different
+        micro-batches. Rows are None if a split's number of rows is unknown.
+        """
         numbers = zip(*(part.largest for part in self.parts), strict=True)
         return Batch(*(None if None in of else max(of) for of in numbers))
 
     def splits(self) -> pa.Table:
-        """Return all splits, in reading order."""
+        """Return the splits of all parts as one table, in reading order."""
         return pa.concat_tables([part.splits for part in self.parts])
 
     def reached(self, entries: int) -> tuple[int, int | None, int | None]:
-        """Return what the first entries hold.
+        """Return how far the source was read once the first entries of its log are read.
+
+        Args:
+            entries: Number of entries that were read.
 
         Returns:
-            Splits; rows, or None if unknown; highest event time in ms, or None if unknown.
+            Number of splits; number of rows, None if it is unknown for any split of the source;
+            highest event time in ms, None if it is unknown or nothing was read.
+
+        Raises:
+            IndexError: There are fewer entries.
         """
         if not entries:
             return 0, 0, None

@@ -32,9 +32,14 @@ _ENTRIES_OF_VERSION = 10_000
 
 
 def versions_of(entries: int) -> list[tuple[int, int]]:
-    """Divide entries into versions of the log: of each the first, and the one after its last.
+    """Divide the entries of a Delta log into versions of at most 10,000 entries.
 
-    A log without entries has one version, too.
+    Args:
+        entries: Number of entries.
+
+    Returns:
+        For each version the index of its first entry, and the index after its last one. Without
+        entries it is one empty version, as a log has to have one to be read.
     """
     starts = range(0, max(entries, 1), _ENTRIES_OF_VERSION)
     return [(first, min(first + _ENTRIES_OF_VERSION, entries)) for first in starts]
@@ -42,13 +47,13 @@ def versions_of(entries: int) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Entry:
-    """A file of the log.
+    """One file in a planned source's Delta log: a data file, or a small table of splits.
 
     Attributes:
-        path: Its URI, or a path relative to the log's folder.
-        size: Its size in bytes.
-        statistics: Delta's statistics as JSON; None without any.
-        partition: Values of the partition columns, as text; None for null.
+        path: URI of the file, or its path relative to the log's folder.
+        size: Size of the file in bytes.
+        statistics: Delta's statistics of the file as JSON; None without any.
+        partition: Value of each partition column as text, by name; None for null.
     """
 
     path: str
@@ -58,7 +63,7 @@ class Entry:
 
 
 class PlanLog:
-    """The log of a planned source.
+    """The Delta log of a planned source: a Delta table whose log this project writes itself.
 
     Args:
         folder: Folder of the log; Spark reads it as a Delta table once a version is written.
@@ -68,18 +73,19 @@ class PlanLog:
         self.folder = folder
 
     def has(self, version: int) -> bool:
-        """Return whether a version was written."""
+        """Return whether the file of this version exists."""
         return self._commit(version).exists()
 
     def stream(
         self, spark: SparkSession, batch_files: int | None, batch_bytes: int | None = None
     ) -> DataFrame:
-        """Return the files' rows as a stream, in the order of the log.
+        """Return the rows of the log's files as a stream, in the order of the log.
 
         Args:
-            spark: The session.
-            batch_files: Files of one micro-batch at most.
-            batch_bytes: Bytes of one micro-batch at most, but one file at least.
+            spark: The Spark session.
+            batch_files: Highest number of files in one micro-batch.
+            batch_bytes: Bytes from which on no further file is added to a micro-batch, which has
+                one file at least; None for no such limit.
         """
         reader = spark.readStream.format("delta").option("startingVersion", 0)
         reader = reader.option("maxFilesPerTrigger", batch_files)
@@ -88,7 +94,15 @@ class PlanLog:
         return reader.load(str(self.folder))
 
     def keep(self, name: str, table: pa.Table) -> Entry:
-        """Write a table of splits next to the log, and return the entry that points at it."""
+        """Write a table of splits as Parquet into the log's folder.
+
+        Args:
+            name: Name of the file; an existing one is replaced.
+            table: The splits.
+
+        Returns:
+            The entry that points at the file, for :meth:`write`.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / name
         pq.write_table(table, path)
@@ -101,13 +115,13 @@ class PlanLog:
         entries: Iterable[Entry],
         partitions: Sequence[str] = (),
     ) -> None:
-        """Write a version, atomically.
+        """Write one version of the log, atomically; each 50th one also as a Delta checkpoint.
 
         Args:
             version: Its number; versions are written one after the other, from 0.
             columns: The columns of the files, partition columns included.
-            entries: Its files, in reading order.
-            partitions: The partition columns, which no file holds.
+            entries: The files of the version, in reading order.
+            partitions: Names of the partition columns, whose values no file holds.
         """
         commit = self._commit(version)
         commit.parent.mkdir(parents=True, exist_ok=True)

@@ -48,6 +48,8 @@ _ENTRY_COLUMNS = pa.schema(
         ("partition", pa.string()),
     ]
 )
+# Number of changed files that a message lists one by one.
+_SHOWN = 5
 # Columns of a Parquet file's split that its log entry is made of.
 _ENTRY_OF = ("path", "size", "partition", "rows", "event_min_us", "event_max_us")
 
@@ -57,10 +59,11 @@ class PlannedSource:
 
     Args:
         source: The declaration.
-        parts: Its plan, and one more for each round or discovery.
-        generation: Where the plan is kept.
+        parts: Parts of its plan: the first listing, then one for each round (a further listing
+            before the hand-over) or discovery (in a folder that keeps filling).
+        generation: State of the generation, which keeps plan, Delta log and bad records.
         event_time: Name of the event-time column.
-        stores: The stores that hold the files.
+        stores: Access to the storage that holds the files.
     """
 
     def __init__(
@@ -86,22 +89,34 @@ class PlannedSource:
 
     @property
     def entries(self) -> list[int]:
-        """Number of entries in each version of its Delta log; the unit of Delta's offsets."""
+        """Number of entries (files) in each version of its Delta log, computed from the plan.
+
+        Delta's offsets count them, so a committed offset is turned into a position by this list.
+        """
         return [version.stop - version.first for version in self._entries.versions()]
 
     def extend(self, found: FoundFiles) -> None:
-        """Add files that arrived while the stream runs: its next micro-batch takes them in."""
+        """Add files that arrived while the stream runs to the Delta log, which it reads next."""
         part = PlannedPart(read_splits(found, self._generation), self._source)
         self._entries = self._entries.with_part(part)
         self.prepare()
 
     @property
     def largest(self) -> Batch:
-        """The most that one micro-batch takes in."""
+        """Highest numbers of bytes, splits (as ``files``) and rows that a micro-batch reads.
+
+        Each number is a maximum of its own, maybe of different micro-batches. Rows are None if a
+        split's number of rows is unknown.
+        """
         return self._entries.largest
 
     def reached(self, entries: int) -> tuple[int, int | None, int | None]:
-        """Return splits, rows (or None) and highest event time (ms, or None) of some entries."""
+        """Return how far the source was read once the first entries of its log are read.
+
+        Returns:
+            Number of splits; number of rows, None if unknown; highest event time in ms, None if
+            unknown or nothing was read.
+        """
         return self._entries.reached(entries)
 
     def require_unchanged(self, entries_done: int = 0) -> None:
@@ -111,20 +126,28 @@ class PlannedSource:
             entries_done: Number of log entries that were read already: their files may be gone.
 
         Raises:
-            InputError: A planned file is missing or was rewritten; names up to five.
+            InputError: A planned file is missing or was rewritten; the message names up to five.
         """
         done, _, _ = self.reached(entries_done)
         every = self._entries.splits()
         to_read = every.filter(pc.is_in(every["path"], every["path"].slice(done).unique()))
         changed = changed_splits(to_read, self._stores)
         if changed:
-            shown = "\n    ".join(changed[:5])
-            message = f"Source `{self._source.name}` changed since it was planned:\n    {shown}"
-            hint = "Restore the files, or begin a new generation: `hybrid generation new`."
+            shown = "\n    ".join(changed[:_SHOWN])
+            more = f"\n    and {len(changed) - _SHOWN:,} more" if len(changed) > _SHOWN else ""
+            message = (
+                f"Source `{self._source.name}` changed since it was planned:\n    {shown}{more}\n"
+                "The query was not started: the table would lack planned rows, or hold others."
+            )
+            hint = (
+                "Restore these files as they were planned and run the pipeline again "
+                "(`hybrid run P`), or begin a new generation, which plans the files as they are "
+                "now: `hybrid generation new P`."
+            )
             raise InputError(message, hint, source=self._source.name)
 
     def prepare(self) -> None:
-        """Write the versions of the Delta log that do not exist yet."""
+        """Write the versions of the source's Delta log that do not exist yet."""
         partitions = self._partitions if self._source.is_parquet else []
         columns = self._read if self._source.is_parquet else _ENTRY_COLUMNS
         entries = self._parquet_entries if self._source.is_parquet else self._split_entries
@@ -133,7 +156,13 @@ class PlannedSource:
                 self._log.write(number, columns, entries(version), partitions)
 
     def stream(self, spark: SparkSession) -> DataFrame:
-        """Return the source as a stream, in planned order."""
+        """Return the source's rows as a stream, in planned order; call :meth:`prepare` before.
+
+        A missing or damaged file fails the query, as does a bad row under ``on_bad_record: fail``.
+
+        Raises:
+            InputError: Spark can't evaluate ``select``, or a type differs from the planned one.
+        """
         batch = self._source.batch
         if self._source.is_parquet:
             return self._rows(spark, self._log.stream(spark, batch.files, int(batch.bytes)))
@@ -141,7 +170,13 @@ class PlannedSource:
         return self._rows(spark, self._log.stream(spark, 1))
 
     def batch(self, spark: SparkSession) -> DataFrame:
-        """Return the whole source as a batch."""
+        """Return all rows of the source as a batch; call :meth:`prepare` before.
+
+        Bad rows are left out without being staged, unless ``on_bad_record`` is ``fail``.
+
+        Raises:
+            InputError: Spark can't evaluate ``select``, or a type differs from the planned one.
+        """
         return self._rows(spark, spark.read.format("delta").load(str(self._log.folder)))
 
     def _rows(self, spark: SparkSession, entries: DataFrame) -> DataFrame:
@@ -175,7 +210,7 @@ class PlannedSource:
     def _split_entries(self, version: Version) -> Iterator[Entry]:
         part = self._entries.parts[version.part]
         for rank in range(version.first, version.stop):
-            begin, end = part.group(rank)
+            begin, end = part.splits_of(rank)
             group = part.splits.slice(begin, end - begin)
             ranks = pa.array(np.arange(begin, end))
             columns = [ranks, *(group[name] for name in _ENTRY_COLUMNS.names[1:])]

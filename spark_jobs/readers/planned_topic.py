@@ -53,9 +53,9 @@ class PlannedTopic:
 
     Args:
         source: The declaration.
-        decided: Its range.
-        generation: Where plans and bad records are kept.
-        read: All columns of a record, before ``select``.
+        decided: Its range of offsets, which was decided at its hand-over.
+        generation: State of the generation, which keeps plan, Delta log and bad records.
+        read: Names and types of all columns of a record, before ``select``.
     """
 
     def __init__(
@@ -76,7 +76,10 @@ class PlannedTopic:
 
     @property
     def entries(self) -> list[int]:
-        """Number of entries in each version of its Delta log; each is a micro-batch."""
+        """Number of entries in each version of its Delta log; each entry is a micro-batch.
+
+        Delta's offsets count them, so a committed offset is turned into a position by this list.
+        """
         return [stop - first for first, stop in versions_of(self._batches)]
 
     @cached_property
@@ -84,18 +87,25 @@ class PlannedTopic:
         return read_range_splits(self._range, self._generation)
 
     def reached(self, entries: int) -> tuple[int, int | None, int | None]:
-        """Return the splits of the first entries; rows and highest event time are not known."""
+        """Return the number of splits in the first entries of its log.
+
+        Returns:
+            Number of splits; then None twice, as rows and highest event time are unknown.
+        """
         batches = self._splits["batch"].to_numpy()
         return int(np.searchsorted(batches, entries)), None, None
 
     @property
     def end(self) -> EndPosition:
-        """The source's end position, once all of it is read."""
+        """End position that the source will have once all of it is read; known from its range."""
         return self._range.end
 
     @property
     def largest(self) -> Batch:
-        """The most that one micro-batch takes in."""
+        """Highest number of offsets that a micro-batch reads; bytes, files and rows are None.
+
+        Computed from the plan at each access; 0 for an empty range.
+        """
         sizes = np.zeros(self._batches, np.int64)
         counts = self._splits["end"].to_numpy() - self._splits["first"].to_numpy()
         np.add.at(sizes, self._splits["batch"].to_numpy(), counts)
@@ -108,18 +118,26 @@ class PlannedTopic:
             entries_done: Number of log entries that were read already: their records may be gone.
 
         Raises:
-            SeamError: Names the first such partition and what was deleted.
+            SeamError: Kafka has deleted records that are still to be read; the message names the
+                first such partition with both offsets.
+            UnavailableError: The broker does not answer.
         """
         begun = KafkaLog(self._source).log_start()
         for at, first in unread(self._splits, entries_done).items():
             if begun.get(at, first + 1) > first:
+                held = (
+                    f"Kafka has deleted its records below offset {begun[at]}"
+                    if at in begun
+                    else "the topic no longer has this partition"
+                )
                 message = (
                     f"Source `{self._source.name}`: {at} is to be read from offset {first} on, but "
-                    f"Kafka deleted records up to {begun.get(at, 'its end')}."
+                    f"{held}. Its rows would be missing from the table."
                 )
                 hint = (
-                    "They are lost to this generation: begin a new one with "
-                    "`hybrid generation new`."
+                    f"Raise `retention.ms` of topic `{at.topic}`, so that this does not happen "
+                    "again, and begin a new generation, which plans the range again: "
+                    "`hybrid generation new P`."
                 )
                 raise SeamError(
                     message,
@@ -131,13 +149,19 @@ class PlannedTopic:
                 )
 
     def prepare(self) -> None:
-        """Write the versions of the Delta log that do not exist yet."""
+        """Write the versions of the source's Delta log that do not exist yet."""
         for version, (first, stop) in enumerate(versions_of(self._batches)):
             if not self._log.has(version):
                 self._log.write(version, RANGE_SPLITS, self._entries(first, stop))
 
     def stream(self, spark: SparkSession) -> DataFrame:
-        """Return the parsed rows with the columns of the log as a stream, in planned order."""
+        """Return the parsed rows as a stream, in planned order; call :meth:`prepare` before.
+
+        Each row carries its topic, partition and offset (``LOG_COLUMNS``) for the seam filter.
+
+        Raises:
+            InputError: The schema of the values can't be obtained, or ``select`` does not fit it.
+        """
         entries = self._log.stream(spark, 1)
         spread = entries.repartition(spark.sparkContext.defaultParallelism)
         raw = spread.mapInArrow(range_reader(self._source), ddl(_columns_of(self._source)))
@@ -146,17 +170,29 @@ class PlannedTopic:
     def drained(self, spark: SparkSession) -> DataFrame:
         """Return the stream of a source that was read to its end: no task runs for it.
 
-        The query fails if Spark finds anything left to read.
+        The query fails with a :class:`RunError` if Spark finds anything left to read.
         """
-        text = f"Source `{self._source.name}` was read to its end, but Spark reads more of it."
-        failing = raise_reported(RunError, F.lit(text), "Run the pipeline again.")
+        text = (
+            f"Source `{self._source.name}` was read to its end, but Spark reads more of it. The "
+            "micro-batch was stopped before it wrote a row."
+        )
+        hint = (
+            "Run the pipeline again: `hybrid run P`. If this message comes back, the checkpoint "
+            "does not fit the state folder: begin a new generation (`hybrid generation new P`)."
+        )
+        fields = {"source": F.lit(self._source.name)}
+        failing = raise_reported(RunError, F.lit(text), hint, fields)
         types = self._columns.items()
         return self._log.stream(spark, 1).select(
             *(failing.cast(kind).alias(name) for name, kind in types)
         )
 
     def batch(self, spark: SparkSession) -> DataFrame:
-        """Return the whole source as a batch of parsed rows, read by Spark's own Kafka source."""
+        """Return the whole range as a batch of parsed rows, read by Spark's own Kafka source.
+
+        Raises:
+            InputError: The schema of the values can't be obtained, or ``select`` does not fit it.
+        """
         raw = read_topics(spark, self._source, self._range.starts, self._range.ends)
         if raw is None:
             return spark.createDataFrame([], ddl(parse_schema(self._columns)))
@@ -174,9 +210,14 @@ def _columns_of(source: KafkaSource) -> pa.Schema:
 
 
 def range_reader(source: KafkaSource) -> Step:
-    """Return a function for ``mapInArrow`` that turns rows of splits into the records they hold.
+    """Return a function for ``mapInArrow`` that reads the records of ranges of offsets.
 
-    A range of which records were deleted fails the task with topic, partition and offset.
+    Its input are rows of splits (topic, partition, first offset, offset after the last), its output
+    rows like those of Spark's own Kafka source. A range of which records were deleted fails the
+    task with a :class:`SeamError` that names topic, partition and offset.
+
+    Args:
+        source: The declaration.
     """
     # Only the driver's machine knows the address of a local broker.
     servers = resolve_bootstrap(source.bootstrap_servers)

@@ -21,9 +21,9 @@ def select_columns(
 
     Args:
         rows: Rows with the columns that the source has.
-        selection: The expressions.
-        columns: The planned columns of the result.
-        kept: Further columns of the rows that are kept, in front.
+        selection: SQL expressions by name of the column that each computes.
+        columns: Schema of the planned result, with which the computed types are compared.
+        kept: Names of further columns of the rows that are kept, in front.
 
     Raises:
         InputError: Spark can't evaluate an expression, or its type differs from the planned one.
@@ -36,12 +36,21 @@ def select_columns(
         made = rows.select(*kept, *expressions)
     except AnalysisException as error:
         message = f"{where} can't be evaluated: {str(error).splitlines()[0]}"
-        hint = "Correct the expression in the pipeline."
+        usable = [name for name in rows.columns if name not in kept]
+        hint = (
+            f"Correct the expression under `select` of source `{selection.source}`; the columns "
+            f"that it may use are {', '.join(usable)}."
+        )
         raise InputError(message, hint, source=selection.source, field="select") from None
     types = {field.name: field.dataType.simpleString() for field in made.schema}
     for name, kind in names_and_types(columns).items():
         if types.get(name) != kind:
-            message = f"{where} makes `{name}` a {types.get(name)}, but {kind} was planned."
-            hint = f"Write CAST(… AS {kind}) around its expression."
-            raise InputError(message, hint, source=selection.source, column=name)
+            text = selection.expressions.get(name, name)
+            message = (
+                f"{where} returns `{name}` as {types.get(name)} (`{name}: {text}`), but the plan "
+                f"says {kind}."
+            )
+            hint = f"Write `{name}: CAST({text} AS {kind})` there."
+            field = f"select.{name}"
+            raise InputError(message, hint, source=selection.source, column=name, field=field)
     return made

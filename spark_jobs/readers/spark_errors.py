@@ -33,14 +33,17 @@ _STREAM_FAILED = "STREAM_FAILED"
 
 
 class ReportedError(Exception):
-    """An error on its way through the JVM; its text is the marker and the report as JSON."""
+    """Exception that carries an error report through the JVM; its text is marker and JSON."""
 
     def __init__(self, report: ErrorReport) -> None:
         super().__init__(f"{_MARKER}{report.model_dump_json()}")
 
 
 def reporting(step: Step) -> Step:
-    """Return the same ``mapInArrow`` function, whose errors reach the driver with all fields."""
+    """Wrap a ``mapInArrow`` function so that its errors reach the driver with all their fields.
+
+    The result raises :class:`ReportedError` for each error of this project; others pass unchanged.
+    """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
@@ -54,7 +57,10 @@ def reporting(step: Step) -> Step:
 def reporting_batch(
     function: Callable[[DataFrame, int], None],
 ) -> Callable[[DataFrame, int], None]:
-    """Return the same ``foreachBatch`` function, whose errors reach the query as reports."""
+    """Wrap a ``foreachBatch`` function so that its errors reach the driver with all their fields.
+
+    The result raises :class:`ReportedError` for any exception.
+    """
 
     def run(batch: DataFrame, batch_id: int) -> None:
         try:
@@ -78,8 +84,9 @@ def raise_reported(
     Args:
         kind: The error's type.
         message: What is wrong with the row at hand: a sentence, never null.
-        hint: What to do now.
-        fields: What the error is about, by name of the field.
+        hint: What to do now: a sentence.
+        fields: What the error is about, by name of a field of
+            :class:`~sources.errors.ErrorFields`.
     """
     about = [column.alias(name) for name, column in (fields or {}).items()]
     report = F.struct(
@@ -97,8 +104,9 @@ def raise_at_record(kind: type[HybridError], reason: Column, hint: str) -> Colum
 
     Args:
         kind: The error's type.
-        reason: What is wrong with the record: the rest of a sentence, never null.
-        hint: What to do now.
+        reason: What is wrong with the record: the rest of a sentence, never null. The message
+            begins with topic, partition and offset.
+        hint: What to do now: a sentence.
     """
     topic, partition, offset = (F.col(name) for name in LOG_COLUMNS)
     where = F.concat(

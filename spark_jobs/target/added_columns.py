@@ -37,7 +37,7 @@ class FollowedColumn(Part):
 
 
 class ColumnsLog(Record):
-    """Record of what was done about a table's later columns in a generation.
+    """State document of a generation: which later columns of its source the target has or lacks.
 
     Attributes:
         followed: The columns that were added to the target, by name.
@@ -50,7 +50,12 @@ class ColumnsLog(Record):
 
 
 def with_added(rows: DataFrame, added: Mapping[str, AddedColumn]) -> DataFrame:
-    """Return rows with all added columns; those that were missing hold the default."""
+    """Return rows with all added columns; those that the rows lack hold the declared default.
+
+    Args:
+        rows: Rows of a source.
+        added: Type and default of each column that the source got later, by name.
+    """
     lacking = {name: column for name, column in added.items() if name not in rows.columns}
     if not lacking:
         return rows
@@ -66,20 +71,23 @@ def follow_columns(
     added: Mapping[str, AddedColumn],
     ignored: Collection[str],
 ) -> None:
-    """Add to the target the added columns that it lacks; its existing rows get the default.
+    """Add columns that the source got later to the target; its existing rows get the default.
 
-    Call it before a query is started: no change that holds the column was merged before. The step
-    is recorded before it is done: if it is interrupted, it is repeated, also with another default.
+    Call it before a query is started, so that no change with a value in the column was merged
+    before. The step is recorded before it is done: if it is interrupted, it is repeated, also with
+    another default.
 
     Args:
         table: The target; it has the columns afterwards.
-        rows: The rows that will be written.
-        generation: Whose target it is.
-        added: The declaration. The transform may leave some out.
-        ignored: Columns that are left out by declaration.
+        rows: DataFrame that the transform returns; a column that it lacks is not added.
+        generation: State of the generation that owns the target; it keeps the record.
+        added: Type and default of each column that the source got later, by name.
+        ignored: Columns of the source that are left out by declaration.
 
     Raises:
-        StateError: A column can't be added: rows would hold other values than the source.
+        StateError: The target has a column of that name already; rows that were written while the
+            column was left out lack its values; or its type or default was changed after changes
+            were merged.
     """
     log = generation.read(_NAME, ColumnsLog) or ColumnsLog(followed={}, left_out={})
     begun, there = table.version(), {field.name for field in table.schema().fields}
@@ -128,12 +136,26 @@ def _entry(table: DeltaTable, column: AddedColumn, version: int) -> FollowedColu
 def _require_new(name: str, there: Collection[str], log: ColumnsLog, version: int) -> None:
     """Refuse a column whose values existing rows lack, or that is the transform's own."""
     if name in there:
-        message = f"`added_columns`: the target already has a column `{name}` of the transform."
-        hint = "Let the transform use another name, in a new generation: `hybrid generation new`."
+        message = (
+            f"`added_columns`: the target already has a column `{name}` of the transform, which "
+            "holds other values than the source's column. The column was not added."
+        )
+        hint = (
+            f"Let the transform give its own column a name other than `{name}`, and begin a new "
+            "generation (`hybrid generation new P`); or remove the column from `added_columns` and "
+            "name it in `ignored_columns`."
+        )
         raise StateError(message, hint, column=name, field="added_columns")
     if log.left_out.get(name, version) != version:
-        message = f"`added_columns`: `{name}` was left out so far, so rows lack its values."
-        hint = "Begin a new generation: `hybrid generation new`."
+        message = (
+            f"`added_columns`: `{name}` was left out so far, so rows lack its values: those "
+            f"written since version {log.left_out[name]} of the target, which is at {version}. "
+            "They would get the default instead."
+        )
+        hint = (
+            "Leave the column out as before, or begin a new generation, which reads all changes "
+            "again: `hybrid generation new P`."
+        )
         raise StateError(message, hint, column=name, field="added_columns")
 
 
@@ -145,7 +167,10 @@ def _require_untouched(name: str, known: FollowedColumn, found: FollowedColumn) 
             f"`added_columns`: `{name}` was followed as {known.type} with the default "
             f"{known.default}, and is declared as {found.type} with the default {found.default}."
         )
-        hint = "Undo the change, or begin a new generation: `hybrid generation new`."
+        hint = (
+            f"Declare `{name}` as it was, or begin a new generation, which fills the column by the "
+            "new declaration: `hybrid generation new P`."
+        )
         raise StateError(message, hint, column=name, field="added_columns")
 
 
@@ -160,7 +185,7 @@ def _fill(rows: DataFrame, path: str, name: str, added: Mapping[str, AddedColumn
 
 
 def table_schema(rows: DataFrame, added: Collection[str]) -> DeltaSchema:
-    """Return the schema of a table for rows, in which an added column can be null.
+    """Return the Delta schema of a table for rows, in which each added column is nullable.
 
     Spark itself regards it as not nullable as long as all rows hold its default.
     """

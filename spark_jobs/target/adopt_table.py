@@ -29,14 +29,26 @@ NO_MORE = 2**62
 
 
 def transactions_of(path: str, ids: Sequence[str], version: int | None = None) -> dict[str, int]:
-    """Return the last transaction version of each application id that a table knows, by id."""
+    """Return the last transaction version that a Delta table records for some application ids.
+
+    Args:
+        path: The table's folder.
+        ids: Application ids (Delta's ``txn.appId``).
+        version: Version of the table; None for the newest.
+
+    Returns:
+        Transaction versions by application id; ids that have written nothing are missing.
+
+    Raises:
+        InputError: The table can't be read.
+    """
     table = open_table(path, version)
     versions = {each: table.transaction_version(each) for each in ids}
     return {each: number for each, number in versions.items() if number is not None}
 
 
 def version_of(path: str) -> int:
-    """Return the newest version of a table.
+    """Return the number of a Delta table's newest version.
 
     Raises:
         InputError: The table can't be read.
@@ -45,7 +57,7 @@ def version_of(path: str) -> int:
 
 
 def paths_of(path: str) -> list[str]:
-    """Return the files of a table's newest version, as its log names them.
+    """Return the paths of the files in a Delta table's newest version, as its log names them.
 
     Raises:
         InputError: The table can't be read.
@@ -61,32 +73,42 @@ def take_over(
     transactions: Mapping[str, int],
     properties: Mapping[str, str],
 ) -> None:
-    """Replace the rows and columns of a table by those of another one.
+    """Replace all rows and columns of a Delta table by those of another one, in one commit.
+
+    Files are linked or copied, never rewritten; readers see the old or the new version.
 
     Args:
         path: The table's folder.
         source: Folder of the other table; it may be the same table, at an older version.
         version: Version of the other table; None for the newest.
-        transactions: Transaction versions by application id that are to be set.
-        properties: Table properties that are to be set; they follow in a commit of their own.
+        transactions: Transaction versions by application id that the commit sets, by which
+            writers recognize what they have written.
+        properties: Table properties to set; they follow in a second commit, if they differ.
 
     Raises:
         InputError: One of the tables can't be read, or they are partitioned differently.
-        StateError: A file of the other table is missing.
+        StateError: A file of the other table is missing. The table is unchanged then.
     """
     table, other = open_table(path), open_table(source, version)
     partitions = table.metadata().partition_columns
     if other.metadata().partition_columns != partitions:
         message = (
-            f"{source} is partitioned by {other.metadata().partition_columns or 'nothing'}, "
-            f"{path} by {partitions or 'nothing'}."
+            f"The table {source} is partitioned by "
+            f"{', '.join(other.metadata().partition_columns) or 'nothing'}, but {path}, whose rows "
+            f"it is to replace, by {', '.join(partitions) or 'nothing'}. Readers' queries rely on "
+            "the partitioning, so the rows were not replaced."
         )
-        hint = "Readers' queries rely on the partitioning: declare the same for both."
-        raise InputError(message, hint, table=path)
+        hint = (
+            f"Declare `sink.partition_by: [{', '.join(partitions)}]`, discard the generation that "
+            "can't be promoted (`hybrid generation discard P`), and begin another one: "
+            "`hybrid generation new P`. Or name another `sink.path` for a table with the new "
+            "partitioning."
+        )
+        raise InputError(message, hint, table=path, field="sink.partition_by")
     rows = pa.table(other.get_add_actions()).to_pylist()
     for row in rows:
         name = unquote(row["path"])
-        bring(Path(source) / name, Path(path) / name)
+        link_file(Path(source) / name, Path(path) / name)
     table.create_write_transaction(
         [add_action(row, unquote(row["path"])) for row in rows],
         "overwrite",
@@ -110,16 +132,25 @@ def open_table(path: str, version: int | None = None) -> DeltaTable:
     try:
         return DeltaTable(path, version=version)
     except (DeltaError, OSError) as error:
-        message = f"The table {path} can't be read: {error}"
-        hint = "Repair its `_delta_log`, or name the right table."
+        at = "" if version is None else f" at version {version}"
+        message = f"The table {path} can't be read{at}: {str(error).rstrip('.')}."
+        hint = (
+            "If the folder is not the pipeline's table, correct `sink.path`. If it is, restore its "
+            "folder `_delta_log` and the files that are missing; or compute the table again: "
+            "`hybrid generation new P`."
+        )
         raise InputError(message, hint, table=path) from None
 
 
-def bring(there: Path, here: Path) -> None:
+def link_file(there: Path, here: Path) -> None:
     """Link a file of one table into the folder of another one, or copy it where links fail.
 
+    Args:
+        there: The existing file.
+        here: Path that it gets in the other table; nothing is done if that exists.
+
     Raises:
-        StateError: The file is missing.
+        StateError: The existing file is missing.
     """
     if here.exists():
         return
@@ -129,9 +160,12 @@ def bring(there: Path, here: Path) -> None:
     except FileNotFoundError:
         message = (
             f"File {there} is missing: its rows can't be restored. VACUUM removes files of older "
-            "versions."
+            "versions. The table that was to get them is as it was before."
         )
-        hint = "Restore the file, or begin a new generation: `hybrid generation new`."
+        hint = (
+            "Restore the file from a backup and repeat the command; or compute the rows again in a "
+            "new generation: `hybrid generation new P`."
+        )
         raise StateError(message, hint, file=str(there)) from None
     except OSError:
         # Another file system, or one without links.
@@ -144,8 +178,11 @@ def add_action(row: dict[str, Any], path: str) -> AddAction:
     """Return the log action that adds a file of one table to another one.
 
     Args:
-        row: Its row in ``DeltaTable.get_add_actions``.
-        path: Its path in the other table, relative to the table's folder.
+        row: The file's row in ``DeltaTable.get_add_actions`` of the first table.
+        path: The file's path in the other table, relative to the table's folder.
+
+    Returns:
+        The action with size, partition values and those statistics that can be trusted.
     """
     statistics = {
         "numRecords": row["num_records"],

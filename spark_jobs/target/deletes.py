@@ -31,22 +31,22 @@ _CONFIGURATION = {
 
 
 def order(sequence: Sequence[str], of: str = "") -> Column:
-    """Return the column that orders the changes of a key.
+    """Return a struct column by which the changes of one key are ordered; null comes first.
 
     Args:
-        sequence: Names of the columns of the sequence.
-        of: Prefix of each name: an alias with its dot.
+        sequence: Names of the columns of the sequence, the most significant one first.
+        of: Prefix of each name: a DataFrame's alias with its dot, or nothing.
     """
     # Structs compare field by field, and null comes first: rows of a snapshot have no sequence.
     return F.struct(*(F.col(f"{of}`{name}`") for name in sequence))
 
 
 class Deletes:
-    """The deletes of one target, with their sequence.
+    """The deletes of one target: a Delta table of keys with the sequence of their delete.
 
     Args:
-        folder: Folder of the table that keeps them.
-        sink: The declaration, which names key and sequence.
+        folder: Folder of that table, in the state folder; the first :meth:`keep` creates it.
+        sink: The declaration of the sink, which names key and sequence.
     """
 
     def __init__(self, folder: Path, sink: Sink) -> None:
@@ -55,10 +55,14 @@ class Deletes:
         self._sequence = sink.order
 
     def may_hold_later(self, lowest: object | None) -> bool:
-        """Return whether a delete may be later than one of some changes, by the files' statistics.
+        """Return whether a kept delete may be later than one of a micro-batch's changes.
+
+        Decided by the statistics of the table's files, so that most micro-batches need not read
+        it; True where these do not tell, False if nothing was ever deleted.
 
         Args:
-            lowest: First column of the lowest sequence of these changes; null comes first.
+            lowest: Value of the first sequence column in the change with the lowest sequence;
+                None for null, which comes first.
         """
         if not DeltaTable.is_deltatable(self._folder):
             return False
@@ -72,13 +76,14 @@ class Deletes:
         return any(highest is None or highest >= lowest for highest in files[name].to_pylist())
 
     def without_deleted_since(self, rows: DataFrame, lowest: object | None) -> DataFrame:
-        """Return the changes whose key was not deleted by a later one.
+        """Return the changes without those whose key was deleted by a later change.
 
-        Call it only if :meth:`may_hold_later` returned True.
+        Call it only if :meth:`may_hold_later` returned True, as the table has to exist.
 
         Args:
-            rows: One change of each key.
-            lowest: First column of the lowest sequence of these changes.
+            rows: Changes of one micro-batch, one for each key.
+            lowest: Value of the first sequence column in the change with the lowest sequence;
+                None for null, which comes first.
         """
         deletes = rows.sparkSession.read.format("delta").load(self._folder)
         if isinstance(lowest, int | str | date):
@@ -94,11 +99,11 @@ class Deletes:
         )
 
     def keep(self, rows: DataFrame, count: int) -> None:
-        """Add deletes, and compact the table when it has many files.
+        """Append deletes to the table, and compact it once it has more than 100 files.
 
         Args:
-            rows: The deletes, with key and sequence.
-            count: Their number.
+            rows: The deletes, with the columns of key and sequence.
+            count: Number of these rows; up to 10,000 are written by the driver itself.
         """
         kept = rows.select(*(F.col(f"`{name}`") for name in [*self._key, *self._sequence]))
         if count > _FEW:

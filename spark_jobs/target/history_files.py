@@ -17,11 +17,16 @@ _COLUMN = "path"
 
 
 def keep_history_files(generation: Generation, table: str) -> None:
-    """Record the target's files, once; call it before the live run writes any.
+    """Record the target's files as those of history, once, in the state folder.
+
+    Call it before the first live micro-batch; later calls do nothing.
 
     Args:
-        generation: The generation whose history was read to its end.
+        generation: State of the generation whose history was read to its end.
         table: Folder of its target.
+
+    Raises:
+        InputError: The target can't be read.
     """
     path = generation.path(_NAME)
     if path.exists():
@@ -33,14 +38,21 @@ def keep_history_files(generation: Generation, table: str) -> None:
 
 
 def read_history_files(generation: Generation) -> set[str]:
-    """Return the paths of the files, as the table's log has them.
+    """Return the paths of the target's files that hold history, as the Delta log names them.
 
     Raises:
-        StateError: They were not recorded.
+        StateError: They were not recorded, since the live stream was never started.
     """
     path = generation.path(_NAME)
     if not path.exists():
-        message = f"Generation {generation.name} has no record of which files hold its history."
-        hint = "Begin a new generation: `hybrid generation new`."
-        raise StateError(message, hint, generation=generation.name)
+        message = (
+            f"Generation {generation.name} has no record ({path}) of which files of its table hold "
+            "history, so a range of them can't be replaced. The record is written when the live "
+            "stream starts for the first time."
+        )
+        hint = (
+            "If the live stream has not started yet, start it: `hybrid run P`. Else recompute the "
+            "whole table, which writes the record: `hybrid rerun P`."
+        )
+        raise StateError(message, hint, generation=generation.name, file=str(path))
     return set(pq.read_table(path)[_COLUMN].to_pylist())

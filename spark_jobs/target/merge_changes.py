@@ -16,21 +16,28 @@ from spark_jobs.target.merge_keys import KeyRange
 
 
 def target_rows(rows: DataFrame, sink: Sink) -> DataFrame:
-    """Return rows with the target's columns: without the mark of deletes if rows are removed."""
+    """Return rows with the target's columns.
+
+    The column that marks deletes (``sink.deleted``) is dropped if the sink removes deleted rows.
+    """
     return rows.drop(sink.deleted) if sink.deleted and sink.removes_rows else rows
 
 
 def merge_changes(
     batch: DataFrame, batch_id: int, path: str, sink: Sink, generation: Generation
 ) -> None:
-    """Merge one micro-batch of changes into the target; a batch merged before is skipped.
+    """Merge one micro-batch of changes into the target in one commit.
+
+    A change replaces a row only if its sequence is not lower than the row's. A micro-batch that was
+    merged before is skipped, by Delta's transaction id.
 
     Args:
-        batch: What the transform returned; of several changes of a key only the last one counts.
+        batch: Rows that the transform returned; of several changes of a key only the one with the
+            highest sequence counts.
         batch_id: Number of the micro-batch.
         path: The target's folder.
-        sink: The declaration, with a ``sequence``.
-        generation: Whose target it is.
+        sink: The declaration of the sink, with a ``sequence``.
+        generation: State of the generation that owns the target; it keeps deletes of removed rows.
     """
     # Settings on the outer session silently have no effect in a streaming batch.
     spark = batch.sparkSession

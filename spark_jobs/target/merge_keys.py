@@ -37,12 +37,13 @@ _KINDS: dict[str, tuple[Callable[[Column], Column], Callable[[int], str]]] = {
 
 
 class KeyRange:
-    """The lowest and the highest value of each key column of a micro-batch, where they narrow it.
+    """Lowest and highest value of a micro-batch's key columns, by which MERGE skips files.
 
-    Text is left out: random keys span the whole range.
+    Only columns of integers, dates and timestamps are used. Text is left out: random keys span the
+    whole range.
 
     Args:
-        rows: The micro-batch.
+        rows: Rows of the micro-batch.
         key: Columns that identify a row.
     """
 
@@ -53,7 +54,10 @@ class KeyRange:
 
     @property
     def limits(self) -> list[Column]:
-        """Aggregates over the rows, for :meth:`condition`; null if a key is null."""
+        """Aggregates to compute over the micro-batch: lowest and highest value of each column used.
+
+        Their values go to :meth:`condition`; null for a column that has a null.
+        """
         aggregates = []
         for name, (number, _) in self._kinds.items():
             column = number(F.col(f"`{name}`"))
@@ -65,7 +69,10 @@ class KeyRange:
         """Return the SQL condition that row ``t`` of the target matches row ``s`` of the batch.
 
         Args:
-            limits: Values of the aggregates.
+            limits: Values of the aggregates of :attr:`limits`, in their order.
+
+        Returns:
+            Equality of all key columns, and for each column with both limits a range on ``t``.
         """
         parts = [f"t.`{name}` <=> s.`{name}`" for name in self._key]
         pairs = zip(limits[::2], limits[1::2], strict=True)

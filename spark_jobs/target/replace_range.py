@@ -22,7 +22,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyarrow.dataset import FileSystemDataset
 
 from sources.errors import InputError, StateError
-from spark_jobs.target.adopt_table import add_action, bring, open_table
+from spark_jobs.target.adopt_table import add_action, link_file, open_table
 
 _MADE = "range-"
 _TRIES = 10
@@ -30,12 +30,12 @@ _PAUSE_S = 0.2
 
 
 class Range(NamedTuple):
-    """A range of event times.
+    """A range of event times, from ``since`` up to but without ``until``.
 
     Attributes:
-        column: The event-time column.
-        since: The first event time.
-        until: The first event time after it.
+        column: Name of the event-time column.
+        since: First event time in the range.
+        until: First event time after the range.
     """
 
     column: str
@@ -43,14 +43,22 @@ class Range(NamedTuple):
     until: datetime
 
     def holds(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Return which rows lie in the range; one without an event time lies in none."""
+        """Return a boolean for each row: whether its event time lies in the range.
+
+        False for a row without an event time.
+        """
         at = rows[self.column]
         since, until = (pa.scalar(moment, at.type) for moment in (self.since, self.until))
         inside = pc.and_kleene(pc.greater_equal(at, since), pc.less(at, until))
         return pc.fill_null(inside, fill_value=False)
 
     def may_be_in(self, row: dict[str, Any]) -> bool:
-        """Return whether a file may hold rows of the range, by its statistics."""
+        """Return whether a file may hold rows of the range, by its statistics.
+
+        Args:
+            row: The file's row in ``DeltaTable.get_add_actions``; True if it has no lowest or
+                highest event time.
+        """
         low, high = ((row.get(side) or {}).get(self.column) for side in ("min", "max"))
         if low is None or high is None:
             return True
@@ -59,13 +67,13 @@ class Range(NamedTuple):
 
 
 class Replaced(NamedTuple):
-    """Result of a replacement; all counts are rows.
+    """Numbers of rows of one replacement.
 
     Attributes:
-        removed: Rows of history that were in the range.
-        written: Rows that replace them.
-        kept_live: Recomputed rows that were dropped, since the live run has delivered them: its
-            rows stay.
+        removed: Rows of history in the range that were removed.
+        written: Recomputed rows that replace them.
+        kept_live: Recomputed rows that were not written, since a row of the live run with the same
+            key is in the range; that row stays.
     """
 
     removed: int
@@ -75,16 +83,20 @@ class Replaced(NamedTuple):
 
 @dataclass(frozen=True)
 class Replacement:
-    """Replacement of a range.
+    """Replacement of history's rows in a range of event times by recomputed ones.
+
+    Rows that the live stream has written stay as they are.
 
     Attributes:
-        table: Folder of the table.
-        side: Folder of a table with the range's new rows and nothing else; None without any.
-        where: The range.
-        history: Paths of the files that held history before the first live row was written.
-        gone: The files among them that earlier replacements have removed.
-        key: Columns that identify a row.
-        transaction: Transaction id by which the replacement is done once.
+        table: Folder of the Delta table.
+        side: Folder of a Delta table with the recomputed rows of the range and nothing else; None
+            if there are no such rows.
+        where: The range of event times.
+        history: Paths of the table's files that held history before the first live row was
+            written, as its log names them.
+        gone: Those of these files that earlier replacements have removed.
+        key: Names of the columns that identify a row, by which live rows are found.
+        transaction: Delta application id of the commit: the same replacement is done only once.
         scratch: Folder for rewritten rows; it is created, and the caller removes it.
     """
 
@@ -98,18 +110,20 @@ class Replacement:
     scratch: Path
 
     def run(self, before_commit: Callable[[list[str]], None]) -> Replaced | None:
-        """Replace the range; retry after commits of other writers.
+        """Replace the range in one commit; try up to 10 times if other writers commit first.
 
         Args:
-            before_commit: Called with the paths that are about to be removed.
+            before_commit: Called before each attempt to commit, with the paths of the files that it
+                removes, so that the caller can record them.
 
         Returns:
-            What was replaced; None if that was done before.
+            Numbers of rows; None if this replacement was committed before.
 
         Raises:
-            InputError: The table has no such column.
-            StateError: Files of history were compacted with others, so live rows can't be told
-                apart any more; or others write so often that no commit succeeds.
+            InputError: A table can't be read, or has no such event-time column.
+            StateError: Files of history were compacted, maybe with live rows, which can't be told
+                apart any more; a file to be linked is missing; or other writers changed the same
+                files at each attempt. The table is unchanged then.
         """
         for number in range(_TRIES):
             opened = open_table(self.table)
@@ -122,17 +136,28 @@ class Replacement:
                 time.sleep(_PAUSE_S)
         message = (
             f"The range can't be replaced in {self.table}: other writers changed the same files "
-            f"{_TRIES} times in a row."
+            f"{_TRIES} times in a row. Nothing was replaced."
         )
-        hint = "Try again, or stop the other writers first."
+        hint = (
+            "Run the backfill again with the same range (`hybrid backfill P --since … --until …`); "
+            "if it fails again, stop the live stream for its duration (`hybrid pause P`, then "
+            "`hybrid resume P`), and any other job that writes or compacts the table."
+        )
         raise StateError(message, hint, transient=True, table=self.table)
 
     def _run(
         self, opened: DeltaTable, scratch: Path, before_commit: Callable[[list[str]], None]
     ) -> Replaced:
         if self.where.column not in [field.name for field in opened.schema().fields]:
-            message = f"The table {self.table} has no column `{self.where.column}`."
-            hint = "Let the transform return it: the range is selected by it."
+            message = (
+                f"The table {self.table} has no column `{self.where.column}`, by which the range "
+                "of event times is selected. Nothing was replaced."
+            )
+            hint = (
+                f"Let the transform return `{self.where.column}`, begin a new generation "
+                "(`hybrid generation new P`), and recompute ranges of its table; or recompute the "
+                "whole table: `hybrid rerun P`."
+            )
             raise InputError(message, hint, table=self.table, column=self.where.column)
         rows = pa.table(opened.get_add_actions()).to_pylist()
         old, live = self._concerned(rows)
@@ -182,12 +207,16 @@ class Replacement:
         """Return the files that may hold rows of the range: of history, and of the live run."""
         names = {row["path"] for row in rows}
         if lacking := self.history - self.gone - names:
-            message = f"{len(lacking):,} files of history are no longer in {self.table}."
-            hint = (
-                "They were compacted, possibly with live rows, which can't be told apart any more: "
-                "recompute the table with `hybrid rerun`."
+            message = (
+                f"{len(lacking):,} files of history are no longer in {self.table}, such as "
+                f"{min(lacking)}. They were compacted or rewritten, possibly together with live "
+                "rows, so history's rows can't be told from live ones. Nothing was replaced."
             )
-            raise StateError(message, hint, table=self.table)
+            hint = (
+                "Recompute the whole table: `hybrid rerun P`. To recompute ranges later, don't "
+                "run OPTIMIZE over its files of history."
+            )
+            raise StateError(message, hint, table=self.table, file=min(lacking))
         made = {name for name in names if Path(name).name.startswith(_MADE)}
         concerned = [row for row in rows if self.where.may_be_in(row)]
         of_history = self.history | made
@@ -212,7 +241,7 @@ class Replacement:
         """Link a file into the table's folder, under a name that marks it as history."""
         path = Path(unquote(row["path"]))
         name = str(path.with_name(f"{_MADE}{path.name}"))
-        bring(source / path, Path(self.table) / name)
+        link_file(source / path, Path(self.table) / name)
         return add_action(row, name)
 
 

@@ -33,20 +33,22 @@ def prepare_table(
     added: Mapping[str, AddedColumn] | None = None,
     ignored: Collection[str] = (),
 ) -> None:
-    """Create the target if it does not exist, and refuse one that belongs to something else.
+    """Create the target if it does not exist, and refuse a table of another owner.
 
     Args:
-        sink: The declaration.
+        sink: The declaration of the sink.
         path: The table's folder, absolute.
-        rows: The rows that will be written; they determine the columns.
-        generation: Whose table it is.
+        rows: DataFrame that will be written; it determines the columns.
+        generation: Generation (one computation of the whole table) that owns the target.
         added: Columns that the source got later; the table gets those that it lacks.
         ignored: Columns of the source that the table leaves out.
 
     Raises:
-        InputError: A column that the sink names is missing from the rows, or has a wrong type.
-        StateError: The table was created by another generation or by something else, or has other
-            columns: Delta and MERGE would silently drop some or fill others.
+        InputError: A column that the sink names is missing from the rows, or ``sink.deleted``
+            is not a boolean.
+        StateError: The table was created by another generation or by something else, a column that
+            the source got later can't be added, or the table has other columns than the rows:
+            Delta and MERGE would silently drop some or fill others.
     """
     named = {
         "key": sink.key,
@@ -58,14 +60,23 @@ def prepare_table(
         for name in names:
             if name not in rows.columns:
                 message = (
-                    f"`sink.{field}`: the transform returns no column `{name}`, but "
-                    f"{', '.join(rows.columns)}."
+                    f"`sink.{field}` names a column `{name}`, which the transform does not return. "
+                    f"It returns {', '.join(rows.columns)}."
                 )
-                hint = "Name one of these, or let the transform return the column."
+                hint = (
+                    f"Name one of these columns under `sink.{field}`, or let the function that "
+                    f"`transform` names return `{name}`."
+                )
                 raise InputError(message, hint, field=f"sink.{field}", column=name)
     if sink.deleted and (kind := rows.schema[sink.deleted].dataType) != BooleanType():
-        message = f"`sink.deleted`: column `{sink.deleted}` has the type {kind.simpleString()}."
-        hint = "It marks deleted rows: let the transform return a boolean."
+        message = (
+            f"`sink.deleted`: column `{sink.deleted}` has the type {kind.simpleString()}. It marks "
+            "deleted rows, so it has to be a boolean."
+        )
+        hint = (
+            f"Let the function that `transform` names return `{sink.deleted}` as a boolean, or "
+            "name another column under `sink.deleted`."
+        )
         raise InputError(message, hint, field="sink.deleted", column=sink.deleted)
     rows = target_rows(rows, sink)
     # Delta's Rust library needs milliseconds where a cold JVM needs seconds.
@@ -77,9 +88,17 @@ def prepare_table(
         configuration={OWNER: generation.info.transaction_id},
         raise_if_key_not_exists=False,
     )
-    if table.metadata().configuration.get(OWNER) != generation.info.transaction_id:
-        message = f"The table {path} was not made by this generation ({generation.root})."
-        hint = "Name another `sink.path`, or remove the table together with its old state folder."
+    owner = table.metadata().configuration.get(OWNER)
+    if owner != generation.info.transaction_id:
+        message = (
+            f"The table {path} was not made by this generation ({generation.root}): its property "
+            f"`{OWNER}` is {owner or 'not set'}, this generation's id is "
+            f"{generation.info.transaction_id}. Nothing was written to it."
+        )
+        hint = (
+            "Name another `sink.path` and plan again (`hybrid plan P`). Or, if nobody needs the "
+            "rows of that table any more, move its folder away and run the pipeline again."
+        )
         raise StateError(message, hint, table=path, generation=generation.name, field="sink.path")
     if added or ignored:
         follow_columns(table, rows, generation, added or {}, ignored)
@@ -96,9 +115,13 @@ def _require_columns(path: str, table: dict[str, Any], rows: StructType) -> None
         if there.get(name) != made.get(name)
     ]
     if lines:
-        message = "\n".join([f"The transform's columns differ from those of {path}:", *lines])
-        hint = "Undo the change, or begin a new generation: `hybrid generation new`."
-        raise StateError(message, hint, table=path)
+        said = f"The transform's columns differ from those of the table {path}:"
+        message = "\n".join([said, *lines, "The query was not started."])
+        hint = (
+            "Let the transform return the table's columns again, or begin a new generation, whose "
+            "table has the new columns: `hybrid generation new P`."
+        )
+        raise StateError(message, hint, table=path, field="transform")
 
 
 def write_stream(
@@ -108,16 +131,18 @@ def write_stream(
     generation: Generation,
     reporting: Callable[[BatchFunction], BatchFunction],
 ) -> DataStreamWriter:
-    """Return a writer for the one query; the caller sets checkpoint and trigger.
+    """Return the writer of the pipeline's query to its target; the caller sets checkpoint, trigger.
 
-    ``append`` is Delta's own streaming sink: its transaction is (query id, batch id).
+    Each micro-batch is written once. ``append`` is Delta's own streaming sink, whose transaction is
+    (query id, batch id); the other modes merge by key in ``foreachBatch``.
 
     Args:
-        rows: What the transform returned.
-        sink: The declaration.
+        rows: DataFrame that the transform returned.
+        sink: The declaration of the sink.
         path: The target's folder.
-        generation: Whose target it is.
-        reporting: Wraps a function for ``foreachBatch``, whose errors Spark turns into text.
+        generation: Generation that owns the target; its transaction id names the query.
+        reporting: Wraps the function for ``foreachBatch`` so that its errors, which Spark turns
+            into text, reach the driver with their fields.
     """
     writer = rows.writeStream.queryName(generation.info.transaction_id)
     if sink.mode == "append":
@@ -135,7 +160,17 @@ def write_stream(
 def merge(
     batch: DataFrame, batch_id: int, path: str, key: Sequence[str], generation: Generation
 ) -> None:
-    """Merge one micro-batch into the target by key; a batch that was written before is skipped.
+    """Merge one micro-batch into the target by key, in one commit.
+
+    A row replaces the target's row of the same key. A micro-batch that was written before is
+    skipped, by Delta's transaction id.
+
+    Args:
+        batch: Rows that the transform returned for the micro-batch.
+        batch_id: Number of the micro-batch.
+        path: The target's folder.
+        key: Names of the columns that identify a row.
+        generation: Generation that owns the target; its transaction id is Delta's application id.
 
     Raises:
         InputError: Two rows of the batch have the same key.
@@ -153,11 +188,16 @@ def merge(
         if total != distinct:
             names = ", ".join(key)
             message = (
-                f"Micro-batch {batch_id} has {total:,} rows for {distinct:,} values of the key "
-                f"({names})."
+                f"Micro-batch {batch_id} has {total:,} rows for {distinct:,} values of `sink.key` "
+                f"({names}): the key has to identify each row that the transform returns. Nothing "
+                "of the micro-batch was written."
             )
-            hint = "Declare a `sink.key` that identifies each row that the transform returns."
-            raise InputError(message, hint, field="sink.key", value=names)
+            hint = (
+                "Let the transform return one row for each key (for example by `dropDuplicates`) "
+                "and run the pipeline again: `hybrid run P`. Or declare a `sink.key` that "
+                "identifies each row, and begin a new generation: `hybrid generation new P`."
+            )
+            raise InputError(message, hint, field="sink.key", value=names, table=path)
         spark.conf.set("spark.databricks.delta.write.txnAppId", generation.info.transaction_id)
         spark.conf.set("spark.databricks.delta.write.txnVersion", str(batch_id))
         spark.sql(

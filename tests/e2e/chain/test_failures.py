@@ -48,7 +48,7 @@ def test_a_transform_that_returns_no_dataframe_fails_the_asset_with_the_cause(
     assert list(failures) == ["events__history"]
     error = failures["events__history"].step_failure_data.user_failure_data
     assert error is not None
-    assert "returned a int, not a DataFrame" in (error.description or "")
+    assert "returned a int; it has to return a DataFrame" in (error.description or "")
     assert not (tmp_path / "out").exists()
 
 

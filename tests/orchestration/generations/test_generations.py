@@ -86,7 +86,7 @@ def test_a_promotion_that_breaks_off_anywhere_is_finished_by_whoever_comes_next(
     names = [
         (promotion, "_end_runs"),
         (promotion, "version_of"),
-        (adopt_table, "bring"),
+        (adopt_table, "link_file"),
         (promotion, "take_over"),
         (promotion, "write_serving"),
         (shutil, "rmtree"),

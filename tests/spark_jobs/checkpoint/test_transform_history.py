@@ -104,7 +104,7 @@ def test_what_another_spark_says_of_operators_is_not_compared(generation: Genera
 def test_only_conditions_about_state_of_another_query_are_refusals_of_a_transform() -> None:
     refusal = state_refusal("STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE", "Provided key schema")
     assert refusal is not None
-    assert refusal.message.endswith("Spark says: Provided key schema")
+    assert refusal.message.endswith("Spark reports: Provided key schema")
     assert not refusal.transient
     assert state_refusal("STATE_STORE_COMMIT_VALIDATION_FAILED", "Expected 2 commits") is None
     assert state_refusal(None, "[STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE]") is None

@@ -171,9 +171,12 @@ def _count_not_quarantined(
         quarantined = DeltaTable(path).to_pyarrow_table(columns=["place", "partition", "offset"])
     except (DeltaError, OSError) as error:
         message = (
-            f"The quarantine of source `{source.name}`, {path}, can't be read: {error_text(error)}"
+            f"The quarantine table of source `{source.name}`, {path}, can't be read: "
+            f"{error_text(error)}"
         )
-        hint = "Repair its `_delta_log`."
+        hint = (
+            "Restore its files and its `_delta_log` from a backup, then run `hybrid audit` again."
+        )
         raise InputError(message, hint, source=source.name, table=path) from None
     connection.register("_quarantined", quarantined)
     query = (

@@ -116,8 +116,8 @@ def logs(loaded: LoadedPipeline, lines: int) -> tuple[str, str]:
     found = None if generation is None else last_lines(generation, lines)
     if found is None:
         name = loaded.pipeline.name
-        message = f"No run of pipeline `{name}` was launched yet."
-        raise InputError(message, "Launch one with `hybrid run`.", pipeline=name)
+        message = f"No run of pipeline `{name}` was launched yet, so there is no log."
+        raise InputError(message, "Launch a run with `hybrid run`.", pipeline=name)
     return found
 
 

@@ -68,7 +68,7 @@ def _schemas(seen: Preview) -> Table:
 def _changes(seen: Preview) -> Table | str:
     if not seen.changes:
         return f"Nothing differs from the plan of {seen.previous}."
-    table = Table("source", "what", "before", "now", title=f"Changes since {seen.previous}")
+    table = Table("source", "figure", "before", "now", title=f"Changes since {seen.previous}")
     for change in seen.changes:
         table.add_row(change.source, change.what, escape(change.before), escape(change.now))
     return table
@@ -165,10 +165,13 @@ def comparison(found: GenerationComparison) -> Group:
     table.title = f"{found.pipeline}: {found.candidate} compared with {found.serving} (serving)"
     for name, rows in found.rows.items():
         table.add_row(name, f"{rows:,}")
-    lines = [f"missing {found.gone:,}, added {found.added:,}, changed {found.changed:,}"]
+    lines = [
+        f"Rows of {found.candidate}: {found.missing:,} missing, {found.added:,} added, "
+        f"{found.changed:,} changed."
+    ]
     lines += [
-        f"columns {what}: {', '.join(names)}"
-        for what, names in (("missing", found.columns_gone), ("added", found.columns_added))
+        f"Columns {what}: {', '.join(names)}."
+        for what, names in (("missing", found.columns_missing), ("added", found.columns_added))
         if names
     ]
     shown = [escape(f"{kind}: {row}") for kind, rows in found.examples.items() for row in rows]
@@ -178,15 +181,18 @@ def comparison(found: GenerationComparison) -> Group:
 def _bad(line: BadLine) -> str:
     done = "dropped" if line.policy == "drop" else "quarantined"
     counted = "none yet" if line.counted is None else f"{line.counted:,}"
-    lacking = f"; {line.lacking:,} of them are missing" if line.lacking else ""
-    text = f"Bad records of `{line.source}`: {line.found:,} found, {counted} {done}{lacking}."
+    lacking = f"; {line.lacking:,} are missing from the quarantine table" if line.lacking else ""
+    text = (
+        f"Bad records of `{line.source}`: {line.found:,} found by the audit, {counted} {done} by "
+        f"the runs{lacking}."
+    )
     return text if line.agrees else f"[red]{text}[/]"
 
 
 def _seam(lines: list[LedgerLine]) -> Table:
     names = ("source", "topic", "partition", "start", "first record", "rows in the seam")
-    more = ("in history", "removed", "in neither")
-    table = Table(*names, *more, title="The seam, counted by the audit")
+    more = ("also in history", "removed", "in no source")
+    table = Table(*names, *more, title="Hand-over: rows that the audit counts")
     for line in lines:
         values = (
             line.source,

@@ -84,8 +84,9 @@ def _new(loaded: LoadedPipeline) -> Callable[..., None]:
         with failures():
             made = begin(load_pipeline(loaded.path))
         context.log.info(
-            f"Generation {made.name} has begun. Materialize the chain to build its table, compare "
-            "it, then promote it."
+            f"Generation {made.name} has begun. Materialize the chain to compute its table, "
+            f"compare the table (job `{loaded.pipeline.name}_compare`), then promote it (job "
+            f"`{loaded.pipeline.name}_promote`)."
         )
 
     return new
@@ -98,8 +99,8 @@ def _compare(loaded: LoadedPipeline) -> Callable[..., None]:
             found = compare_generations(load_pipeline(loaded.path))
         context.add_output_metadata(generation_metadata.comparison(found))
         context.log.info(
-            f"{found.candidate} compared with {found.serving}: {found.gone:,} rows gone, "
-            f"{found.added:,} added, {found.changed:,} changed."
+            f"{found.candidate} compared with {found.serving}, which serves: {found.missing:,} "
+            f"rows missing, {found.added:,} added, {found.changed:,} changed."
         )
 
     return compare

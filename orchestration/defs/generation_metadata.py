@@ -24,10 +24,10 @@ def comparison(found: GenerationComparison) -> Metadata:
     ]
     return {
         **{f"rows of {name}": rows for name, rows in found.rows.items()},
-        "gone": found.gone,
+        "missing": found.missing,
         "added": found.added,
         "changed": found.changed,
-        "columns gone": ", ".join(found.columns_gone) or "none",
+        "columns missing": ", ".join(found.columns_missing) or "none",
         "columns added": ", ".join(found.columns_added) or "none",
         **({"examples": table(examples)} if examples else {}),
     }

@@ -62,7 +62,7 @@ def end(position: EndPosition, bad: BadRecordCount | None) -> Metadata:
         shown["snapshot taken"] = iso(position.snapshot.taken_ms)
         shown["transactions in flight"] = len(position.snapshot.in_progress)
     if position.offsets is not None:
-        shown["offsets held"] = table(
+        shown["offsets in history"] = table(
             [
                 {
                     "topic": at.topic,
@@ -103,7 +103,7 @@ def _entry(entry: LedgerEntry, count: SeamCount | None) -> dict[str, str | int]:
         "why": entry.why,
         "log start": entry.log_start,
         "first record": "none yet" if entry.first_offset is None else entry.first_offset,
-        "its timestamp": "" if entry.first_ms is None else iso(entry.first_ms),
+        "first timestamp": "" if entry.first_ms is None else iso(entry.first_ms),
         "seam end": entry.seam_end,
         "overlap (offsets)": entry.overlap,
         "gap": entry.gap or "none",

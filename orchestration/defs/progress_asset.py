@@ -63,7 +63,7 @@ def _pictures(loaded: LoadedPipeline, logs: Mapping[str, ProgressLog]) -> metada
     if logs:
         shown["progress"] = metadata.picture("progress", plots.phases(logs, seam_ms))
     else:
-        shown["progress"] = "Nothing was read yet."
+        shown["progress"] = "No source has been read yet, so there is nothing to plot."
     days = progress.rows_by_day(loaded)
     if isinstance(days, str):
         shown["rows by day"] = days

@@ -46,7 +46,9 @@ def schedule(
             filters=dg.RunsFilter(job_name=job.name, statuses=_UNDER_WAY), limit=1
         )
         if there:
-            return dg.SkipReason(f"Run {there[0].run_id} is under way.")
+            return dg.SkipReason(
+                f"Dagster run {there[0].run_id} of the same job has not ended; this tick is skipped."
+            )
         made = request()
         return dg.SkipReason(made) if isinstance(made, str) else dg.RunRequest(**made)
 

@@ -50,7 +50,7 @@ def live_checks(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
         look = look_at_live(fresh, fresh.require_generation())
         never = [
             Finding(
-                name=name, passed=False, is_pending=True, text="The live run was never requested."
+                name=name, passed=False, is_pending=True, text="The live run was never started."
             )
             for name in expected
         ]
@@ -91,15 +91,18 @@ def live_sensor(loaded: LoadedPipeline, jobs: Sequence[Any]) -> dg.SensorDefinit
             ]
         except Exception as error:
             # If a look fails, the verdict of the one before must not stay in place.
-            context.log.exception("The state of the live run is unknown")
-            text = f"The state of the live run is unknown: {error}"
+            context.log.exception("The live run can't be looked at; its state is unknown.")
+            text = f"The live run can't be looked at, so its state is unknown: {error}"
             alive = metadata.evaluation(key, Finding(name="alive", passed=False, text=text))
             return dg.SensorResult(asset_events=[alive], cursor="")
         if not found:
-            return dg.SkipReason("The live run was never requested.")
+            return dg.SkipReason("There is no live run to watch: it was never started.")
         for _, tick in found:
             if tick.alert_problem is not None:
-                context.log.warning(f"The webhook was not reached: {tick.alert_problem}.")
+                context.log.warning(
+                    f"The alert did not reach `supervision.webhook_url`: {tick.alert_problem}. The "
+                    "next look posts it again."
+                )
         events: list[dg.AssetObservation | dg.AssetCheckEvaluation] = []
         findings = _together([(_name(each), tick.verdict.findings) for each, tick in found])
         healths = [tick.verdict.health for _, tick in found]
@@ -135,7 +138,7 @@ def _finish_switch(loaded: LoadedPipeline, switch: Switch) -> dg.SensorResult | 
     """Request the completion of an interrupted promotion; wait for one that is under way."""
     name = loaded.pipeline.name
     if is_switching(loaded.state):
-        return dg.SkipReason(f"Generation {switch.to} is being promoted.")
+        return dg.SkipReason(f"Generation {switch.to} is replacing {switch.past} in the target.")
     key = f"{name}:{switch.at_ms}:{int(time.time() // _FINISH_S)}"
     return dg.SensorResult(run_requests=[dg.RunRequest(run_key=key, job_name=f"{name}_finish")])
 

@@ -97,15 +97,19 @@ def rerun(
     found = compare_generations(loaded)
     before, now = found.rows[found.serving], found.rows[found.candidate]
     say(
-        f"generation {name}: {now:,} rows, {found.serving} has {before:,}; {found.gone:,} gone, "
-        f"{found.added:,} added, {found.changed:,} changed"
+        f"generation {name}: {now:,} rows, {found.serving} has {before:,}; {found.missing:,} "
+        f"missing, {found.added:,} added, {found.changed:,} changed"
     )
     if now < rows_at_least * before:
         message = (
-            f"Generation {name} has {now:,} rows, {found.serving} has {before:,}: it is not "
-            "promoted."
+            f"Generation {name} has {now:,} rows and {found.serving}, which serves, has "
+            f"{before:,}; at least {rows_at_least:.2%} of them were requested. {name} is not "
+            "promoted; it is kept and waits."
         )
-        hint = "Compare them with `hybrid generation compare`, then promote or discard it."
+        hint = (
+            "Look at the differences with `hybrid generation compare`. If they are right, run "
+            "`hybrid generation promote`; otherwise `hybrid generation discard`."
+        )
         raise StateError(message, hint, pipeline=loaded.pipeline.name, generation=name)
     return promotion.promote(loaded) if promote else read_serving(loaded)
 

@@ -52,7 +52,10 @@ def promote(loaded: LoadedPipeline) -> Serving:
         RunError: As :func:`finish`.
     """
     finish(loaded)
-    name = require_waiting(loaded, "Begin one with `hybrid generation new`, and run it.")
+    name = require_waiting(
+        loaded,
+        "Begin a new generation with `hybrid generation new`, and run it with `hybrid run`.",
+    )
     _require_ready(PipelineContext.require(loaded))
     _begin(loaded, name, read_serving(loaded).generation)
     finish(loaded)
@@ -73,8 +76,14 @@ def roll_back(loaded: LoadedPipeline) -> Serving:
     finish(loaded)
     serving = read_serving(loaded)
     if not serving.before:
-        message = f"No generation of pipeline `{loaded.pipeline.name}` served before this one."
-        hint = "Only a promotion can be rolled back."
+        message = (
+            f"No generation of pipeline `{loaded.pipeline.name}` that served before "
+            f"{serving.generation} is kept, so there is nothing to roll back to."
+        )
+        hint = (
+            "To replace the rows, begin a new generation with `hybrid generation new`, run it, and "
+            "promote it. `generations.keep` sets how many earlier generations are kept."
+        )
         raise StateError(message, hint, pipeline=loaded.pipeline.name)
     name = serving.before[-1].generation
     operations.require_not_deleted(PipelineContext.require(_declaration(loaded, name)))
@@ -98,9 +107,11 @@ def finish(loaded: LoadedPipeline) -> bool:
         return False
     if (lock := take_switch_lock(loaded.state)) is None:
         message = (
-            f"Another process is changing which generation of `{loaded.pipeline.name}` serves."
+            f"Another process is changing which generation of pipeline `{loaded.pipeline.name}` "
+            "serves; two must not do so at the same time."
         )
-        raise StateError(message, "Wait for it.", transient=True, pipeline=loaded.pipeline.name)
+        hint = "Wait until `hybrid generation list` shows the change, then repeat the command."
+        raise StateError(message, hint, transient=True, pipeline=loaded.pipeline.name)
     try:
         to = _switch(loaded)
     finally:
@@ -156,8 +167,11 @@ def _require_ready(context: PipelineContext) -> None:
     for source in context.pipeline.sources:
         is_bounded = source.boundedness is Boundedness.BOUNDED
         if is_bounded and context.switch_state.end_of(source.name) is None:
-            message = f"Generation {generation.name} has not read `{source.name}` to its end."
-            hint = "Run it: `hybrid run`."
+            message = (
+                f"Generation {generation.name} can't be promoted: it has not read `{source.name}` "
+                "to its end."
+            )
+            hint = f"Run {generation.name} to its end first: `hybrid run`."
             raise StateError(message, hint, generation=generation.name, source=source.name)
         if is_bounded:
             continue
@@ -166,8 +180,14 @@ def _require_ready(context: PipelineContext) -> None:
         if verdict is None or verdict.health != "healthy":
             state = "was never started" if verdict is None else f"is {verdict.health}"
             reason = "" if verdict is None else f" ({verdict.reason})"
-            message = f"The live run of generation {generation.name} {state}{reason}."
-            hint = "Readers would get fewer rows than they have: promote it once it is healthy."
+            message = (
+                f"Generation {generation.name} can't be promoted: its live run {state}{reason}. "
+                "Readers would get fewer rows than they have."
+            )
+            hint = (
+                "Start the live run with `hybrid run`, wait until `hybrid status` shows it as "
+                "healthy, then run `hybrid generation promote` again."
+            )
             raise StateError(message, hint, generation=generation.name, source=source.name)
 
 

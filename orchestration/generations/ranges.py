@@ -58,7 +58,7 @@ class RangeLook:
 
     @property
     def text(self) -> str:
-        """The same, in words."""
+        """Splits and bytes in words, as a clause without a full stop; computed."""
         return f"{self.splits:,} splits, {self.bytes:,} bytes would be read"
 
 
@@ -127,7 +127,7 @@ def backfill(
         shutil.rmtree(folder.path(name), ignore_errors=True)
     replaced = done or Replaced(0, 0, 0)
     kept = f"; {replaced.kept_live:,} rows of the live run are kept" if replaced.kept_live else ""
-    say(f"{replaced.removed:,} rows are replaced by {replaced.written:,}{kept}.")
+    say(f"{replaced.removed:,} rows of history are replaced by {replaced.written:,}{kept}.")
     return RangeResult(since, until, generation.name, replaced)
 
 

@@ -91,14 +91,21 @@ def rows_by_day(loaded: LoadedPipeline) -> RowsByDay | str:
         target = DeltaTable(path)
         column = _time_column(loaded, target)
         if column is None:
-            return "The target table has no timestamp or date column."
+            return "The target table has no timestamp or date column to count its rows by."
         rows = sum(target.get_add_actions(flatten=True)["num_records"].to_pylist())
         if rows > MOST_ROWS:
-            return f"The target table has {rows:,} rows; more than {MOST_ROWS:,} are not counted."
+            return (
+                f"The target table has {rows:,} rows; only tables of up to {MOST_ROWS:,} rows are "
+                "counted by day."
+            )
         return RowsByDay(column, _count(target, column))
     except (DeltaError, OSError) as error:
         message = f"The target table {path} can't be read, so its rows are not counted: {error}"
-        raise InputError(message, "Restore or repair the table.", table=str(path)) from None
+        hint = (
+            "Restore the table's data files and `_delta_log` from a backup, then materialize the "
+            "asset `progress` again."
+        )
+        raise InputError(message, hint, table=str(path)) from None
 
 
 def _time_column(loaded: LoadedPipeline, target: DeltaTable) -> str | None:

@@ -33,8 +33,11 @@ def live_source(loaded: LoadedPipeline) -> FileSource | KafkaSource:
     last = loaded.pipeline.sources[-1]
     if last.boundedness is Boundedness.BOUNDED:
         name = loaded.pipeline.name
-        message = f"Pipeline `{name}` ends with the bounded source `{last.name}`: no live run."
-        hint = "Stop it with `hybrid stop`, and resume it with `hybrid run`."
+        message = (
+            f"Pipeline `{name}` ends with the bounded source `{last.name}`, so it has no live run "
+            "to pause, resume or drain."
+        )
+        hint = "Stop its bounded run with `hybrid stop`; continue it with `hybrid run`."
         raise InputError(message, hint, pipeline=name, source=last.name)
     return last
 
@@ -60,8 +63,12 @@ def pause(loaded: LoadedPipeline, why: str = "") -> bool:
     generation = loaded.require_generation()
     before = read_requested(generation)
     if before is None or not (before.is_requested or before.is_paused):
-        message = f"The live run of `{source.name}` is not requested: there is nothing to pause."
-        hint = "A run that reads history is ended with `hybrid stop`."
+        state = "was never started" if before is None else "was stopped"
+        message = f"The live run of `{source.name}` {state}: there is nothing to pause."
+        hint = (
+            "To end a run that still reads history, use `hybrid stop`; to start the live run, "
+            "`hybrid resume`."
+        )
         raise StateError(message, hint, source=source.name)
     if before.is_requested:
         paused = RequestedState(
@@ -113,7 +120,7 @@ def drain(
     generation = loaded.require_generation()
     if process.find_running(generation, source.name) is None:
         message = f"The live run of `{source.name}` is not running: nothing would be drained."
-        hint = "Start it with `hybrid resume`, then drain it."
+        hint = "Start the run with `hybrid resume`, then repeat `hybrid drain`."
         raise StateError(message, hint, source=source.name)
     deadline = time.monotonic() + within.total_seconds()
     backlog = backlog_of(PipelineContext(loaded, generation), as_of_now=True)
@@ -131,7 +138,10 @@ def drain(
                 f"`{source.name}` is not drained after {within.total_seconds():,.0f} s: "
                 f"{left:,} {backlog.unit} are left."
             )
-            hint = "It continues to run: drain it again, or end it with `hybrid stop`."
+            hint = (
+                "The run continues. Repeat `hybrid drain`, with a longer `--within`; or end the run "
+                "now with `hybrid stop`: what is left is read when it is resumed."
+            )
             raise RunError(message, hint, source=source.name)
         time.sleep(_POLL_S)
     operations.stop(loaded)
@@ -143,6 +153,10 @@ def _ended(generation: Generation, name: str, left: int | None) -> RunError:
     rest = "" if left is None else f", with {left:,} left"
     message = f"The live run of `{name}` ended before it was drained{rest}."
     if failure is None:
-        return RunError(message, f"See {log_path(generation, name)}.", source=name)
+        hint = (
+            f"Read why in {log_path(generation, name)} or with `hybrid logs`, start the run with "
+            "`hybrid resume`, then repeat `hybrid drain`."
+        )
+        return RunError(message, hint, source=name)
     message = f"{message} {failure.message}"
     return RunError(message, failure.hint, transient=failure.transient, source=name)

@@ -131,7 +131,7 @@ def test_a_restart_that_comes_after_a_pause_is_refused(case: LiveCase) -> None:
     assert looked is not None
     assert looked.restart is not None
     controls.pause(case.loaded)
-    with pytest.raises(StateError, match="The live run was stopped or paused"):
+    with pytest.raises(StateError, match="The live run was paused, so it is not started"):
         restart(case.loaded, case.loaded.pipeline.sources[-1])
     again = tick(case.loaded)
     assert again is not None
@@ -144,7 +144,7 @@ def test_what_nobody_wants_can_not_be_paused_and_what_does_not_run_not_drained(
     exit_code, answer = call(case, "pause")
     assert exit_code == 2
     assert (
-        "The live run of `inbox` is not requested: there is nothing to pause." in answer["message"]
+        "The live run of `inbox` was never started: there is nothing to pause." in answer["message"]
     )
     case.ask_for_it()
     operations.stop(case.loaded)
@@ -166,7 +166,7 @@ def test_a_pipeline_that_ends_has_no_live_run(case: LiveCase) -> None:
     ended = pipeline.model_copy(update={"sources": pipeline.sources[:1]})
     loaded = type(case.loaded)(case.loaded.path, ended)
     for ask in (controls.pause, controls.resume, lambda it: controls.drain(it, MINUTE)):
-        with pytest.raises(InputError, match="ends with the bounded source `history`: no live run"):
+        with pytest.raises(InputError, match="the bounded source `history`, so it has no live run"):
             ask(loaded)
     assert [job.name for job in control_jobs(loaded)] == ["events_stop", "events_rate"]
 
@@ -183,7 +183,7 @@ def test_a_folder_is_drained_of_what_it_holds_when_asked(tmp_path: Path, case: L
     with case.alive():
         case.launch("a", splits_done=0, splits_total=1)
         with pytest.raises(
-            RunError, match=r"not drained after 0 s: 4 files or splits are left\. It"
+            RunError, match=r"not drained after 0 s: 4 files or splits are left\. The"
         ):
             controls.drain(case.loaded, timedelta(0), remove)
     wanted = read_requested(case.generation)

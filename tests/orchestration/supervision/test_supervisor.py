@@ -174,9 +174,9 @@ def test_a_stopped_run_is_neither_red_nor_started_again(tmp_path: Path) -> None:
     assert (found.verdict.health, found.restart) == ("stopped", None)
     assert status(case.loaded).healthy
     # A restart that was asked for before it was stopped comes too late.
-    with pytest.raises(StateError, match="was stopped or paused"):
+    with pytest.raises(StateError, match="was stopped, so it is not started"):
         restart(case.loaded, case.loaded.pipeline.sources[-1])
-    with pytest.raises(StateError, match="was stopped or paused"):
+    with pytest.raises(StateError, match="was stopped, so it is not started"):
         require_requested(case.generation)
 
 
@@ -410,7 +410,7 @@ def test_waits_grow_up_to_the_longest() -> None:
 
 def test_a_run_is_requested_once_people_ask_for_it(tmp_path: Path) -> None:
     case = LiveCase(tmp_path)
-    with pytest.raises(StateError, match="was stopped or paused"):
+    with pytest.raises(StateError, match="was never requested, so it is not started"):
         require_requested(case.generation)
     request(case.generation, "inbox", is_requested=True)
     require_requested(case.generation)

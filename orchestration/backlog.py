@@ -168,7 +168,7 @@ class TopicBacklog:
 
 
 class FolderBacklog:
-    """Backlog of a growing folder: splits of discovered files that are not committed, and new files.
+    """Backlog of a growing folder: splits of known files that are not committed, and new files.
 
     A file is discovered once a listing of the folder has added it to the plan; from then on its
     splits are counted, before that the file itself.
@@ -211,7 +211,7 @@ class FolderBacklog:
 
 
 class FolderBacklogAsOfNow(FolderBacklog):
-    """Backlog of the files that are in a growing folder when this is created; later ones don't count.
+    """Backlog of the files that are in a growing folder when this is created.
 
     Args:
         context: The pipeline and its state.

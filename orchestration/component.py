@@ -13,7 +13,7 @@ from sources.config.loader import load_pipeline
 
 
 class HybridPipeline(dg.Component, dg.Model, dg.Resolvable):
-    """Dagster component for one pipeline: a table of history from files, kept up to date from Kafka.
+    """Dagster component of one pipeline: a table of history from files, then updated from Kafka.
 
     Attributes:
         pipeline: The pipeline's file, relative to the component's folder.

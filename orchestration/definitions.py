@@ -20,7 +20,7 @@ _PLACES = os.environ.get("HYBRID_PIPELINES") or str(_EXAMPLES)
 
 
 def find_pipelines(places: Iterable[Path]) -> list[LoadedPipeline]:
-    """Return all pipelines that are declared in these files, and in these folders' ``*.yaml`` files.
+    """Return all pipelines that are declared in these files, and in ``*.yaml`` of these folders.
 
     Args:
         places: Files and folders; folders below a folder are not searched.

@@ -80,7 +80,7 @@ def plan(loaded: LoadedPipeline) -> Plan:
 
 
 def planned_topic(loaded: LoadedPipeline) -> KafkaSource | None:
-    """Return the source of topics whose offsets the plan decides: a bounded one at the chain's start.
+    """Return the source of topics whose offsets the plan decides: a bounded one that comes first.
 
     Returns:
         None if the first source reads files, or is unbounded.

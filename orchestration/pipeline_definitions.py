@@ -15,7 +15,7 @@ from sources.config.loader import LoadedPipeline
 
 
 def pipeline_definitions(loaded: LoadedPipeline) -> dg.Definitions:
-    """Return a pipeline's assets, jobs, checks, schedules and sensor, to merge into a code location.
+    """Return a pipeline's assets, jobs, checks, schedules and sensor, for a Dagster code location.
 
     The sensor, the checks of the live run and the job ``<name>_resume`` are there only if the
     pipeline ends in an unbounded source.

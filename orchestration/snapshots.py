@@ -26,7 +26,7 @@ class TakenSnapshot:
 
 
 def declared(loaded: LoadedPipeline) -> list[FileSource]:
-    """Return the sources that declare a `snapshot`: the pipeline itself copies a table into files."""
+    """Return the sources that declare a `snapshot`: a database table that is copied into files."""
     return [
         source
         for source in loaded.pipeline.sources

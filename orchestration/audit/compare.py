@@ -43,7 +43,9 @@ class Comparison:
 
 
 def compare(connection: duckdb.DuckDBPyConnection, key: list[str], limit: int) -> Comparison:
-    """Compare the rows of ``audit.expected`` and ``audit.found``; a null equals a null.
+    """Compare the rows of the tables ``audit.expected`` and ``audit.found`` by key.
+
+    A null equals a null; floating-point numbers are equal within :data:`RELATIVE_TOLERANCE`.
 
     Args:
         connection: The audit's database, with both tables, which have the same columns.

@@ -19,7 +19,10 @@ from sources.generations import newest, read_serving, target_of
 
 @dataclass(frozen=True)
 class GenerationComparison:
-    """Differences between the serving generation and the candidate; all counts are rows.
+    """Differences between the table that readers see and the newest one; all counts are rows.
+
+    The serving generation (computation of the whole table) is the one that readers see; the
+    candidate is the newest one, which a promotion would let them see.
 
     Attributes:
         pipeline: Name of the pipeline.
@@ -52,13 +55,15 @@ class GenerationComparison:
 
 
 def compare_generations(loaded: LoadedPipeline) -> GenerationComparison:
-    """Compare the rows of the candidate's table with those of the serving one, as they are now.
+    """Compare the newest generation's table with the serving one by key, as both are now.
 
-    Live runs are not stopped for it: their latest rows may be in one of the tables only.
+    Shows what a promotion would change. Live runs are not stopped for it: their latest rows may be
+    in one of the tables only. Only columns that both tables have are compared.
 
     Raises:
         StateError: There is no newer generation than the serving one.
-        InputError: A table does not exist or can't be read, or lacks a column of ``sink.key``.
+        InputError: A table does not exist or can't be read, lacks a column of ``sink.key``, or has
+            a column whose two types can't be compared.
     """
     pipeline = loaded.pipeline.name
     serving, candidate = read_serving(loaded).generation, newest(loaded)

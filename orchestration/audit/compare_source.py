@@ -79,14 +79,14 @@ def compare_with_source(loaded: LoadedPipeline) -> SourceComparison:
 
     Raises:
         InputError: The pipeline captures no table, there is no target yet, or one of the two can't
-            be read.
+            be read, such as for a database that does not answer or a wrong password.
     """
     options, table, columns = _captured_table(loaded)
     return compare_table(options.dsn, table, columns, target_of(loaded))
 
 
 def compare_table(dsn: str, table: str, columns: Mapping[str, str], path: str) -> SourceComparison:
-    """Compare a Delta table with a PostgreSQL table.
+    """Compare a Delta table with a PostgreSQL table row by row, each row as often as it occurs.
 
     Args:
         dsn: Connection string of the database; the password is in PGPASSWORD.

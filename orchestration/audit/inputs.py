@@ -45,7 +45,7 @@ class Inputs:
 
     Attributes:
         rows: Number of rows by name of the source.
-        distinct: Number of rows of ``input``.
+        distinct: Number of rows of the table ``input``: of all sources, each key counted once.
         bad_records: One line for each source that drops or quarantines bad records.
         notes: Sentences about records that are not counted as rows.
     """
@@ -69,10 +69,13 @@ def create_inputs(
         loaded: The pipeline.
         files: Its files.
 
+    Returns:
+        How many rows and bad records there are.
+
     Raises:
-        InputError: No file matches, a file or a record can't be read, or a column of the key is
-            not in all sources.
-        UnavailableError: A broker or a store does not answer.
+        InputError: A source is named ``input``, no file matches, a file or a record can't be read,
+            a column of the key is not in all sources, or the types of a column do not fit together.
+        UnavailableError: A broker, a schema registry or a store does not answer.
     """
     pipeline = loaded.pipeline
     if any(source.name == "input" for source in pipeline.sources):

@@ -33,6 +33,9 @@ def recount_ledgers(
 ) -> tuple[list[LedgerLine], list[str]]:
     """Count the rows of each seam by partition, and compare them with what the run removed.
 
+    The seam is the range of offsets, from a topic's start offset on, whose rows history may hold
+    too; the run removes those that it does hold.
+
     Args:
         connection: The audit's database, with a view for each source.
         loaded: The pipeline; without a hand-over there is nothing to count.

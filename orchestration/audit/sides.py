@@ -22,9 +22,10 @@ _NUMBERS = {*FLOATING, *_INTEGERS, *(f"U{kind}" for kind in _INTEGERS), "DECIMAL
 def create_sides(
     connection: duckdb.DuckDBPyConnection, loaded: LoadedPipeline, query: str | None
 ) -> list[str]:
-    """Create the tables ``audit.expected`` and ``audit.found``, with the same columns.
+    """Create the two tables that the audit compares, with the same columns.
 
-    A target that does not exist counts as an empty table.
+    ``audit.expected`` has the rows that the target has to hold, ``audit.found`` those that it
+    holds. A target that does not exist counts as a table without rows.
 
     Args:
         connection: The audit's database, with the views of the input.
@@ -113,10 +114,13 @@ def _views(connection: duckdb.DuckDBPyConnection) -> list[str]:
 
 
 def open_target(path: str) -> DeltaTable | None:
-    """Open the Delta table at a path or URL with delta-rs; None if there is no table.
+    """Open the Delta table at a path or URL with delta-rs, without Spark.
+
+    Returns:
+        None if there is no Delta table.
 
     Raises:
-        InputError: There is a table, but its log can't be read.
+        InputError: There is a Delta table, but its Delta log can't be read.
     """
     try:
         return DeltaTable(path) if DeltaTable.is_deltatable(path) else None
@@ -129,7 +133,13 @@ def open_target(path: str) -> DeltaTable | None:
 def create_target_rows(
     connection: duckdb.DuckDBPyConnection, name: str, target: DeltaTable, columns: list[str]
 ) -> None:
-    """Copy some columns of all rows of a Delta table into the table ``audit.<name>``.
+    """Copy some columns of all rows of a Delta table into the DuckDB table ``audit.<name>``.
+
+    Args:
+        connection: The audit's database.
+        name: Name of the new table in the schema ``audit``.
+        target: The Delta table.
+        columns: Names of the columns.
 
     Raises:
         InputError: A file of the Delta table is missing or can't be read.

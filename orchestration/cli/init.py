@@ -111,14 +111,22 @@ class StarterOptions:
 
 
 def start(folder: Path, options: StarterOptions) -> tuple[LoadedPipeline, list[Path]]:
-    """Write a pipeline into a folder.
+    """Write a starter pipeline into a folder: its YAML file, its transform and its audit query.
+
+    Format and columns are detected in the first of history's files. Either all three files are
+    written, or none.
+
+    Args:
+        folder: Folder that exists, to write to.
+        options: Name, files, topic and columns.
 
     Returns:
-        The pipeline, and the files that were written.
+        The pipeline, and the paths of the three files.
 
     Raises:
-        InputError: The name is not valid, there are no such files, they can't be read, a column
-            has to be named, or one of the files to be written exists.
+        InputError: The name is not valid, no local file matches, the first file can't be read, the
+            event time or the key can't be detected or is no column, one of the files to be written
+            exists, or the pipeline would not be valid.
     """
     check_name(options.name)
     first = _first_file(folder, options.files)

@@ -82,7 +82,7 @@ def control_jobs(loaded: LoadedPipeline) -> list[dg.JobDefinition]:
 
 
 def job_of(loaded: LoadedPipeline, command: str, op: Callable[..., Any]) -> dg.JobDefinition:
-    """Return a job of a pipeline with one step.
+    """Return a Dagster job of a pipeline with one step, named ``<pipeline>_<command>``.
 
     Args:
         loaded: The pipeline.

@@ -18,7 +18,10 @@ from spark_jobs.run_state.progress_log import ProgressLog
 
 
 def progress_asset(loaded: LoadedPipeline) -> dg.AssetsDefinition:
-    """Return the asset with plots of all phases; it may be materialized alone at any time."""
+    """Return the asset that plots the progress of all sources, before and after the hand-over.
+
+    It may be materialized alone at any time. Without the extra ``plots`` it shows numbers only.
+    """
 
     @dg.asset(
         key=[loaded.pipeline.name, "progress"],

@@ -37,7 +37,11 @@ class RangeConfig(dg.Config):
 
 
 def range_definitions(loaded: LoadedPipeline) -> dg.Definitions:
-    """Return a job for any range, and the asset of the ranges that a pipeline declares."""
+    """Return the Dagster definitions for recomputing ranges of event times of the target.
+
+    A job recomputes any range. If the pipeline declares ``ranges``, there are also an asset with a
+    partition for each range, a job that backfills partitions, and the declared schedules.
+    """
     any_range = dg.Definitions(jobs=[job_of(loaded, "backfill_range", _any_range(loaded))])
     ranges = loaded.pipeline.ranges
     return any_range if ranges is None else dg.Definitions.merge(any_range, _asset(loaded, ranges))

@@ -29,13 +29,16 @@ REPORT_S = 60.0
 
 
 def has_live_run(loaded: LoadedPipeline) -> bool:
-    """Return whether a pipeline ends in an unbounded source."""
+    """Return whether a pipeline ends in an unbounded source, so that a live run is supervised."""
     last = loaded.pipeline.sources[-1]
     return last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
 
 
 def live_checks(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
-    """Return the checks of the live run's asset: what is expected of the run."""
+    """Return the checks of the live run's asset, to be run by hand: alive, lag, waiting time, slot.
+
+    The check ``slot`` is there only if the pipeline declares a replication slot.
+    """
     key = live_key(loaded)
     expected = expected_findings(has_slot=watched_slot(loaded) is not None)
 
@@ -61,13 +64,15 @@ def live_checks(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
 
 
 def live_sensor(loaded: LoadedPipeline, jobs: Sequence[Any]) -> dg.SensorDefinition:
-    """Return the sensor that supervises the live run: observes, judges and restarts it.
+    """Return the sensor that supervises the live run every 10 s: it observes, judges, restarts.
 
-    While a newer generation waits for its promotion, it supervises the live runs of both.
+    While a newer generation waits for its promotion, it supervises the live runs of both. A look
+    that fails reports the check ``alive`` as failed, so that no earlier result stays in place.
 
     Args:
         loaded: The pipeline.
-        jobs: Definitions of the chain's job and of the one that completes a promotion.
+        jobs: Definitions of the chain's job, which a restart launches, and of the job that
+            completes an interrupted promotion.
     """
     name = loaded.pipeline.name
     key = live_key(loaded)

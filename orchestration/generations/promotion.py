@@ -40,16 +40,22 @@ from spark_jobs.target.adopt_table import NO_MORE, take_over, transactions_of, v
 
 
 def promote(loaded: LoadedPipeline) -> Serving:
-    """Let readers see the newest generation; the runs of the previous one are stopped.
+    """Replace the target's rows by those of the newest generation, in one commit.
+
+    The runs of the previous generation are stopped before, and the live run of the new one is
+    started after the commit. An interrupted promotion is finished by :func:`finish`.
 
     Returns:
-        Which generation serves now.
+        Which generation serves now, and those that served before.
 
     Raises:
-        StateError: There is no generation to promote, or it is not ready: its history is not read,
-            or its live run is missing or not healthy.
-        InputError: Its table can't replace the target.
-        RunError: As :func:`finish`.
+        StateError: There is no generation that waits, it is not ready (its history is not read to
+            its end, or its live run is missing or not healthy), files of its table are missing, or
+            another process is changing which one serves.
+        InputError: Its table can't replace the target, such as for other partition columns.
+        RunError: A run can't be stopped; or the live run does not start after the commit: it stays
+            requested, and the supervision starts it again.
+        UnavailableError: A broker or a cluster does not answer.
     """
     finish(loaded)
     name = require_waiting(
@@ -63,15 +69,20 @@ def promote(loaded: LoadedPipeline) -> Serving:
 
 
 def roll_back(loaded: LoadedPipeline) -> Serving:
-    """Let readers see the previously serving generation again; its live run resumes from there.
+    """Replace the target's rows by those of the generation that served before, in one commit.
+
+    Its live run resumes where it was stopped at the promotion.
 
     Returns:
-        Which generation serves now.
+        Which generation serves now, and those that served before.
 
     Raises:
-        StateError: No generation served before.
+        StateError: No generation that served before is kept, files of its table are missing, or
+            another process is changing which one serves.
         SeamError: Kafka has deleted records since that its live run has not read.
-        RunError: As :func:`finish`.
+        RunError: A run can't be stopped; or the live run does not start after the commit: it stays
+            requested, and the supervision starts it again.
+        UnavailableError: A broker or a cluster does not answer.
     """
     finish(loaded)
     serving = read_serving(loaded)
@@ -96,12 +107,15 @@ def finish(loaded: LoadedPipeline) -> bool:
     """Finish a promotion or a rollback that was begun; do nothing if there is none.
 
     Returns:
-        Whether there was one.
+        Whether there was a promotion or a rollback to finish.
 
     Raises:
-        RunError: A run can't be stopped, or the new serving one does not start; it stays requested
-            then, and the supervision retries.
-        StateError: Files of its table are missing, or another process does it at this moment.
+        StateError: Files of the new generation's table are missing, or another process is
+            finishing it at this moment.
+        InputError: The new generation's table can't replace the target.
+        RunError: A run can't be stopped; or the new live run does not start: it stays requested,
+            and the supervision starts it again.
+        UnavailableError: A broker or a cluster does not answer.
     """
     if pending_switch(loaded) is None:
         return False

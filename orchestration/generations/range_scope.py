@@ -45,8 +45,10 @@ def require_fit(context: PipelineContext, since: datetime, until: datetime) -> N
         until: The first event time after it.
 
     Raises:
-        InputError: The range is empty, or ends after history does.
-        StateError: This pipeline can't recompute a range on its own, or not now.
+        InputError: The range is empty, or ends after the time through which history is complete.
+        StateError: A range can't be recomputed on its own (``sink.mode: merge``, a transform that
+            keeps state, or a bounded topic), history is not read to its end yet, or another
+            generation serves in this one's place.
     """
     pipeline, generation = context.pipeline, context.generation
     if since >= until:
@@ -55,8 +57,8 @@ def require_fit(context: PipelineContext, since: datetime, until: datetime) -> N
         raise InputError(message, hint, pipeline=pipeline.name, field="until")
     if pipeline.sink.mode != "append":
         message = (
-            f"Pipeline `{pipeline.name}` merges rows by key (`sink.mode: {pipeline.sink.mode}`), so "
-            "a range of its target is not the result of a range of its files; a backfill of a "
+            f"Pipeline `{pipeline.name}` merges rows by key (`sink.mode: {pipeline.sink.mode}`), "
+            "so a range of its target is not the result of a range of its files; a backfill of a "
             "range needs `sink.mode: append`."
         )
         hint = "Recompute the whole table as a new generation: `hybrid rerun`."
@@ -89,8 +91,8 @@ def _require_in_files(
     name = context.generation.name
     if not isinstance(source, FileSource):
         message = (
-            f"Source `{source.name}` is a bounded topic: its rows are in no file, and a backfill of "
-            "a range reads files only."
+            f"Source `{source.name}` is a bounded topic: its rows are in no file, and a backfill "
+            "of a range reads files only."
         )
         hint = "Recompute the whole table as a new generation: `hybrid rerun`."
         raise StateError(message, hint, source=source.name)
@@ -112,12 +114,18 @@ def _require_in_files(
 
 
 def last_files(loaded: LoadedPipeline) -> FileSource:
-    """Return the last source of files of a pipeline, which has at least one."""
+    """Return the last source of a pipeline that reads files; the pipeline has at least one.
+
+    Raises:
+        IndexError: It has none.
+    """
     return [each for each in loaded.pipeline.sources if isinstance(each, FileSource)][-1]
 
 
 def parts_of(loaded: LoadedPipeline, since: datetime, until: datetime) -> Iterator[RangePart]:
-    """Yield the part of a range that each source of files covers; skip those that have no rows.
+    """Yield the part of a range of event times that each bounded source of files covers.
+
+    Sources whose files have no rows of the range are left out.
 
     Args:
         loaded: The pipeline.
@@ -125,7 +133,8 @@ def parts_of(loaded: LoadedPipeline, since: datetime, until: datetime) -> Iterat
         until: The first event time after it.
 
     Raises:
-        HybridError: The files can't be read.
+        InputError: No file matches a source's globs, or a file can't be read.
+        UnavailableError: The store does not answer.
     """
     for source in loaded.pipeline.sources:
         if not isinstance(source, FileSource) or source.discovery_interval is not None:
@@ -144,5 +153,5 @@ def parts_of(loaded: LoadedPipeline, since: datetime, until: datetime) -> Iterat
 
 
 def shown(moment: datetime) -> str:
-    """Return a time as messages show it."""
+    """Return a time as messages show it, such as ``2024-03-01T00:00:00Z``."""
     return iso(to_ms(moment))

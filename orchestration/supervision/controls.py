@@ -25,10 +25,10 @@ _POLL_S = 0.5
 
 
 def live_source(loaded: LoadedPipeline) -> FileSource | KafkaSource:
-    """Return the unbounded source that a pipeline ends in.
+    """Return the unbounded source that a pipeline ends in, which its live run reads.
 
     Raises:
-        InputError: It ends in a bounded one.
+        InputError: The pipeline ends in a bounded source.
     """
     last = loaded.pipeline.sources[-1]
     if last.boundedness is Boundedness.BOUNDED:
@@ -49,15 +49,18 @@ def pause(loaded: LoadedPipeline, why: str = "") -> bool:
 
     Args:
         loaded: The pipeline.
-        why: A reason to show.
+        why: A reason to show; empty for none.
 
     Returns:
-        Whether a process was there to be ended.
+        Whether a Spark run was there to be ended.
 
     Raises:
         InputError: The pipeline has no live run.
-        StateError: It is not requested to run, so there is nothing to pause.
-        RunError: It can't be ended from this machine, or its cluster did not end it.
+        StateError: Nothing was planned yet, or the live run was stopped or never started, so there
+            is nothing to pause.
+        RunError: The run can't be ended from this machine, or its cluster did not end it; it may
+            still be writing.
+        UnavailableError: The cluster does not answer.
     """
     source = live_source(loaded)
     generation = loaded.require_generation()
@@ -85,13 +88,19 @@ def pause(loaded: LoadedPipeline, why: str = "") -> bool:
 def resume(loaded: LoadedPipeline) -> Heartbeat:
     """Start the live run where it was paused, stopped or drained; from then on it is requested.
 
-    This also clears a failure that the supervision left alone.
+    This also clears a failure for which the supervision did not restart the run.
+
+    Returns:
+        The first heartbeat of a run that has committed a batch, or that has nothing to read.
 
     Raises:
         InputError: The pipeline has no live run.
-        StateError: A step before it is not done yet.
-        SeamError: The hand-over does not pass its checks; asked before the first launch only.
-        RunError: Spark failed before its first batch; it stays requested.
+        StateError: Nothing was planned yet, an earlier source has not finished, the plan is not
+            approved, or another run is active.
+        SeamError: The hand-over does not pass its checks; only before the first commit.
+        RunError: Spark failed before its first batch; the run stays requested.
+        UnavailableError: A broker does not answer, or a cluster does not say whether a run is
+            active.
     """
     source = live_source(loaded)
     return operations.go_live(PipelineContext.require(loaded), source)
@@ -108,13 +117,15 @@ def drain(
     Args:
         loaded: The pipeline.
         within: How long to wait. After that the run continues as if it had not been drained.
-        on_left: Called with the number of records, or of files and splits, that are left.
+        on_left: Called at each look (every 0.5 s) with the number of records, or of files and
+            splits, that are not committed yet.
 
     Raises:
-        InputError: The pipeline has no live run, or its folder can't be listed.
-        StateError: It does not run.
-        RunError: It ended before it was drained, or time was up; says how much is left.
-        UnavailableError: The broker does not answer.
+        InputError: The pipeline has no live run, or its topics or folder can't be read.
+        StateError: Nothing was planned yet, or the live run is not running.
+        RunError: The run ended before it was drained, it was not drained in time (the message
+            names how much is left), or it can't be ended from this machine.
+        UnavailableError: The broker, the store or the cluster does not answer.
     """
     source = live_source(loaded)
     generation = loaded.require_generation()
@@ -139,8 +150,8 @@ def drain(
                 f"{left:,} {backlog.unit} are left."
             )
             hint = (
-                "The run continues. Repeat `hybrid drain`, with a longer `--within`; or end the run "
-                "now with `hybrid stop`: what is left is read when it is resumed."
+                "The run continues. Repeat `hybrid drain`, with a longer `--within`; or end the "
+                "run now with `hybrid stop`: what is left is read when it is resumed."
             )
             raise RunError(message, hint, source=source.name)
         time.sleep(_POLL_S)

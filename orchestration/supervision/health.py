@@ -31,12 +31,16 @@ class _Process(NamedTuple):
 
 
 def judge(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
-    """Return the verdict on a live run.
+    """Return the verdict on a live run: its health, the reasons, and each expectation by itself.
+
+    A pure function. Of several things that are wrong the health names one: an error that waiting
+    can't mend first, then a crash loop, a process that is dead or stuck, a replication slot that no
+    longer delivers changes, and input that waits too long.
 
     Args:
-        seen: What is seen of it.
-        expected: The pipeline's thresholds.
-        now_ms: Now.
+        seen: What one look saw of the run.
+        expected: The thresholds that the pipeline declares under ``supervision``.
+        now_ms: Time of the look, in ms since 1970.
     """
     if seen.requested_ms is None:
         return _not_requested(seen, expected, now_ms)

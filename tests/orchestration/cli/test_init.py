@@ -76,11 +76,11 @@ def test_a_topic_goes_on_where_the_files_end(tmp_path: Path) -> None:
         (
             table(),
             ["--files", "data/*", "--event-time", "wen"],
-            "no column `wen`; its columns: id, at, v. Name one of them with `--event-time`.",
+            "`wen`; its columns: id, at, v, day, ok. Name one of them with `--event-time`.",
         ),
         (table("later"), ["--files", "data/*"], "with `--event-time`: one of at, later."),
         (table().drop(["at"]), ["--files", "data/*"], "detected: no column of file"),
-        (table().drop(["id"]), ["--files", "data/*"], "identifies a row with `--key`: of at, v."),
+        (table().drop(["id"]), ["--files", "data/*"], "identifies a row with `--key`: of at, v,"),
     ],
 )
 def test_what_can_not_be_found_out_has_to_be_named(

@@ -196,7 +196,8 @@ def test_what_can_not_be_done_is_refused_by_name(tmp_path: Path) -> None:
     assert "waits for promotion" in call(case, "discard", status=2)["message"]
     call(case, "new")
     assert "has not read `history` to its end" in call(case, "promote", status=2)["message"]
-    assert "Generation g2 of pipeline `events` has no table yet" in call(case, "compare", status=2)["message"]
+    told = call(case, "compare", status=2)["message"]
+    assert "Generation g2 of pipeline `events` has no table yet" in told
     (tmp_path / "state/events/g2/plan.json").write_text("{}")
     assert "g2 of pipeline `events` was begun already" in call(case, "new", status=2)["message"]
     assert call(case, "discard")["discarded"] == "g2"

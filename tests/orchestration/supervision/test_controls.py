@@ -152,7 +152,7 @@ def test_what_nobody_wants_can_not_be_paused_and_what_does_not_run_not_drained(
     exit_code, answer = call(case, "drain")
     assert exit_code == 2
     assert "is not running: nothing would be drained." in answer["message"]
-    assert answer["hint"].startswith("Start it with `hybrid resume`")
+    assert answer["hint"].startswith("Start the run with `hybrid resume`")
     refused = call(case, "drain", "--within", "soon")[1]
     assert "is not a duration. Write 90 s" in f"{refused['message']} {refused['hint']}"
     # Its turn has not come: history is not read yet.

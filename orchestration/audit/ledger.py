@@ -39,10 +39,15 @@ def recount_ledgers(
     Args:
         connection: The audit's database, with a view for each source.
         loaded: The pipeline; without a hand-over there is nothing to count.
-        files: Its files.
+        files: The pipeline's files.
 
     Returns:
-        A line for each partition, and sentences about what can't be counted.
+        A line for each topic partition, and sentences about what can't be counted, such as a seam
+        whose planned files are missing; both are empty if nothing was planned yet.
+
+    Raises:
+        StateError: The state can't be read, or has no plan.
+        duckdb.Error: DuckDB fails to read a planned file that exists.
     """
     generation = loaded.open_generation(create=False)
     lines: list[LedgerLine] = []

@@ -102,7 +102,10 @@ def test_a_paused_run_is_not_red_and_says_since_when_why_and_how_much_waits(
         controls.pause(case.loaded, " new brokers ")
     wanted = read_requested(case.generation)
     assert wanted is not None
-    told = f"It has been paused since {iso(wanted.at_ms)} (new brokers). 2 records or splits wait."
+    told = (
+        f"The live run has been paused since {iso(wanted.at_ms)} (new brokers). "
+        "2 records or splits wait."
+    )
     found = status(case.loaded)
     assert found.live is not None
     assert (found.live.health, found.live.reason, found.healthy) == ("paused", told, True)
@@ -121,7 +124,7 @@ def test_a_paused_run_is_not_red_and_says_since_when_why_and_how_much_waits(
     operations.stop(case.loaded)
     found = status(case.loaded)
     assert found.live is not None
-    assert (found.live.health, found.live.reason) == ("stopped", "It was stopped.")
+    assert (found.live.health, found.live.reason) == ("stopped", "The live run was stopped.")
 
 
 def test_a_restart_that_comes_after_a_pause_is_refused(case: LiveCase) -> None:

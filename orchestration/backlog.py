@@ -31,7 +31,7 @@ class Backlog(Protocol):
     unit: str
 
     def waiting(self, beat: Heartbeat | None) -> int:
-        """Count what waits, by a look at the topic or the folder.
+        """Count the input that is not committed yet, by asking the broker or listing the folder.
 
         Args:
             beat: The run's latest heartbeat; None if it has not committed anything.
@@ -42,7 +42,7 @@ class Backlog(Protocol):
         """
 
     def reported(self, beat: Heartbeat) -> int | None:
-        """Count what waits as cheaply as a frequent status needs it: no folder is listed.
+        """Count the input that is not committed yet without listing a folder, for frequent calls.
 
         Args:
             beat: The run's latest heartbeat.
@@ -53,7 +53,7 @@ class Backlog(Protocol):
 
 
 def backlog_of(context: PipelineContext, *, as_of_now: bool = False) -> Backlog:
-    """Return the backlog of a pipeline's last source.
+    """Return the counter of the input that a pipeline's last source has not committed yet.
 
     Args:
         context: The pipeline and its state.
@@ -72,22 +72,30 @@ def backlog_of(context: PipelineContext, *, as_of_now: bool = False) -> Backlog:
 def wait_until_caught_up(
     context: PipelineContext, on_waiting: Callable[[int, str], None] = lambda _count, _unit: None
 ) -> None:
-    """Wait until the unbounded run has committed all that its topic, or folder, holds.
+    """Wait until the unbounded run has committed all input that its topics, or its folder, hold.
+
+    Input that arrives while it waits counts, too. There is no time limit.
 
     Args:
         context: The pipeline and its state.
-        on_waiting: Called with how much waits, and in which unit that is counted.
+        on_waiting: Called at each look (every 0.3 s) with how much input is not committed yet, and
+            in which unit that is counted.
 
     Raises:
-        RunError: The run ended in the meantime.
+        RunError: The run ended before that.
+        InputError: The topic or the folder can't be read.
+        UnavailableError: The broker or the store does not answer.
     """
     name = context.pipeline.sources[-1].name
     backlog = backlog_of(context)
     while True:
         beat = process.find_running(context.generation, name)
         if beat is None:
-            message = f"The live run of `{name}` ended before it had caught up."
-            hint = f"See {log_path(context.generation, name)}."
+            message = f"The live run of `{name}` ended before it had caught up with its input."
+            hint = (
+                f"Read why in {log_path(context.generation, name)} or with `hybrid logs`, then "
+                "start the run again: `hybrid resume`. It continues after its last commit."
+            )
             raise RunError(message, hint, source=name)
         waiting = backlog.waiting(beat)
         on_waiting(waiting, backlog.unit)
@@ -97,12 +105,16 @@ def wait_until_caught_up(
 
 
 class TopicBacklog:
-    """Offsets of a source's topics that are not committed yet; it opens the topics once.
+    """Backlog of topics: offsets that are not committed yet. The broker is connected to once.
 
     Args:
         context: The pipeline and its state.
         source: The source.
-        as_of_now: Count up to the end offsets of this moment, not of each look.
+        as_of_now: Count up to the end offsets at the time of this call, not of each count.
+
+    Raises:
+        InputError: With ``as_of_now``: the broker does not know the topic, or refuses.
+        UnavailableError: With ``as_of_now``: the broker does not answer.
     """
 
     unit = "records"
@@ -116,7 +128,18 @@ class TopicBacklog:
         self._ends = self._log().log_end() if as_of_now else None
 
     def waiting(self, beat: Heartbeat | None) -> int:
-        """Count the offsets from the committed ones, or else the start, up to the end."""
+        """Count the offsets from the committed ones up to the end of Kafka's log.
+
+        A partition without a commit counts from its start offset; without one, from the first
+        offset that Kafka still holds.
+
+        Args:
+            beat: The run's latest heartbeat; None if it has not committed anything.
+
+        Raises:
+            InputError: The broker does not know the topic, or refuses.
+            UnavailableError: The broker does not answer.
+        """
         log = self._log()
         start = self._context.switch_state.start_of(self._source.name)
         position = {**log.log_start(), **({} if start is None else start.offsets())}
@@ -126,7 +149,14 @@ class TopicBacklog:
         return sum(max(end - position[partition], 0) for partition, end in ends.items())
 
     def reported(self, beat: Heartbeat) -> int | None:
-        """Count the same; one look-up at the broker is cheap."""
+        """Count the offsets that are not committed yet, by one look-up at the broker.
+
+        Args:
+            beat: The run's latest heartbeat.
+
+        Returns:
+            None if the broker does not answer or refuses.
+        """
         try:
             return self.waiting(beat)
         except (InputError, UnavailableError):
@@ -138,7 +168,10 @@ class TopicBacklog:
 
 
 class FolderBacklog:
-    """Splits of discovered files that are not committed yet, and files not discovered yet.
+    """Backlog of a growing folder: splits of known files that are not committed, and new files.
+
+    A file is discovered once a listing of the folder has added it to the plan; from then on its
+    splits are counted, before that the file itself.
 
     Args:
         context: The pipeline and its state.
@@ -150,12 +183,27 @@ class FolderBacklog:
         self._context = context
 
     def waiting(self, beat: Heartbeat | None) -> int:
-        """List the folder and count."""
+        """List the folder; count splits that are not committed, and files not discovered yet.
+
+        Args:
+            beat: The run's latest heartbeat; None if it has not committed anything.
+
+        Raises:
+            InputError: The folder can't be read.
+            UnavailableError: The store does not answer.
+        """
         folder = self._folder()
         return folder.splits - _done(beat) + len(folder.undiscovered())
 
     def reported(self, beat: Heartbeat) -> int | None:
-        """Count the discovered splits by what the run reported."""
+        """Count the splits of discovered files that are not committed, as the run reported them.
+
+        Args:
+            beat: The run's latest heartbeat.
+
+        Returns:
+            None if the run has not reported how many splits there are.
+        """
         return None if beat.splits_total is None else beat.splits_total - _done(beat)
 
     def _folder(self) -> GrowingFolder:
@@ -163,10 +211,14 @@ class FolderBacklog:
 
 
 class FolderBacklogAsOfNow(FolderBacklog):
-    """The same of the files that are in the folder when this is created.
+    """Backlog of the files that are in a growing folder when this is created.
 
     Args:
         context: The pipeline and its state.
+
+    Raises:
+        InputError: The folder can't be read.
+        UnavailableError: The store does not answer.
     """
 
     def __init__(self, context: PipelineContext) -> None:
@@ -175,7 +227,18 @@ class FolderBacklogAsOfNow(FolderBacklog):
         self._splits: int | None = None
 
     def waiting(self, beat: Heartbeat | None) -> int:
-        """List the folder until all of these files are discovered; from then on only count."""
+        """Count the files and splits that are not committed yet.
+
+        The folder is listed until all of these files are discovered; from then on it is not. The
+        count includes splits of files that arrived in the meantime.
+
+        Args:
+            beat: The run's latest heartbeat; None if it has not committed anything.
+
+        Raises:
+            InputError: The folder can't be read.
+            UnavailableError: The store does not answer.
+        """
         if self._splits is None:
             folder = self._folder()
             # A file that is neither discovered nor there any more was removed again.

@@ -34,7 +34,7 @@ class Observer:
     """Follower of a chain's progress; each method does nothing unless it is overridden."""
 
     def started(self, step: Step[Any]) -> None:
-        """Show that a step begins."""
+        """Show that a step begins; called before anything else of the step."""
 
     def noted(self, step: Step[Any], text: str) -> None:
         """Show what a step reports in words, such as each chunk of a snapshot."""
@@ -43,13 +43,19 @@ class Observer:
         """Show a new heartbeat of a step's Spark run."""
 
     def printed(self, step: Step[Any], line: str) -> None:
-        """Show a line that a step's Spark run printed."""
+        """Show a line that the Spark driver of a bounded step printed."""
 
     def waiting(self, step: Step[Any], count: int, unit: str) -> None:
-        """Show how much input the stream has not committed yet."""
+        """Show how much input the stream has not committed yet.
+
+        Args:
+            step: The step of the live run.
+            count: How many are left.
+            unit: What is counted, in the plural: ``records``, or ``files or splits``.
+        """
 
     def finished(self, step: Step[Any], outcome: Outcome[Any]) -> None:
-        """Show that a step is done."""
+        """Show that a step is done; not called for a step that raised an error."""
 
 
 @dataclass(frozen=True)
@@ -73,23 +79,25 @@ class ChainRun:
 
     @cached_property
     def context(self) -> PipelineContext:
-        """The pipeline and its state, resolved by the first step after the plan.
+        """The pipeline and its state; read once, by the first step after the plan, then kept.
 
         Raises:
-            StateError: Nothing was planned yet.
+            StateError: Nothing was planned yet, or the declaration changed in a way that the
+                checkpoint can't follow.
         """
         return PipelineContext.require(self.loaded)
 
 
 @dataclass(frozen=True)
 class Outcome(Generic[T]):
-    """What a step came to.
+    """Result of a step, in the forms that Dagster, programs and people need.
 
     Attributes:
         value: The result.
-        document: The result as JSON.
+        document: The result as a JSON object.
         text: The result in a sentence.
-        refusal: Why the chain may not continue, though the step itself is done.
+        refusal: Error that keeps the following steps from running, though this step itself is
+            done, such as a hand-over that fails a check; None if they may run.
     """
 
     value: T
@@ -110,10 +118,14 @@ class Step(ABC, Generic[T]):
     source: str | None = None
 
     def run(self, run: ChainRun) -> Outcome[T]:
-        """Do the step.
+        """Run the step, and report its begin and its end to the observer.
+
+        Args:
+            run: What the steps of this pass over the chain share.
 
         Raises:
-            HybridError: As the operation that it does.
+            HybridError: The step's operation is refused or failed; the observer is not told that
+                the step finished.
         """
         run.observer.started(self)
         outcome = self._run(run)
@@ -125,7 +137,7 @@ class Step(ABC, Generic[T]):
 
 
 class SnapshotStep(Step[list[TakenSnapshot]]):
-    """Take the snapshots of database tables that the pipeline starts from."""
+    """Step that copies the database tables that the pipeline starts from into files."""
 
     name = "take_snapshot"
 
@@ -136,21 +148,23 @@ class SnapshotStep(Step[list[TakenSnapshot]]):
 
 
 class PlanStep(Step[Plan]):
-    """Decide what will be read and in which order, before anything runs."""
+    """Step that decides what will be read and in which order; no row is read or written."""
 
     name = "plan"
 
     def _run(self, run: ChainRun) -> Outcome[Plan]:
         made = operations.plan(run.loaded)
-        return Outcome(made, made.model_dump(mode="json"), "Planned.")
+        splits = sum(part.splits for part in made.files)
+        text = f"The plan is made: {splits:,} splits of files are to be read."
+        return Outcome(made, made.model_dump(mode="json"), text)
 
 
 class HandedOver(NamedTuple):
-    """A hand-over that was made.
+    """Result of a hand-over (the switch from one source to the next).
 
     Attributes:
-        ledger: What was decided for each partition.
-        checks: Its checks, against the log as it is now.
+        ledger: Start offset of each topic partition, and the reason for it.
+        checks: Results of the checks of these offsets against Kafka's log as it is now.
     """
 
     ledger: Ledger
@@ -158,7 +172,7 @@ class HandedOver(NamedTuple):
 
 
 class HandoverStep(Step[HandedOver]):
-    """Decide where a topic starts, and check that.
+    """Step that decides at which offsets a topic starts, and checks them against Kafka's log.
 
     Args:
         source: Name of the Kafka source.
@@ -179,14 +193,14 @@ class HandoverStep(Step[HandedOver]):
         return Outcome(
             HandedOver(ledger, checks),
             ledger.model_dump(mode="json"),
-            "The hand-over is made, and passes its checks.",
+            f"The start offsets of `{self.source}` are decided, and pass their checks.",
             # A run that has begun is judged by its supervision.
             None if reached else find_refusal(source, checks),
         )
 
 
 class BoundedStep(Step[EndPosition]):
-    """Read a bounded source to its end.
+    """Step that reads a bounded source to its end in a Spark run.
 
     Args:
         source: Name of the source.
@@ -204,12 +218,12 @@ class BoundedStep(Step[EndPosition]):
             extra_environment=run.environment,
             rest_requested=run.rest_requested,
         )
-        text = f"Read to its end: event time {iso(end.event_time_ms)}."
+        text = f"`{self.name}` is read to its end: highest event time {iso(end.event_time_ms)}."
         return Outcome(end, end.model_dump(mode="json"), text)
 
 
 class LiveStep(Step[Heartbeat]):
-    """Start the unbounded run, which then continues by itself.
+    """Step that starts the unbounded run, which continues after the step.
 
     Args:
         source: Name of the source.
@@ -227,7 +241,11 @@ class LiveStep(Step[Heartbeat]):
 
 
 def steps_of(loaded: LoadedPipeline) -> list[Step[Any]]:
-    """Return the steps of a pipeline's chain, in order."""
+    """Return the steps of a pipeline's chain, in the order in which they have to run.
+
+    These are ``take_snapshot`` if a snapshot is declared, ``plan``, and for each source a hand-over
+    (if it reads a topic whose start the plan does not decide) and the source itself.
+    """
     first: list[Step[Any]] = [SnapshotStep()] if snapshots.declared(loaded) else []
     return [*first, PlanStep(), *_steps_of_sources(loaded)]
 
@@ -245,23 +263,29 @@ def run_chain(run: ChainRun) -> None:
     """Run all steps of a chain, in order, until one fails.
 
     Raises:
-        HybridError: As the step that failed.
+        HybridError: A step failed, or its outcome does not allow the following ones; its type and
+            text are those of the step.
     """
     for step in steps_of(run.loaded):
         _run_step(step, run)
 
 
 def run_step(run: ChainRun, name: str) -> Outcome[Any]:
-    """Run one step of a chain, as an orchestrator does that has a task for each.
+    """Run one step of a chain, for an orchestrator that has a task for each step.
+
+    Args:
+        run: The pipeline, and who follows the progress.
+        name: Name of the step, such as ``plan`` or ``live_handover``.
 
     Raises:
         InputError: The chain has no step of that name.
-        HybridError: As the step.
+        HybridError: The step failed, or its outcome does not allow the following ones.
     """
     steps = {step.name: step for step in steps_of(run.loaded)}
     if name not in steps:
         message = f"Pipeline `{run.loaded.pipeline.name}` has no step `{name}`."
-        raise InputError(message, f"Its steps are {', '.join(steps)}.", value=name)
+        hint = f"Name one of its steps: {', '.join(steps)}."
+        raise InputError(message, hint, pipeline=run.loaded.pipeline.name, value=name)
     return _run_step(steps[name], run)
 
 

@@ -13,7 +13,7 @@ from sources.config.loader import load_pipeline
 
 
 class HybridPipeline(dg.Component, dg.Model, dg.Resolvable):
-    """One table from files and then Kafka: history is loaded once, then kept up to date.
+    """Dagster component of one pipeline: a table of history from files, then updated from Kafka.
 
     Attributes:
         pipeline: The pipeline's file, relative to the component's folder.
@@ -22,9 +22,12 @@ class HybridPipeline(dg.Component, dg.Model, dg.Resolvable):
     pipeline: str
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """Return all definitions of the pipeline.
+        """Return the pipeline's assets, checks, jobs, schedules and sensor.
+
+        Args:
+            context: Knows the component's folder.
 
         Raises:
-            InputError: Its file can't be read or is invalid.
+            InputError: The pipeline's file can't be read or is invalid.
         """
         return pipeline_definitions(load_pipeline(context.path / self.pipeline))

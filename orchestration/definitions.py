@@ -20,10 +20,13 @@ _PLACES = os.environ.get("HYBRID_PIPELINES") or str(_EXAMPLES)
 
 
 def find_pipelines(places: Iterable[Path]) -> list[LoadedPipeline]:
-    """Return all pipelines that are declared in these folders (``*.yaml``) and files.
+    """Return all pipelines that are declared in these files, and in ``*.yaml`` of these folders.
+
+    Args:
+        places: Files and folders; folders below a folder are not searched.
 
     Raises:
-        InputError: A file can't be read or is invalid; names it.
+        InputError: A file can't be read or is invalid; the message names it.
     """
     files = [
         file

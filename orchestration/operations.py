@@ -45,7 +45,7 @@ Source = FileSource | KafkaSource
 
 
 def validate(loaded: LoadedPipeline) -> None:
-    """Check what can be checked without reading data or starting a process.
+    """Refuse a declaration that can't run here, without reading data or starting a process.
 
     Raises:
         InputError: Java is missing or too old, a package that the declaration needs is not
@@ -60,13 +60,17 @@ def validate(loaded: LoadedPipeline) -> None:
 
 
 def plan(loaded: LoadedPipeline) -> Plan:
-    """Return the plan of the newest generation; make it first if there is none.
+    """Return the plan of the newest generation (computation of the whole table); make it if absent.
 
-    A bounded topic that comes first gets its start and end offsets with the plan.
+    The plan says which files and offsets are read, in which order. A bounded topic that is the
+    chain's first source gets its start and end offsets together with the plan.
 
     Raises:
-        HybridError: As :func:`sources.planning.plan.make_plan` and
-            :func:`sources.hand_over.hand_over`.
+        InputError: :func:`validate` refuses the declaration, or it does not fit the data.
+        UnavailableError: A broker, store, database or schema registry does not answer.
+        SeamError: Kafka's log no longer reaches back to where history ends, or the offsets of a
+            first topic can't be decided.
+        StateError: The declaration changed in a way that the checkpoint can't follow.
     """
     validate(loaded)
     made = make_plan(loaded)
@@ -76,7 +80,11 @@ def plan(loaded: LoadedPipeline) -> Plan:
 
 
 def planned_topic(loaded: LoadedPipeline) -> KafkaSource | None:
-    """Return the topic whose offsets the plan decides: a bounded one that comes first, or None."""
+    """Return the source of topics whose offsets the plan decides: a bounded one that comes first.
+
+    Returns:
+        None if the first source reads files, or is unbounded.
+    """
     first = loaded.pipeline.sources[0]
     if isinstance(first, KafkaSource) and first.boundedness is Boundedness.BOUNDED:
         return first
@@ -92,23 +100,29 @@ def run_bounded(
     *,
     rest_requested: bool = False,
 ) -> EndPosition:
-    """Read a bounded source to its end; one that has ended is not read again.
+    """Read a bounded source to its end in a Spark run; a source that has ended is not read again.
 
     Args:
         context: The pipeline and its state.
         source: The source.
-        on_beat: Called with each new heartbeat.
+        on_beat: Called with each new heartbeat of the run.
         on_output: Called with each line that the run prints.
-        extra_environment: More environment variables for the job.
+        extra_environment: More environment variables for the Spark driver.
         rest_requested: The rest of the chain is to run, too. With ``switch: warm`` the driver then
             makes the hand-over and continues with the next source by itself; the steps that follow
             find that done.
 
+    Returns:
+        The source's end position: event time, and offsets where history knows them.
+
     Raises:
-        StateError: An earlier source has not finished, the plan is not approved, or another run is
+        StateError: An earlier source has not finished, the plan is not approved, the hand-over to a
+            topic was not made, another generation serves in this one's place, or another run is
             active.
         SeamError: The hand-over to a topic does not pass its checks; only before its first commit.
         RunError: Spark failed, or ended without having read all of the plan.
+        UnavailableError: A broker does not answer, or a cluster does not say whether a run is
+            active.
     """
     state = context.switch_state
     state.require_turn(source.name)
@@ -125,8 +139,15 @@ def run_bounded(
         # The stream is requested from the switch on, not only once its own step runs.
         request(context.generation, names[-1], is_requested=True)
     if (end := state.end_of(source.name)) is None:
-        message = f"The Spark run of `{source.name}` ended well but left no end position."
-        raise RunError(message, "Run it again.", source=source.name)
+        message = (
+            f"The Spark run of `{source.name}` ended with exit status 0 but wrote no end position, "
+            "so it is unknown whether all of its plan was read."
+        )
+        hint = (
+            "Read its output with `hybrid logs`, then repeat `hybrid run`: what is committed is "
+            "not read again."
+        )
+        raise RunError(message, hint, source=source.name, generation=context.generation.name)
     return end
 
 
@@ -135,18 +156,25 @@ def go_live(
 ) -> Heartbeat:
     """Start the unbounded run, or find it running; return when its first batch is committed.
 
-    From then on it is requested, until it is stopped. Interrupting this call cancels the request.
+    The run is requested by this call, and until people stop or pause it the supervision restarts
+    it. Interrupting the call (Ctrl-C) cancels the request; an error does not.
 
     Args:
         context: The pipeline and its state.
-        source: The last source.
+        source: The last source of the chain.
         on_beat: Called with each new heartbeat until the first batch is committed.
 
+    Returns:
+        The first heartbeat of a run that has committed a batch, or that has nothing to read.
+
     Raises:
-        StateError: An earlier source has not finished, the hand-over to a topic was not made, or
-            the plan is not approved.
+        StateError: An earlier source has not finished, the hand-over to a topic was not made, the
+            plan is not approved, another generation serves in this one's place, another run is
+            active, or people stopped the run during this call.
         SeamError: The hand-over does not pass its checks; only before the first commit.
         RunError: Spark failed before its first batch; the run stays requested.
+        UnavailableError: A broker does not answer, or a cluster does not say whether a run is
+            active.
     """
     _require_ready_to_stream(context, source)
     generation = context.generation
@@ -165,11 +193,25 @@ def go_live(
 
 
 def resume(context: PipelineContext, source: Source) -> Heartbeat:
-    """Start the unbounded run again, unless it was stopped or paused since.
+    """Start the unbounded run again for the supervision, unless people stopped or paused it.
+
+    Unlike :func:`go_live` it does not request the run: what people requested last stays in force.
+
+    Args:
+        context: The pipeline and its state.
+        source: The last source of the chain.
+
+    Returns:
+        The first heartbeat of a run that has committed a batch, or that has nothing to read.
 
     Raises:
-        StateError: It is not requested; or as :func:`go_live`.
-        RunError: As :func:`go_live`.
+        StateError: The run is not requested, an earlier source has not finished, the hand-over to
+            a topic was not made, the plan is not approved, another generation serves in this one's
+            place, or another run is active.
+        SeamError: The hand-over does not pass its checks; only before the first commit.
+        RunError: Spark failed before its first batch.
+        UnavailableError: A broker does not answer, or a cluster does not say whether a run is
+            active.
     """
     _require_ready_to_stream(context, source)
     require_requested(context.generation)
@@ -206,9 +248,12 @@ def _require_ready(context: PipelineContext, source: Source) -> None:
 
 
 def reached(context: PipelineContext, source: KafkaSource) -> Offsets:
-    """Return the first offset of each partition that a topic's run has not committed yet.
+    """Return how far a topic was read: the first offset of each partition that is not committed.
 
-    Empty if it has not committed anything.
+    Read from the query's checkpoint.
+
+    Returns:
+        Offsets by partition; empty if no batch with records of the topic was committed.
     """
     generation = context.generation
     place = context.pipeline.hybrid_source().index(source.name)
@@ -225,8 +270,12 @@ def reached(context: PipelineContext, source: KafkaSource) -> Offsets:
 def require_not_deleted(context: PipelineContext) -> None:
     """Refuse to resume the last source where Kafka deleted records that it has not read.
 
+    Nothing is refused if the last source reads files.
+
     Raises:
-        SeamError: Names the partition, and how many offsets are lost.
+        SeamError: Names topic and partition, and how many offsets are lost.
+        InputError: The broker does not know the topic, or refuses.
+        UnavailableError: The broker does not answer.
     """
     last = context.pipeline.sources[-1]
     if isinstance(last, KafkaSource):
@@ -236,22 +285,37 @@ def require_not_deleted(context: PipelineContext) -> None:
 def change_rate(loaded: LoadedPipeline, source: str, limit: RateLimit) -> None:
     """Limit how fast a source is read, from now on; an active run adopts the limit.
 
+    Args:
+        loaded: The pipeline.
+        source: Name of the source.
+        limit: Numbers per second; an empty one lifts the limit.
+
     Raises:
-        InputError: There is no such source, or the limit does not apply to its kind.
+        InputError: There is no such source, or the limit has no meaning for its kind, such as
+            ``offsets`` for files.
         StateError: Nothing was planned yet.
     """
     names = [each.name for each in loaded.pipeline.sources]
     if source not in names:
         message = f"Pipeline `{loaded.pipeline.name}` has no source `{source}`."
-        raise InputError(message, f"Name one of {', '.join(names)}.", source=source)
+        hint = f"Name one of its sources: {', '.join(names)}."
+        raise InputError(message, hint, pipeline=loaded.pipeline.name, source=source)
     loaded.pipeline.source(source).check_rate(limit)
     put_in_force(loaded.require_generation(), source, limit)
 
 
 def stop(loaded: LoadedPipeline) -> list[str]:
-    """End every active run of the pipeline; return the names of the sources stopped.
+    """End every active Spark run of the pipeline, and cancel the request for its live run.
 
-    The unbounded run is no longer requested from then on, nor paused.
+    The live run is then neither requested nor paused, so the supervision does not restart it.
+
+    Returns:
+        Names of the sources whose run was ended; empty if none ran or nothing was planned.
+
+    Raises:
+        RunError: A run can't be ended from this machine, or its cluster did not end it; it may
+            still be running and writing.
+        UnavailableError: The cluster does not answer.
     """
     if (context := PipelineContext.find(loaded)) is None:
         return []
@@ -264,7 +328,7 @@ def stop(loaded: LoadedPipeline) -> list[str]:
 
 
 def is_live(loaded: LoadedPipeline) -> bool:
-    """Return whether the unbounded run of a pipeline is alive."""
+    """Return whether the driver of a pipeline's last source is running; False without a plan."""
     context = PipelineContext.find(loaded)
     last = loaded.pipeline.sources[-1].name
     return context is not None and process.find_running(context.generation, last) is not None

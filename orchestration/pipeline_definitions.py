@@ -15,7 +15,11 @@ from sources.config.loader import LoadedPipeline
 
 
 def pipeline_definitions(loaded: LoadedPipeline) -> dg.Definitions:
-    """Return a pipeline's assets, jobs, checks, schedules and sensor."""
+    """Return a pipeline's assets, jobs, checks, schedules and sensor, for a Dagster code location.
+
+    The sensor, the checks of the live run and the job ``<name>_resume`` are there only if the
+    pipeline ends in an unbounded source.
+    """
     name = loaded.pipeline.name
     # One job for the whole chain: one Dagster run with ordered steps.
     chain = dg.define_asset_job(

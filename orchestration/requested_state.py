@@ -6,7 +6,7 @@ from pydantic import Field
 
 from sources.common.positions import Part, Record, now_ms
 from sources.common.state import Folder, Generation
-from sources.errors import ErrorReport, StateError
+from sources.errors import ErrorFields, ErrorReport, StateError
 from spark_jobs.launch.record import last_launch_id
 
 _REQUESTED = "run/requested.json"
@@ -20,8 +20,8 @@ class RequestedState(Record):
     Attributes:
         source: The source that it reads.
         is_requested: Whether it is to run.
-        at_ms: When this was requested.
-        is_paused: Whether it was paused, so that it waits for being resumed.
+        at_ms: When this was requested, in ms since 1970.
+        is_paused: Whether people paused it, so that it is shown as paused until they resume it.
         why: The reason that people gave; empty if none.
     """
 
@@ -38,8 +38,8 @@ class Restart(Part):
     """A restart that the supervision asked for.
 
     Attributes:
-        at_ms: When it did.
-        replaces: The launch that had failed; None if nothing was launched yet.
+        at_ms: When it asked, in ms since 1970.
+        replaces: Id of the launch that had failed; None if nothing was launched yet.
         why: The reason of the verdict that led to it.
     """
 
@@ -52,8 +52,9 @@ class RefusedRestart(Record):
     """A restart that launched nothing, as the launch itself was refused.
 
     Attributes:
-        requested_ms: The request that it belongs to; a later one makes it irrelevant.
-        launch_id: The last launch at that time; a later one makes it irrelevant.
+        requested_ms: Time of the request that it belongs to; a later request makes it irrelevant.
+        launch_id: Id of the last launch at that time; a later launch makes it irrelevant. None if
+            nothing was launched yet.
         report: The error that refused it.
     """
 
@@ -66,14 +67,16 @@ class Watch(Record):
     """What the supervision remembers from one look at the live run to the next.
 
     Attributes:
-        requested_ms: The request that this belongs to; a later one starts with an empty memory.
-        launch_id, batch_id: Last launch and committed micro-batch that were seen.
+        requested_ms: Time of the request that this belongs to; a later request starts with an empty
+            memory. Times are in ms since 1970.
+        launch_id, batch_id: Last launch and last committed micro-batch that were seen.
         behind_since_ms: Since when input was seen to wait while nothing was committed.
         down_since_ms: Since when this launch is seen dead or stuck; None if it is not.
         restarts: Restarts since the request that still count, oldest first.
         gave_up: Whether the limit was reached: nothing is done until people act.
         alerted: The health that the webhook last received.
-        slot_idle_since_ms: Since when no connector was seen to read the slot; None if one does.
+        slot_idle_since_ms: Since when no connector was seen to read the replication slot; None if
+            one does, or no slot is declared.
     """
 
     VERSION = 2
@@ -90,37 +93,72 @@ class Watch(Record):
 
 
 def read_requested(generation: Folder) -> RequestedState | None:
-    """Return the state that people last requested; None if they never requested any."""
+    """Return the state of the live run that people last requested; None if it was never started.
+
+    Raises:
+        StateError: The file can't be read, or another version of this package wrote it.
+    """
     return generation.read(_REQUESTED, RequestedState)
 
 
 def request(generation: Folder, source: str, *, is_requested: bool) -> None:
-    """Write down that the live run is requested to run, or not to, from now on."""
+    """Record that people want the live run to run, or not to, from now on; this ends a pause.
+
+    Args:
+        generation: The state folder of the generation.
+        source: Name of the source that the live run reads.
+        is_requested: Whether it is to run.
+
+    Raises:
+        StateError: The state can't be written.
+    """
     write_requested(
         generation, RequestedState(source=source, is_requested=is_requested, at_ms=now_ms())
     )
 
 
 def write_requested(generation: Folder, requested: RequestedState) -> None:
-    """Write a requested state down as it is: a pause, or an earlier one that applies again."""
+    """Record a requested state as it is given: a pause, or an earlier one that applies again.
+
+    Raises:
+        StateError: The state can't be written.
+    """
     generation.replace(_REQUESTED, requested)
 
 
 def require_requested(generation: Folder) -> RequestedState:
-    """Return the requested state; refuse to start a run that was stopped or paused.
+    """Return the requested state of the live run; refuse one that says that it is not to run.
 
     Raises:
-        StateError: It was.
+        StateError: The live run was stopped or paused, or was never started.
     """
     found = read_requested(generation)
     if found is None or not found.is_requested:
-        message = "The live run was stopped or paused."
-        raise StateError(message, "Start it again with `hybrid resume`, if it is to run.")
+        if found is None:
+            what = "was never requested"
+        else:
+            what = "was paused" if found.is_paused else "was stopped"
+        message = f"The live run {what}, so it is not started."
+        hint = "If it is to run, start it with `hybrid resume`."
+        fields: ErrorFields = {} if found is None else {"source": found.source}
+        raise StateError(message, hint, **fields)
     return found
 
 
 def read_watch(generation: Folder, requested_ms: int) -> Watch:
-    """Return what is remembered of a request; of an earlier one only what the webhook received."""
+    """Return what the supervision remembers of a request.
+
+    Args:
+        generation: The state folder of the generation.
+        requested_ms: Time of the request, in ms since 1970.
+
+    Returns:
+        An empty memory if nothing was written since the request; of an earlier request only the
+        health that the webhook last received is kept, so that no alert is posted twice.
+
+    Raises:
+        StateError: The file can't be read, or another version of this package wrote it.
+    """
     found = generation.read(_WATCH, Watch)
     if found is None or found.requested_ms == requested_ms:
         return found or Watch(requested_ms=requested_ms)
@@ -128,18 +166,37 @@ def read_watch(generation: Folder, requested_ms: int) -> Watch:
 
 
 def write_watch(generation: Folder, watch: Watch) -> None:
-    """Remember; nothing is written if nothing changed."""
+    """Write what the supervision remembers for its next look, if it differs from what is there.
+
+    Raises:
+        StateError: The state can't be read or written.
+    """
     if generation.read(_WATCH, Watch) != watch:
         generation.replace(_WATCH, watch)
 
 
 def read_refused(generation: Generation, requested_ms: int) -> ErrorReport | None:
-    """Return why the last restart launched nothing; None if people or a launch came after it."""
+    """Return the error for which the last restart launched nothing.
+
+    Args:
+        generation: The generation.
+        requested_ms: Time of the present request, in ms since 1970.
+
+    Returns:
+        None if no restart was refused, or if a later request or launch makes it irrelevant.
+
+    Raises:
+        StateError: The file can't be read, or another version of this package wrote it.
+    """
     found = generation.read(_REFUSED, RefusedRestart)
     now = (requested_ms, last_launch_id(generation))
     return found.report if found and (found.requested_ms, found.launch_id) == now else None
 
 
 def write_refused(generation: Folder, refused: RefusedRestart) -> None:
-    """Write down why a restart launched nothing. Only the restart itself does so."""
+    """Record the error for which a restart launched nothing; called by that restart alone.
+
+    Raises:
+        StateError: The state can't be written.
+    """
     generation.replace(_REFUSED, refused)

@@ -17,8 +17,8 @@ class TakenSnapshot:
     """A complete snapshot of one table.
 
     Attributes:
-        document: What it is, as JSON.
-        text: What it is, in words; its warnings too.
+        document: Table, rows, chunks, time and log position of the snapshot, as a JSON object.
+        text: The same in sentences, a line each; then the warnings.
     """
 
     document: dict[str, Any]
@@ -26,7 +26,7 @@ class TakenSnapshot:
 
 
 def declared(loaded: LoadedPipeline) -> list[FileSource]:
-    """Return the sources whose files are snapshots that the pipeline takes itself."""
+    """Return the sources that declare a `snapshot`: a database table that is copied into files."""
     return [
         source
         for source in loaded.pipeline.sources
@@ -35,16 +35,19 @@ def declared(loaded: LoadedPipeline) -> list[FileSource]:
 
 
 def take(loaded: LoadedPipeline, report: Callable[[str], None]) -> list[TakenSnapshot]:
-    """Take all declared snapshots; what was read before is kept.
+    """Copy all declared database tables into files; chunks that were copied before are kept.
 
     Args:
         loaded: The pipeline.
-        report: Called with a line for each chunk that is read.
+        report: Called with a line for each chunk that is copied.
+
+    Returns:
+        The snapshot of each table, in the order of the sources.
 
     Raises:
-        InputError: No source declares a `snapshot`, or the database does not meet its
-            requirements.
-        RunError: Reading was interrupted; what was read is kept.
+        InputError: No source declares a `snapshot`, or the database does not meet the requirements
+            of logical replication.
+        RunError: The copy was interrupted; the chunks that are complete are kept.
     """
     # The database driver takes a while to import, and few commands need it.
     from sources.databases.snapshot_copy import TableSnapshot  # noqa: PLC0415
@@ -53,7 +56,10 @@ def take(loaded: LoadedPipeline, report: Callable[[str], None]) -> list[TakenSna
     if not sources:
         name = loaded.pipeline.name
         message = f"No source of pipeline `{name}` declares a `snapshot`."
-        hint = "Add `snapshot: {dsn: …, slot: …}` to its source of files."
+        hint = (
+            "To copy a database table first, add `snapshot: {dsn: …, slot: …}` to the source of "
+            "files; otherwise leave `hybrid snapshot` out and run `hybrid plan`."
+        )
         raise InputError(message, hint, pipeline=name, field="snapshot")
     taken = []
     for source in sources:

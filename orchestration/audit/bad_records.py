@@ -45,8 +45,12 @@ def recount_bad_records(
         source: The topic's source.
         log_start: First offset that the topic still holds, by partition.
 
+    Returns:
+        The counts, and whether they agree; without a run there is nothing to agree with.
+
     Raises:
-        InputError: The quarantine table can't be read.
+        InputError: The quarantine table exists but can't be read.
+        StateError: The state can't be read.
     """
     generation = loaded.open_generation(create=False)
     starts: Offsets = {}
@@ -75,8 +79,12 @@ def recount_bad_rows(
         source: The files' source.
         files: The pipeline's files.
 
+    Returns:
+        The counts, and whether they agree; without a run there is nothing to agree with.
+
     Raises:
-        InputError: The quarantine table can't be read.
+        InputError: The quarantine table exists but can't be read.
+        StateError: The state can't be read.
     """
     generation = loaded.open_generation(create=False)
     plan = None if generation is None else generation.read("plan.json", Plan)
@@ -171,9 +179,12 @@ def _count_not_quarantined(
         quarantined = DeltaTable(path).to_pyarrow_table(columns=["place", "partition", "offset"])
     except (DeltaError, OSError) as error:
         message = (
-            f"The quarantine of source `{source.name}`, {path}, can't be read: {error_text(error)}"
+            f"The quarantine table of source `{source.name}`, {path}, can't be read: "
+            f"{error_text(error)}"
         )
-        hint = "Repair its `_delta_log`."
+        hint = (
+            "Restore its files and its `_delta_log` from a backup, then run `hybrid audit` again."
+        )
         raise InputError(message, hint, source=source.name, table=path) from None
     connection.register("_quarantined", quarantined)
     query = (

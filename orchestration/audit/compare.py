@@ -43,7 +43,9 @@ class Comparison:
 
 
 def compare(connection: duckdb.DuckDBPyConnection, key: list[str], limit: int) -> Comparison:
-    """Compare the rows of ``audit.expected`` and ``audit.found``; a null equals a null.
+    """Compare the rows of the tables ``audit.expected`` and ``audit.found`` by key.
+
+    A null equals a null; floating-point numbers are equal within :data:`RELATIVE_TOLERANCE`.
 
     Args:
         connection: The audit's database, with both tables, which have the same columns.
@@ -51,14 +53,19 @@ def compare(connection: duckdb.DuckDBPyConnection, key: list[str], limit: int) -
         limit: Largest number of examples of each kind of difference.
 
     Raises:
-        InputError: DuckDB can't compare the two types of a column.
+        InputError: DuckDB fails to compare the tables, such as for two types of a column that it
+            can't compare.
     """
     try:
         counts, examples = _count_by_key(connection, key, limit)
         counts["different"], examples["different"] = _different_rows(connection, key, limit)
     except duckdb.Error as error:
         message = f"The target can't be compared with the expected rows: {error_text(error)}"
-        raise InputError(message, "Cast the column in `audit.sql`.", field="audit.sql") from None
+        hint = (
+            "If the types of a column differ, cast it in `audit.sql` to its type in the target; "
+            "without `audit.sql`, declare the same type for it in all sources."
+        )
+        raise InputError(message, hint, field="audit.sql") from None
     sizes = [count_rows(connection, f"audit.{table}") for table in ("expected", "found")]
     return Comparison(sizes[0], sizes[1], counts, examples)
 

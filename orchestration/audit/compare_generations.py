@@ -19,30 +19,33 @@ from sources.generations import newest, read_serving, target_of
 
 @dataclass(frozen=True)
 class GenerationComparison:
-    """Differences between the serving generation and the candidate; all counts are rows.
+    """Differences between the table that readers see and the newest one; all counts are rows.
+
+    The serving generation (computation of the whole table) is the one that readers see; the
+    candidate is the newest one, which a promotion would let them see.
 
     Attributes:
         pipeline: Name of the pipeline.
         serving: Name of the serving generation.
         candidate: Name of the newest generation.
         rows: Number of rows by name of the generation.
-        gone: Rows of the serving generation whose key the candidate lacks, or has less often.
+        missing: Rows of the serving generation whose key the candidate lacks, or has less often.
         added: Rows of the candidate whose key the serving generation lacks, or has less often.
         changed: Rows of the same key that differ in a column that both tables have.
-        columns_gone: Names of columns that only the serving generation has.
+        columns_missing: Names of columns that only the serving generation has.
         columns_added: Names of columns that only the candidate has.
-        examples: Up to :data:`orchestration.audit.report.EXAMPLES` examples for each of ``gone``,
-            ``added`` and ``changed``.
+        examples: Up to :data:`orchestration.audit.report.EXAMPLES` examples for each of
+            ``missing``, ``added`` and ``changed``.
     """
 
     pipeline: str
     serving: str
     candidate: str
     rows: dict[str, int]
-    gone: int
+    missing: int
     added: int
     changed: int
-    columns_gone: list[str]
+    columns_missing: list[str]
     columns_added: list[str]
     examples: dict[str, list[AuditExample]]
 
@@ -52,26 +55,34 @@ class GenerationComparison:
 
 
 def compare_generations(loaded: LoadedPipeline) -> GenerationComparison:
-    """Compare the rows of the candidate's table with those of the serving one, as they are now.
+    """Compare the newest generation's table with the serving one by key, as both are now.
 
-    Live runs are not stopped for it: their latest rows may be in one of the tables only.
+    Shows what a promotion would change. Live runs are not stopped for it: their latest rows may be
+    in one of the tables only. Only columns that both tables have are compared.
 
     Raises:
         StateError: There is no newer generation than the serving one.
-        InputError: A table does not exist or can't be read, or lacks a column of ``sink.key``.
+        InputError: A table does not exist or can't be read, lacks a column of ``sink.key``, or has
+            a column whose two types can't be compared.
     """
     pipeline = loaded.pipeline.name
     serving, candidate = read_serving(loaded).generation, newest(loaded)
     if candidate is None or candidate == serving:
-        message = f"Pipeline `{pipeline}` has no generation next to {serving}."
-        hint = "Begin one with `hybrid generation new`, and run it."
+        message = (
+            f"Pipeline `{pipeline}` has no generation newer than {serving}, which serves, so there "
+            "is nothing to compare it with."
+        )
+        hint = (
+            "Begin a new generation with `hybrid generation new`, and compute its table with "
+            "`hybrid run`."
+        )
         raise StateError(message, hint, pipeline=pipeline, generation=serving)
     tables = {}
     for name in (serving, candidate):
         path = target_of(loaded, name)
         if (table := open_target(path)) is None:
-            message = f"There is no table {path} of generation {name} yet."
-            hint = "Run that generation first."
+            message = f"Generation {name} of pipeline `{pipeline}` has no table yet: {path}."
+            hint = f"Compute the table of {name} first: `hybrid run`."
             raise InputError(message, hint, pipeline=pipeline, generation=name, table=path)
         tables[name] = table
     columns = {
@@ -79,9 +90,16 @@ def compare_generations(loaded: LoadedPipeline) -> GenerationComparison:
     }
     shared = [name for name in columns[serving] if name in columns[candidate]]
     if lacking := [name for name in loaded.pipeline.sink.key if name not in shared]:
-        message = f"Column {', '.join(lacking)} of `sink.key` is not in both tables."
-        hint = "Generations can only be compared by a key that both have."
-        raise InputError(message, hint, field="sink.key", column=lacking[0])
+        message = (
+            f"Generations {serving} and {candidate} can't be compared: column "
+            f"{', '.join(lacking)} of `sink.key` is not in both tables. The tables share "
+            f"{', '.join(shared) or 'no column'}."
+        )
+        hint = (
+            "Set `sink.key` to columns that both tables have, or promote the new generation "
+            "without a comparison: `hybrid generation promote`."
+        )
+        raise InputError(message, hint, pipeline=pipeline, field="sink.key", column=lacking[0])
     with (
         TemporaryDirectory(prefix="hybrid-compare-") as scratch,
         open_database(Path(scratch), MEMORY_LIMIT) as connection,
@@ -95,13 +113,13 @@ def compare_generations(loaded: LoadedPipeline) -> GenerationComparison:
         serving=serving,
         candidate=candidate,
         rows={serving: result.expected, candidate: result.found},
-        gone=result.counts["missing"],
+        missing=result.counts["missing"],
         added=result.counts["unexpected"] + result.counts["duplicated"],
         changed=result.counts["different"],
-        columns_gone=[name for name in columns[serving] if name not in shared],
+        columns_missing=[name for name in columns[serving] if name not in shared],
         columns_added=[name for name in columns[candidate] if name not in shared],
         examples={
-            "gone": result.examples["missing"],
+            "missing": result.examples["missing"],
             "added": added[:EXAMPLES],
             "changed": result.examples["different"],
         },

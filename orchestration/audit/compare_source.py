@@ -79,14 +79,14 @@ def compare_with_source(loaded: LoadedPipeline) -> SourceComparison:
 
     Raises:
         InputError: The pipeline captures no table, there is no target yet, or one of the two can't
-            be read.
+            be read, such as for a database that does not answer or a wrong password.
     """
     options, table, columns = _captured_table(loaded)
     return compare_table(options.dsn, table, columns, target_of(loaded))
 
 
 def compare_table(dsn: str, table: str, columns: Mapping[str, str], path: str) -> SourceComparison:
-    """Compare a Delta table with a PostgreSQL table.
+    """Compare a Delta table with a PostgreSQL table row by row, each row as often as it occurs.
 
     Args:
         dsn: Connection string of the database; the password is in PGPASSWORD.
@@ -99,8 +99,9 @@ def compare_table(dsn: str, table: str, columns: Mapping[str, str], path: str) -
         InputError: There is no Delta table, or one of the two can't be read.
     """
     if not DeltaTable.is_deltatable(path):
-        message = f"There is no Delta table {path}."
-        raise InputError(message, "Run the pipeline first.", table=path)
+        message = f"There is no Delta table {path} to compare with `{table}`."
+        hint = "Compute the table first, with `hybrid run`, or correct its path."
+        raise InputError(message, hint, table=path)
     target = DeltaTable(path)
     target_columns = {field.name for field in target.schema().fields}
     compared = {name: kind for name, kind in columns.items() if name in target_columns}
@@ -146,8 +147,11 @@ def _captured_table(loaded: LoadedPipeline) -> tuple[SnapshotOptions, str, dict[
             columns = {**topic.value_columns, **topic.added_types}
             current = {name: kind for name, kind in columns.items() if name not in dropped}
             return source.snapshot, str(topic.table), current
-    message = f"Pipeline `{loaded.pipeline.name}` has no source with a `snapshot`."
-    hint = "Only pipelines that capture a database table can be compared with it."
+    message = (
+        f"Pipeline `{loaded.pipeline.name}` captures no database table: none of its sources "
+        "declares a `snapshot` and is followed by the topic of the table's changes."
+    )
+    hint = "Compare the target with the pipeline's raw input instead: `hybrid audit`."
     raise InputError(message, hint, pipeline=loaded.pipeline.name, field="snapshot")
 
 
@@ -179,8 +183,12 @@ def _copy_source(dsn: str, table: str, columns: dict[str, str], file: Path) -> N
             for data in copy:
                 out.write(data)
     except psycopg.Error as error:
-        message = f"Table `{table}` can't be read: {' '.join(str(error).split())}."
-        hint = "Correct `snapshot.dsn`, or set PGPASSWORD."
+        message = f"PostgreSQL table `{table}` can't be read: {' '.join(str(error).split())}."
+        hint = (
+            "Start the database if it is down; otherwise correct `snapshot.dsn` or the topic's "
+            "`table`, set PGPASSWORD to the user's password, or grant SELECT on the table to the "
+            "user."
+        )
         raise InputError(message, hint, table=table, field="snapshot.dsn") from None
 
 

@@ -12,7 +12,7 @@ MAGIC = re.compile(r"[*?\[]")
 
 
 class Copies:
-    """Local copies of the files that globs in S3 and HDFS match.
+    """Local copies of the files that globs in S3 and HDFS match, for DuckDB to read.
 
     Args:
         pipeline: Declares how to reach the stores.
@@ -24,7 +24,7 @@ class Copies:
         self._folder = folder
 
     def local_path(self, path: str) -> str:
-        """Return the path of a file's copy; the path itself, if the file is local."""
+        """Return the path at which a file's copy lies, or will lie; a local path is unchanged."""
         return path if "://" not in path else str(self._folder / path.replace("://", "/", 1))
 
     def local_pattern(self, pattern: str) -> str:

@@ -73,7 +73,7 @@ class AuditFiles:
         if not paths and source.boundedness is Boundedness.BOUNDED:
             declared = ", ".join(source.patterns)
             message = f"Source `{source.name}`: no file matches {declared} (relative to {folder})."
-            hint = "Correct `path`, or put the files there."
+            hint = "Correct the source's `path`, or restore the files there."
             raise InputError(message, hint, source=source.name, field="path", file=declared)
         return sorted(paths)
 

@@ -45,7 +45,7 @@ class Inputs:
 
     Attributes:
         rows: Number of rows by name of the source.
-        distinct: Number of rows of ``input``.
+        distinct: Number of rows of the table ``input``: of all sources, each key counted once.
         bad_records: One line for each source that drops or quarantines bad records.
         notes: Sentences about records that are not counted as rows.
     """
@@ -69,15 +69,24 @@ def create_inputs(
         loaded: The pipeline.
         files: Its files.
 
+    Returns:
+        How many rows and bad records there are.
+
     Raises:
-        InputError: No file matches, a file or a record can't be read, or a column of the key is
-            not in all sources.
-        UnavailableError: A broker or a store does not answer.
+        InputError: A source is named ``input``, no file matches, a file or a record can't be read,
+            a column of the key is not in all sources, or the types of a column do not fit together.
+        UnavailableError: A broker, a schema registry or a store does not answer.
     """
     pipeline = loaded.pipeline
     if any(source.name == "input" for source in pipeline.sources):
-        message = "A source named `input` can't be audited."
-        hint = "Rename it: in the audit's SQL, `input` is all sources together."
+        message = (
+            "A pipeline with a source named `input` can't be audited: in `audit.sql`, `input` is "
+            "the table of all sources together."
+        )
+        hint = (
+            "Give the source another name. A pipeline that has run already needs a new generation "
+            "for that: `hybrid generation new`."
+        )
         raise InputError(message, hint, source="input", field="sources.name")
     # All end offsets are fetched before anything is read, so that no count has later records.
     readers = {
@@ -112,8 +121,11 @@ def create_inputs(
                 columns[source.name] = dict.fromkeys(source.select or types, "")
             rows[source.name] = count_rows(connection, view)
         except duckdb.Error as error:
-            message = f"Source `{source.name}` can't be read: {error_text(error)}"
-            hint = "Correct its declaration, or repair the data."
+            message = f"Source `{source.name}` can't be read by the audit: {error_text(error)}"
+            hint = (
+                "Correct the source's `format`, `schema` or `select` if they don't fit the data; "
+                "otherwise restore the file or record that the error names."
+            )
             raise InputError(message, hint, source=source.name) from None
     _create_input(connection, pipeline, columns)
     bad_records = [
@@ -216,8 +228,11 @@ def _create_input(
     ]
     absent = [name for name in pipeline.key if name not in common]
     if absent:
-        message = f"`key`: column {', '.join(absent)} is not in all sources."
-        hint = f"Correct `key`; the sources share {', '.join(common) or 'no column'}."
+        message = (
+            f"`key`: column {', '.join(absent)} is not in all sources; the sources share "
+            f"{', '.join(common) or 'no column'}."
+        )
+        hint = "Set `key` to columns that all sources have, or add the column with `select`."
         raise InputError(message, hint, field="key", column=absent[0])
     shared = column_list(common)
     union = " UNION ALL ".join(
@@ -235,5 +250,12 @@ def _create_input(
             f"CREATE TABLE input AS SELECT * EXCLUDE (_place) FROM ({union}) {first_by_key}"
         )
     except duckdb.Error as error:
-        message = f"The sources can't be read together: {error_text(error)}"
-        raise InputError(message, "Correct their columns, or repair the data.") from None
+        message = (
+            f"The rows of sources {', '.join(columns)} can't be put into one table: "
+            f"{error_text(error)}"
+        )
+        hint = (
+            "Declare the same type for a column in all sources (`schema` or `select`), or restore "
+            "the file or record that the error names."
+        )
+        raise InputError(message, hint, pipeline=pipeline.name) from None

@@ -33,13 +33,21 @@ def recount_ledgers(
 ) -> tuple[list[LedgerLine], list[str]]:
     """Count the rows of each seam by partition, and compare them with what the run removed.
 
+    The seam is the range of offsets, from a topic's start offset on, whose rows history may hold
+    too; the run removes those that it does hold.
+
     Args:
         connection: The audit's database, with a view for each source.
         loaded: The pipeline; without a hand-over there is nothing to count.
-        files: Its files.
+        files: The pipeline's files.
 
     Returns:
-        A line for each partition, and sentences about what can't be counted.
+        A line for each topic partition, and sentences about what can't be counted, such as a seam
+        whose planned files are missing; both are empty if nothing was planned yet.
+
+    Raises:
+        StateError: The state can't be read, or has no plan.
+        duckdb.Error: DuckDB fails to read a planned file that exists.
     """
     generation = loaded.open_generation(create=False)
     lines: list[LedgerLine] = []

@@ -147,8 +147,11 @@ def _csv_lines(path: str, options: CsvOptions, columns: list[str]) -> Iterator[_
         if head.strip():
             names = [text or "" for text in split(head.decode().removeprefix(_BYTE_ORDER_MARK))]
         if absent := [name for name in columns if name not in names]:
-            message = f"{path} has no column {', '.join(absent)}."
-            hint = "Correct `schema`, or the file."
+            message = (
+                f"File {path}: its header has no column {', '.join(absent)}, which `schema` "
+                f"declares. The header is {', '.join(names)[:200] or 'empty'}."
+            )
+            hint = "Correct `schema`, or restore the file's header."
             raise InputError(message, hint, file=path, column=absent[0], field="schema")
     positions = [names.index(name) for name in columns]
     no_values: list[str | None] = [None] * len(columns)
@@ -179,8 +182,9 @@ def _lines(path: str) -> Iterator[tuple[int, bytes]]:
                 yield offset, line.rstrip(b"\r\n")
                 offset += len(line)
     except OSError as error:
-        message = f"{path} can't be read: {error_text(error)}"
-        raise InputError(message, "Repair or restore the file.", file=path) from None
+        message = f"File {path} can't be read: {error_text(error)}"
+        hint = "Restore the file from a backup, then run `hybrid audit` again."
+        raise InputError(message, hint, file=path) from None
 
 
 def _splitter(options: CsvOptions) -> Callable[[str], list[str | None]]:

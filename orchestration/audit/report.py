@@ -135,9 +135,9 @@ class AuditReport:
 
     @property
     def ok(self) -> bool:
-        """Whether the target is proved correct: no difference, and every recount agrees.
+        """Whether the target is proved correct: no difference, and every recount agrees; computed.
 
-        An empty expectation proves nothing if the input has rows: it is not ok.
+        False if no row is expected although the input has rows: that would prove nothing.
         """
         wrong = self.missing + self.duplicated + self.different + self.unexpected
         wrong += sum(not line.agrees for line in self.ledger)

@@ -108,13 +108,22 @@ def _expected_query(loaded: LoadedPipeline) -> str | None:
             return None
         if pipeline.sink.sequence:
             return _last_change_query(pipeline.sink)
-        message = f"Pipeline `{pipeline.name}` merges, and declares no `audit`."
-        hint = "Declare `audit: {sql: …}`: a DuckDB query that computes the target from `input`."
+        message = (
+            f"Pipeline `{pipeline.name}` declares `sink.mode: {pipeline.sink.mode}`, but neither "
+            "`audit` nor `sink.sequence`: the audit can't tell which rows the target has to hold."
+        )
+        hint = (
+            "Declare `audit: {sql: FILE}` with a DuckDB query that computes the target from "
+            "`input`, or `sink.sequence` if the last change of each key is the row."
+        )
         raise InputError(message, hint, pipeline=pipeline.name, field="audit")
     path = loaded.locate(pipeline.audit.sql)
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         message = f"`audit.sql: {pipeline.audit.sql}` can't be read: {error}."
-        hint = "Correct the path; relative paths start at the folder of the pipeline's file."
+        hint = (
+            "Correct `audit.sql`, or write the file in UTF-8; a relative path starts at the folder "
+            "of the pipeline's file."
+        )
         raise InputError(message, hint, field="audit.sql", file=str(path)) from None

@@ -22,9 +22,10 @@ _NUMBERS = {*FLOATING, *_INTEGERS, *(f"U{kind}" for kind in _INTEGERS), "DECIMAL
 def create_sides(
     connection: duckdb.DuckDBPyConnection, loaded: LoadedPipeline, query: str | None
 ) -> list[str]:
-    """Create the tables ``audit.expected`` and ``audit.found``, with the same columns.
+    """Create the two tables that the audit compares, with the same columns.
 
-    A target that does not exist counts as an empty table.
+    ``audit.expected`` has the rows that the target has to hold, ``audit.found`` those that it
+    holds. A target that does not exist counts as a table without rows.
 
     Args:
         connection: The audit's database, with the views of the input.
@@ -53,7 +54,7 @@ def create_sides(
         query, columns = f"SELECT {column_list(shared)} FROM input", shared
     _create_expected(connection, query)
     if target is None:
-        notes.append(f"There is no Delta table {path}: it counts as an empty table.")
+        notes.append(f"There is no target table {path}: it counts as a table without rows.")
         connection.execute("CREATE TABLE audit.found AS SELECT * FROM audit.expected LIMIT 0")
     else:
         create_target_rows(connection, "found", target, columns)
@@ -72,8 +73,14 @@ def _shared_columns(
     shared = [name for name in columns_of(connection, "input") if target is None or name in target]
     absent = [name for name in key if name not in shared]
     if absent:
-        message = f"Column {', '.join(absent)} of `sink.key` is not in both input and target."
-        hint = "Declare `audit: {sql: …}`: a DuckDB query that computes the target from `input`."
+        message = (
+            f"Column {', '.join(absent)} of `sink.key` is not in both input and target, so their "
+            "rows can't be compared by key."
+        )
+        hint = (
+            "Correct `sink.key`; or, if the transform makes the column, declare "
+            "`audit: {sql: FILE}` with a DuckDB query that computes the target from `input`."
+        )
         raise InputError(message, hint, field="sink.key", column=absent[0])
     return shared
 
@@ -90,11 +97,12 @@ def _create_expected(connection: duckdb.DuckDBPyConnection, query: str) -> None:
             connection.execute(f"CREATE TABLE audit.expected AS {statements[0].query}")
             return
     except duckdb.Error as error:
-        message = f"`audit.sql` fails: {error_text(error)}"
-        hint = f"Correct the query; it can read {', '.join(_views(connection))}."
+        message = f"The query of `audit.sql` fails: {error_text(error)}"
+        hint = f"Correct the query; the tables that it can read: {', '.join(_views(connection))}."
         raise InputError(message, hint, field="audit.sql") from None
-    message = f"`audit.sql` holds {len(statements)} statements."
-    raise InputError(message, "Write a single SELECT.", field="audit.sql")
+    message = f"`audit.sql` holds {len(statements)} statements; exactly one is allowed."
+    hint = "Write a single SELECT, with other queries as its WITH clauses."
+    raise InputError(message, hint, field="audit.sql")
 
 
 def _views(connection: duckdb.DuckDBPyConnection) -> list[str]:
@@ -106,22 +114,32 @@ def _views(connection: duckdb.DuckDBPyConnection) -> list[str]:
 
 
 def open_target(path: str) -> DeltaTable | None:
-    """Open the Delta table at a path or URL with delta-rs; None if there is no table.
+    """Open the Delta table at a path or URL with delta-rs, without Spark.
+
+    Returns:
+        None if there is no Delta table.
 
     Raises:
-        InputError: There is a table, but its log can't be read.
+        InputError: There is a Delta table, but its Delta log can't be read.
     """
     try:
         return DeltaTable(path) if DeltaTable.is_deltatable(path) else None
     except (DeltaError, OSError) as error:
-        message = f"The target {path} can't be read: {error_text(error)}"
-        raise InputError(message, "Repair its `_delta_log`.", table=path) from None
+        message = f"The target table {path} can't be read: {error_text(error)}"
+        hint = "Restore the files of its `_delta_log` from a backup, then repeat the command."
+        raise InputError(message, hint, table=path) from None
 
 
 def create_target_rows(
     connection: duckdb.DuckDBPyConnection, name: str, target: DeltaTable, columns: list[str]
 ) -> None:
-    """Copy some columns of all rows of a Delta table into the table ``audit.<name>``.
+    """Copy some columns of all rows of a Delta table into the DuckDB table ``audit.<name>``.
+
+    Args:
+        connection: The audit's database.
+        name: Name of the new table in the schema ``audit``.
+        target: The Delta table.
+        columns: Names of the columns.
 
     Raises:
         InputError: A file of the Delta table is missing or can't be read.
@@ -135,8 +153,9 @@ def create_target_rows(
         connection.unregister("_target")
     except Exception as error:  # delta-rs raises plain exceptions for missing files
         path = target.table_uri.removeprefix("file://").rstrip("/")
-        message = f"The table {path} can't be read: {error_text(error)}"
-        raise InputError(message, "Restore its files.", table=path) from error
+        message = f"The rows of table {path} can't be read: {error_text(error)}"
+        hint = "Restore the table's data files from a backup, then repeat the command."
+        raise InputError(message, hint, table=path) from error
 
 
 def _check_columns(connection: duckdb.DuckDBPyConnection, key: list[str]) -> None:
@@ -154,16 +173,20 @@ def _check_columns(connection: duckdb.DuckDBPyConnection, key: list[str]) -> Non
     }
     if parts := [f"{where}: {', '.join(names)}" for where, names in only.items() if names]:
         message = f"`audit.sql` and the target differ in their columns; {'; '.join(parts)}."
-        hint = "Let the query return exactly the target's columns."
+        hint = "Let the query of `audit.sql` return exactly the target's columns, by these names."
         raise InputError(message, hint, field="audit.sql")
     if absent := [name for name in key if name not in expected]:
-        message = f"Column {', '.join(absent)} of `sink.key` is not in the target."
-        hint = f"Correct `sink.key`; the target has {', '.join(expected)}."
+        message = (
+            f"Column {', '.join(absent)} of `sink.key` is not in the target, which has "
+            f"{', '.join(expected)}."
+        )
+        hint = "Set `sink.key` to columns of the target that identify a row."
         raise InputError(message, hint, field="sink.key", column=absent[0])
     for name, kind in expected.items():
         if _comparable_as(kind) != _comparable_as(found[name]):
             message = f"Column `{name}` is {kind} in `audit.sql` and {found[name]} in the target."
-            raise InputError(message, "Cast it in the query.", field="audit.sql", column=name)
+            hint = f"Cast `{name}` in the query of `audit.sql` to {found[name]}."
+            raise InputError(message, hint, field="audit.sql", column=name)
 
 
 def _comparable_as(kind: str) -> str:

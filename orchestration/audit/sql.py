@@ -24,7 +24,7 @@ def open_database(folder: Path, memory_limit: str) -> duckdb.DuckDBPyConnection:
 
     Args:
         folder: An empty folder.
-        memory_limit: Memory that DuckDB may use before it spills, such as ``2GB``.
+        memory_limit: Memory that DuckDB may use before it writes to disk, such as ``2GB``.
     """
     connection = duckdb.connect(str(folder / "scratch.duckdb"))
     connection.execute(f"SET temp_directory = {literal(str(folder / 'spilled'))}")
@@ -66,7 +66,7 @@ def json_structure(types: Mapping[str, str]) -> str:
 
 
 def duckdb_types(declared: Mapping[str, str]) -> dict[str, str]:
-    """Return the DuckDB types of columns that are declared with Spark SQL types, by name."""
+    """Return the DuckDB types of columns that are declared with Spark SQL types, both by name."""
     return {name: duckdb_type(parse_type(kind)) for name, kind in declared.items()}
 
 
@@ -110,7 +110,7 @@ def create_empty_table(
 def insert_arrow(
     connection: duckdb.DuckDBPyConnection, table: str, rows: pa.Table | pa.RecordBatchReader
 ) -> None:
-    """Append Arrow data to a table (quoted name) with the same columns in the same order."""
+    """Append Arrow data to a table (given by its quoted name) with the same columns, in order."""
     connection.register("_arrow", rows)
     connection.execute(f"INSERT INTO {table} SELECT * FROM _arrow")
     connection.unregister("_arrow")

@@ -97,13 +97,23 @@ def _refuse_bad(connection: duckdb.DuckDBPyConnection, source: KafkaSource, bad:
     is_empty = f"_reason = {literal(NO_VALUE)}"
     query = f"SELECT * FROM {bad} WHERE NOT ({is_empty}) ORDER BY ALL LIMIT 1"
     for topic, partition, offset, reason in connection.execute(query).fetchall():
-        message = f"Topic `{topic}`, partition {partition}, offset {offset}: {reason}."
-        hint = "Correct the source's declaration, or declare `on_bad_record: quarantine`."
+        message = (
+            f"Topic `{topic}`, partition {partition}, offset {offset}: bad record: {reason}. "
+            f"Source `{source.name}` declares `on_bad_record: fail`."
+        )
+        hint = (
+            "Correct the source's `format` or `schema` if they don't fit the record; otherwise "
+            "declare `on_bad_record: quarantine` (or `drop`): its row will be missing from the "
+            "table."
+        )
         raise InputError(
             message, hint, source=source.name, topic=topic, partition=partition, offset=offset
         )
     if empty := count_rows(connection, bad):
-        return [f"Source `{source.name}`: {empty} records without a value are not rows."]
+        return [
+            f"Source `{source.name}`: {empty} records of its topics have no value, and do not "
+            "count as rows."
+        ]
     return []
 
 

@@ -34,7 +34,9 @@ _VALUE = pa.field("_value", pa.string())
 
 
 class TopicReader:
-    """Reader of the records between log start and log end as of its creation.
+    """Reader of a topic's records from the first to the last offset that Kafka holds right now.
+
+    The range of offsets is fixed when the reader is created.
 
     Args:
         source: The topic's source.
@@ -68,7 +70,7 @@ class TopicReader:
     def insert_into(
         self, connection: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, pa.DataType]
     ) -> None:
-        """Create a table of all records, with their positions and values.
+        """Read the records, and create a table of them with their positions and values.
 
         Columns are ``_topic``, ``_partition``, ``_offset``, ``_timestamp_ms`` and ``_reason`` (why
         the record is bad; null for others), then those of the value, or its text as ``_value`` for

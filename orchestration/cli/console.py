@@ -26,7 +26,7 @@ from spark_jobs.run_state.heartbeat import Heartbeat, describe
 
 
 class ProgressBars(Observer):
-    """A progress bar for each step.
+    """Observer that draws a progress bar on the terminal for each step of a chain.
 
     Args:
         bars: Where they are drawn.
@@ -37,16 +37,16 @@ class ProgressBars(Observer):
         self._tasks: dict[str, TaskID] = {}
 
     def started(self, step: Step[Any]) -> None:
-        """Add the step's bar."""
+        """Add a bar with the step's name."""
         text = f"{step.name}: starting" if isinstance(step, LiveStep) else step.name
         self._tasks[step.name] = self._bars.add_task(text, total=None)
 
     def noted(self, step: Step[Any], text: str) -> None:
-        """Show the text in place of the step's name."""
+        """Show the text next to the step's bar, in place of its name."""
         self._bars.update(self._tasks[step.name], description=text)
 
     def beat(self, step: Step[Any], beat: Heartbeat) -> None:
-        """Show how many of the splits are read; a stream has no number of splits to come to."""
+        """Show how many of a bounded source's splits are read; a stream has no last split."""
         if isinstance(step, LiveStep):
             return
         text = describe(beat) if beat.batch_id is not None else f"{step.name}: {beat.state}"
@@ -56,32 +56,33 @@ class ProgressBars(Observer):
         )
 
     def waiting(self, step: Step[Any], count: int, unit: str) -> None:
-        """Show how far the stream is behind."""
+        """Show next to the bar how much input the stream has not committed yet."""
         self.noted(step, f"{step.name}: {count:,} {unit} behind")
 
     def finished(self, step: Step[Any], outcome: Outcome[Any]) -> None:
-        """Fill the step's bar."""
+        """Fill the bar of a step that is done."""
         text = f"{step.name}: live" if isinstance(step, LiveStep) else step.name
         self._bars.update(self._tasks[step.name], description=text, total=1, completed=1)
 
 
 class Lines(Observer):
-    """A line on stderr for whatever a step reports in words."""
+    """Observer that prints a line on stderr for each text that a step reports."""
 
     def noted(self, step: Step[Any], text: str) -> None:
-        """Print the line."""
+        """Print the text as a line on stderr."""
         typer.echo(text, err=True)
 
 
 def run(loaded: LoadedPipeline, *, stop_when_caught_up: bool) -> None:
-    """Run all steps of a chain, in order.
+    """Run all steps of a chain, in order, with progress bars on stderr.
 
     Args:
         loaded: The pipeline.
-        stop_when_caught_up: Wait until the stream has committed all that is there, then stop it.
+        stop_when_caught_up: Wait until the stream has committed all input that its topics, or its
+            folder, hold, then stop it. Otherwise the stream runs on after this call.
 
     Raises:
-        HybridError: As the step that failed.
+        HybridError: A step was refused or failed; the steps after it were not started.
     """
     columns = (
         TextColumn("{task.description}"),
@@ -103,11 +104,11 @@ def run(loaded: LoadedPipeline, *, stop_when_caught_up: bool) -> None:
 
 
 def logs(loaded: LoadedPipeline, lines: int) -> tuple[str, str]:
-    """Return the source that was launched last, and the last lines that its driver printed.
+    """Return the name of the source that was launched last, and the end of its driver's output.
 
     Args:
         loaded: The pipeline.
-        lines: How many lines at most.
+        lines: How many lines of the output at most.
 
     Raises:
         InputError: Nothing was launched yet.
@@ -116,30 +117,33 @@ def logs(loaded: LoadedPipeline, lines: int) -> tuple[str, str]:
     found = None if generation is None else last_lines(generation, lines)
     if found is None:
         name = loaded.pipeline.name
-        message = f"No run of pipeline `{name}` was launched yet."
-        raise InputError(message, "Launch one with `hybrid run`.", pipeline=name)
+        message = f"No run of pipeline `{name}` was launched yet, so there is no log."
+        raise InputError(message, "Launch a run with `hybrid run`.", pipeline=name)
     return found
 
 
 def drain(loaded: LoadedPipeline, within: timedelta) -> None:
-    """Drain the live run, and show how much is left.
+    """Let the live run commit all input that is there, then stop it; show how much is left.
 
     Args:
         loaded: The pipeline.
-        within: How long to wait.
+        within: How long to wait. After that the run continues as if it had not been drained.
 
     Raises:
-        HybridError: As :func:`orchestration.supervision.controls.drain`.
+        InputError: The pipeline has no live run, or its topics or folder can't be read.
+        StateError: The live run is not running.
+        RunError: It ended before it was drained, or was not drained in time.
+        UnavailableError: The broker, the store or the cluster does not answer.
     """
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    most = 0
+    highest = 0
     with Progress(*columns, console=Console(stderr=True)) as bars:
         bar = bars.add_task("drain", total=None)
 
         def show(left: int) -> None:
-            nonlocal most
-            most = max(most, left)
+            nonlocal highest
+            highest = max(highest, left)
             text = f"drain: {left:,} left"
-            bars.update(bar, description=text, total=most or 1, completed=(most or 1) - left)
+            bars.update(bar, description=text, total=highest or 1, completed=(highest or 1) - left)
 
         controls.drain(loaded, within, show)

@@ -111,14 +111,22 @@ class StarterOptions:
 
 
 def start(folder: Path, options: StarterOptions) -> tuple[LoadedPipeline, list[Path]]:
-    """Write a pipeline into a folder.
+    """Write a starter pipeline into a folder: its YAML file, its transform and its audit query.
+
+    Format and columns are detected in the first of history's files. Either all three files are
+    written, or none.
+
+    Args:
+        folder: Folder that exists, to write to.
+        options: Name, files, topic and columns.
 
     Returns:
-        The pipeline, and the files that were written.
+        The pipeline, and the paths of the three files.
 
     Raises:
-        InputError: The name is not valid, there are no such files, they can't be read, a column
-            has to be named, or one of the files to be written exists.
+        InputError: The name is not valid, no local file matches, the first file can't be read, the
+            event time or the key can't be detected or is no column, one of the files to be written
+            exists, or the pipeline would not be valid.
     """
     check_name(options.name)
     first = _first_file(folder, options.files)
@@ -128,8 +136,9 @@ def start(folder: Path, options: StarterOptions) -> tuple[LoadedPipeline, list[P
     key = list(options.key) or _find_key(first, columns)
     for name in (event_time, *key):
         if name not in columns:
-            message = f"{first} has no column `{name}`."
-            hint = f"Name one of {', '.join(columns)}."
+            message = f"File {first} has no column `{name}`; its columns: {', '.join(columns)}."
+            option = "--event-time" if name == event_time else "--key"
+            hint = f"Name one of them with `{option}`."
             raise InputError(message, hint, file=str(first), column=name)
     kinds = "".join(f"      {name}: {kind}\n" for name, kind in columns.items())
     declaration = _DECLARATION.format(
@@ -147,8 +156,8 @@ def start(folder: Path, options: StarterOptions) -> tuple[LoadedPipeline, list[P
         folder / f"{options.name}_audit.sql": _AUDIT,
     }
     if there := [path for path in written if path.exists()]:
-        message = f"{there[0]} exists already."
-        hint = "Choose another name, or remove the file."
+        message = f"File {there[0]} exists already; nothing was written."
+        hint = "Choose another name for the pipeline, or move the file away."
         raise InputError(message, hint, file=str(there[0]))
     for path, text in written.items():
         path.write_text(text)
@@ -162,8 +171,11 @@ def start(folder: Path, options: StarterOptions) -> tuple[LoadedPipeline, list[P
 
 def _first_file(folder: Path, pattern: str) -> Path:
     if "://" in pattern:
-        message = f"`{pattern}` is not on this machine."
-        hint = "Copy a few of the files here, and set the pipeline's `path` afterwards."
+        message = f"`--files {pattern}` names a store; columns are detected in local files only."
+        hint = (
+            "Copy one of the files to this machine and name the copy with `--files`; afterwards "
+            f"set `path: {pattern}` in the pipeline's file."
+        )
         raise InputError(message, hint, file=pattern)
     found = find_files("history", [pattern], folder.absolute(), Stores(S3Settings()))
     return Path(found["path"][0].as_py())
@@ -172,8 +184,14 @@ def _first_file(folder: Path, pattern: str) -> Path:
 def _format_of(path: Path) -> str:
     suffixes = [suffix for suffix in path.suffixes if suffix not in _PACKED]
     if not suffixes or suffixes[-1] not in _FORMATS:
-        message = f"The format of {path.name} is not known by its name."
-        hint = f"Use one of {', '.join(_FORMATS)}; docs/sources.md lists all formats."
+        message = (
+            f"The format of file {path.name} is not known by its name; `hybrid init` knows "
+            f"{', '.join(_FORMATS)}, also with .gz or .zst."
+        )
+        hint = (
+            "Rename the files if they have one of these formats; for another one write the "
+            "pipeline's file by hand (docs/sources.md lists all formats)."
+        )
         raise InputError(message, hint, file=str(path))
     return _FORMATS[suffixes[-1]]
 
@@ -185,8 +203,11 @@ def _columns_of(path: Path, form: str) -> dict[str, str]:
             query = f"DESCRIBE SELECT * FROM {_READERS[form]}"
             found = connection.execute(query, [str(path)]).fetchall()
     except duckdb.Error as error:
-        message = f"{path} can't be read as {form}: {error}"
-        hint = "Check the file and the suffix of its name."
+        message = f"File {path} can't be read as {form}, the format of its name: {error}"
+        hint = (
+            "Rename the file if it has another format; restore or remove it if it is damaged. Then "
+            "run `hybrid init` again."
+        )
         raise InputError(message, hint, file=str(path)) from None
     return {name: _TYPES.get(kind, "string") for name, kind, *_ in found}
 
@@ -195,14 +216,18 @@ def _find_event_time(path: Path, columns: Mapping[str, str]) -> str:
     times = [name for name, kind in columns.items() if kind == "timestamp"]
     if len(times) == 1:
         return times[0]
-    message = f"Which column of {path} holds the event time?"
-    choice = f"one of {', '.join(times)}" if times else "no column has the type timestamp"
-    raise InputError(message, f"Name it with --event-time: {choice}.", file=str(path))
+    number = f"{len(times)} columns" if times else "no column"
+    message = (
+        f"The event time can't be detected: {number} of file {path} have the type timestamp, and "
+        "it has to be one."
+    )
+    choice = f"one of {', '.join(times or columns)}"
+    raise InputError(message, f"Name the column with `--event-time`: {choice}.", file=str(path))
 
 
 def _find_key(path: Path, columns: Mapping[str, str]) -> list[str]:
     if "id" in columns:
         return ["id"]
-    message = f"Which columns of {path} identify a row?"
-    hint = f"Name each with --key: the file has {', '.join(columns)}."
+    message = f"The key can't be detected: file {path} has no column `id`."
+    hint = f"Name each column that identifies a row with `--key`: of {', '.join(columns)}."
     raise InputError(message, hint, file=str(path))

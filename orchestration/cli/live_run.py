@@ -13,7 +13,7 @@ app = typer.Typer()
 
 @app.command()
 def stop(pipeline: PipelineFile, as_json: AsJson = False) -> None:
-    """Stop the pipeline's Spark process; `hybrid run` or `hybrid resume` continues from there."""
+    """Stop the pipeline's Spark run; `hybrid run` or `hybrid resume` continues from there."""
     with answer(as_json) as show:
         from orchestration import operations
 

@@ -24,14 +24,14 @@ app = typer.Typer(
 
 
 class Until(StrEnum):
-    """When ``hybrid run`` returns."""
+    """Choice of ``hybrid run --until``: once the stream is live, or once it has caught up."""
 
     LIVE = "live"
     CAUGHT_UP = "caught-up"
 
 
 def main() -> None:
-    """Run the ``hybrid`` command."""
+    """Run the command ``hybrid`` with the arguments of this process, and end the process."""
     app()
 
 

@@ -19,7 +19,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document to
 
 
 def load(path: Path) -> LoadedPipeline:
-    """Return the pipeline that a command is about.
+    """Read and validate the pipeline's file that a command names.
+
+    Args:
+        path: The YAML file.
 
     Raises:
         InputError: Its file can't be read or is invalid.

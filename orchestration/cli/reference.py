@@ -29,13 +29,13 @@ which an editor completes and checks a pipeline.
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the declaration as JSON Schema (draft 2020-12)."""
+    """Return the schema of a pipeline's file as JSON Schema (draft 2020-12)."""
     schema = Pipeline.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 def markdown() -> str:
-    """Return the declaration as a page with a table for each model, the pipeline first."""
+    """Return the reference of a pipeline's file as Markdown: a table of fields for each model."""
     schema = json_schema()
     sections = [_section(Pipeline, schema)]
     models = {model.__name__: model for model in _models(Pipeline)}

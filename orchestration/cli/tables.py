@@ -68,7 +68,7 @@ def _schemas(seen: Preview) -> Table:
 def _changes(seen: Preview) -> Table | str:
     if not seen.changes:
         return f"Nothing differs from the plan of {seen.previous}."
-    table = Table("source", "what", "before", "now", title=f"Changes since {seen.previous}")
+    table = Table("source", "figure", "before", "now", title=f"Changes since {seen.previous}")
     for change in seen.changes:
         table.add_row(change.source, change.what, escape(change.before), escape(change.now))
     return table
@@ -91,7 +91,7 @@ def _starts(topic: TopicPlan) -> Table:
 
 
 def status(found: Status) -> Group:
-    """Show the state of a pipeline, and of the serving generation if that is another one."""
+    """Show the state of each source, and the same of the serving generation if that is another."""
     serving = [] if found.served_by is None else [_status(found.served_by)]
     return Group(_status(found), *serving)
 
@@ -133,7 +133,7 @@ def _status(found: Status) -> Table:
 
 
 def audit(report: AuditReport) -> Group:
-    """Show an audit's counts and examples."""
+    """Show the counts of an audit, examples of what differs, and its recounts and notes."""
     names = ("expected", "found", "missing", "duplicated", "different", "unexpected")
     document = report.to_dict()
     table = Table(*names, title=f"Audit of {report.pipeline}")
@@ -150,7 +150,7 @@ def audit(report: AuditReport) -> Group:
 
 
 def generations(lines: list[GenerationLine]) -> Table:
-    """Show a pipeline's generations."""
+    """Show a pipeline's generations, a row for each: role, times and table."""
     table = Table("generation", "role", "begun", "until", "table")
     for line in lines:
         until = "" if line.until_ms is None else iso(line.until_ms)
@@ -160,15 +160,18 @@ def generations(lines: list[GenerationLine]) -> Table:
 
 
 def comparison(found: GenerationComparison) -> Group:
-    """Show two generations side by side."""
+    """Show how the newest generation's table differs from the serving one: counts and examples."""
     table = Table("generation", "rows")
     table.title = f"{found.pipeline}: {found.candidate} compared with {found.serving} (serving)"
     for name, rows in found.rows.items():
         table.add_row(name, f"{rows:,}")
-    lines = [f"missing {found.gone:,}, added {found.added:,}, changed {found.changed:,}"]
+    lines = [
+        f"Rows of {found.candidate}: {found.missing:,} missing, {found.added:,} added, "
+        f"{found.changed:,} changed."
+    ]
     lines += [
-        f"columns {what}: {', '.join(names)}"
-        for what, names in (("missing", found.columns_gone), ("added", found.columns_added))
+        f"Columns {what}: {', '.join(names)}."
+        for what, names in (("missing", found.columns_missing), ("added", found.columns_added))
         if names
     ]
     shown = [escape(f"{kind}: {row}") for kind, rows in found.examples.items() for row in rows]
@@ -177,16 +180,18 @@ def comparison(found: GenerationComparison) -> Group:
 
 def _bad(line: BadLine) -> str:
     done = "dropped" if line.policy == "drop" else "quarantined"
-    counted = "none yet" if line.counted is None else f"{line.counted:,}"
-    lacking = f"; {line.lacking:,} of them are missing" if line.lacking else ""
-    text = f"Bad records of `{line.source}`: {line.found:,} found, {counted} {done}{lacking}."
+    counted = "; no run has counted"
+    if line.counted is not None:
+        counted = f", {line.counted:,} {done} by the runs"
+    lacking = f"; {line.lacking:,} are missing from the quarantine table" if line.lacking else ""
+    text = f"Bad records of `{line.source}`: {line.found:,} found by the audit{counted}{lacking}."
     return text if line.agrees else f"[red]{text}[/]"
 
 
 def _seam(lines: list[LedgerLine]) -> Table:
     names = ("source", "topic", "partition", "start", "first record", "rows in the seam")
-    more = ("in history", "removed", "in neither")
-    table = Table(*names, *more, title="The seam, counted by the audit")
+    more = ("also in history", "removed", "from no source")
+    table = Table(*names, *more, title="Hand-over: rows that the audit counts")
     for line in lines:
         values = (
             line.source,

@@ -57,7 +57,7 @@ def backfill(
             lambda text: typer.echo(text, err=True),
         )
         counts = found.replaced._asdict()
-        text = f"{counts['removed']:,} rows are replaced by {counts['written']:,}."
+        text = f"{counts['removed']:,} rows of history are replaced by {counts['written']:,}."
         show({"ok": True, "generation": found.generation, **counts}, text)
 
 

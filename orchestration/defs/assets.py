@@ -17,17 +17,20 @@ APPROVED = "approved"
 
 
 def live_key(loaded: LoadedPipeline) -> dg.AssetKey:
-    """Return the key of the asset of the last source."""
+    """Return the key of the asset of a pipeline's last source: ``[pipeline, source]``."""
     return step_key(loaded, loaded.pipeline.sources[-1].name)
 
 
 def plan_key(loaded: LoadedPipeline) -> dg.AssetKey:
-    """Return the key of the asset of the plan."""
+    """Return the key of the asset of a pipeline's plan: ``[pipeline, "plan"]``."""
     return step_key(loaded, PlanStep.name)
 
 
 def approval_check(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
-    """Return the check that stops the chain after its plan until a person has approved it."""
+    """Return the check that stops the chain after its plan until a person has approved the plan.
+
+    It blocks: steps after the plan don't start while it fails. Only for ``approve: true``.
+    """
 
     @dg.asset_check(
         name=APPROVED,
@@ -45,5 +48,10 @@ def approval_check(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
 
 
 def step_key(loaded: LoadedPipeline, step: str) -> dg.AssetKey:
-    """Return the key of the asset of a step, by the step's name."""
+    """Return the key of the asset of a step of the chain: ``[pipeline, step]``.
+
+    Args:
+        loaded: The pipeline.
+        step: Name of the step, such as ``plan``, ``history`` or ``live_handover``.
+    """
     return dg.AssetKey([loaded.pipeline.name, step])

@@ -43,14 +43,14 @@ from spark_jobs.launch.record import log_path
 
 
 class Which(Enum):
-    """A generation to choose in the form of a launch."""
+    """Choice of the launch form: the generation (computation of the whole table) to work on."""
 
     CURRENT = "current"
     NEW = "new"
 
 
 class PlanConfig(dg.Config):
-    """The form of a chain's launch."""
+    """Launch form of a chain: the configuration of its plan's asset."""
 
     generation: Which = Field(
         default=Which.CURRENT,
@@ -71,19 +71,19 @@ class AssetLog(Observer):
         self._context = context
 
     def noted(self, step: Step[Any], text: str) -> None:
-        """Log the text."""
+        """Write the text to the Dagster run's log."""
         self._context.log.info(text)
 
     def printed(self, step: Step[Any], line: str) -> None:
-        """Print the line where Dagster captures a run's output."""
+        """Print the line to stderr, which Dagster captures as the output of the run."""
         print(line, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def pipeline_assets(loaded: LoadedPipeline) -> list[dg.AssetsDefinition]:
     """Return the assets of a pipeline, one for each step of its chain, each after the previous.
 
-    Each reads the pipeline's file again when it runs, so that a change of the environment between
-    two runs takes effect.
+    Each reads the pipeline's file again when it runs, so that a change of the file or of the
+    environment between two runs takes effect.
     """
     made: list[dg.AssetsDefinition] = []
     for step in steps_of(loaded):

@@ -27,6 +27,8 @@ def failures(*, allow_retries: bool = True) -> Iterator[None]:
     A transient error makes Dagster try the step again, as :data:`RETRY_POLICY` says; a terminal
     one fails it at once.
 
+    Used as ``with failures():`` around what a step does.
+
     Args:
         allow_retries: False where the supervision decides when the step is tried again.
 

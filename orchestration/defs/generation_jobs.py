@@ -21,7 +21,7 @@ from sources.generations import Serving, begin
 
 
 class Promote(Enum):
-    """Whether a rerun is promoted without a person."""
+    """Choice of the launch form: whether a rerun is promoted without a person."""
 
     CHECKS = "checks"
     NEVER = "never"
@@ -41,7 +41,12 @@ class RerunConfig(dg.Config):
 
 
 def generation_jobs(loaded: LoadedPipeline) -> dict[str, dg.JobDefinition]:
-    """Return the jobs that correspond to ``hybrid generation …`` and ``hybrid rerun``, by name."""
+    """Return the jobs that correspond to ``hybrid generation …`` and ``hybrid rerun``.
+
+    Returns:
+        Jobs by the last part of their names: ``new_generation``, ``compare``, ``promote``,
+        ``rollback``, ``discard`` and ``rerun``.
+    """
     made: dict[str, Callable[..., None]] = {
         "new_generation": _new(loaded),
         "compare": _compare(loaded),
@@ -54,7 +59,7 @@ def generation_jobs(loaded: LoadedPipeline) -> dict[str, dg.JobDefinition]:
 
 
 def finish_job(loaded: LoadedPipeline) -> dg.JobDefinition:
-    """Return the job that completes an interrupted promotion or rollback."""
+    """Return the job with which the sensor completes an interrupted promotion or rollback."""
 
     def finish(context: dg.OpExecutionContext) -> None:
         """Complete an interrupted promotion or rollback. The supervision launches this job."""
@@ -66,7 +71,14 @@ def finish_job(loaded: LoadedPipeline) -> dg.JobDefinition:
 
 
 def rerun_schedules(loaded: LoadedPipeline, job: dg.JobDefinition) -> list[dg.ScheduleDefinition]:
-    """Return the schedules that a pipeline declares; each tick begins a new generation."""
+    """Return the schedules that ``generations.reruns`` declares; empty if there are none.
+
+    Each tick recomputes the whole table as a new generation, or resumes one that waits.
+
+    Args:
+        loaded: The pipeline.
+        job: The job ``<name>_rerun``.
+    """
     return [
         schedule(loaded, each, job, partial(_form, job.name, each))
         for each in loaded.pipeline.generations.reruns
@@ -80,12 +92,13 @@ def _form(job: str, declared: Rerun) -> dict[str, Any]:
 
 def _new(loaded: LoadedPipeline) -> Callable[..., None]:
     def new(context: dg.OpExecutionContext) -> None:
-        """Begin a new generation with the present declaration. The serving one is not touched."""
+        """Begin a new generation with the present pipeline file. The serving one is not touched."""
         with failures():
             made = begin(load_pipeline(loaded.path))
         context.log.info(
-            f"Generation {made.name} has begun. Materialize the chain to build its table, compare "
-            "it, then promote it."
+            f"Generation {made.name} has begun. Materialize the chain to compute its table, "
+            f"compare the table (job `{loaded.pipeline.name}_compare`), then promote it (job "
+            f"`{loaded.pipeline.name}_promote`)."
         )
 
     return new
@@ -98,8 +111,8 @@ def _compare(loaded: LoadedPipeline) -> Callable[..., None]:
             found = compare_generations(load_pipeline(loaded.path))
         context.add_output_metadata(generation_metadata.comparison(found))
         context.log.info(
-            f"{found.candidate} compared with {found.serving}: {found.gone:,} rows gone, "
-            f"{found.added:,} added, {found.changed:,} changed."
+            f"{found.candidate} compared with {found.serving}, which serves: {found.missing:,} "
+            f"rows missing, {found.added:,} added, {found.changed:,} changed."
         )
 
     return compare
@@ -125,7 +138,7 @@ def _roll_back(loaded: LoadedPipeline) -> Callable[..., None]:
 
 def _discard(loaded: LoadedPipeline) -> Callable[..., None]:
     def remove(context: dg.OpExecutionContext) -> None:
-        """Stop and delete the newest generation and its table. One that was promoted is refused."""
+        """Stop the newest generation, which was never promoted, and delete it with its table."""
         with failures():
             name = discard(load_pipeline(loaded.path))
         context.log.info(f"Generation {name} was deleted.")

@@ -10,7 +10,7 @@ from orchestration.generations.ranges import RangeLook, RangeResult
 
 
 def comparison(found: GenerationComparison) -> Metadata:
-    """Return the metadata of a comparison of two generations."""
+    """Return the metadata of a comparison of two generations: counts, columns and examples."""
     examples = [
         {
             "difference": kind,
@@ -24,22 +24,22 @@ def comparison(found: GenerationComparison) -> Metadata:
     ]
     return {
         **{f"rows of {name}": rows for name, rows in found.rows.items()},
-        "gone": found.gone,
+        "missing": found.missing,
         "added": found.added,
         "changed": found.changed,
-        "columns gone": ", ".join(found.columns_gone) or "none",
+        "columns missing": ", ".join(found.columns_missing) or "none",
         "columns added": ", ".join(found.columns_added) or "none",
         **({"examples": table(examples)} if examples else {}),
     }
 
 
 def looked(found: RangeLook) -> Metadata:
-    """Return the metadata of what recomputing a range of the target would read."""
+    """Return the metadata of a dry run: splits and bytes that recomputing a range would read."""
     return {**_range(found), "splits": found.splits, "bytes": found.bytes}
 
 
 def replaced(found: RangeResult) -> Metadata:
-    """Return the metadata of a range of the target that was recomputed."""
+    """Return the metadata of a range that was recomputed: rows written, replaced and kept."""
     return {
         **_range(found),
         "dagster/row_count": found.replaced.written,

@@ -82,7 +82,7 @@ def control_jobs(loaded: LoadedPipeline) -> list[dg.JobDefinition]:
 
 
 def job_of(loaded: LoadedPipeline, command: str, op: Callable[..., Any]) -> dg.JobDefinition:
-    """Return a job of a pipeline with one step.
+    """Return a Dagster job of a pipeline with one step, named ``<pipeline>_<command>``.
 
     Args:
         loaded: The pipeline.
@@ -101,7 +101,7 @@ def job_of(loaded: LoadedPipeline, command: str, op: Callable[..., Any]) -> dg.J
 
 def _stop(loaded: LoadedPipeline) -> Callable[..., None]:
     def stop(context: dg.OpExecutionContext) -> None:
-        """Stop whatever run of the pipeline is active. It stays stopped until it is resumed."""
+        """Stop each active Spark run of the pipeline. It stays stopped until it is resumed."""
         with failures():
             stopped = operations.stop(load_pipeline(loaded.path))
         context.log.info(f"Stopped {', '.join(stopped)}." if stopped else "Nothing was running.")
@@ -121,13 +121,13 @@ def _pause(loaded: LoadedPipeline) -> Callable[..., None]:
 
 def _drain(loaded: LoadedPipeline) -> Callable[..., None]:
     def drain(context: dg.OpExecutionContext, config: DrainConfig) -> None:
-        """Let the live run commit all input that is there now, then stop it."""
+        """Let the live run commit all input that its topics, or its folder, hold now; stop it."""
         looks = 0
 
         def report(left: int) -> None:
             nonlocal looks
             if looks % _REPORT_EVERY == 0 or left == 0:
-                context.log.info(f"{left:,} records, or files and splits, are left.")
+                context.log.info(f"{left:,} records (of a folder: files or splits) are left.")
             looks += 1
 
         with failures():

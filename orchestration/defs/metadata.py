@@ -23,7 +23,7 @@ Metadata = dict[str, Any]
 
 
 def snapshots(taken: Sequence[TakenSnapshot]) -> Metadata:
-    """Return the metadata of the snapshots of tables that were taken."""
+    """Return the metadata of database tables that were copied: rows, chunks, time, log position."""
     return {
         "dagster/row_count": sum(each.document["rows"] for each in taken),
         "snapshots": table(
@@ -43,7 +43,12 @@ def snapshots(taken: Sequence[TakenSnapshot]) -> Metadata:
 
 
 def end(position: EndPosition, bad: BadRecordCount | None) -> Metadata:
-    """Return the metadata of a bounded source's end position, and the number of its bad records."""
+    """Return the metadata of a bounded source's end position, and the number of its bad records.
+
+    Args:
+        position: Where the source ended: event time, and offsets where history knows them.
+        bad: Count of bad records; None if the source doesn't count them.
+    """
     shown: Metadata = {
         "end": iso(position.event_time_ms),
         "end_ms": position.event_time_ms,
@@ -62,7 +67,7 @@ def end(position: EndPosition, bad: BadRecordCount | None) -> Metadata:
         shown["snapshot taken"] = iso(position.snapshot.taken_ms)
         shown["transactions in flight"] = len(position.snapshot.in_progress)
     if position.offsets is not None:
-        shown["offsets held"] = table(
+        shown["offsets in history"] = table(
             [
                 {
                     "topic": at.topic,
@@ -77,12 +82,18 @@ def end(position: EndPosition, bad: BadRecordCount | None) -> Metadata:
 
 
 def decided_by(evidence: Evidence) -> str:
-    """Return in words what a position was decided by."""
+    """Return in words what a position was decided by, such as ``event time`` or ``offsets``."""
     return "event time" if evidence == "timestamp" else evidence
 
 
 def ledger(made: Ledger, count: SeamCount | None) -> Metadata:
-    """Return the metadata of a hand-over's ledger, with one row for each partition."""
+    """Return the metadata of a hand-over's ledger: for each partition, its start and the reason.
+
+    Args:
+        made: The ledger.
+        count: Rows in the seam (the offsets in which history and topic may overlap) and rows
+            removed there as duplicates; None until the run has passed the seam.
+    """
     shown: Metadata = {
         "decided by": decided_by(made.decided_by),
         "duplicates removed by": made.rule,
@@ -103,7 +114,7 @@ def _entry(entry: LedgerEntry, count: SeamCount | None) -> dict[str, str | int]:
         "why": entry.why,
         "log start": entry.log_start,
         "first record": "none yet" if entry.first_offset is None else entry.first_offset,
-        "its timestamp": "" if entry.first_ms is None else iso(entry.first_ms),
+        "first timestamp": "" if entry.first_ms is None else iso(entry.first_ms),
         "seam end": entry.seam_end,
         "overlap (offsets)": entry.overlap,
         "gap": entry.gap or "none",
@@ -112,7 +123,7 @@ def _entry(entry: LedgerEntry, count: SeamCount | None) -> dict[str, str | int]:
 
 
 def check(found: Check) -> dg.AssetCheckResult:
-    """Return one check of a hand-over; a failure that the pipeline accepts does not block."""
+    """Return a check of a hand-over for Dagster; a failure that the pipeline accepts only warns."""
     severity = dg.AssetCheckSeverity.WARN if found.accepted else dg.AssetCheckSeverity.ERROR
     return dg.AssetCheckResult(
         check_name=found.name,
@@ -124,7 +135,12 @@ def check(found: Check) -> dg.AssetCheckResult:
 
 
 def approval(name: str, given: Approval | None) -> dg.AssetCheckResult:
-    """Return the check of a plan's approval: by whom and when, or what to do."""
+    """Return the check of a plan's approval as Dagster's: by whom and when, or how to approve it.
+
+    Args:
+        name: Name of the pipeline.
+        given: The approval; None if the plan is not approved.
+    """
     text = f"The plan is not approved yet. {how_to_approve(name)}"
     if given is not None:
         text = f"Approved by {given.by} at {iso(given.at_ms)}."
@@ -136,7 +152,10 @@ def approval(name: str, given: Approval | None) -> dg.AssetCheckResult:
 
 
 def gaps(error: GapError) -> dg.AssetCheckResult:
-    """Return the check that fails where a hand-over is refused for its gaps."""
+    """Return the failed check ``no_gap`` of a hand-over that is refused, with a row for each gap.
+
+    A gap is a range of records that are in neither history nor Kafka's log.
+    """
     rows: list[dict[str, str | int]] = [
         {
             "topic": gap.topic,
@@ -162,7 +181,13 @@ def _known(time_ms: int | None, offset: int | None) -> str:
 
 
 def live(beat: Heartbeat, log: Path, target: str) -> Metadata:
-    """Return the metadata of the unbounded run when its first batch was committed."""
+    """Return the metadata of the unbounded run when its first batch was committed.
+
+    Args:
+        beat: The run's heartbeat.
+        log: The driver's log file.
+        target: Path or URL of the target table.
+    """
     shown: Metadata = {
         "driver pid": beat.pid,
         "batch": beat.batch_id if beat.batch_id is not None else "waiting for data",
@@ -181,12 +206,16 @@ def live(beat: Heartbeat, log: Path, target: str) -> Metadata:
 
 
 def transform(changed: str | None) -> Metadata:
-    """Return the warning about a transform that changed under the checkpoint, if one did."""
+    """Return the warning about a transform that changed under the checkpoint.
+
+    Args:
+        changed: The warning; None if no transform did, so that there is no metadata.
+    """
     return {} if changed is None else {"transform changed": changed}
 
 
 def finding(found: Finding) -> dg.AssetCheckResult:
-    """Return one expectation of the live run as a check; during a launch it only warns."""
+    """Return one expectation of the live run as the result of a check; a pending one only warns."""
     return dg.AssetCheckResult(
         check_name=found.name,
         passed=found.passed,
@@ -196,7 +225,12 @@ def finding(found: Finding) -> dg.AssetCheckResult:
 
 
 def evaluation(key: dg.AssetKey, found: Finding) -> dg.AssetCheckEvaluation:
-    """Return one expectation of the live run as a sensor reports it."""
+    """Return one expectation of the live run as a sensor reports it, outside any Dagster run.
+
+    Args:
+        key: The asset of the live run.
+        found: The expectation, and whether it holds; a pending one only warns.
+    """
     return dg.AssetCheckEvaluation(
         asset_key=key,
         check_name=found.name,
@@ -212,7 +246,7 @@ def _severity(found: Finding) -> dg.AssetCheckSeverity:
 
 
 def observation(verdict: Verdict) -> Metadata:
-    """Return the metadata of the live run's state; plain numbers, so that Dagster plots them."""
+    """Return the metadata of an observation of the live run; plain numbers, which Dagster plots."""
     shown: Metadata = {
         "health": verdict.health,
         "reason": verdict.reason,

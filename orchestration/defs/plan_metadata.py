@@ -13,7 +13,12 @@ from sources.planning.topic_plan import RangePlan
 
 
 def plan(made: Plan, seen: Preview) -> Metadata:
-    """Return the plan: what will be read, the estimate, and the expected start of the topic."""
+    """Return the metadata of a plan: what will be read, the estimate, the expected start offsets.
+
+    Args:
+        made: The plan.
+        seen: Its estimate, its columns, and what differs from the previous generation's plan.
+    """
     shown: Metadata = {
         "warnings": dg.MetadataValue.md("\n".join(f"- {text}" for text in made.warnings) or "none"),
         "warnings (number)": len(made.warnings),

@@ -18,7 +18,10 @@ from spark_jobs.run_state.progress_log import ProgressLog
 
 
 def progress_asset(loaded: LoadedPipeline) -> dg.AssetsDefinition:
-    """Return the asset with plots of all phases; it may be materialized alone at any time."""
+    """Return the asset that plots the progress of all sources, before and after the hand-over.
+
+    It may be materialized alone at any time. Without the extra ``plots`` it shows numbers only.
+    """
 
     @dg.asset(
         key=[loaded.pipeline.name, "progress"],
@@ -63,7 +66,7 @@ def _pictures(loaded: LoadedPipeline, logs: Mapping[str, ProgressLog]) -> metada
     if logs:
         shown["progress"] = metadata.picture("progress", plots.phases(logs, seam_ms))
     else:
-        shown["progress"] = "Nothing was read yet."
+        shown["progress"] = "No source has been read yet, so there is nothing to plot."
     days = progress.rows_by_day(loaded)
     if isinstance(days, str):
         shown["rows by day"] = days

@@ -37,7 +37,11 @@ class RangeConfig(dg.Config):
 
 
 def range_definitions(loaded: LoadedPipeline) -> dg.Definitions:
-    """Return a job for any range, and the asset of the ranges that a pipeline declares."""
+    """Return the Dagster definitions for recomputing ranges of event times of the target.
+
+    A job recomputes any range. If the pipeline declares ``ranges``, there are also an asset with a
+    partition for each range, a job that backfills partitions, and the declared schedules.
+    """
     any_range = dg.Definitions(jobs=[job_of(loaded, "backfill_range", _any_range(loaded))])
     ranges = loaded.pipeline.ranges
     return any_range if ranges is None else dg.Definitions.merge(any_range, _asset(loaded, ranges))
@@ -74,7 +78,8 @@ def _asset(loaded: LoadedPipeline, ranges: Ranges) -> dg.Definitions:
     job = dg.define_asset_job(
         f"{name}_backfill",
         selection=[ranges_],
-        description="Recompute ranges of the target. Choose the partitions at the launch.",
+        description="Recompute ranges of the target from the files; the live run continues. "
+        "Choose the ranges (partitions) at the launch.",
     )
     schedules = [
         schedule(loaded, each, job, partial(_last_ranges, loaded, ranges, each.last))
@@ -110,8 +115,8 @@ def _instant(name: str, config: RangeConfig) -> datetime:
     try:
         return parse_instant(given)
     except InputError as error:
-        message = f"`{name}` of the form: {error.message}"
-        raise InputError(message, error.hint) from None
+        message = f"Field `{name}` of the launch form: {error.message}"
+        raise InputError(message, error.hint, field=name, value=given) from None
 
 
 def _last_ranges(loaded: LoadedPipeline, ranges: Ranges, count: int) -> dict[str, Any] | str:
@@ -119,10 +124,10 @@ def _last_ranges(loaded: LoadedPipeline, ranges: Ranges, count: int) -> dict[str
     with failures():
         complete = complete_through(load_pipeline(loaded.path))
     if complete is None:
-        return "History was not read to its end yet."
+        return "History has not been read to its end yet, so no range is complete."
     whole = partitions(ranges).get_partition_keys(current_time=complete)
     if not whole:
-        return "No range is complete yet."
+        return f"No range is complete yet: history is complete through {complete.isoformat()}."
     asked = whole[-count:]
     return {
         "tags": {

@@ -17,12 +17,15 @@ MOST_MARKED = 2_000
 
 
 def ranges_key(loaded: LoadedPipeline) -> dg.AssetKey:
-    """Return the key of the asset of a pipeline's ranges."""
+    """Return the key of the asset of a pipeline's ranges: ``[pipeline, "ranges"]``."""
     return dg.AssetKey([loaded.pipeline.name, "ranges"])
 
 
 def partitions(ranges: Ranges) -> dg.TimeWindowPartitionsDefinition:
-    """Return all ranges, up to now or to the declared end."""
+    """Return the declared ranges of event times as partitions, up to now or to the declared end.
+
+    One for each hour, day or month (``ranges.by``), in UTC.
+    """
     start = datetime.combine(ranges.start, time(), UTC)
     end = None if ranges.end is None else datetime.combine(ranges.end, time(), UTC)
     if ranges.by == "hour":
@@ -35,15 +38,19 @@ def partitions(ranges: Ranges) -> dg.TimeWindowPartitionsDefinition:
 def filled_by_history(
     loaded: LoadedPipeline, generation: str, instance: dg.DagsterInstance
 ) -> list[dg.AssetMaterialization]:
-    """Return materializations of the complete ranges of history that are not marked yet.
+    """Return events that mark the complete ranges of history as filled in Dagster's UI.
 
-    Only of the serving generation, since readers see nothing of another one; and at most the last
-    :data:`MOST_MARKED`.
+    Only for the serving generation, since readers see nothing of another one; at most the last
+    :data:`MOST_MARKED` ranges, without those that are marked already. Empty if the pipeline
+    declares no ``ranges``, or history has not been read to its end.
 
     Args:
         loaded: The pipeline.
         generation: The generation whose history has ended.
         instance: Dagster's instance, which knows the marked partitions.
+
+    Raises:
+        StateError: Nothing was planned yet.
     """
     ranges = loaded.pipeline.ranges
     if ranges is None or read_serving(loaded).generation != generation:

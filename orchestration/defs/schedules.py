@@ -22,13 +22,16 @@ def schedule(
     job: Any,
     request: Callable[[], Mapping[str, Any] | str],
 ) -> dg.ScheduleDefinition:
-    """Return a schedule that is on by default; ticks that come together launch one run.
+    """Return a schedule that is on by default; a tick is skipped while a run of its job goes on.
+
+    So of missed ticks, which Dagster delivers together, only the first one launches a run.
 
     Args:
         loaded: The pipeline.
-        declared: The declared times.
-        job: The job's definition.
-        request: Returns arguments of a ``RunRequest``, or the reason to skip the tick.
+        declared: Name, cron expression and time zone.
+        job: Definition of the job that is launched.
+        request: Called at each tick: returns arguments of a ``RunRequest``, or the reason to skip
+            the tick.
     """
     name = f"{loaded.pipeline.name}_{declared.name}"
 
@@ -46,7 +49,10 @@ def schedule(
             filters=dg.RunsFilter(job_name=job.name, statuses=_UNDER_WAY), limit=1
         )
         if there:
-            return dg.SkipReason(f"Run {there[0].run_id} is under way.")
+            return dg.SkipReason(
+                f"Dagster run {there[0].run_id} of the same job has not ended, so this tick is "
+                "skipped."
+            )
         made = request()
         return dg.SkipReason(made) if isinstance(made, str) else dg.RunRequest(**made)
 

@@ -29,13 +29,16 @@ REPORT_S = 60.0
 
 
 def has_live_run(loaded: LoadedPipeline) -> bool:
-    """Return whether a pipeline ends in an unbounded source."""
+    """Return whether a pipeline ends in an unbounded source, so that a live run is supervised."""
     last = loaded.pipeline.sources[-1]
     return last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
 
 
 def live_checks(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
-    """Return the checks of the live run's asset: what is expected of the run."""
+    """Return the checks of the live run's asset, to be run by hand: alive, lag, waiting time, slot.
+
+    The check ``slot`` is there only if the pipeline declares a replication slot.
+    """
     key = live_key(loaded)
     expected = expected_findings(has_slot=watched_slot(loaded) is not None)
 
@@ -50,7 +53,7 @@ def live_checks(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
         look = look_at_live(fresh, fresh.require_generation())
         never = [
             Finding(
-                name=name, passed=False, is_pending=True, text="The live run was never requested."
+                name=name, passed=False, is_pending=True, text="The live run was never started."
             )
             for name in expected
         ]
@@ -61,13 +64,15 @@ def live_checks(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
 
 
 def live_sensor(loaded: LoadedPipeline, jobs: Sequence[Any]) -> dg.SensorDefinition:
-    """Return the sensor that supervises the live run: observes, judges and restarts it.
+    """Return the sensor that supervises the live run every 10 s: it observes, judges, restarts.
 
-    While a newer generation waits for its promotion, it supervises the live runs of both.
+    While a newer generation waits for its promotion, it supervises the live runs of both. A look
+    that fails reports the check ``alive`` as failed, so that no earlier result stays in place.
 
     Args:
         loaded: The pipeline.
-        jobs: Definitions of the chain's job and of the one that completes a promotion.
+        jobs: Definitions of the chain's job, which a restart launches, and of the job that
+            completes an interrupted promotion.
     """
     name = loaded.pipeline.name
     key = live_key(loaded)
@@ -91,15 +96,18 @@ def live_sensor(loaded: LoadedPipeline, jobs: Sequence[Any]) -> dg.SensorDefinit
             ]
         except Exception as error:
             # If a look fails, the verdict of the one before must not stay in place.
-            context.log.exception("The state of the live run is unknown")
-            text = f"The state of the live run is unknown: {error}"
+            context.log.exception("The live run can't be looked at; its state is unknown.")
+            text = f"The live run can't be looked at, so its state is unknown: {error}"
             alive = metadata.evaluation(key, Finding(name="alive", passed=False, text=text))
             return dg.SensorResult(asset_events=[alive], cursor="")
         if not found:
-            return dg.SkipReason("The live run was never requested.")
+            return dg.SkipReason("There is no live run to watch: it was never started.")
         for _, tick in found:
             if tick.alert_problem is not None:
-                context.log.warning(f"The webhook was not reached: {tick.alert_problem}.")
+                context.log.warning(
+                    f"The alert did not reach `supervision.webhook_url`: {tick.alert_problem}. The "
+                    "next look posts it again."
+                )
         events: list[dg.AssetObservation | dg.AssetCheckEvaluation] = []
         findings = _together([(_name(each), tick.verdict.findings) for each, tick in found])
         healths = [tick.verdict.health for _, tick in found]
@@ -135,7 +143,7 @@ def _finish_switch(loaded: LoadedPipeline, switch: Switch) -> dg.SensorResult | 
     """Request the completion of an interrupted promotion; wait for one that is under way."""
     name = loaded.pipeline.name
     if is_switching(loaded.state):
-        return dg.SkipReason(f"Generation {switch.to} is being promoted.")
+        return dg.SkipReason(f"Generation {switch.to} is replacing {switch.past} in the target.")
     key = f"{name}:{switch.at_ms}:{int(time.time() // _FINISH_S)}"
     return dg.SensorResult(run_requests=[dg.RunRequest(run_key=key, job_name=f"{name}_finish")])
 

@@ -20,14 +20,15 @@ Role = Literal["serving", "waiting", "served"]
 
 
 class GenerationLine(BaseModel):
-    """One generation in the list of all.
+    """One generation (computation of the whole table) in the list of all.
 
     Attributes:
-        name: Its name.
-        role: ``serving``; ``waiting`` for its promotion; ``served`` earlier, and kept.
-        begun_ms: When it was begun.
-        until_ms: When another one replaced it; None if none did.
-        table: Folder of the table with its rows.
+        name: Its name, such as ``g2``.
+        role: ``serving``; ``waiting`` for its promotion; ``served`` earlier, and kept for a
+            rollback.
+        begun_ms: When it was begun, in ms since 1970.
+        until_ms: When another one replaced it, in ms since 1970; None if none did.
+        table: Path or URL of the table with its rows.
     """
 
     name: str
@@ -38,7 +39,11 @@ class GenerationLine(BaseModel):
 
 
 def overview(loaded: LoadedPipeline) -> list[GenerationLine]:
-    """Return all generations of a pipeline, the oldest first."""
+    """Return all generations of a pipeline, the oldest first; empty if nothing was planned yet.
+
+    Raises:
+        StateError: The state can't be read.
+    """
     serving = read_serving(loaded)
     lines = []
     for each in generations.generations(loaded):
@@ -57,10 +62,18 @@ def overview(loaded: LoadedPipeline) -> list[GenerationLine]:
 
 
 def discard(loaded: LoadedPipeline) -> str:
-    """Stop the newest generation's runs and remove it with its table; return its name.
+    """Stop the runs of the newest generation, and delete its state and its table.
+
+    An interrupted promotion or rollback is finished first.
+
+    Returns:
+        The name of the deleted generation.
 
     Raises:
-        StateError: It serves or has served, or another process is changing which one serves.
+        StateError: The newest generation serves or has served, so it is kept; or another process
+            is changing which one serves.
+        RunError: A run can't be ended from this machine, or its cluster did not end it.
+        UnavailableError: The cluster does not answer.
     """
     promotion.finish(loaded)
     if waiting(loaded) is not None:
@@ -71,24 +84,24 @@ def discard(loaded: LoadedPipeline) -> str:
 def rerun(
     loaded: LoadedPipeline, *, promote: bool, rows_at_least: float, say: Callable[[str], None]
 ) -> Serving:
-    """Recompute the pipeline's table as a new generation; promote it if it passes.
+    """Recompute the pipeline's whole table as a new generation; promote it if it passes.
 
     An interrupted rerun resumes where it stopped: a generation that waits for its promotion is
     continued.
 
     Args:
         loaded: The pipeline.
-        promote: Whether to promote it.
-        rows_at_least: Its rows divided by those of the serving generation; below that it is not
-            promoted.
-        say: Called with a line for each step.
+        promote: Whether to promote it if it passes; otherwise it waits for a person.
+        rows_at_least: Fewest rows, as a fraction of those of the serving generation.
+        say: Called with a line of text for each step.
 
     Returns:
-        Which generation serves afterwards.
+        Which generation serves afterwards, and those that served before.
 
     Raises:
-        StateError: It has too few rows, or is not ready to be promoted. It is kept, and waits.
-        HybridError: A step of the chain failed.
+        StateError: The new generation has too few rows, or its live run is not healthy. It is kept
+            and waits; the serving one is not touched.
+        HybridError: A step of the chain was refused or failed, or the tables can't be compared.
     """
     promotion.finish(loaded)
     name = waiting(loaded) or generations.begin(loaded).name
@@ -97,15 +110,19 @@ def rerun(
     found = compare_generations(loaded)
     before, now = found.rows[found.serving], found.rows[found.candidate]
     say(
-        f"generation {name}: {now:,} rows, {found.serving} has {before:,}; {found.gone:,} gone, "
-        f"{found.added:,} added, {found.changed:,} changed"
+        f"generation {name}: {now:,} rows, {found.serving} has {before:,}; {found.missing:,} "
+        f"missing, {found.added:,} added, {found.changed:,} changed"
     )
     if now < rows_at_least * before:
         message = (
-            f"Generation {name} has {now:,} rows, {found.serving} has {before:,}: it is not "
-            "promoted."
+            f"Generation {name} has {now:,} rows and {found.serving}, which serves, has "
+            f"{before:,}; at least {rows_at_least:.2%} of them were requested. {name} is not "
+            "promoted; it is kept and waits."
         )
-        hint = "Compare them with `hybrid generation compare`, then promote or discard it."
+        hint = (
+            "Look at the differences with `hybrid generation compare`. If they are right, run "
+            "`hybrid generation promote`; otherwise `hybrid generation discard`."
+        )
         raise StateError(message, hint, pipeline=loaded.pipeline.name, generation=name)
     return promotion.promote(loaded) if promote else read_serving(loaded)
 

@@ -40,19 +40,28 @@ from spark_jobs.target.adopt_table import NO_MORE, take_over, transactions_of, v
 
 
 def promote(loaded: LoadedPipeline) -> Serving:
-    """Let readers see the newest generation; the runs of the previous one are stopped.
+    """Replace the target's rows by those of the newest generation, in one commit.
+
+    The runs of the previous generation are stopped before, and the live run of the new one is
+    started after the commit. An interrupted promotion is finished by :func:`finish`.
 
     Returns:
-        Which generation serves now.
+        Which generation serves now, and those that served before.
 
     Raises:
-        StateError: There is no generation to promote, or it is not ready: its history is not read,
-            or its live run is missing or not healthy.
-        InputError: Its table can't replace the target.
-        RunError: As :func:`finish`.
+        StateError: There is no generation that waits, it is not ready (its history is not read to
+            its end, or its live run is missing or not healthy), files of its table are missing, or
+            another process is changing which one serves.
+        InputError: Its table can't replace the target, such as for other partition columns.
+        RunError: A run can't be stopped; or the live run does not start after the commit: it stays
+            requested, and the supervision starts it again.
+        UnavailableError: A broker or a cluster does not answer.
     """
     finish(loaded)
-    name = require_waiting(loaded, "Begin one with `hybrid generation new`, and run it.")
+    name = require_waiting(
+        loaded,
+        "Begin a new generation with `hybrid generation new`, and run it with `hybrid run`.",
+    )
     _require_ready(PipelineContext.require(loaded))
     _begin(loaded, name, read_serving(loaded).generation)
     finish(loaded)
@@ -60,21 +69,32 @@ def promote(loaded: LoadedPipeline) -> Serving:
 
 
 def roll_back(loaded: LoadedPipeline) -> Serving:
-    """Let readers see the previously serving generation again; its live run resumes from there.
+    """Replace the target's rows by those of the generation that served before, in one commit.
+
+    Its live run resumes where it was stopped at the promotion.
 
     Returns:
-        Which generation serves now.
+        Which generation serves now, and those that served before.
 
     Raises:
-        StateError: No generation served before.
+        StateError: No generation that served before is kept, files of its table are missing, or
+            another process is changing which one serves.
         SeamError: Kafka has deleted records since that its live run has not read.
-        RunError: As :func:`finish`.
+        RunError: A run can't be stopped; or the live run does not start after the commit: it stays
+            requested, and the supervision starts it again.
+        UnavailableError: A broker or a cluster does not answer.
     """
     finish(loaded)
     serving = read_serving(loaded)
     if not serving.before:
-        message = f"No generation of pipeline `{loaded.pipeline.name}` served before this one."
-        hint = "Only a promotion can be rolled back."
+        message = (
+            f"No generation of pipeline `{loaded.pipeline.name}` that served before "
+            f"{serving.generation} is kept, so there is nothing to roll back to."
+        )
+        hint = (
+            "To replace the rows, begin a new generation with `hybrid generation new`, run it, and "
+            "promote it. `generations.keep` sets how many earlier generations are kept."
+        )
         raise StateError(message, hint, pipeline=loaded.pipeline.name)
     name = serving.before[-1].generation
     operations.require_not_deleted(PipelineContext.require(_declaration(loaded, name)))
@@ -87,20 +107,25 @@ def finish(loaded: LoadedPipeline) -> bool:
     """Finish a promotion or a rollback that was begun; do nothing if there is none.
 
     Returns:
-        Whether there was one.
+        Whether there was a promotion or a rollback to finish.
 
     Raises:
-        RunError: A run can't be stopped, or the new serving one does not start; it stays requested
-            then, and the supervision retries.
-        StateError: Files of its table are missing, or another process does it at this moment.
+        StateError: Files of the new generation's table are missing, or another process is
+            finishing it at this moment.
+        InputError: The new generation's table can't replace the target.
+        RunError: A run can't be stopped; or the new live run does not start: it stays requested,
+            and the supervision starts it again.
+        UnavailableError: A broker or a cluster does not answer.
     """
     if pending_switch(loaded) is None:
         return False
     if (lock := take_switch_lock(loaded.state)) is None:
         message = (
-            f"Another process is changing which generation of `{loaded.pipeline.name}` serves."
+            f"Another process is changing which generation of pipeline `{loaded.pipeline.name}` "
+            "serves; two must not do so at the same time."
         )
-        raise StateError(message, "Wait for it.", transient=True, pipeline=loaded.pipeline.name)
+        hint = "Wait until `hybrid generation list` shows the change, then repeat the command."
+        raise StateError(message, hint, transient=True, pipeline=loaded.pipeline.name)
     try:
         to = _switch(loaded)
     finally:
@@ -156,8 +181,11 @@ def _require_ready(context: PipelineContext) -> None:
     for source in context.pipeline.sources:
         is_bounded = source.boundedness is Boundedness.BOUNDED
         if is_bounded and context.switch_state.end_of(source.name) is None:
-            message = f"Generation {generation.name} has not read `{source.name}` to its end."
-            hint = "Run it: `hybrid run`."
+            message = (
+                f"Generation {generation.name} can't be promoted: it has not read `{source.name}` "
+                "to its end."
+            )
+            hint = f"Run {generation.name} to its end first: `hybrid run`."
             raise StateError(message, hint, generation=generation.name, source=source.name)
         if is_bounded:
             continue
@@ -166,8 +194,14 @@ def _require_ready(context: PipelineContext) -> None:
         if verdict is None or verdict.health != "healthy":
             state = "was never started" if verdict is None else f"is {verdict.health}"
             reason = "" if verdict is None else f" ({verdict.reason})"
-            message = f"The live run of generation {generation.name} {state}{reason}."
-            hint = "Readers would get fewer rows than they have: promote it once it is healthy."
+            message = (
+                f"Generation {generation.name} can't be promoted: its live run {state}{reason}. "
+                "Readers would get fewer rows than they have."
+            )
+            hint = (
+                "Start the live run with `hybrid run`, wait until `hybrid status` shows it as "
+                "healthy, then run `hybrid generation promote` again."
+            )
             raise StateError(message, hint, generation=generation.name, source=source.name)
 
 

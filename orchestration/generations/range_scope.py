@@ -45,19 +45,23 @@ def require_fit(context: PipelineContext, since: datetime, until: datetime) -> N
         until: The first event time after it.
 
     Raises:
-        InputError: The range is empty, or ends after history does.
-        StateError: This pipeline can't recompute a range on its own, or not now.
+        InputError: The range is empty, or ends after the time through which history is complete.
+        StateError: A range can't be recomputed on its own (``sink.mode: merge``, a transform that
+            keeps state, or a bounded topic), history is not read to its end yet, or another
+            generation serves in this one's place.
     """
     pipeline, generation = context.pipeline, context.generation
     if since >= until:
         message = f"The range from {shown(since)} until {shown(until)} is empty."
-        raise InputError(message, "Choose an end after its beginning.", pipeline=pipeline.name)
+        hint = "Choose an `until` that is later than `since`."
+        raise InputError(message, hint, pipeline=pipeline.name, field="until")
     if pipeline.sink.mode != "append":
         message = (
-            f"Pipeline `{pipeline.name}` merges rows by key, so a range of its target is not the "
-            "result of a range of its files."
+            f"Pipeline `{pipeline.name}` merges rows by key (`sink.mode: {pipeline.sink.mode}`), "
+            "so a range of its target is not the result of a range of its files; a backfill of a "
+            "range needs `sink.mode: append`."
         )
-        hint = "Recompute the whole table: `hybrid rerun`."
+        hint = "Recompute the whole table as a new generation: `hybrid rerun`."
         raise StateError(message, hint, pipeline=pipeline.name, field="sink.mode")
     require_in_service(context.loaded, generation)
     known = read_transforms(generation)
@@ -67,7 +71,7 @@ def require_fit(context: PipelineContext, since: datetime, until: datetime) -> N
             f"`transform: {pipeline.transform}` keeps state ({operators}): a range can't be "
             "recomputed without the rows before it."
         )
-        hint = "Recompute the whole table as another generation: `hybrid rerun`."
+        hint = "Recompute the whole table as a new generation: `hybrid rerun`."
         raise StateError(message, hint, pipeline=pipeline.name, field="transform")
     for source in pipeline.sources:
         if source.boundedness is Boundedness.BOUNDED:
@@ -86,27 +90,42 @@ def _require_in_files(
     """
     name = context.generation.name
     if not isinstance(source, FileSource):
-        message = f"Source `{source.name}` is a bounded topic: its rows are in no file."
-        raise StateError(message, "Recompute the whole table: `hybrid rerun`.", source=source.name)
+        message = (
+            f"Source `{source.name}` is a bounded topic: its rows are in no file, and a backfill "
+            "of a range reads files only."
+        )
+        hint = "Recompute the whole table as a new generation: `hybrid rerun`."
+        raise StateError(message, hint, source=source.name)
     if (end := context.switch_state.end_of(source.name)) is None:
-        message = f"Generation {name} has not read `{source.name}` to its end yet."
-        raise StateError(message, "Try again when it has.", source=source.name, generation=name)
+        message = (
+            f"Generation {name} has not read `{source.name}` to its end yet; a range can be "
+            "recomputed after that."
+        )
+        hint = "Run it to its end with `hybrid run`, then repeat the backfill."
+        raise StateError(message, hint, source=source.name, generation=name)
     if to_ms(until) - 1 > end.complete_through_ms and source is last_files(context.loaded):
         complete = iso(end.complete_through_ms)
         message = (
             f"History of generation {name} is complete through {complete}, but the range ends at "
             f"{shown(until)}: later rows come from the live run, not from files."
         )
-        raise InputError(message, f"End the range at {complete} or earlier.", source=source.name)
+        hint = f"Set `until` to {complete} or earlier."
+        raise InputError(message, hint, source=source.name, generation=name, field="until")
 
 
 def last_files(loaded: LoadedPipeline) -> FileSource:
-    """Return the last source of files of a pipeline, which has at least one."""
+    """Return the last source of a pipeline that reads files; the pipeline has at least one.
+
+    Raises:
+        IndexError: It has none.
+    """
     return [each for each in loaded.pipeline.sources if isinstance(each, FileSource)][-1]
 
 
 def parts_of(loaded: LoadedPipeline, since: datetime, until: datetime) -> Iterator[RangePart]:
-    """Yield the part of a range that each source of files covers; skip those that have no rows.
+    """Yield the part of a range of event times that each bounded source of files covers.
+
+    Sources whose files have no rows of the range are left out.
 
     Args:
         loaded: The pipeline.
@@ -114,7 +133,8 @@ def parts_of(loaded: LoadedPipeline, since: datetime, until: datetime) -> Iterat
         until: The first event time after it.
 
     Raises:
-        HybridError: The files can't be read.
+        InputError: No file matches a source's globs, or a file can't be read.
+        UnavailableError: The store does not answer.
     """
     for source in loaded.pipeline.sources:
         if not isinstance(source, FileSource) or source.discovery_interval is not None:
@@ -133,5 +153,5 @@ def parts_of(loaded: LoadedPipeline, since: datetime, until: datetime) -> Iterat
 
 
 def shown(moment: datetime) -> str:
-    """Return a time as messages show it."""
+    """Return a time as messages show it, such as ``2024-03-01T00:00:00Z``."""
     return iso(to_ms(moment))

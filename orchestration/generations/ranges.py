@@ -42,7 +42,7 @@ class RemovedFiles(Record):
 
 @dataclass(frozen=True)
 class RangeLook:
-    """What a backfill of a range would read.
+    """Dry run of a backfill: what recomputing a range of event times would read.
 
     Attributes:
         since, until: The range: from ``since`` on, before ``until``.
@@ -58,13 +58,13 @@ class RangeLook:
 
     @property
     def text(self) -> str:
-        """The same, in words."""
+        """Splits and bytes in words, as a clause without a full stop; computed."""
         return f"{self.splits:,} splits, {self.bytes:,} bytes would be read"
 
 
 @dataclass(frozen=True)
 class RangeResult:
-    """Result of a backfill.
+    """Result of a backfill of a range of event times.
 
     Attributes:
         since, until: The range: from ``since`` on, before ``until``.
@@ -95,12 +95,19 @@ def backfill(
         until: The first event time after it.
         run_id: Idempotency key: a second call with it resumes an interrupted backfill, and does
             nothing after a complete one.
-        say: Called with a line for each step.
+        say: Called with a line of text for each step.
+
+    Returns:
+        The range, and how many rows were removed, written and kept.
 
     Raises:
-        InputError: The range is empty, ends after history does, or the table has no event time.
-        StateError: This pipeline can't recompute a range on its own, or not now.
-        HybridError: The files can't be read.
+        InputError: The range is empty or ends after the time through which history is complete,
+            the target has no column of the event time, or a file can't be read.
+        StateError: Nothing was planned yet, a range of this pipeline can't be recomputed on its
+            own (``sink.mode: merge``, a transform that keeps state, or a bounded topic), or history
+            is not read to its end yet.
+        RunError: The Spark run that reads the files failed; the target is not changed.
+        UnavailableError: The store does not answer.
     """
     context = _serving(loaded)
     generation = context.generation
@@ -127,12 +134,12 @@ def backfill(
         shutil.rmtree(folder.path(name), ignore_errors=True)
     replaced = done or Replaced(0, 0, 0)
     kept = f"; {replaced.kept_live:,} rows of the live run are kept" if replaced.kept_live else ""
-    say(f"{replaced.removed:,} rows are replaced by {replaced.written:,}{kept}.")
+    say(f"{replaced.removed:,} rows of history are replaced by {replaced.written:,}{kept}.")
     return RangeResult(since, until, generation.name, replaced)
 
 
 def look(loaded: LoadedPipeline, since: datetime, until: datetime) -> RangeLook:
-    """Return what :func:`backfill` would read; nothing is written.
+    """Return what :func:`backfill` would read for a range of event times; nothing is written.
 
     Args:
         loaded: The pipeline.
@@ -140,7 +147,11 @@ def look(loaded: LoadedPipeline, since: datetime, until: datetime) -> RangeLook:
         until: The first event time after it.
 
     Raises:
-        HybridError: As :func:`backfill`.
+        InputError: The range is empty or ends after the time through which history is complete, or
+            a file can't be read.
+        StateError: Nothing was planned yet, a range of this pipeline can't be recomputed on its
+            own, or history is not read to its end yet.
+        UnavailableError: The store does not answer.
     """
     context = _serving(loaded)
     require_fit(context, since, until)

@@ -54,7 +54,9 @@ class Measured(NamedTuple):
 
 
 def estimate(loaded: LoadedPipeline, generation: Generation, plan: Plan) -> Estimate:
-    """Return what the bounded sources of a plan will take, by the latest measured rate of each.
+    """Estimate how long the bounded sources of a plan take, from the latest measured rate of each.
+
+    The estimate is unknown if the rate of one of them was never measured.
 
     Args:
         loaded: The pipeline.
@@ -84,7 +86,11 @@ def estimate(loaded: LoadedPipeline, generation: Generation, plan: Plan) -> Esti
 
 
 def planned_amounts(plan: Plan) -> dict[str, tuple[Unit, int]]:
-    """Return the planned amount of each bounded source, in the unit of its progress log."""
+    """Return how much each bounded source has to read: number and unit, by name of the source.
+
+    The unit, that of the source's progress log, is rows where the plan knows them, else splits; a
+    topic's splits are the micro-batches that it is read in.
+    """
     found: dict[str, tuple[Unit, int]] = {
         part.source: ("splits", part.splits) if part.rows is None else ("rows", part.rows)
         for part in plan.files
@@ -96,7 +102,13 @@ def planned_amounts(plan: Plan) -> dict[str, tuple[Unit, int]]:
 
 
 def executors_of(spark: SparkSettings) -> int | None:
-    """Return the declared number of executors; None where it is dynamic or not declared."""
+    """Return the number of Spark executors, for the executor-hours of an estimate.
+
+    Returns:
+        1 for a local master; ``spark.executor.instances``; 2, Spark's default, if that is left out
+        on YARN or Kubernetes; None with dynamic allocation, and on a standalone cluster that does
+        not declare it.
+    """
     if spark.master.startswith("local"):
         return 1
     if spark.conf.get("spark.dynamicAllocation.enabled", "false").lower() == "true":
@@ -108,7 +120,13 @@ def executors_of(spark: SparkSettings) -> int | None:
 
 
 def rate(log: ProgressLog) -> float | None:
-    """Return units per second over all launches, without the time between them, or None."""
+    """Return the units per second that a source was read at, over all launches.
+
+    Time between two launches does not count.
+
+    Returns:
+        None if the log has no two samples of one launch with progress between them.
+    """
     done, spent_ms = 0, 0
     for before, after in _pairs(log.samples):
         done += after.done - before.done
@@ -117,10 +135,13 @@ def rate(log: ProgressLog) -> float | None:
 
 
 def eta_s(log: ProgressLog | None) -> float | None:
-    """Return the seconds until nothing is left, at the rate of the last launch's last minutes.
+    """Return the seconds until nothing of a source is left, at the rate of the last five minutes.
+
+    Args:
+        log: The source's progress log; only its last launch counts. None if there is no log.
 
     Returns:
-        None if the remaining amount does not decrease, or is unknown.
+        0 if nothing is left; None if the remaining amount does not decrease, or is unknown.
     """
     if log is None or not log.samples:
         return None
@@ -152,7 +173,7 @@ def duration(seconds: float) -> str:
 
 
 def describe(found: Estimate) -> str:
-    """Return an estimate as one line."""
+    """Return an estimate in words: time, executor-hours where known, and what it is based on."""
     if found.seconds is None:
         return f"unknown: {found.basis}"
     hours = "" if found.executor_hours is None else f", {found.executor_hours:,.2f} executor-hours"
@@ -166,9 +187,15 @@ def earlier_generations(loaded: LoadedPipeline, generation: Generation) -> list[
 
 
 def read_earlier(folder: Folder, name: str, kind: type[R]) -> R | None:
-    """Return a document of an earlier generation; None if it is missing or of another version.
+    """Return a state document of an earlier generation, for a comparison. Raises nothing.
 
-    It only serves for comparison, so a document of another version is no error.
+    Args:
+        folder: State folder of the generation.
+        name: Name of the document, such as ``plan.json``.
+        kind: Its type.
+
+    Returns:
+        None if it is missing, damaged, or of another version of this package.
     """
     try:
         return folder.read(name, kind)

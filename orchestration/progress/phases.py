@@ -49,10 +49,13 @@ class RowsByDay(NamedTuple):
 
 
 def progress_logs(loaded: LoadedPipeline) -> dict[str, ProgressLog]:
-    """Return the progress log of each source that has one, in the chain's order.
+    """Return the progress log (samples of a source's run over time) of each source that has one.
+
+    Returns:
+        Logs by name of the source, in the chain's order; empty before the first run.
 
     Raises:
-        StateError: Nothing was planned yet.
+        StateError: Nothing was planned yet, or a log can't be read.
     """
     generation = loaded.require_generation()
     found = {
@@ -63,12 +66,23 @@ def progress_logs(loaded: LoadedPipeline) -> dict[str, ProgressLog]:
 
 
 def paces(logs: dict[str, ProgressLog]) -> list[Pace]:
-    """Return the rate of each source, and the time left."""
+    """Return the rate at which each source was read, and the time until nothing is left.
+
+    Args:
+        logs: Progress logs by name of the source.
+    """
     return [Pace(name, log.unit, rate(log), eta_s(log)) for name, log in logs.items()]
 
 
 def seam_ms(loaded: LoadedPipeline) -> int | None:
-    """Return the complete-through time of the last bounded source that has ended, or None."""
+    """Return the event time through which history is complete, where plots draw the seam.
+
+    Returns:
+        Milliseconds since 1970, of the last bounded source that has ended; None if none has.
+
+    Raises:
+        StateError: Nothing was planned yet.
+    """
     generation = loaded.require_generation()
     enumerator = SwitchState(loaded.pipeline.hybrid_source(), generation)
     ends = enumerator.ends_before(loaded.pipeline.sources[-1].name)
@@ -76,13 +90,14 @@ def seam_ms(loaded: LoadedPipeline) -> int | None:
 
 
 def rows_by_day(loaded: LoadedPipeline) -> RowsByDay | str:
-    """Count the target's rows by day.
+    """Count the target's rows by day (UTC) of its event time, or else of another time column.
 
     Returns:
-        The counts, or a sentence that says why there are none.
+        The counts; or a sentence that says why there are none: no table yet, no column with a
+        time, or more than :data:`MOST_ROWS` rows.
 
     Raises:
-        InputError: The target can't be read.
+        InputError: The target exists but can't be read.
     """
     path = target_of(loaded)
     try:
@@ -91,14 +106,21 @@ def rows_by_day(loaded: LoadedPipeline) -> RowsByDay | str:
         target = DeltaTable(path)
         column = _time_column(loaded, target)
         if column is None:
-            return "The target table has no timestamp or date column."
+            return "The target table has no timestamp or date column to count its rows by."
         rows = sum(target.get_add_actions(flatten=True)["num_records"].to_pylist())
         if rows > MOST_ROWS:
-            return f"The target table has {rows:,} rows; more than {MOST_ROWS:,} are not counted."
+            return (
+                f"The target table has {rows:,} rows; only tables of up to {MOST_ROWS:,} rows are "
+                "counted by day."
+            )
         return RowsByDay(column, _count(target, column))
     except (DeltaError, OSError) as error:
         message = f"The target table {path} can't be read, so its rows are not counted: {error}"
-        raise InputError(message, "Restore or repair the table.", table=str(path)) from None
+        hint = (
+            "Restore the table's data files and `_delta_log` from a backup, then materialize the "
+            "asset `progress` again."
+        )
+        raise InputError(message, hint, table=str(path)) from None
 
 
 def _time_column(loaded: LoadedPipeline, target: DeltaTable) -> str | None:

@@ -39,7 +39,7 @@ class Preview(BaseModel):
     """Preview of a plan.
 
     Attributes:
-        estimate: What it will take.
+        estimate: How long its bounded sources will take.
         schemas: For each column, its Spark SQL type by source; a source that lacks it is left out.
         previous: The generation whose plan this one is compared with; None if it is the first.
         changes: The differences from that plan.
@@ -54,10 +54,13 @@ class Preview(BaseModel):
 
 
 def preview(loaded: LoadedPipeline, plan: Plan) -> Preview:
-    """Return the preview of a plan, by the runs and the plan of earlier generations.
+    """Return the preview of a plan: estimate, columns, and differences from the previous plan.
+
+    The estimate is based on rates of earlier runs. The previous plan is that of the newest older
+    generation that has one.
 
     Raises:
-        StateError: No plan was made.
+        StateError: The pipeline has no state, since no plan was made.
     """
     generation = loaded.require_generation()
     previous = next(

@@ -24,11 +24,12 @@ _SEAM = "tab:red"
 
 
 def phases(logs: Mapping[str, ProgressLog], seam_ms: int | None) -> bytes:
-    """Plot throughput, remaining input and event time of each source, over time.
+    """Plot throughput, remaining input and event time of each source over time, as PNG bytes.
 
     Args:
         logs: Progress log of each source, in the chain's order; at least one has samples.
-        seam_ms: Event time through which history is complete; None if it has not ended yet.
+        seam_ms: Event time through which history is complete, in ms since 1970; None if no bounded
+            source has ended yet.
     """
     figure = Figure(figsize=(11, 7), dpi=_DPI, layout="constrained")
     rows = figure.subplots(3, len(logs), squeeze=False, sharex="col")
@@ -64,12 +65,13 @@ def phases(logs: Mapping[str, ProgressLog], seam_ms: int | None) -> bytes:
 
 
 def rows_by_day(counts: Sequence[tuple[date, int]], column: str, seam_ms: int | None) -> bytes:
-    """Plot how many rows the target holds of each day.
+    """Plot how many rows the target holds of each day, as PNG bytes.
 
     Args:
-        counts: Days and numbers of rows.
+        counts: Days (UTC) and numbers of rows.
         column: Column of the target that the day is taken from.
-        seam_ms: As of :func:`phases`.
+        seam_ms: Event time through which history is complete, in ms since 1970, which is marked;
+            None if no bounded source has ended yet.
     """
     figure = Figure(figsize=(11, 3), dpi=_DPI, layout="constrained")
     axes = figure.subplots()

@@ -25,16 +25,19 @@ _POLL_S = 0.5
 
 
 def live_source(loaded: LoadedPipeline) -> FileSource | KafkaSource:
-    """Return the unbounded source that a pipeline ends in.
+    """Return the unbounded source that a pipeline ends in, which its live run reads.
 
     Raises:
-        InputError: It ends in a bounded one.
+        InputError: The pipeline ends in a bounded source.
     """
     last = loaded.pipeline.sources[-1]
     if last.boundedness is Boundedness.BOUNDED:
         name = loaded.pipeline.name
-        message = f"Pipeline `{name}` ends with the bounded source `{last.name}`: no live run."
-        hint = "Stop it with `hybrid stop`, and resume it with `hybrid run`."
+        message = (
+            f"Pipeline `{name}` ends with the bounded source `{last.name}`, so it has no live run "
+            "to pause, resume or drain."
+        )
+        hint = "Stop its bounded run with `hybrid stop`; continue it with `hybrid run`."
         raise InputError(message, hint, pipeline=name, source=last.name)
     return last
 
@@ -46,22 +49,29 @@ def pause(loaded: LoadedPipeline, why: str = "") -> bool:
 
     Args:
         loaded: The pipeline.
-        why: A reason to show.
+        why: A reason to show; empty for none.
 
     Returns:
-        Whether a process was there to be ended.
+        Whether a Spark run was there to be ended.
 
     Raises:
         InputError: The pipeline has no live run.
-        StateError: It is not requested to run, so there is nothing to pause.
-        RunError: It can't be ended from this machine, or its cluster did not end it.
+        StateError: Nothing was planned yet, or the live run was stopped or never started, so there
+            is nothing to pause.
+        RunError: The run can't be ended from this machine, or its cluster did not end it; it may
+            still be writing.
+        UnavailableError: The cluster does not answer.
     """
     source = live_source(loaded)
     generation = loaded.require_generation()
     before = read_requested(generation)
     if before is None or not (before.is_requested or before.is_paused):
-        message = f"The live run of `{source.name}` is not requested: there is nothing to pause."
-        hint = "A run that reads history is ended with `hybrid stop`."
+        state = "was never started" if before is None else "was stopped"
+        message = f"The live run of `{source.name}` {state}: there is nothing to pause."
+        hint = (
+            "To end a run that still reads history, use `hybrid stop`; to start the live run, "
+            "`hybrid resume`."
+        )
         raise StateError(message, hint, source=source.name)
     if before.is_requested:
         paused = RequestedState(
@@ -78,13 +88,19 @@ def pause(loaded: LoadedPipeline, why: str = "") -> bool:
 def resume(loaded: LoadedPipeline) -> Heartbeat:
     """Start the live run where it was paused, stopped or drained; from then on it is requested.
 
-    This also clears a failure that the supervision left alone.
+    This also clears a failure for which the supervision did not restart the run.
+
+    Returns:
+        The first heartbeat of a run that has committed a batch, or that has nothing to read.
 
     Raises:
         InputError: The pipeline has no live run.
-        StateError: A step before it is not done yet.
-        SeamError: The hand-over does not pass its checks; asked before the first launch only.
-        RunError: Spark failed before its first batch; it stays requested.
+        StateError: Nothing was planned yet, an earlier source has not finished, the plan is not
+            approved, or another run is active.
+        SeamError: The hand-over does not pass its checks; only before the first commit.
+        RunError: Spark failed before its first batch; the run stays requested.
+        UnavailableError: A broker does not answer, or a cluster does not say whether a run is
+            active.
     """
     source = live_source(loaded)
     return operations.go_live(PipelineContext.require(loaded), source)
@@ -101,19 +117,21 @@ def drain(
     Args:
         loaded: The pipeline.
         within: How long to wait. After that the run continues as if it had not been drained.
-        on_left: Called with the number of records, or of files and splits, that are left.
+        on_left: Called at each look (every 0.5 s) with the number of records, or of files and
+            splits, that are not committed yet.
 
     Raises:
-        InputError: The pipeline has no live run, or its folder can't be listed.
-        StateError: It does not run.
-        RunError: It ended before it was drained, or time was up; says how much is left.
-        UnavailableError: The broker does not answer.
+        InputError: The pipeline has no live run, or its topics or folder can't be read.
+        StateError: Nothing was planned yet, or the live run is not running.
+        RunError: The run ended before it was drained, it was not drained in time (the message
+            names how much is left), or it can't be ended from this machine.
+        UnavailableError: The broker, the store or the cluster does not answer.
     """
     source = live_source(loaded)
     generation = loaded.require_generation()
     if process.find_running(generation, source.name) is None:
         message = f"The live run of `{source.name}` is not running: nothing would be drained."
-        hint = "Start it with `hybrid resume`, then drain it."
+        hint = "Start the run with `hybrid resume`, then repeat `hybrid drain`."
         raise StateError(message, hint, source=source.name)
     deadline = time.monotonic() + within.total_seconds()
     backlog = backlog_of(PipelineContext(loaded, generation), as_of_now=True)
@@ -131,7 +149,10 @@ def drain(
                 f"`{source.name}` is not drained after {within.total_seconds():,.0f} s: "
                 f"{left:,} {backlog.unit} are left."
             )
-            hint = "It continues to run: drain it again, or end it with `hybrid stop`."
+            hint = (
+                "The run continues. Repeat `hybrid drain`, with a longer `--within`; or end the "
+                "run now with `hybrid stop`: what is left is read when it is resumed."
+            )
             raise RunError(message, hint, source=source.name)
         time.sleep(_POLL_S)
     operations.stop(loaded)
@@ -143,6 +164,10 @@ def _ended(generation: Generation, name: str, left: int | None) -> RunError:
     rest = "" if left is None else f", with {left:,} left"
     message = f"The live run of `{name}` ended before it was drained{rest}."
     if failure is None:
-        return RunError(message, f"See {log_path(generation, name)}.", source=name)
+        hint = (
+            f"Read why in {log_path(generation, name)} or with `hybrid logs`, start the run with "
+            "`hybrid resume`, then repeat `hybrid drain`."
+        )
+        return RunError(message, hint, source=name)
     message = f"{message} {failure.message}"
     return RunError(message, failure.hint, transient=failure.transient, source=name)

@@ -31,12 +31,16 @@ class _Process(NamedTuple):
 
 
 def judge(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
-    """Return the verdict on a live run.
+    """Return the verdict on a live run: its health, the reasons, and each expectation by itself.
+
+    A pure function. Of several things that are wrong the health names one: an error that waiting
+    can't mend first, then a crash loop, a process that is dead or stuck, a replication slot that no
+    longer delivers changes, and input that waits too long.
 
     Args:
-        seen: What is seen of it.
-        expected: The pipeline's thresholds.
-        now_ms: Now.
+        seen: What one look saw of the run.
+        expected: The thresholds that the pipeline declares under ``supervision``.
+        now_ms: Time of the look, in ms since 1970.
     """
     if seen.requested_ms is None:
         return _not_requested(seen, expected, now_ms)
@@ -45,7 +49,7 @@ def judge(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
     if health != "failed" and _is_looping(seen, expected, is_down=down is not None):
         again = "and is not restarted any more" if seen.gave_up else "which is a crash loop"
         minutes = expected.restarts.within.total_seconds() / 60
-        times = f"It was restarted {seen.restarts} times within {minutes:,.0f} min"
+        times = f"The live run was restarted {seen.restarts} times within {minutes:,.0f} min"
         reason = f"{times}, {again}. {reason}"
         health = "crash-looping"
     alive = Finding(name="alive", passed=health == "healthy", text=reason)
@@ -75,15 +79,15 @@ def judge(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
 def _not_requested(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
     """Judge a run that people stopped or paused: not red, whatever waits."""
     health: Health = "stopped"
-    reason = "It was stopped."
+    reason = "The live run was stopped."
     if seen.paused_ms is not None:
         health = "paused"
         why = f" ({seen.paused_why})" if seen.paused_why else ""
-        reason = f"It has been paused since {iso(seen.paused_ms)}{why}."
+        reason = f"The live run has been paused since {iso(seen.paused_ms)}{why}."
         if seen.lag is not None:
             reason += f" {seen.lag:,} records or splits wait."
     if seen.is_alive:
-        reason += " Its process is still there."
+        reason += " The process of the run is still there."
     names = expected_findings(has_slot=False)
     findings = [Finding(name=name, passed=True, text=reason) for name in names]
     if seen.slot is not None:
@@ -107,12 +111,13 @@ def _process(seen: Seen, requested_ms: int, expected: Supervision, now_ms: int) 
         worked = 0 if beat is None else beat.worked_at_ms or 0
         age = now_ms - max(launched if launched is not None else requested_ms, worked)
         if age >= span_ms(expected.start_within):
-            reason = f"Its first micro-batch is not committed after {_s(age)}."
+            reason = f"The first micro-batch of the live run is not committed after {_s(age)}."
             return _Process("stuck", reason, "stuck")
-        return _Process("starting", "Its first micro-batch is not committed yet.")
+        return _Process("starting", "The first micro-batch of the live run is not committed yet.")
     silent = now_ms - beat.at_ms
     if silent >= span_ms(expected.stuck_after):
-        reason = f"Its driver, process {beat.pid}, wrote its last heartbeat {_s(silent)} ago."
+        driver = f"The driver of the live run, process {beat.pid},"
+        reason = f"{driver} wrote its last heartbeat {_s(silent)} ago."
         return _Process("stuck", reason, "stuck")
     if seen.behind_since_ms is not None:
         still = now_ms - seen.behind_since_ms
@@ -122,7 +127,7 @@ def _process(seen: Seen, requested_ms: int, expected: Supervision, now_ms: int) 
             waits = "input waits" if seen.lag is None else f"{seen.lag:,} records or splits wait"
             reason = f"Nothing was committed for {_s(still)} while {waits}."
             return _Process("stuck", reason, "stuck")
-    return _Process("healthy", "It commits what arrives.")
+    return _Process("healthy", "The live run commits what arrives.")
 
 
 def _ended(seen: Seen, requested_ms: int, now_ms: int) -> _Process:
@@ -131,22 +136,22 @@ def _ended(seen: Seen, requested_ms: int, now_ms: int) -> _Process:
     last = max(seen.launched_ms or 0, 0 if beat is None else beat.at_ms)
     is_launch_due = last < requested_ms
     if seen.refused is not None:
-        return _failed("It could not be started again", seen.refused)
+        return _failed("The live run could not be started again", seen.refused)
     if is_launch_due and now_ms - requested_ms < _LAUNCH_MS:
-        return _Process("starting", "It was requested and is about to be launched.")
+        return _Process("starting", "The live run was requested and is about to be launched.")
     if is_launch_due:
         # What the run before the request reported says nothing about this one.
-        return _Process("dead", "It was requested, but not launched.", "dead")
+        return _Process("dead", "The live run was requested, but not launched.", "dead")
     if beat is not None and beat.failure is not None:
-        return _failed("It failed", beat.failure)
+        return _failed("The live run failed", beat.failure)
     if beat is not None and beat.state == "stopped":
-        return _Process("dead", "It ended, although nobody stopped it.", "dead")
+        return _Process("dead", "The live run ended, although nobody stopped it.", "dead")
     if seen.obstacle is not None:
-        reason = f"Its process ended without a report: {seen.obstacle}."
+        reason = f"The process of the live run ended without a report: {seen.obstacle}."
     elif seen.ended:
-        reason = f"It ended {seen.ended.rstrip('.')}."
+        reason = f"The live run ended {seen.ended.rstrip('.')}."
     else:
-        reason = "Its process ended without a report. See its log: `hybrid logs`."
+        reason = "The process of the live run ended without a report. See its log: `hybrid logs`."
     return _Process("dead", reason, "dead")
 
 
@@ -155,8 +160,8 @@ def _failed(what: str, failure: ErrorReport) -> _Process:
     if failure.transient:
         return _Process("dead", f"{what}: {failure}", "dead", failure)
     reason = (
-        f"{what}, and is left alone, since a restart would fail again: {failure} "
-        "Once that is done, start it with `hybrid resume`."
+        f"{what}, and is not restarted, since a restart would fail again: {failure} "
+        "Once that is done, start the run with `hybrid resume`."
     )
     return _Process("failed", reason, failure=failure)
 

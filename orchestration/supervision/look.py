@@ -21,13 +21,14 @@ from spark_jobs.run_state.heartbeat import read_heartbeat
 
 
 class Look(NamedTuple):
-    """The live run at one moment.
+    """Result of one look at the live run.
 
     Attributes:
-        verdict: Its state.
-        watch: What the supervisor is to remember of it.
-        now_ms: When it was looked at.
-        slot_gone: That the replication slot of its changes is or was gone.
+        verdict: Its health, and why.
+        watch: What the supervision is to remember until its next look.
+        now_ms: When it was looked at, in ms since 1970.
+        slot_gone: When and how the replication slot of the database's changes was lost, so that
+            changes are missing; None if it never was.
     """
 
     verdict: Verdict
@@ -39,12 +40,18 @@ class Look(NamedTuple):
 def look_at_live(
     loaded: LoadedPipeline, generation: Generation, found: SourceStatus | None = None
 ) -> Look | None:
-    """Return the live run as it is now; None if it was never requested.
+    """Look at the live run, its topic or folder, and its replication slot; change nothing.
 
     Args:
         loaded: The pipeline.
         generation: Its state.
-        found: Progress of its source; looked up if left out.
+        found: Progress of the source that the live run reads; looked up if left out.
+
+    Returns:
+        The verdict, and what is to be remembered; None if the live run was never requested.
+
+    Raises:
+        StateError: The state can't be read.
     """
     if (requested := read_requested(generation)) is None:
         return None

@@ -13,10 +13,11 @@ class SlotSeen:
     """What is seen of the replication slot that a topic's changes come through.
 
     Attributes:
-        gone: That it is or was gone, so that changes are missing for good; None if it never was.
-        idle_since_ms: Since when no connector reads it; None if one does.
+        gone: Why changes are missing for good: the slot is or was dropped, or has or had lost its
+            log; None if it never was.
+        idle_since_ms: Since when no connector reads it, in ms since 1970; None if one does.
         unknown: Why its state is unknown; None if it is known.
-        retained_bytes: Log that the database keeps for it; None if unknown.
+        retained_bytes: Bytes of write-ahead log that the database keeps for it; None if unknown.
     """
 
     gone: str | None = None
@@ -27,7 +28,7 @@ class SlotSeen:
 
 @dataclass(frozen=True)
 class Seen:
-    """What is seen of a live run that was requested at some time.
+    """What is seen of a live run that was requested at some time. Times are in ms since 1970.
 
     Attributes:
         requested_ms: Since when it is requested; None if people stopped or paused it.
@@ -35,16 +36,17 @@ class Seen:
         launched_ms: When its last launch was made; None if none was.
         beat: The last heartbeat of that launch; None if there is none yet.
         ended: How a driver on a cluster ended, as the cluster reports it.
-        refused: Why the last restart launched nothing; None if it did, or none was tried.
-        lag: Records or splits that wait; None if unknown.
+        refused: Error for which the last restart launched nothing; None if it launched a run, or
+            none was tried.
+        lag: Records or splits that are not committed yet; None if unknown.
         behind_since_ms: Since when input waits while nothing is committed; None if none does.
         restarts: Number of restarts within the window.
-        last_failure: Why it was last restarted.
-        gave_up: Whether the limit of restarts was reached.
+        last_failure: Why it was last restarted; None if it was not.
+        gave_up: Whether the limit of restarts was reached, so that none follows.
         paused_ms: Since when it is paused; None if it is not.
         paused_why: The reason that people gave for that; empty if none.
-        obstacle: Why its state can't be written; None if it can.
-        slot: Where its changes come from; None if that is not declared.
+        obstacle: Why its state folder can't be written, such as a full disk; None if it can.
+        slot: The replication slot that its changes come through; None if none is declared.
     """
 
     requested_ms: int | None
@@ -67,16 +69,20 @@ class Seen:
 def behind_since(
     beat: Heartbeat | None, lag: int | None, before_ms: int | None, now_ms: int
 ) -> int | None:
-    """Return since when input waits while nothing is committed; None if none waits.
+    """Return since when input waits while nothing is committed, to find a run that is stuck.
 
     A driver that reports to have nothing to read is not trusted: input that is seen to wait counts
     from the first look on.
 
     Args:
-        beat: The run's last heartbeat.
-        lag: Records or splits that wait; None if unknown.
-        before_ms: The answer at the last look, if nothing was committed since.
-        now_ms: Now.
+        beat: The run's last heartbeat; None if there is none.
+        lag: Records or splits that are not committed yet; None if unknown.
+        before_ms: The answer at the last look, if nothing was committed since; else None.
+        now_ms: Time of this look, in ms since 1970.
+
+    Returns:
+        A time in ms since 1970; None if no input waits, or if that is unknown and the driver
+        reports none.
     """
     if beat is None or lag == 0:
         return None

@@ -34,8 +34,8 @@ class SourceStatus(BaseModel):
         heartbeat: Its run's latest heartbeat.
         lag: Unbounded: records of a topic, or splits found in a folder, that are not committed
             yet; None if the broker does not answer.
-        eta_s: Seconds until nothing of it is left, at its present rate; None if it does not run,
-            or that is unknown.
+        eta_s: Seconds until nothing is left to read, at the rate of the last minutes; None if it
+            does not run, or that is unknown.
     """
 
     source: str
@@ -46,12 +46,15 @@ class SourceStatus(BaseModel):
 
 
 def source_status(loaded: LoadedPipeline, generation: Generation | None, name: str) -> SourceStatus:
-    """Return the progress of a source.
+    """Return the progress of a source, read from the state folder and, for its lag, the broker.
 
     Args:
         loaded: The pipeline.
-        generation: Its state; None if nothing was planned yet.
+        generation: Its state; None if nothing was planned yet, so that every source waits.
         name: Name of the source.
+
+    Raises:
+        StateError: The state can't be read.
     """
     if generation is None:
         return SourceStatus(source=name, state="waiting")

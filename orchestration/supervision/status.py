@@ -19,9 +19,10 @@ class Status(BaseModel):
 
     Attributes:
         pipeline: Its name.
-        generation: Name of the generation that is looked at; None if nothing was planned yet.
+        generation: Name of the generation (computation of the whole table) that is looked at: the
+            newest one; None if nothing was planned yet.
         serving: Name of the generation whose rows readers see.
-        served_by: Status of that one, if it is another one; its health counts, too.
+        served_by: Status of the serving generation, if it is another one; its health counts, too.
         planned: Whether its plan was made.
         waits_for_approval: Whether that plan waits for a person's approval.
         healthy: False if a run failed, is dead or silent, or the live run is red.
@@ -44,7 +45,13 @@ class Status(BaseModel):
 
 
 def status(loaded: LoadedPipeline) -> Status:
-    """Return the status of a pipeline, by a look at its state, its processes and its topic."""
+    """Return the status of a pipeline, by a look at its state, its processes and its topic.
+
+    A broker that does not answer is no error: the lag is then unknown.
+
+    Raises:
+        StateError: The state can't be read.
+    """
     generation = loaded.open_generation(create=False)
     sources = [source_status(loaded, generation, source.name) for source in loaded.pipeline.sources]
     found = None if generation is None else look_at_live(loaded, generation, sources[-1])

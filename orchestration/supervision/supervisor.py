@@ -31,11 +31,12 @@ from spark_jobs.run_state.heartbeat import Heartbeat
 
 
 class Tick(NamedTuple):
-    """The outcome of one look.
+    """Outcome of one look of the supervision at the live run.
 
     Attributes:
-        verdict: The state of the live run.
-        restart: A restart that is due now; it was written down, so that it is asked for once.
+        verdict: Health of the live run, and why.
+        restart: A restart that the caller has to launch now; it was recorded before, so that no
+            later look asks for it again. None if none is due.
         alert_problem: Why the webhook was not reached, as a phrase; it is tried again at the next
             look. None if it was reached, or nothing was due.
     """
@@ -46,13 +47,15 @@ class Tick(NamedTuple):
 
 
 def tick(loaded: LoadedPipeline) -> Tick | None:
-    """Look at the live run, decide what to do, and write the decision down.
+    """Look at the live run, decide whether to restart it, record the decision, and post alerts.
+
+    Called every few seconds by the sensor. It launches nothing itself.
 
     Returns:
-        None if the live run was never requested.
+        The outcome; None if the live run was never requested.
 
     Raises:
-        StateError: The state can't be read.
+        StateError: The state can't be read or written.
     """
     generation = loaded.open_generation(create=False)
     look = None if generation is None else look_at_live(loaded, generation)
@@ -69,11 +72,18 @@ def tick(loaded: LoadedPipeline) -> Tick | None:
 
 
 def decide(look: Look, expected: Supervision) -> tuple[Watch, Restart | None]:
-    """Return what is to be remembered, and the restart that is due, if one is. Pure.
+    """Return what is to be remembered, and the restart that is due, if one is. A pure function.
 
-    A run that ended is restarted after a pause that grows with each restart within the window; one
-    that is stuck gets the time to recover. One that failed for good is left alone, and so is every
-    run beyond the limit, until people act.
+    A run that ended is restarted after a wait that grows with each restart within
+    ``restarts.within``; a run that is stuck gets ``end_stuck_after`` to recover. A run whose error
+    waiting can't mend is not restarted, nor any run beyond ``restarts.limit``, until people act.
+
+    Args:
+        look: The live run as it is now.
+        expected: The thresholds that the pipeline declares under ``supervision``.
+
+    Returns:
+        The memory for the next look, with the restart in it; and the restart, or None.
     """
     verdict, watch, now_ms = look.verdict, look.watch, look.now_ms
     if verdict.down is None or watch.down_since_ms is None or watch.gave_up:
@@ -98,14 +108,24 @@ def decide(look: Look, expected: Supervision) -> tuple[Watch, Restart | None]:
 
 
 def restart(loaded: LoadedPipeline, source: FileSource | KafkaSource) -> Heartbeat:
-    """Start the live run again, if that is still requested and needed.
+    """Start the live run again for the supervision, if that is still requested and needed.
 
-    A run that is stuck is ended first; one that has recovered in the meantime is left alone. If
-    nothing can be launched, the reason is written down, for the next look to judge.
+    A run that is stuck is ended first; one that has recovered in the meantime is left as it is. If
+    nothing can be launched, the error is recorded, so that the next look reports it.
+
+    Args:
+        loaded: The pipeline.
+        source: The last source of the chain.
+
+    Returns:
+        The first heartbeat of a run that has committed a batch, or that has nothing to read.
 
     Raises:
-        StateError: People stopped it in the meantime; or as `operations.resume`.
-        SeamError, InputError, UnavailableError: As `operations.resume`.
+        StateError: People stopped or paused the run in the meantime, nothing was planned, another
+            generation serves in this one's place, or another run is active.
+        SeamError: The hand-over does not pass its checks; only before the first commit.
+        InputError: A topic, a folder or the declaration can't be used as it is.
+        UnavailableError: A broker or a cluster does not answer.
         RunError: Spark failed before its first batch, or a stuck run can't be ended.
     """
     generation = loaded.require_generation()

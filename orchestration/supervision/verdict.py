@@ -32,7 +32,11 @@ FINDINGS: dict[FindingName, str] = {
 
 
 def expected_findings(*, has_slot: bool) -> dict[FindingName, str]:
-    """Return those of :data:`FINDINGS` that apply to a pipeline: descriptions by name."""
+    """Return what is expected of a pipeline's live run: sentences by name of the check.
+
+    Args:
+        has_slot: Whether its changes come through a replication slot, which is then watched, too.
+    """
     return {name: text for name, text in FINDINGS.items() if has_slot or name != "slot"}
 
 
@@ -40,9 +44,9 @@ class Finding(BaseModel):
     """One thing that is expected of the live run, and whether it holds.
 
     Attributes:
-        name: One of :data:`FINDINGS`.
+        name: Name of the check, a key of :data:`FINDINGS`.
         passed: Whether it holds.
-        is_pending: It does not hold yet, as a launch is coming up.
+        is_pending: Whether a failure only warns: a launch is under way, or the cause may pass.
         text: What was found, in sentences.
     """
 
@@ -80,5 +84,5 @@ class Verdict(BaseModel):
 
     @property
     def is_red(self) -> bool:
-        """Whether people have to be alerted."""
+        """Whether the health is one of :data:`RED`, so that people are alerted; computed."""
         return self.health in RED

@@ -21,14 +21,15 @@ class _StayHere(HTTPRedirectHandler):
 
 
 def post(url: str, document: Mapping[str, object]) -> str | None:
-    """Post a document as JSON.
+    """Post an alert as JSON; wait at most 5 s for the answer. Raises nothing.
 
     Args:
         url: Where to post it; never shown, since it is a secret.
-        document: What to post.
+        document: The alert, a JSON object.
 
     Returns:
-        Why it was not accepted, as a phrase without the URL; None if it was.
+        Why the document was not accepted, as a phrase without the URL; None if the answer's status
+        was a success. A redirect counts as not accepted.
     """
     body = json.dumps(document).encode()
     try:

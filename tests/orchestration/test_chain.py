@@ -62,5 +62,5 @@ def test_a_step_that_is_not_there_is_refused_with_the_names_of_those_that_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chain_of(monkeypatch, Fixed("plan"), HandoverStep("live"))
-    with pytest.raises(InputError, match="Its steps are plan, live_handover"):
-        run_step(ChainRun(GenerationCase(tmp_path).loaded), "live_start")
+    with pytest.raises(InputError, match="one of its steps: plan, live_handover"):
+        run_step(ChainRun(GenerationCase(tmp_path).loaded), "live_handoff")

@@ -54,7 +54,7 @@ def test_no_file(case: Case) -> None:
 def test_a_file_that_is_no_parquet(case: Case) -> None:
     (case.folder / "history/part-1.parquet").write_text("id,origin")
     text = refusal(case)
-    assert "Source `history` can't be read" in text
+    assert "Source `history` can't be read by the audit" in text
     assert "part-1.parquet" in text
 
 
@@ -80,27 +80,27 @@ def test_a_key_that_not_all_sources_have(case: Case) -> None:
     history = {"type": "files", "name": "history", "path": "history/*", "format": "parquet"}
     text = refusal(case, sources=[history, {**late, "schema": narrow}])
     assert text == (
-        "`key`: column origin is not in all sources. "
-        "Correct `key`; the sources share at, id, delay, seats."
+        "`key`: column origin is not in all sources; the sources share at, id, delay, seats. "
+        "Set `key` to columns that all sources have, or add the column with `select`."
     )
 
 
 def test_a_source_with_the_name_of_the_view_of_all(case: Case) -> None:
     source = {"type": "files", "name": "input", "path": "history/*", "format": "parquet"}
-    assert "Rename it" in refusal(case, sources=[source])
+    assert "Give the source another name." in refusal(case, sources=[source])
 
 
 def test_no_sql_for_a_merge(case: Case) -> None:
-    assert "Pipeline `flights` merges, and declares no `audit`. Declare" in refusal(
-        case, sink=MERGE
-    )
+    text = refusal(case, sink=MERGE)
+    assert "`flights` declares `sink.mode: merge`, but neither `audit` nor `sink.sequence`" in text
+    assert "Declare `audit: {sql: FILE}`" in text
 
 
 def test_no_sql_for_a_target_without_the_inputs_key(case: Case) -> None:
     sink = {"path": "table", "mode": "append", "key": ["id", "window_start"]}
     text = refusal(case, sink=sink)
-    assert "Column window_start of `sink.key` is not in both input and target." in text
-    assert "Declare `audit: {sql: …}`" in text
+    assert "Column window_start of `sink.key` is not in both input and target, so" in text
+    assert "declare `audit: {sql: FILE}`" in text
 
 
 def test_sql_that_is_not_there(case: Case) -> None:
@@ -111,12 +111,15 @@ def test_sql_that_is_not_there(case: Case) -> None:
 def test_sql_that_is_wrong_is_told_in_duckdbs_words(case: Case) -> None:
     text = refusal(case, audit=case.sql("SELECT id, departure FROM input"))
     assert 'Referenced column "departure" not found' in text
-    assert "it can read `history`, `input`, `late`" in text
+    assert "the tables that it can read: `history`, `input`, `late`." in text
 
 
 def test_sql_of_two_statements(case: Case) -> None:
     text = refusal(case, audit=case.sql("SELECT * FROM input; SELECT 1"))
-    assert text == "`audit.sql` holds 2 statements. Write a single SELECT."
+    assert text == (
+        "`audit.sql` holds 2 statements; exactly one is allowed. "
+        "Write a single SELECT, with other queries as its WITH clauses."
+    )
 
 
 def test_sql_with_other_columns_than_the_target(case: Case) -> None:
@@ -129,7 +132,8 @@ def test_sql_with_another_type_than_the_target(case: Case) -> None:
     query = "SELECT * REPLACE (CAST(seats AS VARCHAR) AS seats) FROM input"
     text = refusal(case, audit=case.sql(query))
     assert text == (
-        "Column `seats` is VARCHAR in `audit.sql` and INTEGER in the target. Cast it in the query."
+        "Column `seats` is VARCHAR in `audit.sql` and INTEGER in the target. "
+        "Cast `seats` in the query of `audit.sql` to INTEGER."
     )
 
 
@@ -138,20 +142,21 @@ def test_a_sink_key_that_the_target_does_not_have(case: Case) -> None:
     case.target_again([{"origin": "JFK"}], schema)
     text = refusal(case, sink=MERGE, audit=case.sql("SELECT DISTINCT origin FROM input"))
     assert text == (
-        "Column id of `sink.key` is not in the target. Correct `sink.key`; the target has origin."
+        "Column id of `sink.key` is not in the target, which has origin. "
+        "Set `sink.key` to columns of the target that identify a row."
     )
 
 
 def test_a_target_whose_files_are_gone(case: Case) -> None:
     next((case.folder / "table").glob("*.parquet")).unlink()
     text = refusal(case)
-    assert f"The table {case.folder / 'table'} can't be read" in text
-    assert "Restore its files." in text
+    assert f"The rows of table {case.folder / 'table'} can't be read" in text
+    assert "Restore the table's data files from a backup" in text
 
 
 def test_a_target_whose_log_is_damaged(case: Case) -> None:
     next((case.folder / "table/_delta_log").glob("*.json")).write_text("{")
-    assert f"The target {case.folder / 'table'} can't be read" in refusal(case)
+    assert f"The target table {case.folder / 'table'} can't be read" in refusal(case)
 
 
 @pytest.mark.slow

@@ -167,7 +167,7 @@ def test_a_target_that_does_not_exist_counts_as_empty(case: Case) -> None:
     assert not report.ok
     assert (report.found, wrong(report)) == (0, {"missing": 20})
     assert report.notes == [
-        f"There is no Delta table {case.folder / 'table'}: it counts as an empty table."
+        f"There is no target table {case.folder / 'table'}: it counts as a table without rows."
     ]
 
 

@@ -102,7 +102,9 @@ def test_deleted_and_valueless_records_and_an_empty_partition(live: Live) -> Non
     report = live.case.audit(sources=live.sources())
     assert report.ok
     assert report.input_rows.sources == {"history": 10, "live": 14}
-    assert report.notes == ["Source `live`: 2 records without a value are not rows."]
+    assert report.notes == [
+        "Source `live`: 2 records of its topics have no value, and do not count as rows."
+    ]
 
 
 def test_a_topic_without_records(live: Live) -> None:

@@ -72,15 +72,15 @@ def test_a_topic_goes_on_where_the_files_end(tmp_path: Path) -> None:
     ("rows", "arguments", "message"),
     [
         (table(), ["--files", "none/*.parquet"], "none/*.parquet"),
-        (table(), ["--files", "s3://bucket/*"], "`s3://bucket/*` is not on this machine"),
+        (table(), ["--files", "s3://bucket/*"], "`--files s3://bucket/*` names a store"),
         (
             table(),
             ["--files", "data/*", "--event-time", "wen"],
-            "no column `wen`. Name one of id",
+            "`wen`; its columns: id, at, v, day, ok. Name one of them with `--event-time`.",
         ),
-        (table("later"), ["--files", "data/*"], "--event-time: one of at, later"),
-        (table().drop(["at"]), ["--files", "data/*"], "no column has the type timestamp"),
-        (table().drop(["id"]), ["--files", "data/*"], "Name each with --key: the file has at, v"),
+        (table("later"), ["--files", "data/*"], "with `--event-time`: one of at, later."),
+        (table().drop(["at"]), ["--files", "data/*"], "detected: no column of file"),
+        (table().drop(["id"]), ["--files", "data/*"], "identifies a row with `--key`: of at, v,"),
     ],
 )
 def test_what_can_not_be_found_out_has_to_be_named(
@@ -103,7 +103,8 @@ def test_names_that_can_not_be_and_files_that_can_not_be_read(tmp_path: Path) ->
     (tmp_path / "data" / "a.parquet").write_bytes(b"PAR1 but no more")
     assert "can't be read as parquet" in call(tmp_path, "--files", "data/*")[1]["message"]
     (tmp_path / "data" / "a.parquet").rename(tmp_path / "data" / "a.xls")
-    assert "The format of a.xls is not known" in call(tmp_path, "--files", "data/*")[1]["message"]
+    told = call(tmp_path, "--files", "data/*")[1]["message"]
+    assert "The format of file a.xls is not known" in told
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 

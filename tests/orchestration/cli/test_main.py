@@ -89,7 +89,7 @@ def test_a_transform_that_can_not_be_loaded_is_named(
 def test_what_the_last_driver_printed_is_shown(tmp_path: Path, declared: dict[str, Any]) -> None:
     status, answer = call(tmp_path, declared, "logs")
     assert status == 2
-    assert "No run of pipeline `events` was launched yet." in answer["message"]
+    assert "No run of pipeline `events` was launched yet, so there is no log." in answer["message"]
     call(tmp_path, declared, "plan")
     generation = load_pipeline(tmp_path / "events.yaml").require_generation()
     made = Launch(launch_id="a", source="history", log="run/history.log", group=None, at_ms=1)
@@ -217,9 +217,9 @@ def test_a_step_is_done_by_name_and_only_in_its_turn(
         "ok": False,
         "kind": "input",
         "message": "Pipeline `events` has no step `hisory`.",
-        "hint": "Its steps are plan, history.",
+        "hint": "Name one of its steps: plan, history.",
         "transient": False,
-        "fields": {"value": "hisory"},
+        "fields": {"pipeline": "events", "value": "hisory"},
     }
     followed = {**declared, "state": "other", "sources": [*declared["sources"], topic]}
     status, answer = step(followed, "live_handover")

@@ -57,12 +57,13 @@ def test_the_time_left_is_told_where_it_is_known() -> None:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        (BadLine("live", "drop", 3, 3, None, True), "3 found, 3 dropped."),
+        (BadLine("live", "drop", 3, 3, None, True), "3 found by the audit, 3 dropped by the runs."),
         (
             BadLine("live", "quarantine", 3, 2, 1, False),
-            "3 found, 2 quarantined; 1 of them are missing.",
+            "3 found by the audit, 2 quarantined by the runs; 1 are missing from the quarantine "
+            "table.",
         ),
-        (BadLine("live", "drop", 0, None, None, True), "0 found, none yet dropped."),
+        (BadLine("live", "drop", 0, None, None, True), "0 found by the audit; no run has counted."),
     ],
 )
 def test_the_audit_says_what_became_of_bad_records(line: BadLine, told: str) -> None:

@@ -72,8 +72,8 @@ def test_what_would_change_for_readers_is_told_row_by_row(tmp_path: Path) -> Non
     case = two(tmp_path)
     found = call(case, "compare")
     assert found["rows"] == {"g1": 3, "g2": 3}
-    assert (found["gone"], found["added"], found["changed"]) == (1, 1, 1)
-    assert found["examples"]["gone"][0]["key"] == {"id": 1}
+    assert (found["missing"], found["added"], found["changed"]) == (1, 1, 1)
+    assert found["examples"]["missing"][0]["key"] == {"id": 1}
     changed = found["examples"]["changed"][0]
     assert (changed["column"], changed["expected"], changed["found"]) == ("v", 30, 31)
 
@@ -190,13 +190,14 @@ def test_what_can_not_be_done_is_refused_by_name(tmp_path: Path) -> None:
     case = GenerationCase(tmp_path)
     assert "has not run yet" in call(case, "new", status=2)["message"]
     case.run(OLD)
-    assert "no generation next to g1" in call(case, "compare", status=2)["message"]
+    assert "no generation newer than g1" in call(case, "compare", status=2)["message"]
     assert "waits for promotion" in call(case, "promote", status=2)["message"]
     assert "No generation" in call(case, "rollback", status=2)["message"]
     assert "waits for promotion" in call(case, "discard", status=2)["message"]
     call(case, "new")
     assert "has not read `history` to its end" in call(case, "promote", status=2)["message"]
-    assert "There is no table" in call(case, "compare", status=2)["message"]
+    told = call(case, "compare", status=2)["message"]
+    assert "Generation g2 of pipeline `events` has no table yet" in told
     (tmp_path / "state/events/g2/plan.json").write_text("{}")
     assert "g2 of pipeline `events` was begun already" in call(case, "new", status=2)["message"]
     assert call(case, "discard")["discarded"] == "g2"

@@ -89,7 +89,7 @@ def test_without_matplotlib_it_names_the_extra_and_shows_the_numbers(
 def test_before_anything_ran_it_says_so(tmp_path: Path) -> None:
     found = shown(LiveCase(tmp_path))
     assert found == {
-        "progress": "Nothing was read yet.",
+        "progress": "No source has been read yet, so there is nothing to plot.",
         "rows by day": "There is no target table yet.",
     }
 
@@ -119,7 +119,7 @@ def test_a_table_that_is_too_large_is_not_counted(
     written(case, 1, 2, 3)
     monkeypatch.setattr(progress, "MOST_ROWS", 2)
     assert progress.rows_by_day(case.loaded) == (
-        "The target table has 3 rows; more than 2 are not counted."
+        "The target table has 3 rows; only tables of up to 2 rows are counted by day."
     )
 
 

@@ -102,7 +102,10 @@ def test_a_paused_run_is_not_red_and_says_since_when_why_and_how_much_waits(
         controls.pause(case.loaded, " new brokers ")
     wanted = read_requested(case.generation)
     assert wanted is not None
-    told = f"It has been paused since {iso(wanted.at_ms)} (new brokers). 2 records or splits wait."
+    told = (
+        f"The live run has been paused since {iso(wanted.at_ms)} (new brokers). "
+        "2 records or splits wait."
+    )
     found = status(case.loaded)
     assert found.live is not None
     assert (found.live.health, found.live.reason, found.healthy) == ("paused", told, True)
@@ -121,7 +124,7 @@ def test_a_paused_run_is_not_red_and_says_since_when_why_and_how_much_waits(
     operations.stop(case.loaded)
     found = status(case.loaded)
     assert found.live is not None
-    assert (found.live.health, found.live.reason) == ("stopped", "It was stopped.")
+    assert (found.live.health, found.live.reason) == ("stopped", "The live run was stopped.")
 
 
 def test_a_restart_that_comes_after_a_pause_is_refused(case: LiveCase) -> None:
@@ -131,7 +134,7 @@ def test_a_restart_that_comes_after_a_pause_is_refused(case: LiveCase) -> None:
     assert looked is not None
     assert looked.restart is not None
     controls.pause(case.loaded)
-    with pytest.raises(StateError, match="The live run was stopped or paused"):
+    with pytest.raises(StateError, match="The live run was paused, so it is not started"):
         restart(case.loaded, case.loaded.pipeline.sources[-1])
     again = tick(case.loaded)
     assert again is not None
@@ -144,7 +147,7 @@ def test_what_nobody_wants_can_not_be_paused_and_what_does_not_run_not_drained(
     exit_code, answer = call(case, "pause")
     assert exit_code == 2
     assert (
-        "The live run of `inbox` is not requested: there is nothing to pause." in answer["message"]
+        "The live run of `inbox` was never started: there is nothing to pause." in answer["message"]
     )
     case.ask_for_it()
     operations.stop(case.loaded)
@@ -152,7 +155,7 @@ def test_what_nobody_wants_can_not_be_paused_and_what_does_not_run_not_drained(
     exit_code, answer = call(case, "drain")
     assert exit_code == 2
     assert "is not running: nothing would be drained." in answer["message"]
-    assert answer["hint"].startswith("Start it with `hybrid resume`")
+    assert answer["hint"].startswith("Start the run with `hybrid resume`")
     refused = call(case, "drain", "--within", "soon")[1]
     assert "is not a duration. Write 90 s" in f"{refused['message']} {refused['hint']}"
     # Its turn has not come: history is not read yet.
@@ -166,7 +169,7 @@ def test_a_pipeline_that_ends_has_no_live_run(case: LiveCase) -> None:
     ended = pipeline.model_copy(update={"sources": pipeline.sources[:1]})
     loaded = type(case.loaded)(case.loaded.path, ended)
     for ask in (controls.pause, controls.resume, lambda it: controls.drain(it, MINUTE)):
-        with pytest.raises(InputError, match="ends with the bounded source `history`: no live run"):
+        with pytest.raises(InputError, match="the bounded source `history`, so it has no live run"):
             ask(loaded)
     assert [job.name for job in control_jobs(loaded)] == ["events_stop", "events_rate"]
 
@@ -183,7 +186,7 @@ def test_a_folder_is_drained_of_what_it_holds_when_asked(tmp_path: Path, case: L
     with case.alive():
         case.launch("a", splits_done=0, splits_total=1)
         with pytest.raises(
-            RunError, match=r"not drained after 0 s: 4 files or splits are left\. It"
+            RunError, match=r"not drained after 0 s: 4 files or splits are left\. The"
         ):
             controls.drain(case.loaded, timedelta(0), remove)
     wanted = read_requested(case.generation)

@@ -79,8 +79,8 @@ def slot(**seen: Any) -> Seen:
     [
         (HEALTHY, "healthy", "commits what arrives"),
         (BUSY, "healthy", "commits what arrives"),
-        (replace(HEALTHY, requested_ms=None), "stopped", "Its process is still there"),
-        (replace(DEAD, requested_ms=None), "stopped", "It was stopped."),
+        (replace(HEALTHY, requested_ms=None), "stopped", "The process of the run is still there"),
+        (replace(DEAD, requested_ms=None), "stopped", "The live run was stopped."),
         (
             replace(DEAD, requested_ms=None, paused_ms=NOW),
             "paused",
@@ -96,7 +96,7 @@ def slot(**seen: Any) -> Seen:
         (
             replace(DEAD, beat=beat(state="failed", failure=DISK_FULL)),
             "dead",
-            "It failed: Disk full.",
+            "The live run failed: Disk full.",
         ),
         # Only a transient failure is worth a restart; the other one says what is to be done.
         (
@@ -104,7 +104,7 @@ def slot(**seen: Any) -> Seen:
             "failed",
             "would fail again: Records are missing. Accept the gap. Once that is done, start it",
         ),
-        (replace(DEAD, refused=GAP), "failed", "could not be started again, and is left alone"),
+        (replace(DEAD, refused=GAP), "failed", "could not be started again, and is not restarted"),
         (replace(DEAD, refused=DISK_FULL), "dead", "could not be started again: Disk full."),
         (replace(DEAD, refused=GAP, restarts=3), "failed", "Accept the gap."),
         (replace(HEALTHY, refused=GAP), "healthy", ""),
@@ -182,7 +182,11 @@ def slot(**seen: Any) -> Seen:
         (slot(idle_since_ms=NOW - 20 * S), "healthy", ""),
         (slot(idle_since_ms=NOW - 21 * S), "cut-off", "has read the slot for 21 s"),
         (replace(slot(gone="it is lost"), is_alive=False), "dead", "ended without a report. See"),
-        (replace(slot(gone="it is lost"), requested_ms=None), "stopped", "It was stopped."),
+        (
+            replace(slot(gone="it is lost"), requested_ms=None),
+            "stopped",
+            "The live run was stopped.",
+        ),
         (
             replace(COMING_UP, launched_ms=NOW - 99 * S, beat=preparing()),
             "starting",

@@ -142,7 +142,8 @@ def test_the_command_line_tells_the_verdict_and_ends_with_it(tmp_path: Path) -> 
     assert answer.exit_code == 1
     assert json.loads(answer.stdout)["live"]["health"] == "dead"
     assert (
-        "dead: It failed: disk [full]" in CliRunner().invoke(app, ["status", str(case.path)]).stdout
+        "dead: The live run failed: disk [full]"
+        in CliRunner().invoke(app, ["status", str(case.path)]).stdout
     )
     # Dead before it was stopped, but that is no longer of interest.
     operations.stop(case.loaded)
@@ -174,9 +175,9 @@ def test_a_stopped_run_is_neither_red_nor_started_again(tmp_path: Path) -> None:
     assert (found.verdict.health, found.restart) == ("stopped", None)
     assert status(case.loaded).healthy
     # A restart that was asked for before it was stopped comes too late.
-    with pytest.raises(StateError, match="was stopped or paused"):
+    with pytest.raises(StateError, match="was stopped, so it is not started"):
         restart(case.loaded, case.loaded.pipeline.sources[-1])
-    with pytest.raises(StateError, match="was stopped or paused"):
+    with pytest.raises(StateError, match="was stopped, so it is not started"):
         require_requested(case.generation)
 
 
@@ -223,7 +224,7 @@ def test_the_webhook_is_told_of_changes_alone(tmp_path: Path, hook: Hook) -> Non
     for _ in range(3):
         assert look_at(case).alert_problem is None
     assert [(one["before"], one["health"]) for one in hook.told] == [("healthy", "dead")]
-    assert hook.told[0]["text"] == "events: The live run is dead. It failed: disk full"
+    assert hook.told[0]["text"] == "events: The live run is dead. The live run failed: disk full"
     assert (hook.told[0]["pipeline"], hook.told[0]["source"]) == ("events", "inbox")
     # What is told stays told, whoever asks for the run.
     case.ask_for_it()
@@ -327,7 +328,7 @@ def test_a_driver_that_a_restart_launched_reports_for_itself(
     monkeypatch.setattr(operations, "resume", launched)
     with pytest.raises(RunError):
         restart(case.loaded, case.loaded.pipeline.sources[-1])
-    assert look_at(case).verdict.reason == "It failed: disk full"
+    assert look_at(case).verdict.reason == "The live run failed: disk full"
 
 
 @pytest.mark.parametrize("answer", [302, 404, 500])
@@ -410,7 +411,7 @@ def test_waits_grow_up_to_the_longest() -> None:
 
 def test_a_run_is_requested_once_people_ask_for_it(tmp_path: Path) -> None:
     case = LiveCase(tmp_path)
-    with pytest.raises(StateError, match="was stopped or paused"):
+    with pytest.raises(StateError, match="was never requested, so it is not started"):
         require_requested(case.generation)
     request(case.generation, "inbox", is_requested=True)
     require_requested(case.generation)

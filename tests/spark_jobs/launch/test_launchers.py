@@ -537,7 +537,7 @@ def test_how_a_driver_ended_is_told_to_the_supervisor(
     look = look_at_live(loaded, loaded.require_generation())
     assert look is not None
     assert look.verdict.health == "dead"
-    assert re.match(f"It ended {told}", look.verdict.reason)
+    assert re.match(f"The live run ended {told}", look.verdict.reason)
 
 
 @pytest.mark.parametrize(

@@ -67,10 +67,10 @@ def live(folder: Path, **changes: Any) -> KafkaSource:
             "`include.value`: `format: raw` has a column of this name",
         ),
         ({"on_bad_record": "skip"}, "on_bad_record"),
-        ({"quarantine": "bad"}, "declare `on_bad_record: quarantine` to fill it"),
+        ({"quarantine": "bad"}, "Declare `on_bad_record: quarantine`, or remove"),
         (
             {"on_bad_record": "drop", "quarantine": "bad"},
-            "declare `on_bad_record: quarantine` to fill it",
+            "Declare `on_bad_record: quarantine`, or remove",
         ),
     ],
 )

@@ -203,14 +203,16 @@ def source(**more: Any) -> FileSource:
 @pytest.mark.parametrize("policy", ["drop", "quarantine"])
 @pytest.mark.parametrize("kind", ["avro", "orc", "parquet", "delta"])
 def test_files_that_carry_their_types_have_no_bad_rows(kind: str, policy: str) -> None:
-    text = rf"`on_bad_record: {policy}` is for json and csv, .*: {kind} files carry their types"
+    text = (
+        rf"`on_bad_record: {policy}` works only with .*; here it is `format: {kind}`, where a file"
+    )
     with pytest.raises(ValueError, match=text):
         source(format=kind, on_bad_record=policy)
     assert source(format=kind, on_bad_record="fail").on_bad_record == "fail"
 
 
 def test_neither_text_nor_rows_of_several_lines_have_bad_rows() -> None:
-    with pytest.raises(ValueError, match="every line is a row"):
+    with pytest.raises(ValueError, match="every line is a valid row"):
         source(format="text", schema=None, on_bad_record="drop")
     with pytest.raises(ValueError, match=r"can't be combined with `csv.multiline`"):
         source(format="csv", csv={"multiline": True}, on_bad_record="drop")

@@ -50,8 +50,9 @@ def test_a_hole_that_retention_made_is_refused_with_partition_time_and_length(
     assert str(caught.value) == (
         f"Topic `{case.topic}`, partition 0: the log starts at offset 500, 2024-01-01T16:40:00Z; "
         "history is complete through 2024-01-01T11:39:00Z; the 18,060 s between are in neither. "
-        "Let history cover it (`on_gap: extend` reads files that arrived meanwhile), or write "
-        "`on_gap: accept` to go on without these records."
+        "Rows may be missing from the table. Let the files of history cover these records "
+        "(`on_gap: extend` reads files that arrived in the meantime), or declare `on_gap: accept` "
+        "for source `live` to continue without these records."
     )
     assert not (tmp_path / "state").exists()
 

@@ -78,7 +78,10 @@ def test_nothing_starts_before_the_plan_is_approved_whoever_asks(loaded: LoadedP
         with pytest.raises(StateError):
             start()
     assert files(loaded) == before
-    with pytest.raises(StateError, match=r"not approved yet\..*`hybrid approve`.*`events_approve`"):
+    with pytest.raises(
+        StateError,
+        match=r"not approved yet\..*`hybrid approve PIPELINE --by NAME`.*`events_approve`",
+    ):
         operations.run_bounded(PipelineContext.require(loaded), loaded.pipeline.sources[0])
 
 
@@ -98,7 +101,7 @@ def test_the_status_tells_that_a_plan_waits_and_how_to_approve_it(loaded: Loaded
     operations.plan(loaded)
     assert call(loaded, "status")[1]["waits_for_approval"]
     shown = " ".join(CliRunner().invoke(app, ["status", str(loaded.path)]).stdout.split())
-    assert "`hybrid approve`" in shown
+    assert "`hybrid approve PIPELINE --by NAME`" in shown
     approve(loaded, "Ada")
     assert not call(loaded, "status")[1]["waits_for_approval"]
 
@@ -207,7 +210,7 @@ def test_in_dagster_the_chain_stops_after_its_plan_until_a_form_approves_it(
         assert begun == {"events__plan", "events__plan_approved"}
         passed, told = jobs.check()
         assert not passed
-        assert "`hybrid approve`, or the job `events_approve`" in told
+        assert "`hybrid approve PIPELINE --by NAME`, or the job `events_approve`" in told
         refused = jobs.approve()
         assert not refused.success
         [event] = refused.get_step_failure_events()

@@ -399,7 +399,10 @@ def test_a_missing_column_is_told_with_the_columns_there_are(tmp_path: Path) -> 
     good = write(tmp_path / "a.p", [(0, 1)])
     pq.write_table(pa.table({"p": [0], "value": ["x"]}), tmp_path / "b.p")
     text = refusal_of_columns(good, str(tmp_path / "b.p"))
-    assert f"There is no column `o` in {tmp_path}/b.p. It has p, value." in text
+    assert text == (
+        f"There is no column `o` in {tmp_path}/b.p, which `offsets` of its source names. Correct "
+        "`offsets`; the file has p, value."
+    )
 
 
 @pytest.mark.parametrize(
@@ -450,7 +453,7 @@ def test_a_corrupt_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "b.p").write_bytes(b"PAR1 this is no footer PAR1")
     text = refusal_of_columns(good, str(tmp_path / "b.p"))
     assert f"{tmp_path}/b.p can't be read as Parquet" in text
-    assert "Repair or remove it" in text
+    assert "Repair the file, or move it out of the source's folder" in text
 
 
 def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:

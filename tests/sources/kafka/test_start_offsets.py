@@ -32,8 +32,22 @@ T1 = TopicPartition("t", 1)
 U0 = TopicPartition("u", 0)
 
 WAY_OUT = (
-    " Let history cover it (`on_gap: extend` reads files that arrived in the meantime), or declare "
-    "`on_gap: accept` to continue without these records."
+    " Rows may be missing from the table. Let the files of history cover these records (`on_gap: "
+    "extend` reads files that arrived in the meantime), or declare `on_gap: accept` for source "
+    "`live` to continue without these records."
+)
+NEW_GENERATION = (
+    "begin a new generation: `hybrid generation new PIPELINE`, which computes the whole table "
+    "again next to the one that serves."
+)
+BEFORE_THE_START = (
+    "Let the files of history cover the deleted records, or raise the offset if it is declared "
+    f"under `start`. If the pipeline is planned already, {NEW_GENERATION}"
+)
+BEYOND_THE_END = (
+    "If the offset is declared or comes from the names or columns of files, correct it. If a "
+    "transaction is open, which keeps the log end back, repeat the command when it has ended. If "
+    f"the topic was created again, {NEW_GENERATION}"
 )
 
 

@@ -85,5 +85,5 @@ def test_declared_columns_are_compared_side_by_side() -> None:
 
 
 def test_a_key_column_that_is_not_there_is_told_with_those_that_are() -> None:
-    with pytest.raises(InputError, match=r"no column `nr`.*It has id, at, v, name"):
+    with pytest.raises(InputError, match=r"no column `nr`.*the source has id, at, v, name"):
         check_key(COLUMNS, ["id", "nr"], "history")

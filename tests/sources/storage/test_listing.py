@@ -178,7 +178,7 @@ def test_a_time_range_without_a_file_is_refused(tmp_path: Path) -> None:
 def test_a_folder_that_is_named_otherwise_is_refused(tmp_path: Path) -> None:
     hive(tmp_path, day_01=[JAN_1])
     wanted = {"since": "2024-01-02T00:00:00Z"}
-    with pytest.raises(InputError, match="does not match `folder_time`"):
+    with pytest.raises(InputError, match="does not match `folder_time: dt=%Y`"):
         splits(source(folder_time="dt=%Y", time_range=wanted), tmp_path)
 
 

@@ -102,7 +102,8 @@ def slot(**seen: Any) -> Seen:
         (
             replace(DEAD, beat=beat(state="failed", failure=GAP)),
             "failed",
-            "would fail again: Records are missing. Accept the gap. Once that is done, start it",
+            "would fail again: Records are missing. Accept the gap. Once that is done, start the "
+            "run with `hybrid resume`.",
         ),
         (replace(DEAD, refused=GAP), "failed", "could not be started again, and is not restarted"),
         (replace(DEAD, refused=DISK_FULL), "dead", "could not be started again: Disk full."),

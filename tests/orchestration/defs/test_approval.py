@@ -123,7 +123,7 @@ def test_a_plan_that_is_not_the_approved_one_waits_again(loaded: LoadedPipeline)
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ((), "no plan of `events` to approve"),
+        ((), "no plan of pipeline `events` to approve"),
         (("--by", "  "), "The name of the person"),
     ],
 )

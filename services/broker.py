@@ -30,7 +30,11 @@ _PORT_TRIES = 5
 _ADMIN_TIMEOUT_S = 10.0
 # For a broker of this size, C1 and the serial collector start faster, use less of the other
 # processes' cores, and cost nothing measurable when producing and consuming.
-_MEND = "Correct the cause that the log names, then start the broker again."
+_MEND = "Correct the cause that the log names, such as a port in use, then start the broker again."
+_KILLED = (
+    "Something killed it, often for lack of memory: look at the kernel's log (`dmesg`), then start "
+    "the broker again."
+)
 _JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=INFO")
 
 
@@ -159,7 +163,8 @@ class LocalBroker(Service):
                 f"The Kafka broker ended by itself, with exit status {status}. The end of its "
                 f"log:\n{tail}"
             )
-            raise RunError(message, _MEND)
+            # Negative: ended by a signal, of which Kafka's log says nothing.
+            raise RunError(message, _KILLED if status < 0 else _MEND)
 
     def _start(self, launcher: list[str], folder: Path) -> None:
         protocols = ["PLAINTEXT", *self._secured.protocols]

@@ -90,14 +90,15 @@ def compare_generations(loaded: LoadedPipeline) -> GenerationComparison:
     }
     shared = [name for name in columns[serving] if name in columns[candidate]]
     if lacking := [name for name in loaded.pipeline.sink.key if name not in shared]:
+        without = [name for name in tables if lacking[0] not in columns[name]]
         message = (
-            f"Generations {serving} and {candidate} can't be compared: column "
-            f"{', '.join(lacking)} of `sink.key` is not in both tables. The tables share "
-            f"{', '.join(shared) or 'no column'}."
+            f"Generations {serving} and {candidate} can't be compared: the table of "
+            f"{' and of '.join(without)} has no column `{lacking[0]}`, which `sink.key` names."
         )
         hint = (
-            "Set `sink.key` to columns that both tables have, or promote the new generation "
-            "without a comparison: `hybrid generation promote`."
+            f"If {candidate} lacks it, correct the transform and begin another generation. If only "
+            f"{serving} does, check the new table yourself, and promote it without a comparison: "
+            "`hybrid generation promote`."
         )
         raise InputError(message, hint, pipeline=pipeline, field="sink.key", column=lacking[0])
     with (

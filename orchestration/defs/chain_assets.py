@@ -38,7 +38,7 @@ from sources.generations import begin, target_of, waiting
 from sources.hand_over_checks import CHECKS
 from sources.kafka.start_offsets import GapError
 from sources.ledger import read_ledger
-from spark_jobs.checkpoint.transform_history import last_change
+from spark_jobs.checkpoint.transform_compatibility import last_change
 from spark_jobs.launch.record import log_path
 
 

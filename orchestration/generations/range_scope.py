@@ -18,7 +18,7 @@ from sources.files.time_range import EmptyRangeError
 from sources.generations import require_in_service
 from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
-from spark_jobs.checkpoint.transform_history import read_transforms
+from spark_jobs.checkpoint.transform_compatibility import read_transforms
 
 
 class RangePart(NamedTuple):

@@ -11,7 +11,7 @@ from sources.config.loader import LoadedPipeline
 from sources.generations import in_service, read_serving
 from sources.planning.approval import find_approval
 from sources.planning.plan import Plan
-from spark_jobs.checkpoint.transform_history import last_change
+from spark_jobs.checkpoint.transform_compatibility import last_change
 
 
 class Status(BaseModel):

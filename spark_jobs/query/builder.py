@@ -14,7 +14,7 @@ from sources.config.user_functions import load_transform
 from sources.decoding.added_columns import types_of
 from sources.errors import InputError
 from sources.generations import target_of
-from spark_jobs.checkpoint.transform_history import Transform, first_batch, record_transform
+from spark_jobs.checkpoint.transform_compatibility import Transform, first_batch, record_transform
 from spark_jobs.checkpoint.transform_shape import Shape, digest, digest_of_code
 from spark_jobs.checkpoint.watermark import require_order
 from spark_jobs.query.declaration import QueryDeclaration

@@ -22,7 +22,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.errors import ErrorReport, HybridError
-from spark_jobs.checkpoint.transform_history import state_refusal
+from spark_jobs.checkpoint.transform_compatibility import state_refusal
 from spark_jobs.readers.kafka_stream import LOG_COLUMNS
 
 Step = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]

@@ -19,7 +19,7 @@ from sources.errors import StateError
 from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
 from spark_jobs.checkpoint.offset_log import last_planned
-from spark_jobs.checkpoint.transform_history import last_change, read_transforms
+from spark_jobs.checkpoint.transform_compatibility import last_change, read_transforms
 from spark_jobs.checkpoint.transform_shape import Shape, digest_of_code
 from spark_jobs.query.streaming_query import RunningQuery
 from spark_jobs.readers.spark_errors import report_of

@@ -21,7 +21,7 @@ from sources.planning.discovery import Discovery
 from sources.planning.plan import Plan
 from sources.planning.rounds import Round
 from sources.planning.topic_range import TopicRange
-from spark_jobs.checkpoint.transform_history import Transform
+from spark_jobs.checkpoint.transform_compatibility import Transform
 from spark_jobs.launch.record import Launch
 from spark_jobs.run_state.heartbeat import Heartbeat
 from spark_jobs.run_state.progress_log import ProgressLog

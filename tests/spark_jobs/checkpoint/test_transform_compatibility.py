@@ -8,7 +8,7 @@ import pytest
 
 from sources.common.state import Generation, open_generation
 from sources.errors import StateError
-from spark_jobs.checkpoint.transform_history import (
+from spark_jobs.checkpoint.transform_compatibility import (
     Transform,
     first_batch,
     last_change,

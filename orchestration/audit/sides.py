@@ -11,7 +11,7 @@ from deltalake.exceptions import DeltaError
 
 from orchestration.audit.sql import column_list, columns_of, error_text
 from sources.config.loader import LoadedPipeline
-from sources.errors import InputError
+from sources.errors import InputError, UnavailableError
 from sources.generations import target_of
 
 FLOATING = frozenset({"FLOAT", "DOUBLE"})
@@ -120,10 +120,18 @@ def open_target(path: str) -> DeltaTable | None:
         None if there is no Delta table.
 
     Raises:
+        UnavailableError: The store does not answer, so it is not known whether there is a table.
         InputError: There is a Delta table, but its Delta log can't be read.
     """
     try:
-        return DeltaTable(path) if DeltaTable.is_deltatable(path) else None
+        if not DeltaTable.is_deltatable(path):
+            return None
+    except OSError as error:
+        message = f"Whether there is a Delta table at {path} can't be found out: {error}."
+        hint = "Check that the store answers and that its login may read, then repeat the command."
+        raise UnavailableError(message, hint, table=path) from None
+    try:
+        return DeltaTable(path)
     except (DeltaError, OSError) as error:
         message = f"The target table {path} can't be read: {error_text(error)}"
         hint = "Restore the files of its `_delta_log` from a backup, then repeat the command."

@@ -106,13 +106,20 @@ def roll_back(loaded: LoadedPipeline) -> Serving:
 def finish(loaded: LoadedPipeline) -> bool:
     """Finish a promotion or a rollback that was begun; do nothing if there is none.
 
+    The live run is started last. An error of its start leaves the change done and the run
+    requested; after any other error, call this again.
+
     Returns:
         Whether there was a promotion or a rollback to finish.
 
     Raises:
-        StateError: Files of the new generation's table are missing, or another process is
-            finishing it at this moment.
-        InputError: The new generation's table can't replace the target.
+        StateError: Files of the new generation's table are missing, another process is finishing
+            it at this moment, the checkpoint can't follow the declaration, or people stopped the
+            new live run during this call.
+        InputError: The new generation's table can't replace the target, or a cluster's command
+            line tool is not installed.
+        SeamError: The new live run has not committed anything yet, and its hand-over no longer
+            passes its checks.
         RunError: A run can't be stopped; or the new live run does not start: it stays requested,
             and the supervision starts it again.
         UnavailableError: A broker or a cluster does not answer.

@@ -126,7 +126,8 @@ def columns_differ(
 def changed_splits(splits: pa.Table, stores: Stores) -> list[str]:
     """Return which planned files are missing or were rewritten since they were listed.
 
-    A file was rewritten if its size differs, or its ETag (modification time, without one).
+    A file was rewritten if its size differs, or its ETag (modification time, without one). Of a
+    file that a Delta log lists only the size is compared, since such a file is never rewritten.
 
     Args:
         splits: Planned splits: a table of schema :data:`SPLITS`.

@@ -155,13 +155,17 @@ class LocalStorage:
         None stands for a path that does not exist, or is no regular file; there is no ETag.
 
         Raises:
-            OSError: A file can't be examined, for example without permission.
+            InputError: A file can't be examined, for example without permission.
         """
         for path in paths:
             try:
                 status = os.stat(path)
             except (FileNotFoundError, NotADirectoryError):
                 yield None
+            except OSError as error:
+                message = f"File {path} can't be examined: {error.strerror}."
+                hint = "Give this user the right to read the folder, then repeat the command."
+                raise InputError(message, hint, file=path) from None
             else:
                 yield _described(path, status) if S_ISREG(status.st_mode) else None
 

@@ -59,7 +59,6 @@ class Stores:
             paths: Absolute paths.
 
         Raises:
-            OSError: A local file can't be examined.
             InputError: A storage refuses, or the scheme of a path is not supported.
             UnavailableError: A storage does not answer.
         """

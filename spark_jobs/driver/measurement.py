@@ -110,7 +110,11 @@ class Measurement:
         return fields
 
     def is_idle(self, running: StreamingQuery) -> bool:
-        """Return whether the query waits for data, by Spark's status: no micro-batch runs."""
+        """Return whether the query waits for data: its last trigger has ended and found none.
+
+        Judged by Spark's status of the query. False before the first trigger, and between two
+        triggers if the last one read data.
+        """
         status = running.status
         # Before the first trigger no data is available either, but it does not wait for the next.
         is_waiting = not status["isTriggerActive"] and status["message"] in _WAITING

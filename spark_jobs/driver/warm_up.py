@@ -46,10 +46,13 @@ class Ahead:
 
 @contextmanager
 def rehearsal(spark: SparkSession, query: QueryDeclaration, ahead: Ahead | None) -> Iterator[None]:
-    """Rehearse the live query in a thread, next to the query that reads history.
+    """Prepare for the topic that follows in a thread, next to the query that reads history.
 
-    The rehearsal reads one micro-batch of the topic and writes nothing to the target. It sets
-    ``ahead.prepared``. A failure is logged and has no other effect.
+    If this driver will read the topic, too, one micro-batch of it goes through the live query's
+    steps into a sink that discards it, and ``ahead.prepared`` is set. If another driver will, only
+    the keys of history that the seam filter needs are looked up and kept. Nothing is written to the
+    target, and nothing is done if the plan has no end of history. A failure is logged and has no
+    other effect.
 
     Args:
         spark: The Spark session.
@@ -57,7 +60,7 @@ def rehearsal(spark: SparkSession, query: QueryDeclaration, ahead: Ahead | None)
         ahead: The topic that follows; None if there is nothing to rehearse for.
 
     Yields:
-        Nothing; when the ``with`` block ends, the rehearsal is told to stop.
+        Nothing; when the ``with`` block ends, the thread is told to stop, and is not waited for.
     """
     stop = threading.Event()
     if ahead is not None:

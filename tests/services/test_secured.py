@@ -98,12 +98,17 @@ def test_no_password_and_no_key_are_in_the_log_and_the_settings_are_the_owners(
 
 
 def test_a_listener_that_is_not_there_is_told_with_those_that_are(case: SecuredCase) -> None:
-    with pytest.raises(RunError, match=r"no listener for SASL\. It has PLAINTEXT, SASL_PLAINTEXT"):
+    with pytest.raises(
+        RunError,
+        match=r"security protocol SASL\. Use one of its listeners \(PLAINTEXT, SASL_PLAINTEXT",
+    ):
         case.broker.address("SASL")
 
 
 def test_a_listener_with_tls_needs_files_that_can_be_read(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="need `certificate`"):
+    with pytest.raises(
+        InputError, match="`certificate` is not given, but the broker's TLS listeners need it"
+    ):
         LocalBroker(secured=SecuredListeners(("SSL",))).start()
     listeners = SecuredListeners(("SSL",), certificate=tmp_path / "gone", key=tmp_path / "gone")
     with pytest.raises(InputError, match=r"`certificate` names .*gone, which can't be read"):

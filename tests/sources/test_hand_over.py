@@ -188,7 +188,7 @@ def test_nothing_is_handed_over_out_of_turn(tmp_path: Path, servers: str) -> Non
     assert not (tmp_path / "state").exists()
     make_plan(loaded)
     before = documents(tmp_path / "state")
-    with pytest.raises(StateError, match="`live` can't start: `history` before it"):
+    with pytest.raises(StateError, match="`live` can't start: `history`, which comes before it"):
         hand_over(PipelineContext.require(loaded), live_of(loaded))
     for check in (check_hand_over, require_sound):
         with pytest.raises(StateError, match="`live` has no start offsets yet"):

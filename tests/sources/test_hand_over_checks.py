@@ -135,6 +135,6 @@ def test_checks_write_nothing_and_name_the_step_that_completes_a_hand_over(
     hand_over_in_part(loaded)
     before = documents(tmp_path / "state")
     for check in (check_hand_over, require_sound):
-        with pytest.raises(StateError, match="Run step `live_handover`"):
+        with pytest.raises(StateError, match="Run `hybrid step P live_handover`"):
             check(PipelineContext.require(loaded), live_of(loaded))
     assert documents(tmp_path / "state") == before

@@ -92,7 +92,7 @@ def test_a_corrected_range_takes_its_place_while_the_stream_goes_on(
         )
         failed = refused[0].step_failure_data.user_failure_data
         assert failed is not None
-        assert "`until` of the form: `` is no time" in str(failed.description)
+        assert "`until` of the launch form: `` is not a time" in str(failed.description)
 
     def correct() -> None:
         # Two files of other rows: 300 to 499 are in the one, the rest of it is gone.

@@ -110,9 +110,12 @@ def test_avro_is_read_with_the_schemas_of_the_registry(
     assert report.ok
     assert {row["value"]: row["reason"] for row in held(loaded, "bad")} == {
         BAD[0]: "the value does not match its Avro schema: EOFError: ",
-        BAD[1]: "there is no schema id in front of the value: it starts with 6e6f206672",
+        BAD[1]: (
+            "there is no schema id in front of the value: it starts with 6e6f206672 "
+            "(hexadecimal), not with a byte 00 and four bytes of the id"
+        ),
         BAD[2]: "the record has no value",
-        framed(9, b""): "the registry has no schema 9",
+        framed(9, b""): f"the registry has no schema 9 ({server.url})",
     }
     kept = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
     assert not any(SECRET.encode() in data for data in kept)

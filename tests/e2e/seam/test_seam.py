@@ -134,7 +134,7 @@ def test_three_sources_follow_each_other(tmp_path: Path, servers: str, spark: Sp
             "    return late.dropDuplicatesWithinWatermark(['id'])\n"
         )
     loaded = case.pipeline(three)
-    (warning,) = [text for text in make_plan(loaded).warnings if "rows in both" in text]
+    (warning,) = [text for text in make_plan(loaded).warnings if "rows that are in both" in text]
     assert "Source `history` begins at 2024-01-01T08:20:00Z" in warning
     report = run_and_audit(spark, loaded)
     assert (report.expected, wrong(report)) == (2000, {})

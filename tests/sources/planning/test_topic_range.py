@@ -241,7 +241,7 @@ class TestDecided:
         found = ranged(loaded)
         generation = loaded.require_generation()
         generation.path("ranges/archive.json").unlink()
-        with pytest.raises(StateError, match="not decided yet which offsets source"):
+        with pytest.raises(StateError, match="offsets that source `archive` reads is not decided"):
             require_range(generation, "archive")
         again = ranged(loaded)
         assert (again.starts, again.ends, again.end) == (found.starts, found.ends, found.end)

@@ -70,7 +70,7 @@ class ErrorReport(BaseModel):
     fields: dict[str, str | int] = Field(default_factory=dict)
 
     def __str__(self) -> str:
-        return f"{self.message} {self.hint}".strip()
+        return _with_hint(self.message, self.hint)
 
 
 class HybridError(Exception):
@@ -107,7 +107,7 @@ class HybridError(Exception):
             self.transient = transient
 
     def __str__(self) -> str:
-        return f"{self.message} {self.hint}".strip()
+        return _with_hint(self.message, self.hint)
 
     def report(self) -> ErrorReport:
         """Return the error as a document, which ``--json`` prints and heartbeats carry."""
@@ -118,6 +118,18 @@ class HybridError(Exception):
             transient=self.transient,
             fields=cast("dict[str, str | int]", dict(self.fields)),
         )
+
+
+def _with_hint(message: str, hint: str) -> str:
+    """Return the whole text of an error, in which the message ends before the hint begins.
+
+    A message may end with a text of others, such as a path, which has no full stop.
+    """
+    if not hint or not message:
+        return message or hint
+    if "\n" in message:
+        return f"{message}\n{hint}"
+    return f"{message} {hint}" if message.endswith((".", "!", "?", ":")) else f"{message}. {hint}"
 
 
 class InputError(HybridError, ValueError):

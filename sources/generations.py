@@ -1,20 +1,11 @@
-"""Generations of a pipeline: which one readers see, and to which table each one writes.
-
-The first generation writes to the target itself. A later one has a table of its own next to it
-until it is promoted: then the target holds its rows, and its runs continue there.
-"""
+"""Generations of a pipeline: computations of its whole table, begun and removed one by one."""
 
 from __future__ import annotations
 
 import re
 import shutil
-from modulefinder import ModuleFinder
 from pathlib import Path
-from typing import ClassVar
 
-from pydantic import Field
-
-from sources.common.positions import Part, Record
 from sources.common.state import (
     CURRENT,
     CurrentGeneration,
@@ -24,100 +15,19 @@ from sources.common.state import (
     make_generation,
     read_generation,
 )
-from sources.config.loader import KEPT, KeptDefinition, LoadedPipeline, load_pipeline
-from sources.errors import StateError
+from sources.config.loader import LoadedPipeline
+from sources.errors import InputError, StateError
+from sources.kept_definitions import declaration_of, keep_definition, kept_file
+from sources.serving import (
+    newest,
+    own_table,
+    read_serving,
+    require_waiting,
+    target_of,
+    waiting,
+)
 
-OWNER = "hybrid.generation"
-"""Property of a table: the transaction id of the generation that writes to it."""
-_SERVING = "serving.json"
-_FIRST = "g1"
 _NAME = re.compile(r"g(\d+)")
-_FOLDER = "definition"
-
-
-class Served(Part):
-    """Record of a generation whose rows readers saw earlier, to which a rollback is possible.
-
-    Attributes:
-        generation: Name of the generation.
-        version: Version of the target's Delta table that holds its last rows.
-        until_ms: When another generation replaced it, in Unix milliseconds.
-    """
-
-    generation: str
-    version: int
-    until_ms: int
-
-
-class Serving(Record):
-    """Record of the generation whose rows the target holds now, and of those before it.
-
-    Attributes:
-        generation: Name of the serving generation.
-        before: The generations that served before and are kept, each once, the latest at the end.
-    """
-
-    generation: str
-    before: list[Served] = Field(default_factory=list)
-
-    def served(self, generation: str) -> Served | None:
-        """Return the record of a generation that served before.
-
-        Args:
-            generation: Name of the generation.
-
-        Returns:
-            The record; None if the generation never served, or serves now.
-        """
-        return next((each for each in self.before if each.generation == generation), None)
-
-
-class Switch(Record):
-    """A promotion or rollback under way: written before its first step, removed after its last.
-
-    Attributes:
-        to: Name of the generation that is to serve.
-        past: Name of the generation that served until then.
-        at_ms: When the switch was requested, in Unix milliseconds.
-        is_rollback: Whether ``to`` served before.
-        target_version: Version of the target with the last rows of ``past``; None until the runs
-            of ``past`` are stopped.
-    """
-
-    NAME: ClassVar = "switch.json"
-
-    to: str
-    past: str
-    at_ms: int
-    is_rollback: bool
-    target_version: int | None = None
-
-
-def pending_switch(loaded: LoadedPipeline) -> Switch | None:
-    """Read the promotion or rollback that is under way; None if there is none.
-
-    Raises:
-        StateError: Its document is damaged, or of another version.
-    """
-    return Folder(loaded.state).read(Switch.NAME, Switch)
-
-
-def read_serving(loaded: LoadedPipeline) -> Serving:
-    """Read which generation serves (readers see its rows): ``g1`` until another one is promoted.
-
-    Raises:
-        StateError: The document is damaged, or of another version.
-    """
-    return Folder(loaded.state).read(_SERVING, Serving) or Serving(generation=_FIRST)
-
-
-def write_serving(loaded: LoadedPipeline, serving: Serving) -> None:
-    """Record in the state which generation serves, that is, whose rows readers see.
-
-    Raises:
-        StateError: The state can't be written.
-    """
-    Folder(loaded.state).replace(_SERVING, serving)
 
 
 def generations(loaded: LoadedPipeline) -> list[Generation]:
@@ -129,121 +39,13 @@ def generations(loaded: LoadedPipeline) -> list[Generation]:
     Raises:
         StateError: A generation's document is damaged, or of another version.
     """
-    names = [path.name for path in loaded.state.glob("g*") if _NAME.fullmatch(path.name)]
-    names.sort(key=lambda name: int(name[1:]))
+    last = newest(loaded)
     return [
-        read_generation(loaded.state, name)
-        for name in names
-        if (loaded.state / name / "generation.json").exists()
+        read_generation(loaded.state, f"g{number}")
+        for number in _numbers(loaded)
+        if (last is None or number <= _number(last))
+        and (loaded.state / f"g{number}" / "generation.json").exists()
     ]
-
-
-def newest(loaded: LoadedPipeline) -> str | None:
-    """Read the name of the newest generation; None if there is no generation yet.
-
-    It is the one that the pipeline's own file declares; older ones run by copies of that file.
-
-    Raises:
-        StateError: The document is damaged, or of another version.
-    """
-    current = Folder(loaded.state).read(CURRENT, CurrentGeneration)
-    return None if current is None else current.generation
-
-
-def waiting(loaded: LoadedPipeline) -> str | None:
-    """Return the name of the newest generation if it was never promoted; else None.
-
-    Such a generation is a candidate: it writes to a table of its own until its promotion.
-
-    Raises:
-        StateError: The state is damaged.
-    """
-    serving, name = read_serving(loaded), newest(loaded)
-    serves = name is None or name == serving.generation or serving.served(name) is not None
-    return None if serves else name
-
-
-def require_waiting(loaded: LoadedPipeline, hint: str) -> str:
-    """Return the name of the generation that waits for its promotion.
-
-    Args:
-        loaded: The pipeline.
-        hint: What to do if none waits; becomes the hint of the error.
-
-    Raises:
-        StateError: The newest generation serves or has served, or there is none.
-    """
-    if (name := waiting(loaded)) is None:
-        message = f"Pipeline `{loaded.pipeline.name}` has no generation that waits for promotion."
-        raise StateError(message, hint, pipeline=loaded.pipeline.name)
-    return name
-
-
-def target_of(loaded: LoadedPipeline, generation: str | None = None) -> str:
-    """Return the folder or URL of the Delta table that a generation writes to.
-
-    That is the target (``sink.path``) if the generation serves or has served, else a table of its
-    own next to it.
-
-    Args:
-        loaded: The pipeline.
-        generation: Name of the generation; the one that this declaration is about, if left out.
-
-    Raises:
-        StateError: The state is damaged.
-    """
-    if generation is None:
-        kept = None if loaded.kept is None else loaded.kept.generation
-        generation = kept or newest(loaded) or _FIRST
-    target = loaded.locate(loaded.pipeline.sink.path)
-    serving = read_serving(loaded)
-    if generation == serving.generation or serving.served(generation) is not None:
-        return target
-    return own_table(loaded, generation)
-
-
-def own_table(loaded: LoadedPipeline, generation: str) -> str:
-    """Return the folder or URL of the table that a generation has until it is promoted.
-
-    It is the path of the target with ``.<generation>`` at its end; it need not exist.
-
-    Args:
-        loaded: The pipeline.
-        generation: Name of the generation; not ``g1``, which writes to the target itself.
-    """
-    return f"{loaded.locate(loaded.pipeline.sink.path).rstrip('/')}.{generation}"
-
-
-def require_in_service(loaded: LoadedPipeline, generation: Generation) -> None:
-    """Refuse to run a generation that another one has replaced in the target, or is replacing.
-
-    Raises:
-        StateError: Another generation serves in its place, or a promotion or rollback is under
-            way (transient).
-    """
-    name = loaded.pipeline.name
-    if (switch := pending_switch(loaded)) is not None:
-        word = "rollback" if switch.is_rollback else "promotion"
-        message = (
-            f"Generation {switch.to} of `{name}` is replacing {switch.past} in the target: a "
-            f"{word} is under way, and no run may write to the table meanwhile."
-        )
-        hint = (
-            f"Wait until the {word} has ended; if it was interrupted, run `hybrid generation "
-            "finish P`. Then repeat this command."
-        )
-        raise StateError(message, hint, transient=True, pipeline=name, generation=switch.to)
-    serving = read_serving(loaded)
-    if serving.served(generation.name) is not None:
-        message = (
-            f"Generation {generation.name} of pipeline `{name}` no longer serves: "
-            f"{serving.generation} replaced it, so its runs may not write to the table any more."
-        )
-        hint = (
-            "Let readers see it again with `hybrid generation rollback P`, or compute the table "
-            "with the declaration of today in a new one: `hybrid generation new P`."
-        )
-        raise StateError(message, hint, pipeline=name, generation=generation.name)
 
 
 def begin(loaded: LoadedPipeline) -> Generation:
@@ -251,24 +53,28 @@ def begin(loaded: LoadedPipeline) -> Generation:
 
     It has the declaration as it is now.
 
-    A generation that was begun but not planned yet adopts the declaration as it is now. The serving
-    generation continues with the definition that was kept when it was last started.
+    A generation that was begun but has not read anything yet is returned as it is: it follows the
+    declaration. The serving generation continues with the definition that was kept when it was last
+    started.
 
     Returns:
-        The new generation, or the one that was begun but not planned yet.
+        The new generation, or the one that was begun but has not read anything yet.
 
     Raises:
-        StateError: The pipeline has not run yet, or a newer generation is planned and waits for
-            its promotion; or the state can't be written.
+        StateError: The pipeline has not run yet, or a newer generation has read something and waits
+            for its promotion; or the state can't be written.
     """
     serving = read_serving(loaded)
     name = newest(loaded)
-    if name is None or not kept_file(loaded, serving.generation).exists():
+    if name is None or not _has_run(loaded, serving.generation):
         message = (
             f"Pipeline `{loaded.pipeline.name}` has not run yet, so it has no generation that a "
             "new one could replace."
         )
-        hint = f"Run `hybrid run {loaded.path.name}`, which begins the first generation."
+        hint = (
+            f"Run `hybrid run {loaded.path.name}`: as long as nothing was read, the first "
+            "generation is planned by the pipeline's file as it is."
+        )
         raise StateError(message, hint, pipeline=loaded.pipeline.name)
     if waiting(loaded) is not None:
         begun = read_generation(loaded.state, name)
@@ -277,6 +83,9 @@ def begin(loaded: LoadedPipeline) -> Generation:
             info = begun.info.model_copy(update={"contract": digests(loaded.contract())})
             begun.replace("generation.json", info)
             return Generation(begun.root, info)
+        if is_unread(begun):
+            # Its plan is made again if the declaration is another one by now.
+            return begun
         message = (
             f"Generation {name} of pipeline `{loaded.pipeline.name}` was begun already and waits "
             "for promotion; only one can wait."
@@ -287,11 +96,71 @@ def begin(loaded: LoadedPipeline) -> Generation:
             f"remove it with its table: `hybrid generation discard {file}`."
         )
         raise StateError(message, hint, pipeline=loaded.pipeline.name, generation=name)
+    if name == serving.generation:
+        _require_definition(loaded, read_generation(loaded.state, name))
+    for number in _numbers(loaded):
+        if number > _number(name):
+            # Left by a process that was killed while it removed it.
+            remove(loaded, f"g{number}")
     # Never reuse a name: a folder that could not be removed keeps its own.
-    used = [int(path.name[1:]) for path in loaded.state.glob("g*") if _NAME.fullmatch(path.name)]
-    made = make_generation(loaded.state, f"g{max(used) + 1}", loaded.contract())
+    made = make_generation(loaded.state, f"g{max(_numbers(loaded)) + 1}", loaded.contract())
     Folder(loaded.state).replace(CURRENT, CurrentGeneration(generation=made.name))
     return made
+
+
+def _numbers(loaded: LoadedPipeline) -> list[int]:
+    """Return the numbers of all generations that have a state folder, sorted."""
+    found = (path.name for path in loaded.state.glob("g*") if _NAME.fullmatch(path.name))
+    return sorted(map(_number, found))
+
+
+def _number(generation: str) -> int:
+    return int(generation[1:])
+
+
+def is_unread(generation: Generation) -> bool:
+    """Return whether no run has read anything for a generation, so that its plan is only a plan.
+
+    No micro-batch was planned in its checkpoint (Spark writes ``offsets/N`` before it reads), and
+    no source has ended.
+    """
+    batches = (generation.checkpoint / "offsets").glob("[0-9]*")
+    return not any(batches) and not any(generation.path("positions").glob("*-end.json"))
+
+
+def _has_run(loaded: LoadedPipeline, serving: str) -> bool:
+    """Return whether the serving generation was launched, and has at least made its table."""
+    if not is_unread(read_generation(loaded.state, serving)):
+        return True
+    log = Path(target_of(loaded, serving)) / "_delta_log"
+    return kept_file(loaded, serving).exists() and log.exists()
+
+
+def _require_definition(loaded: LoadedPipeline, serving: Generation) -> None:
+    """Keep the definition of the serving generation again if its copy was removed.
+
+    A newer generation takes the pipeline's own file for itself, so the copy has to be there then.
+
+    Raises:
+        StateError: The copy is missing, and the pipeline's file has changed since.
+    """
+    if loaded.kept is not None or kept_file(loaded, serving.name).exists():
+        return
+    if serving.info.contract == digests(loaded.contract()):
+        keep_definition(loaded, serving)
+        return
+    missing = kept_file(loaded, serving.name)
+    message = (
+        f"The definition that was kept for generation {serving.name}, {missing}, is missing, and "
+        f"the pipeline's file has changed since {serving.name} began: its runs could not continue."
+    )
+    hint = (
+        "Restore that folder from a backup; or undo the change in the pipeline's file, repeat the "
+        "command, which keeps the definition again, and change the file afterwards."
+    )
+    raise StateError(
+        message, hint, pipeline=loaded.pipeline.name, generation=serving.name, file=str(missing)
+    )
 
 
 def discard(loaded: LoadedPipeline) -> str:
@@ -328,66 +197,35 @@ def remove(loaded: LoadedPipeline, generation: str) -> None:
     shutil.rmtree(loaded.state / generation, ignore_errors=True)
 
 
-def keep_definition(loaded: LoadedPipeline, generation: Generation) -> None:
-    """Copy a generation's definition to its state, so that later changes do not affect its runs.
+def acting_on(
+    loaded: LoadedPipeline, generation: str | None = None, *, as_kept: bool = False
+) -> LoadedPipeline:
+    """Return the declaration of the generation that a command on runs or on the table acts on.
 
-    Copied are the pipeline's file, which contains no secret, and the modules of its functions if
-    they are next to it. Other modules that they import are used as they are installed. Does
-    nothing if ``loaded`` is such a copy itself.
+    That is the serving generation, unless the command names another one. Commands about the
+    declaration itself (plan, approve, run) act on the newest one instead.
 
-    Raises:
-        StateError: The state can't be written.
-        OSError: The pipeline's file or a module can't be read.
-    """
-    if loaded.kept is not None:
-        return
-    for path in [loaded.path, *_modules(loaded)]:
-        copy = f"{_FOLDER}/{path.relative_to(loaded.folder)}"
-        # Written atomically: a driver may be reading it.
-        if generation.read_bytes(copy) != path.read_bytes():
-            generation.replace_bytes(copy, path.read_bytes())
-    kept = KeptDefinition(generation=generation.name, home=str(loaded.folder))
-    if generation.read(f"{_FOLDER}/{KEPT}", KeptDefinition) != kept:
-        generation.replace(f"{_FOLDER}/{KEPT}", kept)
-
-
-def kept_file(loaded: LoadedPipeline, generation: str) -> Path:
-    """Return the path of the copy of the pipeline's file that is kept for a generation.
-
-    It exists once the generation has run; until then the pipeline's own file applies.
-    """
-    return loaded.state / generation / _FOLDER / loaded.path.name
-
-
-def in_service(loaded: LoadedPipeline) -> list[LoadedPipeline]:
-    """Return the declarations of the generations whose runs may write to a table now.
-
-    Returns:
-        The newest generation's; and, if an older one serves, its kept declaration.
+    Args:
+        loaded: The pipeline; a copy that was kept for a generation is about that one.
+        generation: Name of the generation; the serving one if left out or empty.
+        as_kept: Use the kept copy if the checkpoint can't follow the pipeline's file any more, as
+            to stop a run must always be possible. Otherwise the file counts for the newest
+            generation, and what needs its state is refused.
 
     Raises:
-        InputError: The kept declaration is not valid, or needs an environment variable that is
-            not set.
+        InputError: There is no such generation; or its kept declaration is not valid.
         StateError: The state is damaged.
     """
-    serving = read_serving(loaded).generation
-    if newest(loaded) in (None, serving) or not kept_file(loaded, serving).exists():
-        return [loaded]
-    return [loaded, load_pipeline(kept_file(loaded, serving))]
-
-
-def _modules(loaded: LoadedPipeline) -> list[Path]:
-    """Return the files next to a pipeline's file that its functions import; none is executed."""
-    pipeline = loaded.pipeline
-    named = [pipeline.transform]
-    named += [name for source in pipeline.sources for name in source.functions.values()]
-    finder = ModuleFinder(path=[str(loaded.folder)])
-    for name in named:
-        try:
-            finder.import_hook(name.partition(":")[0])
-        except ImportError:
-            # Not next to the file, so it is an installed module.
-            continue
-    found = (getattr(module, "__file__", None) for module in finder.modules.values())
-    files = {Path(file) for file in found if file is not None}
-    return sorted(file for file in files if file.is_relative_to(loaded.folder))
+    if not generation and (loaded.kept is not None or newest(loaded) is None):
+        return loaded
+    names = [each.name for each in generations(loaded)]
+    if generation and generation not in names:
+        message = f"Pipeline `{loaded.pipeline.name}` has no generation `{generation}`."
+        hint = (
+            f"Name one of {', '.join(names)}; or leave it out for the generation that serves."
+            if names
+            else f"Run `hybrid run {loaded.path.name}`, which begins the first one."
+        )
+        raise InputError(message, hint, pipeline=loaded.pipeline.name, value=generation)
+    name = generation or read_serving(loaded).generation
+    return loaded if name == newest(loaded) and not as_kept else declaration_of(loaded, name)

@@ -10,6 +10,7 @@ from sources.config.kafka_source import KafkaSource
 from sources.hybrid import Boundedness, SourceSwitchContext
 from sources.kafka.client import KafkaLog
 from sources.kafka.seam import seam_rule
+from sources.kafka.seam_checks import SeamOf, check_event_time_filter
 from sources.ledger import Ledger, find_ledger, ledger_name, make_ledger
 from sources.planning.approval import require_approved
 from sources.planning.context import PipelineContext
@@ -62,8 +63,20 @@ def _decide(context: PipelineContext, source: KafkaSource, log: KafkaLog) -> Led
     is_decided = not ends and planned.range is not None
     if not is_decided:
         require_approved(context)
-    factory = as_planned if is_decided else start_factory(context.loaded, source, seam_end)
-    start = state.switch(source.name, factory, log)
+    factory = (
+        as_planned
+        if is_decided
+        else start_factory(context.loaded, source, seam_end, planned.expected_start)
+    )
+
+    def checked(switch: SourceSwitchContext) -> StartPosition:
+        start = factory(switch)
+        if seam_rule(context.pipeline, ends, start, seam_end) == "event_time":
+            seam = SeamOf(ends, start, seam_end)
+            check_event_time_filter(source, planned.read, context.pipeline, log, seam)
+        return start
+
+    start = state.switch(source.name, checked, log)
     rule = seam_rule(context.pipeline, ends, start, seam_end)
     ledger = make_ledger(start, ends, rule, seam_end, log, source)
     return context.generation.put_if_absent(ledger_name(source.name), ledger)

@@ -37,8 +37,8 @@ _ADVICE = {
 _SEAM_RULES = {
     "none": "no row is in both: history records its offsets, or there is no history",
     "sequence": "changes that the snapshot contains are dropped",
-    "replay": "changes that the snapshot may contain are applied again, in their order",
-    "key": "rows whose key is in history are dropped",
+    "replay": "changes that history may contain are applied again, in their order",
+    "key": "rows whose key is in history are dropped, and refused if their values differ",
     "event_time": "rows with an event time at or before the end of history are dropped",
     "off": "`seam_filter: off`: rows in both come twice",
 }

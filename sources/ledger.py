@@ -78,6 +78,14 @@ class Ledger(Record):
     declared: str
     entries: list[LedgerEntry]
 
+    @property
+    def is_filtered(self) -> bool:
+        """Whether rows of the seam are removed by a rule that ends with it, and counted after it.
+
+        Their :class:`SeamCount` follows once the stream has passed the seam.
+        """
+        return self.rule in ("key", "event_time")
+
 
 class SeamCount(Record):
     """Count of the rows in the seam, written once the stream has passed it.

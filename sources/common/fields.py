@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Annotated, Any
 
 from pydantic import (
@@ -20,7 +21,9 @@ from sources.common.schema import parse_schema
 from sources.errors import InputError
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
-_DURATION = re.compile(r"(\d+)\s*(ms|milliseconds?|s|seconds?|min|minutes?|h|hours?|d|days?)")
+_DURATION = re.compile(
+    r"(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|seconds?|min|minutes?|h|hours?|d|days?)"
+)
 _LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
 _UNIT_MS = {"ms": 1, "mi": 60_000, "s": 1_000, "h": 3_600_000, "d": 86_400_000}
 RESERVED_NAMES = {"plan"}
@@ -33,7 +36,13 @@ def _duration(value: Any) -> Any:
             factor = 1
         else:
             factor = next(ms for key, ms in _UNIT_MS.items() if unit.startswith(key))
-        return timedelta(milliseconds=int(match[1]) * factor)
+        span_ms = Decimal(match[1]) * factor
+        if span_ms != int(span_ms):
+            message = (
+                f"`{value}` is not a whole number of milliseconds, the smallest unit of a duration."
+            )
+            raise ValueError(message)
+        return timedelta(milliseconds=int(span_ms))
     return value
 
 
@@ -93,7 +102,8 @@ def parse_duration(text: str) -> timedelta:
     """Return a duration from a text of a command line or form, such as ``10 min``.
 
     Args:
-        text: Whole number and unit (ms, s, min, h or d); ISO 8601 such as ``PT10M`` also works.
+        text: Number and unit (ms, s, min, h or d), such as ``1.5 h``, in whole milliseconds; ISO
+            8601 such as ``PT10M`` also works.
 
     Raises:
         InputError: The text is not a duration, or a negative one.
@@ -102,7 +112,7 @@ def parse_duration(text: str) -> timedelta:
         return TypeAdapter(Duration).validate_python(text)
     except ValidationError:
         message = f"`{text}` is not a duration."
-        hint = "Write 90 s, 10 min or 2 h: a whole number, and ms, s, min, h or d."
+        hint = "Write 90 s, 10 min or 1.5 h: a number, and ms, s, min, h or d."
         raise InputError(message, hint, value=text) from None
 
 

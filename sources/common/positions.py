@@ -101,6 +101,16 @@ def span_ms(span: timedelta) -> int:
     return span // _MS
 
 
+def bounds_us(low_ms: int, high_ms: int) -> tuple[int, int]:
+    """Return inclusive bounds of time in microseconds: with the whole of the last millisecond.
+
+    Args:
+        low_ms: Lowest time, in Unix milliseconds.
+        high_ms: Highest time, in Unix milliseconds.
+    """
+    return low_ms * 1000, high_ms * 1000 + 999
+
+
 def iso(time_ms: int) -> str:
     """Return Unix milliseconds as text in UTC, such as ``2013-09-30T23:59:00Z``.
 
@@ -174,11 +184,14 @@ class HeldOffsets(Part):
         exact: False if files only suggest it, as Kafka Connect's names without an end offset do.
         holes: Offsets before the last one held that history does not hold, as half-open ranges.
             Control records and compaction leave some, and so does a missing file.
+        beside: Files before and after each of the first few holes of a partition, so that people
+            can see which file is missing; empty text where there is none before.
     """
 
     next: Offsets
     exact: bool
     holes: Annotated[dict[TopicPartition, list[tuple[int, int]]], *_ByTopic]
+    beside: Annotated[dict[TopicPartition, list[tuple[str, str]]], *_ByTopic] = {}
 
 
 class DatabaseSnapshot(Part):
@@ -243,7 +256,7 @@ class EndPosition(Record):
 
     """
 
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
 
     source: str
     event_time_ms: int

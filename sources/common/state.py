@@ -266,6 +266,7 @@ def open_generation(
     if named is None:
         current = folder.read(CURRENT, CurrentGeneration)
         if current is None:
+            _require_never_run(folder)
             if not create:
                 return None
             made = make_generation(home, "g1", contract)
@@ -282,11 +283,29 @@ def open_generation(
             f"{named} began; its checkpoint can't follow the change."
         )
         hint = (
-            "Undo the change in the pipeline's file; or begin a new generation, `hybrid generation "
-            "new P`, which computes the whole table again next to the one that serves."
+            "Undo the change in the pipeline's file. If nothing was read yet, plan again instead: "
+            "`hybrid plan P`; otherwise begin a new generation, `hybrid generation new P`, which "
+            "computes the whole table again next to the one that serves."
         )
         raise StateError(message, hint, pipeline=home.name, generation=named, field=changed[0])
     return found
+
+
+def _require_never_run(folder: Folder) -> None:
+    """Refuse a pipeline whose ``current.json`` is missing although a generation has run."""
+    ran = sorted(path.parent.name for path in folder.root.glob("g*/checkpoint"))
+    if not ran:
+        return
+    message = (
+        f"State file {folder.path(CURRENT)} is missing, although generation {', '.join(ran)} of "
+        f"pipeline `{folder.root.name}` has run. Which one is the newest is unknown, and nothing "
+        "was begun in its place."
+    )
+    hint = (
+        "Restore the file from a backup, or write it with the newest generation: "
+        f'`{{"version": {CurrentGeneration.VERSION}, "generation": "{ran[-1]}"}}`.'
+    )
+    raise StateError(message, hint, pipeline=folder.root.name, file=str(folder.path(CURRENT)))
 
 
 def make_generation(home: Path, name: str, contract: dict[str, object]) -> Generation:

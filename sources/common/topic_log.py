@@ -62,6 +62,9 @@ class Log(Protocol):
             The offset by partition; None where no record is that late.
         """
 
+    def compacted(self) -> frozenset[str]:
+        """Return the names of the topics that Kafka compacts: only a key's last record is kept."""
+
     def newest_ms(self) -> dict[TopicPartition, int | None]:
         """Return the highest record timestamp of each partition, in Unix milliseconds.
 

@@ -1,6 +1,7 @@
 """Policy for bad records: declared on a source, counted in the state folder.
 
-A record is a record of a topic, or a row of a file. It is bad if it can't be read.
+A record is a record of a topic, or a row of a file. It is bad if it can't be read
+(``on_bad_record``), or if its event time is outside of its bounds (``event_time.outside``).
 """
 
 from __future__ import annotations
@@ -8,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from pydantic import model_validator
-
 from sources.common.fields import Declared
 from sources.common.positions import Record
 from sources.common.state import Generation
+from sources.config.event_time import EventTime
+
+BadKind = Literal["unreadable", "outside"]
+"""Why a record is bad: it can't be read, or its event time is outside of its bounds."""
 
 
 class BadRecords(Declared):
@@ -23,23 +26,57 @@ class BadRecords(Declared):
             reports the record's place; ``drop`` skips and counts it; ``quarantine`` writes its
             place, its bytes and the reason to a Delta table.
         quarantine: Folder of that table, relative to the pipeline's file; by default a folder of
-            the generation in the state folder.
+            the generation in the state folder. Records whose event time does not count are written
+            there, too: all of them under ``event_time.outside: quarantine``, under ``drop`` without
+            their bytes.
 
     """
 
     on_bad_record: Literal["fail", "drop", "quarantine"] = "fail"
     quarantine: str | None = None
 
-    @model_validator(mode="after")
-    def _quarantine_is_used(self) -> BadRecords:
-        if self.quarantine is not None and self.on_bad_record != "quarantine":
-            message = (
-                f"`quarantine: {self.quarantine}` names a table that nothing is written to with "
-                f"`on_bad_record: {self.on_bad_record}`. Declare `on_bad_record: quarantine`, or "
-                "remove `quarantine`."
-            )
-            raise ValueError(message)
-        return self
+    def check_quarantine(self, name: str, event_time: EventTime) -> None:
+        """Refuse a quarantine table that nothing is written to.
+
+        Args:
+            name: Name of the source.
+            event_time: The pipeline's declaration of the event time.
+
+        Raises:
+            ValueError: ``quarantine`` is declared, and neither policy writes to a table.
+        """
+        if self.quarantine is None or self.recorded(event_time):
+            return
+        message = (
+            f"source `{name}`: `quarantine: {self.quarantine}` names a table that nothing is "
+            f"written to with `on_bad_record: {self.on_bad_record}` and `event_time.outside: "
+            f"{event_time.outside}`. Declare `on_bad_record: quarantine`, or remove `quarantine`."
+        )
+        raise ValueError(message)
+
+    def left_out(self, event_time: EventTime) -> frozenset[BadKind]:
+        """Return the kinds of bad records that are left out of the rows and counted.
+
+        Args:
+            event_time: The pipeline's declaration of the event time.
+        """
+        policies: dict[BadKind, str] = {
+            "unreadable": self.on_bad_record,
+            "outside": event_time.outside,
+        }
+        return frozenset(k for k, policy in policies.items() if policy in ("drop", "quarantine"))
+
+    def recorded(self, event_time: EventTime) -> frozenset[BadKind]:
+        """Return the kinds of bad records that are written to the quarantine table.
+
+        Records outside of the bounds of the event time are so under ``drop``, too: the bounds may
+        move with the clock, so the table is what tells later which records were left out.
+
+        Args:
+            event_time: The pipeline's declaration of the event time.
+        """
+        dropped = {"unreadable"} if self.on_bad_record == "drop" else set()
+        return self.left_out(event_time) - dropped
 
     def quarantine_located(self, locate: Callable[[str], str]) -> dict[str, str]:
         """Return the change of fields that makes the path of the quarantine table absolute.
@@ -58,14 +95,18 @@ class BadRecordCount(Record):
 
     Attributes:
         source: Name of the source.
-        total: Number in all micro-batches up to ``last_batch``.
-        last_batch: Id of the last micro-batch that is counted.
+        total: Number of records that can't be read, in all micro-batches up to ``last_batch``.
+        outside: Number of records whose event time is outside of its bounds, in the same.
+        last_batch: Id of the last micro-batch that is counted; -1 if none is.
 
     """
 
+    VERSION = 2
+
     source: str
-    total: int
-    last_batch: int
+    total: int = 0
+    outside: int = 0
+    last_batch: int = -1
 
 
 def bad_count_name(source: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol, Self
 
 from sources.common.select import Selection
+from sources.config.event_time import EventTime
 from sources.config.rate_limit import RateLimit
 from sources.config.sink import Sink
 from sources.config.snapshot import SnapshotOptions
@@ -20,8 +21,8 @@ class Chain(Protocol):
     """The pipeline as its sources' checks see it: event time, log position and target."""
 
     @property
-    def event_time(self) -> str:
-        """Name of the event-time column."""
+    def event_time(self) -> EventTime:
+        """Column with the event time of a row, and the times that count."""
 
     @property
     def sequence(self) -> str | None:

@@ -148,10 +148,10 @@ def check_snapshot_changes(name: str, after: DeclaredSource | None, chain: Chain
                 f"`include: {{<column>: {part}}}` to `{after.name}`."
             )
             raise ValueError(message)
-    if chain.event_time != after.envelope_column("committed_at"):
+    if chain.event_time.column != after.envelope_column("committed_at"):
         message = (
-            f"`event_time: {chain.event_time}` is not the time of the commit, which it must be in "
-            f"a pipeline with a `snapshot`. Write "
+            f"`event_time: {chain.event_time.column}` is not the time of the commit, which it must "
+            "be in a pipeline with a `snapshot`. Write "
             f"`event_time: {after.envelope_column('committed_at')}`."
         )
         raise ValueError(message)

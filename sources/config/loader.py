@@ -119,7 +119,7 @@ class LoadedPipeline:
         sink = pipeline.sink.model_dump(mode="json", exclude_none=True)
         contract: dict[str, object] = {
             "sources": [source.name for source in pipeline.sources],
-            "event_time": pipeline.event_time,
+            "event_time": pipeline.event_time.column,
             "key": pipeline.key,
             "allowed_lateness": pipeline.allowed_lateness.total_seconds(),
             "seam_filter": pipeline.seam_filter,

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field, model_validator
 from sources.common.fields import Declared, Duration, Name, Reference
 from sources.common.positions import span_ms
 from sources.config.declared_source import DeclaredSource
+from sources.config.event_time import DeclaredEventTime
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
 from sources.config.reruns import Generations, Ranges
@@ -36,12 +37,17 @@ class Audit(Declared):
 
     Attributes:
         sql: File with a DuckDB query that computes the expected content of the target from the
-            view ``input``, which has every input row once (by key). Relative to the pipeline's
-            file. Spark takes no part in it.
+            view ``input``, which has every input row once by ``key``: its last version, if
+            ``sink.sequence`` orders them. Relative to the pipeline's file. Spark takes no part in
+            it.
+        tolerance: By column, by which part of its value it may differ from the computed one: for
+            floating-point columns that a sum or an average fills, whose rounding depends on the
+            order of the rows; ``1e-9`` is enough for these. All other columns have to be equal.
 
     """
 
     sql: str
+    tolerance: dict[str, Annotated[float, Field(gt=0, le=0.001)]] = Field(default_factory=dict)
 
 
 class Pipeline(Declared):
@@ -51,16 +57,19 @@ class Pipeline(Declared):
         name: Name of the pipeline and of its asset group in Dagster: lower case letters, digits
             and underscores.
         sources: Sources in reading order. All but the last one are bounded (FLIP-150).
-        event_time: Timestamp column with the time at which a row's event happened.
+        event_time: Timestamp column with the time at which a row's event happened: its name, or
+            its name with the times that count.
         key: Columns that identify an input row, the same ones in all sources.
         allowed_lateness: How late a row may arrive: history is complete up to its highest event
             time minus this.
         sequence: Column with a row's log position, where history is a database snapshot with a
             ``sequence`` of its own.
         seam_filter: How live rows that history has already delivered are recognized and dropped:
-            ``key`` by the key; ``event_time`` if they are not later than the end of history;
-            ``off`` drops none. By default ``key`` if a key is declared, else ``event_time``. Not
-            used where better evidence is at hand, such as the offsets of history.
+            ``key`` by the key alone, for rows that never change; ``event_time`` if they are not
+            later than the end of history; ``off`` drops none. By default, if a key is declared, by
+            the key and all other columns: a row with the key of a row of history and other values
+            is refused. Without a key, by event time. By default nothing is filtered where the sink
+            orders changes (``sink.sequence``) or history carries its offsets.
         transform: Function from DataFrame to DataFrame as ``module:function``, applied to all
             sources alike.
         sink: Target table.
@@ -80,7 +89,7 @@ class Pipeline(Declared):
 
     name: Name
     sources: list[SourceSpec]
-    event_time: str
+    event_time: DeclaredEventTime
     key: list[str] = Field(default_factory=list)
     allowed_lateness: Duration = timedelta(0)
     sequence: str | None = None
@@ -108,6 +117,8 @@ class Pipeline(Declared):
             )
             raise ValueError(message)
         _check_selects(chain)
+        for each in chain:
+            each.check_quarantine(each.name, self.event_time)
         for before, source in zip([None, *chain], chain, strict=False):
             source.check_after(before)
         for source, after in zip(chain, [*chain[1:], None], strict=True):

@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import Field, NonNegativeInt, PositiveInt, SecretStr, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    SecretStr,
+    model_validator,
+)
 
 from sources.common.fields import Declared, Duration
+
+_PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%")
+
+
+def _share(value: Any) -> Any:
+    if isinstance(value, str) and (match := _PERCENT.fullmatch(value.strip())):
+        return float(match[1]) / 100
+    return value
+
+
+Share = Annotated[float, BeforeValidator(_share), Field(ge=0, le=1)]
+"""A share, such as ``1 %``; as a number it is a fraction, such as 0.01."""
 
 
 class Restarts(Declared):
@@ -57,8 +78,30 @@ class Restarts(Declared):
         return self
 
 
+class LateRowLimits(Declared):
+    """How many rows may be dropped behind the watermark: late rows, which the table then lacks.
+
+    They are limits, and no part of what is computed, so they can be changed at any time. The number
+    is Spark's `numRowsDroppedByWatermark`.
+
+    Attributes:
+        history: Most rows that may be dropped from bounded sources, over the whole generation. A
+            bounded run that drops more ends with an error. `null`: any number.
+        live: Highest share of dropped rows among the rows that the live run reads within `within`,
+            such as `1 %`; above it the run is `dropping-rows`, which is red. `null`: any share.
+        within: The period for which that share is computed.
+
+    """
+
+    history: NonNegativeInt | None = 0
+    live: Share | None = 0.01
+    within: Duration = timedelta(hours=1)
+
+
 class Supervision(Declared):
-    """What is expected of the live run; a bounded run is only ended if its driver freezes.
+    """What is expected of the runs: of the live one, and that none drops more rows than allowed.
+
+    A bounded run is ended if its driver freezes, or if it drops rows behind the watermark.
 
     Attributes:
         restarts: Automatic restarts.
@@ -70,10 +113,16 @@ class Supervision(Declared):
             micro-batch that is only slow would otherwise never finish. A bounded run whose driver
             sends no heartbeat for this time is ended, and its step fails.
         freshness: Longest time that input may wait while nothing is committed.
+        caught_up_within: A run that works is `catching-up`, neither red nor healthy, if it needs
+            longer than this for what waits, or if input has been waiting for longer (plus the
+            trigger or discovery interval of the source).
+        late_after: A run that is catching up is late, which is red, if input has been waiting for
+            this time (plus that interval), and no less of it waits than this time ago.
         event_time_lag: How far the highest event time read may be behind the present while input
             waits; unlimited by default.
         lag: How much input may wait: records of a topic, or splits of a folder; unlimited by
             default.
+        late_rows: How many rows may be dropped behind the watermark.
         webhook: URL that gets a JSON document by POST when the run becomes unhealthy, and when it
             recovers.
 
@@ -84,8 +133,11 @@ class Supervision(Declared):
     stuck_after: Duration = timedelta(seconds=30)
     end_stuck_after: Duration = timedelta(minutes=15)
     freshness: Duration = timedelta(minutes=5)
+    caught_up_within: Duration = timedelta(minutes=1)
+    late_after: Duration = timedelta(minutes=10)
     event_time_lag: Duration | None = None
     lag: NonNegativeInt | None = None
+    late_rows: LateRowLimits = LateRowLimits()
     webhook: SecretStr | None = None
 
     # Not a validator of the field: its errors carry the value.

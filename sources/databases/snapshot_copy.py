@@ -46,7 +46,9 @@ with needs_extra("postgres", "A `snapshot` of PostgreSQL"):
 
 _SETTINGS = (
     "-c timezone=UTC -c datestyle=ISO "
-    "-c idle_in_transaction_session_timeout=0 -c statement_timeout=0"
+    "-c idle_in_transaction_session_timeout=0 -c statement_timeout=0 "
+    # An error instead of a part of the rows (https://www.postgresql.org/docs/current/ddl-rowsecurity.html).
+    "-c row_security=off"
 )
 
 
@@ -199,7 +201,8 @@ class TableSnapshot:
         rows = connection.execute(
             "SELECT a.attname, c.relreplident, a.attlen = -1 AND a.attstorage <> 'p' "
             "AND NOT (a.atttypid = 'numeric'::regtype AND a.atttypmod >= 0), "
-            "a.atthasdef AND NOT a.attnotnull AND a.attgenerated = '', a.atttypid::regtype::text "
+            "a.atthasdef AND NOT a.attnotnull AND a.attgenerated = '', a.atttypid::regtype::text, "
+            "row_security_active(c.oid), current_user "
             "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
             "JOIN pg_attribute a ON a.attrelid = c.oid "
             "WHERE n.nspname = %(schema)s AND c.relname = %(table)s "
@@ -216,6 +219,15 @@ class TableSnapshot:
             raise InputError(
                 message, hint, source=self._source_name, table=str(table), field="table"
             )
+        *_, is_partial, role = rows[0]
+        if is_partial:
+            message = f"Row-level security hides rows of table `{table}` from `{role}`."
+            hint = (
+                f"Run `ALTER ROLE {role} BYPASSRLS` in the database, or name another user in "
+                "`snapshot.dsn`, such as the owner of the table; then take the snapshot again: "
+                "`hybrid snapshot PIPELINE`."
+            )
+            raise InputError(message, hint, source=self._source_name, table=str(table))
         if lacking := [name for name in self._columns if name not in there]:
             message = f"Table `{table}` has no column `{lacking[0]}`, which the `schema` names."
             hint = f"Remove it from the `schema` of the topic; the table has {', '.join(there)}."
@@ -249,7 +261,7 @@ class TableSnapshot:
                 "the run."
             )
 
-        defaults = [name for name, _, _, has_one, _ in rows if has_one and name in self._columns]
+        defaults = [name for name, _, _, has_one, *_ in rows if has_one and name in self._columns]
         if defaults:
             self.warnings.append(
                 f"Table `{table}` has defaults for columns that may be null "

@@ -20,7 +20,8 @@ from sources.common.schema import normalize_schema
 from sources.common.select import EventColumn
 from sources.config.file_source import FileSource
 from sources.errors import InputError
-from sources.formats.parquet import EventTimeRange, check_event_column, read_footers
+from sources.formats.event_times import EventTimeRange
+from sources.formats.parquet import check_event_column, read_footers
 from sources.storage.base import File
 from sources.storage.partitions import partition_from
 from sources.storage.stores import Stores

@@ -23,6 +23,7 @@ from sources.errors import InputError
 Ints = NDArray[np.int64]
 _WORKERS = 8
 _BATCH_ROWS = 1 << 18
+_NAMED_HOLES = 10  # of each partition: the files around them are kept for messages
 _END = np.iinfo(np.int64).max  # Kafka's offsets are below it, so that the one after the last fits
 _NAME = re.compile(r"([A-Za-z0-9._-]+)\+([0-9]+)\+([0-9]+)(?:\+([0-9]+))?\..+")
 _FORMS = (
@@ -123,12 +124,20 @@ def held_by_names(
         if partition not in open_ended
         for first, after in overlaps[:1].tolist()
     ]
-    held = _held(merged, exact=not open_ended)
+    edges = {
+        partition: [
+            (path, np.array([range_], np.int64))
+            for path, range_ in zip(files[partition], ranges, strict=True)
+        ]
+        for partition, ranges in known.items()
+    }
+    held = _held(merged, edges, exact=not open_ended)
     # Between files of unknown length everything would look like a hole.
     holes = {
         partition: ranges for partition, ranges in held.holes.items() if partition not in lengthless
     }
-    return held.model_copy(update={"holes": holes}), warnings
+    beside = {partition: names for partition, names in held.beside.items() if partition in holes}
+    return held.model_copy(update={"holes": holes, "beside": beside}), warnings
 
 
 def held_by_columns(
@@ -193,15 +202,30 @@ def _merge(parts: Sequence[Ints]) -> _Merged:
     return _Merged(runs, overlaps, pair)
 
 
-def _held(merged: dict[TopicPartition, _Merged], *, exact: bool) -> HeldOffsets:
-    holes = {}
+def _held(
+    merged: dict[TopicPartition, _Merged],
+    edges: dict[TopicPartition, list[tuple[str, Ints]]],
+    *,
+    exact: bool,
+) -> HeldOffsets:
+    """Return what files hold together, from the union of ranges and those of each file."""
+    holes, beside = {}, {}
     for partition, part in merged.items():
         begins = [0, *part.runs[:-1, 1].tolist()]
         between = zip(begins, part.runs[:, 0].tolist(), strict=True)
         if ranges := [(first, after) for first, after in between if first < after]:
             holes[partition] = ranges
+            beside[partition] = [
+                (_file_at(edges[partition], 1, first), _file_at(edges[partition], 0, after))
+                for first, after in ranges[:_NAMED_HOLES]
+            ]
     ends = {partition: int(part.runs[-1, 1]) for partition, part in merged.items()}
-    return HeldOffsets(next=ends, exact=exact, holes=holes)
+    return HeldOffsets(next=ends, exact=exact, holes=holes, beside=beside)
+
+
+def _file_at(edges: list[tuple[str, Ints]], side: int, offset: int) -> str:
+    """Return the file with a range that begins (0) or ends (1) at an offset; or empty text."""
+    return next((path for path, runs in edges if (runs[:, side] == offset).any()), "")
 
 
 def _merge_files(files: Sequence[FileOffsets]) -> tuple[HeldOffsets, list[str]]:
@@ -212,7 +236,7 @@ def _merge_files(files: Sequence[FileOffsets]) -> tuple[HeldOffsets, list[str]]:
     merged = {
         partition: _merge([runs for _, runs in some]) for partition, some in sorted(found.items())
     }
-    held = _held(merged, exact=True)
+    held = _held(merged, found, exact=True)
     doubles = [(partition, part) for partition, part in merged.items() if len(part.overlaps)]
     if not doubles:
         return held, []

@@ -15,9 +15,9 @@ from sources.files.sampler import Sampler
 from sources.files.split_table import assemble, columns_differ, pairs, selected
 from sources.formats.base import Format
 from sources.formats.compression import codec_of
+from sources.formats.event_times import EVERY_TIME, TimeLimits, table_of_ranges
 from sources.formats.lines import BadRow
 from sources.formats.open import open_file
-from sources.formats.parquet import table_of_ranges
 from sources.formats.regions import Region, cut_regions
 from sources.storage.stores import Stores
 
@@ -26,7 +26,11 @@ _WORKERS = 16
 
 
 def sampled_splits(
-    source: FileSource, event_time: str, files: pa.Table, stores: Stores
+    source: FileSource,
+    event_time: str,
+    files: pa.Table,
+    stores: Stores,
+    limits: TimeLimits = EVERY_TIME,
 ) -> tuple[pa.Table, pa.Schema, list[str]]:
     """Read the columns and sampled event times of files whose format has no statistics.
 
@@ -37,6 +41,7 @@ def sampled_splits(
         event_time: Name of the event-time column, after ``select``.
         files: A table of schema :data:`sources.storage.base.FILES`, with their ``partition``.
         stores: Storages of the pipeline.
+        limits: Limits within which event times count and are read.
 
     Returns:
         The splits (schema :data:`sources.files.split_table.SPLITS`), the columns inside the files
@@ -62,15 +67,16 @@ def sampled_splits(
     regions = regions.append_column("length", pa.array(lengths, pa.int64()))
 
     places = [Region(*row) for row in pairs(regions, "path", "offset", "length", "size")]
-    sampler = Sampler(source, columns, event_time, stores)
+    sampler = Sampler(source, columns, event_time, stores, limits)
     with ThreadPoolExecutor(_WORKERS) as pool:
         ranges = list(pool.map(sampler.ends, places))
-        if sampler.bad and any(part.high is not None for part in ranges):
-            # Without a good row at the ends of a region, its time is that of a row in between.
+        outside = any(part.outside for part in ranges)
+        if outside or (sampler.bad and any(part.high is not None for part in ranges)):
+            # Without a row that counts at its ends, a region has the time of a row in between.
             unknown = [row for row, part in enumerate(ranges) if part.high is None]
             inside = pool.map(sampler.first_good, [places[row] for row in unknown])
             for row, part in zip(unknown, inside, strict=True):
-                ranges[row] = part
+                ranges[row] = ranges[row]._replace(low=part.low, high=part.high)
     splits = assemble(regions, table_of_ranges(ranges))
     return splits, columns, _warnings(source, sampler.bad)
 

@@ -9,9 +9,15 @@ import pyarrow as pa
 from sources.config.file_source import FileSource
 from sources.files.format_registry import format_of
 from sources.formats.compression import codec_of
+from sources.formats.event_times import (
+    EVERY_TIME,
+    EventTimeRange,
+    TimeLimits,
+    column_range,
+    merge_ranges,
+)
 from sources.formats.lines import BadRow, refuse
 from sources.formats.open import open_file, readable_region
-from sources.formats.parquet import EventTimeRange, column_range
 from sources.formats.regions import Region
 from sources.storage.stores import Stores
 
@@ -28,6 +34,7 @@ class Sampler:
         columns: Columns of its files.
         event_time: Name of the event-time column, after ``select``.
         stores: Storages of the pipeline.
+        limits: Limits within which event times count and are read.
 
     Attributes:
         bad: Bad rows that were found and are tolerated (``on_bad_record``), without their content;
@@ -35,13 +42,19 @@ class Sampler:
     """
 
     def __init__(
-        self, source: FileSource, columns: pa.Schema, event_time: str, stores: Stores
+        self,
+        source: FileSource,
+        columns: pa.Schema,
+        event_time: str,
+        stores: Stores,
+        limits: TimeLimits = EVERY_TIME,
     ) -> None:
         self._source = source
         self._form = format_of(source)
         self._columns = columns
         self._event_time = event_time
         self._stores = stores
+        self._limits = limits
         self.bad: list[BadRow] = []
 
     def ends(self, region: Region) -> EventTimeRange:
@@ -55,7 +68,8 @@ class Sampler:
 
         Returns:
             ``rows`` and ``nulls`` (rows without an event time) are None where not all rows are
-            read; the times are None if no row that was read has one. An empty region has no rows.
+            read; the times are None if no row that was read has one that counts. An empty region
+            has no rows.
 
         Raises:
             InputError: The region can't be read, does not fit the columns, or has a bad row and
@@ -74,10 +88,10 @@ class Sampler:
     def first_good(self, region: Region) -> EventTimeRange:
         """Return the event-time range of the first batch of a region's rows that are not bad.
 
-        For regions in which :meth:`ends` found bad rows only.
+        For regions in which :meth:`ends` found no row that is not bad and whose time counts.
 
         Returns:
-            Without number of rows; the times are None if no good row has one.
+            Without number of rows; the times are None if no good row has one that counts.
 
         Raises:
             InputError: The region can't be read, or has a bad row and ``on_bad_record`` is
@@ -94,14 +108,14 @@ class Sampler:
     ) -> EventTimeRange:
         # All columns, so that values that do not fit are found before anything runs.
         ranges = [
-            column_range(self._source.selection.evaluate(self._event_time, batch))
+            column_range(
+                self._source.selection.evaluate(self._event_time, batch), limits=self._limits
+            )
             for part in parts
             for batch in islice(self._form.read(file, part, self._columns, self._on_bad), most)
         ]
-        lows = [part.low for part in ranges if part.low is not None]
-        highs = [part.high for part in ranges if part.high is not None]
-        nulls = None if rows is None else sum(part.nulls or 0 for part in ranges)
-        return EventTimeRange(rows, min(lows, default=None), max(highs, default=None), nulls)
+        found = merge_ranges(ranges)
+        return found._replace(rows=rows, nulls=None if rows is None else found.nulls)
 
     def _on_bad(self, row: BadRow) -> None:
         if self._source.on_bad_record == "fail":

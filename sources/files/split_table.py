@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from sources.common.schema import check_event_time, parse_schema
 from sources.config.file_source import FileSource
 from sources.errors import InputError
+from sources.formats.event_times import EVERY_TIME, TimeLimits
 from sources.storage.base import FILES
 from sources.storage.stores import Stores
 
@@ -24,11 +25,16 @@ SPLITS = pa.schema(
         ("length", pa.int64()),  # bytes
         ("partition", pa.string()),  # values of partition columns, as in the folder's name
         ("rows", pa.int64()),  # null where the format does not record it
-        ("event_min_us", pa.int64()),  # null where the split is empty
+        ("event_min_us", pa.int64()),  # of the rows that count; null where there is none
         ("event_max_us", pa.int64()),
         ("nulls", pa.int64()),  # rows without an event time; null where not known
+        ("outside", pa.int64()),  # rows whose event time does not count, among those looked at
+        ("outside_min_us", pa.int64()),  # of these rows; null where there is none
+        ("outside_max_us", pa.int64()),
     ]
 )
+RANGE_COLUMNS = SPLITS.names[SPLITS.names.index("rows") :]
+"""Columns of the table of splits that an ``EventTimeRange`` holds, in the order of its fields."""
 READING_ORDER = [(name, "ascending") for name in ("event_min_us", "event_max_us", "path", "offset")]
 
 
@@ -43,6 +49,7 @@ class FileListing:
         partitions: Names of the columns that no file holds.
         exact: Whether event times come from all rows, not from a sample.
         warnings: Warnings that the plan shows: sentences.
+        limits: Limits within which event times count and are read.
     """
 
     splits: pa.Table
@@ -51,6 +58,7 @@ class FileListing:
     partitions: list[str]
     exact: bool
     warnings: list[str] = field(default_factory=list)
+    limits: TimeLimits = EVERY_TIME
 
 
 def assemble(regions: pa.Table, ranges: pa.Table) -> pa.Table:
@@ -60,14 +68,13 @@ def assemble(regions: pa.Table, ranges: pa.Table) -> pa.Table:
         regions: Files (:data:`sources.storage.base.FILES`) with their ``partition``; with
             ``offset`` and ``length`` in bytes if they are regions, otherwise a file is one split.
         ranges: Number of rows and event times (microseconds) of each region, in the same order, as
-            ``sources.formats.parquet.table_of_ranges`` returns them.
+            ``sources.formats.event_times.table_of_ranges`` returns them.
     """
     if "offset" not in regions.column_names:
         zeros = pa.array(np.zeros(len(regions), np.int64))
         regions = regions.append_column("offset", zeros).append_column("length", regions["size"])
     columns = {name: regions[name] for name in regions.column_names}
-    names = ("rows", "event_min_us", "event_max_us", "nulls")
-    columns |= dict(zip(names, ranges.columns, strict=True))
+    columns |= dict(zip(RANGE_COLUMNS, ranges.columns, strict=True))
     return pa.table([columns[name] for name in SPLITS.names], schema=SPLITS)
 
 

@@ -11,6 +11,7 @@ from typing import overload
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sources.common.positions import now_ms
 from sources.common.schema import check_event_time, differences, parse_schema
 from sources.common.select import EventColumn
 from sources.config.file_source import FileSource
@@ -19,35 +20,51 @@ from sources.config.snapshot import require_snapshot
 from sources.errors import InputError
 from sources.files.delta_table import list_table
 from sources.files.sampled_splits import sampled_splits
+from sources.files.sampler import Sampler
 from sources.files.split_table import (
     READING_ORDER,
     SPLITS,
     FileListing,
     assemble,
     columns_differ,
+    pairs,
     selected,
 )
-from sources.files.time_range import in_range, in_range_by_folder
-from sources.formats.parquet import read_footers, table_of_ranges
+from sources.files.time_range import in_range, in_range_by_folder, time_limits, within_limits
+from sources.formats.event_times import EVERY_TIME, TimeLimits, table_of_ranges
+from sources.formats.parquet import read_event_times, read_footers
+from sources.formats.regions import Region
 from sources.formats.text import TEXT_COLUMNS
 from sources.storage.base import table_of
 from sources.storage.listing import find_files, match_files
 from sources.storage.partitions import by_folder, check_partitions, partition_of
 from sources.storage.stores import Stores
 
-
-@overload
-def list_source(loaded: LoadedPipeline, source: FileSource) -> FileListing: ...
+_REGION = ("path", "offset", "length", "size")
 
 
 @overload
 def list_source(
-    loaded: LoadedPipeline, source: FileSource, known: pa.ChunkedArray
+    loaded: LoadedPipeline, source: FileSource, *, clock_ms: int | None = None
+) -> FileListing: ...
+
+
+@overload
+def list_source(
+    loaded: LoadedPipeline,
+    source: FileSource,
+    known: pa.ChunkedArray,
+    *,
+    clock_ms: int | None = None,
 ) -> FileListing | None: ...
 
 
 def list_source(
-    loaded: LoadedPipeline, source: FileSource, known: pa.ChunkedArray | None = None
+    loaded: LoadedPipeline,
+    source: FileSource,
+    known: pa.ChunkedArray | None = None,
+    *,
+    clock_ms: int | None = None,
 ) -> FileListing | None:
     """List a source's files, and read their columns and event times.
 
@@ -55,6 +72,8 @@ def list_source(
         loaded: The pipeline.
         source: One of its file sources.
         known: Paths of files that are left out; all files are listed without it.
+        clock_ms: The clock at which the bounds of event times are measured, in Unix milliseconds;
+            that of this machine without it.
 
     Returns:
         The splits; None if ``known`` is given and no other file exists. A Delta table never has
@@ -67,19 +86,23 @@ def list_source(
         UnavailableError: A storage does not answer.
         StateError: The files are a database snapshot that is not complete.
     """
-    stores = loaded.pipeline.stores
+    pipeline = loaded.pipeline
+    stores = pipeline.stores
+    limits = time_limits(
+        pipeline.event_time, source.time_range, now_ms() if clock_ms is None else clock_ms
+    )
     if source.snapshot is not None:
-        require_snapshot(source.patterns, loaded.folder, loaded.pipeline.name)
+        require_snapshot(source.patterns, loaded.folder, pipeline.name)
     if source.format == "delta":
         # A version of a table never grows.
-        return None if known is not None else _list_table(loaded, source)
+        return None if known is not None else _list_table(loaded, source, limits)
     if known is None:
         files = find_files(source.name, source.patterns, loaded.folder, stores)
     else:
         files = new_files(loaded, source, known)
         if not files.num_rows:
             return None
-    return list_splits(source, loaded.pipeline.event_time, files, stores)
+    return list_splits(source, pipeline.event_time.column, files, stores, limits)
 
 
 def new_files(loaded: LoadedPipeline, source: FileSource, known: pa.ChunkedArray) -> pa.Table:
@@ -102,17 +125,24 @@ def new_files(loaded: LoadedPipeline, source: FileSource, known: pa.ChunkedArray
 
 
 def list_splits(
-    source: FileSource, event_time: str, files: pa.Table, stores: Stores
+    source: FileSource,
+    event_time: str,
+    files: pa.Table,
+    stores: Stores,
+    limits: TimeLimits = EVERY_TIME,
 ) -> FileListing:
     """Read columns and event times of a source's files, and return them as splits.
 
-    From Parquet footers and all rows of ORC files; of other formats from a sample of rows.
+    From Parquet footers and all rows of ORC files; of other formats from a sample of rows. The
+    ranges are those of the rows that count and are read: the event-time column of a Parquet file
+    is read if its footer says that some rows do not, or are after ``time_range.until``.
 
     Args:
         source: Declaration of the source, of any format but Delta.
         event_time: Name of the event-time column, after ``select``.
         files: The files, as :func:`sources.storage.listing.find_files` returns them.
         stores: Storages of the pipeline.
+        limits: Limits within which event times count and are read.
 
     Raises:
         InputError: A file can't be read, columns differ between files, the event-time column is
@@ -126,18 +156,33 @@ def list_splits(
         # Before any file is opened.
         selected(source, event_time, declared)
     warnings: list[str] = []
+    exact = source.format in ("parquet", "orc")
+    # Files are chosen by all their rows; the range of rows that count is found after that.
+    first = limits._replace(first=EVERY_TIME.first, last=EVERY_TIME.last) if exact else limits
     if source.format == "parquet":
         splits, inside = _parquet_splits(source, event_time, files, stores)
     else:
-        splits, inside, warnings = sampled_splits(source, event_time, files, stores)
-    exact = source.format in ("parquet", "orc")
+        splits, inside, warnings = sampled_splits(source, event_time, files, stores, first)
     splits = in_range(source, splits, exact=exact)
+    if source.format == "parquet":
+        splits = _narrowed(source, event_time, splits, stores, limits)
+    elif exact:
+        sampler = Sampler(source, inside, event_time, stores, limits)
+        splits = within_limits(
+            source,
+            splits,
+            limits,
+            lambda cut: [sampler.ends(Region(*row)) for row in pairs(cut, *_REGION)],
+        )
     read, columns = selected(source, event_time, inside)
     partitions = list(source.partitions)
-    return FileListing(splits.sort_by(READING_ORDER), read, columns, partitions, exact, warnings)
+    ordered = splits.sort_by(READING_ORDER)
+    return FileListing(ordered, read, columns, partitions, exact, warnings, limits)
 
 
-def nothing_yet(source: FileSource, event_time: str, common: pa.Schema | None) -> FileListing:
+def nothing_yet(
+    source: FileSource, event_time: str, common: pa.Schema | None, limits: TimeLimits
+) -> FileListing:
     """Return the listing, without splits, of a growing folder that has no files yet.
 
     Args:
@@ -145,6 +190,7 @@ def nothing_yet(source: FileSource, event_time: str, common: pa.Schema | None) -
         event_time: Name of the event-time column, after ``select``.
         common: Columns of the sources before it, if there are any; used if the source declares
             neither ``schema`` nor ``select``.
+        limits: Limits within which event times count and are read.
 
     Raises:
         InputError: The source declares no ``schema``, and its columns are not known otherwise; or
@@ -163,7 +209,8 @@ def nothing_yet(source: FileSource, event_time: str, common: pa.Schema | None) -
         )
         raise InputError(message, hint, source=source.name, field="schema")
     read, columns = selected(source, event_time, inside)
-    return FileListing(SPLITS.empty_table(), read, columns, list(source.partitions), exact=True)
+    partitions = list(source.partitions)
+    return FileListing(SPLITS.empty_table(), read, columns, partitions, exact=True, limits=limits)
 
 
 def _parquet_splits(
@@ -200,21 +247,36 @@ def _event_column(source: FileSource, event_time: str) -> EventColumn:
     return event
 
 
-def _list_table(loaded: LoadedPipeline, source: FileSource) -> FileListing:
+def _narrowed(
+    source: FileSource, event_time: str, splits: pa.Table, stores: Stores, limits: TimeLimits
+) -> pa.Table:
+    """Return the splits of Parquet files with the ranges of the rows that count and are read."""
+    event = _event_column(source, event_time)
+    return within_limits(
+        source,
+        splits,
+        limits,
+        lambda cut: read_event_times(cut["path"].to_pylist(), event, limits, stores),
+    )
+
+
+def _list_table(loaded: LoadedPipeline, source: FileSource, limits: TimeLimits) -> FileListing:
     """Return the splits of a Delta table."""
     pipeline = loaded.pipeline
-    event = _event_column(source, pipeline.event_time)
+    event = _event_column(source, pipeline.event_time.column)
     table = list_table(source, loaded.locate(source.patterns[0]), event, pipeline.stores)
     files = table_of(table.files)
     files = files.append_column("partition", pa.array(table.partitions, pa.string()))
     splits = in_range_by_folder(source, assemble(files, table_of_ranges(table.ranges)))
     splits = in_range(source, splits, exact=True)
+    splits = _narrowed(source, pipeline.event_time.column, splits, pipeline.stores, limits)
     names = list(source.columns) if source.columns else table.columns.names
     read = pa.schema([field for field in table.columns if field.name in names])
     columns = source.selection.columns(read)
-    check_event_time(columns, pipeline.event_time, f"source `{source.name}`")
+    check_event_time(columns, pipeline.event_time.column, f"source `{source.name}`")
     inside = [name for name in table.partition_columns if name in names]
-    return FileListing(splits.sort_by(READING_ORDER), read, columns, inside, exact=True)
+    ordered = splits.sort_by(READING_ORDER)
+    return FileListing(ordered, read, columns, inside, exact=True, limits=limits)
 
 
 def _with_partitions(source: FileSource, files: pa.Table) -> pa.Table:

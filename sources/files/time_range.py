@@ -1,15 +1,84 @@
-"""Selection of files by a source's time range: by folder names, then by statistics."""
+"""Event times of a source's files: which files are read, and the range of the rows that count."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sources.common.positions import to_us
+from sources.common.positions import bounds_us, to_us
+from sources.config.event_time import EventTime
 from sources.config.file_options import TimeRange
 from sources.config.file_source import FileSource
 from sources.errors import InputError
+from sources.files.split_table import RANGE_COLUMNS
+from sources.formats.event_times import EVERY_TIME, EventTimeRange, TimeLimits, table_of_ranges
 from sources.storage.partitions import FolderTime, by_folder
+
+
+def time_limits(event_time: EventTime, time_range: TimeRange, clock_ms: int) -> TimeLimits:
+    """Return the limits within which event times of files count and are read.
+
+    Args:
+        event_time: Declaration of the event time.
+        time_range: Declared range of event times to read.
+        clock_ms: The clock at which the bounds are measured, in Unix milliseconds.
+    """
+    low, high = bounds_us(*event_time.bounds_ms(clock_ms))
+    since, until = time_range.since, time_range.until
+    return TimeLimits(
+        low=low,
+        high=high,
+        first=EVERY_TIME.first if since is None else to_us(since),
+        last=EVERY_TIME.last if until is None else to_us(until) - 1,
+        keeps=event_time.outside == "keep",
+    )
+
+
+def within_limits(
+    source: FileSource,
+    splits: pa.Table,
+    limits: TimeLimits,
+    read: Callable[[pa.Table], Sequence[EventTimeRange]],
+) -> pa.Table:
+    """Return splits with the ranges of the rows that count and are read, in the same order.
+
+    Splits of which no row is read are left out.
+
+    Splits within the bounds and before the end of ``time_range`` cost nothing; of the others the
+    event times are read. The begin of ``time_range`` does not matter: it moves no end.
+
+    Args:
+        source: Declaration of the source.
+        splits: A table of schema :data:`sources.files.split_table.SPLITS`, whose ranges are exact.
+        limits: Limits within which event times count and are read.
+        read: Reads the ranges of some of the splits, within the limits.
+
+    Raises:
+        InputError: A file can't be read.
+        UnavailableError: A storage does not answer.
+        EmptyRangeError: No split is left.
+    """
+    low, high = splits["event_min_us"], splits["event_max_us"]
+    cut = pc.or_kleene(
+        pc.less(low, limits.low), pc.greater(high, min(limits.high, limits.last))
+    ).combine_chunks()
+    cut = pc.fill_null(cut, fill_value=False)
+    if pc.any(cut).as_py():
+        ranges = table_of_ranges(read(splits.filter(cut)))
+        for name, values in zip(RANGE_COLUMNS, ranges.columns, strict=True):
+            at = splits.column_names.index(name)
+            new = pc.replace_with_mask(splits[name].combine_chunks(), cut, values.combine_chunks())
+            splits = splits.set_column(at, splits.schema.field(at), new)
+    if source.time_range == TimeRange() or limits.keeps:
+        return splits
+    # A file that only rows outside of the bounds have placed in the time range is not read.
+    low, high = splits["event_min_us"], splits["event_max_us"]
+    inside = pc.and_(pc.greater_equal(high, limits.first), pc.less_equal(low, limits.last))
+    others = pc.or_(pc.greater(splits["nulls"], 0), pc.equal(splits["outside"], 0))
+    is_read = pc.if_else(pc.is_valid(low), inside, others)
+    return _require_some(source, splits.filter(is_read))
 
 
 class EmptyRangeError(InputError):
@@ -64,9 +133,10 @@ def in_range_by_folder(source: FileSource, files: pa.Table) -> pa.Table:
 
 
 def in_range(source: FileSource, splits: pa.Table, *, exact: bool) -> pa.Table:
-    """Return the splits that may hold rows in the source's time range, by their event times.
+    """Return the splits that may hold rows in the source's time range, by all their event times.
 
-    Splits whose event times are not known are returned, too.
+    Rows whose event times do not count are looked at, too. Splits whose event times are not known
+    are returned.
 
     Args:
         source: Declaration of the source.
@@ -80,14 +150,13 @@ def in_range(source: FileSource, splits: pa.Table, *, exact: bool) -> pa.Table:
     limits = source.time_range
     if not exact or limits == TimeRange():
         return splits
-    keep = pc.is_null(splits["event_min_us"])
-    inside = pc.is_valid(splits["event_min_us"])
+    low = pc.min_element_wise(splits["event_min_us"], splits["outside_min_us"])
+    high = pc.max_element_wise(splits["event_max_us"], splits["outside_max_us"])
+    keep, inside = pc.is_null(low), pc.is_valid(low)
     if limits.since is not None:
-        inside = pc.and_kleene(
-            inside, pc.greater_equal(splits["event_max_us"], to_us(limits.since))
-        )
+        inside = pc.and_kleene(inside, pc.greater_equal(high, to_us(limits.since)))
     if limits.until is not None:
-        inside = pc.and_kleene(inside, pc.less(splits["event_min_us"], to_us(limits.until)))
+        inside = pc.and_kleene(inside, pc.less(low, to_us(limits.until)))
     return _require_some(source, splits.filter(pc.or_kleene(keep, inside)))
 
 

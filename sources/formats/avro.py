@@ -14,6 +14,7 @@ from sources.common.schema import TIMESTAMP
 from sources.errors import InputError
 from sources.formats.lines import OnBad, refuse
 from sources.formats.regions import Region, record_bounds
+from sources.formats.row_check import RowCheck
 
 with needs_extra("avro", "Avro"):
     import fastavro
@@ -49,6 +50,7 @@ class Avro:
 
     title = "Avro"
     splits = True
+    checks = False
 
     def columns(self, file: pa.NativeFile) -> pa.Schema:
         """Return the columns of an Avro file's own schema, in the types that Spark has.
@@ -64,7 +66,12 @@ class Avro:
         """Return None: only the blocks of an Avro file contain their numbers of rows."""
 
     def read(
-        self, file: pa.NativeFile, region: Region, columns: pa.Schema, _: OnBad = refuse
+        self,
+        file: pa.NativeFile,
+        region: Region,
+        columns: pa.Schema,
+        _: OnBad = refuse,
+        __: RowCheck | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Read the rows of the Avro blocks that begin in a region of a file.
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from sources.formats.lines import OnBad, refuse
 from sources.formats.regions import Region
+from sources.formats.row_check import RowCheck
 
 
 class Format(Protocol):
@@ -20,10 +21,12 @@ class Format(Protocol):
     Attributes:
         title: Name of the format, for messages.
         splits: Whether large files can be read in regions; if not, each is read as a whole.
+        checks: Whether :meth:`read` applies a check itself, as it knows the bytes of each row.
     """
 
     title: str
     splits: bool
+    checks: bool
 
     def columns(self, file: pa.NativeFile) -> pa.Schema | None:
         """Return the columns that a file's metadata declares, in the types that Spark has.
@@ -47,7 +50,12 @@ class Format(Protocol):
         """
 
     def read(
-        self, file: pa.NativeFile, region: Region, columns: pa.Schema, bad: OnBad = refuse
+        self,
+        file: pa.NativeFile,
+        region: Region,
+        columns: pa.Schema,
+        bad: OnBad = refuse,
+        check: RowCheck | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Read the rows that begin in a region of a file.
 
@@ -56,6 +64,7 @@ class Format(Protocol):
             region: The region; the whole file if the format does not split files.
             columns: Exactly the columns to return.
             bad: Called with each bad row. Formats without a row per line do not call it.
+            check: Check that rows have to pass, if the format ``checks``; others leave it alone.
 
         Yields:
             Batches in the order of the file; none if no row begins in the region.

@@ -15,6 +15,7 @@ from sources.common.fields import Declared
 from sources.errors import InputError
 from sources.formats.lines import OnBad, check_precision, check_utf8, read_lines, refuse
 from sources.formats.regions import Region, next_record_start, record_bounds, skip_blank
+from sources.formats.row_check import RowCheck
 
 _BLOCK_BYTES = 16 << 20
 _LINE_END = ord("\n")
@@ -54,6 +55,7 @@ class Csv:
     def __init__(self, options: CsvOptions) -> None:
         self._options = options
         self.splits = not options.multiline
+        self.checks = not options.multiline
 
     def columns(self, _: pa.NativeFile) -> None:
         """Return None: CSV files declare no types, so the source has to."""
@@ -62,7 +64,12 @@ class Csv:
         """Return None: the file does not contain its number of lines."""
 
     def read(
-        self, file: pa.NativeFile, region: Region, columns: pa.Schema, bad: OnBad = refuse
+        self,
+        file: pa.NativeFile,
+        region: Region,
+        columns: pa.Schema,
+        bad: OnBad = refuse,
+        check: RowCheck | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Read the CSV rows that begin in a region of a file; with ``multiline``, the whole file.
 
@@ -73,6 +80,7 @@ class Csv:
             region: The region.
             columns: Exactly the columns to return.
             bad: Called with each bad row; not with ``multiline``, where any bad row raises.
+            check: Check that each row has to pass; not used with ``multiline``.
 
         Yields:
             Batches in the order of the file.
@@ -86,7 +94,7 @@ class Csv:
         low, high = record_bounds(file, region, b"\n", first_row)
         if not self._options.multiline:
             parse = partial(self._parse, names=names, columns=columns)
-            yield from read_lines(region.path, file, (low, high), parse, bad)
+            yield from read_lines(region.path, file, (low, high), parse, bad, check)
             return
         # Arrow refuses an input without any row.
         if skip_blank(file, low, high) >= high:

@@ -11,6 +11,7 @@ import pyarrow.json as pa_json
 
 from sources.formats.lines import OnBad, check_precision, check_utf8, read_lines, refuse
 from sources.formats.regions import Region, record_bounds
+from sources.formats.row_check import RowCheck
 
 _BLANK = b" \t\r\n"
 _OPEN, _CLOSE, _LINE_END, _RETURN = b"{}\n\r"
@@ -25,6 +26,7 @@ class JsonLines:
 
     title = "JSON lines"
     splits = True
+    checks = True
 
     def columns(self, _: pa.NativeFile) -> None:
         """Return None: JSON lines files declare no types, so the source has to."""
@@ -33,7 +35,12 @@ class JsonLines:
         """Return None: the file does not contain its number of lines."""
 
     def read(
-        self, file: pa.NativeFile, region: Region, columns: pa.Schema, bad: OnBad = refuse
+        self,
+        file: pa.NativeFile,
+        region: Region,
+        columns: pa.Schema,
+        bad: OnBad = refuse,
+        check: RowCheck | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Read the JSON objects of the lines that begin in a region of a file.
 
@@ -44,6 +51,7 @@ class JsonLines:
             region: The region.
             columns: Exactly the columns to return.
             bad: Called with each line that is not one JSON object, or does not fit the columns.
+            check: Check that each row has to pass.
 
         Returns:
             Batches in the order of the file.
@@ -52,7 +60,7 @@ class JsonLines:
             InputError: While the batches are read: ``bad`` refuses a row.
         """
         span = record_bounds(file, region, b"\n")
-        return read_lines(region.path, file, span, partial(_parse, columns=columns), bad)
+        return read_lines(region.path, file, span, partial(_parse, columns=columns), bad, check)
 
 
 def _parse(block: bytes, columns: pa.Schema) -> pa.Table:

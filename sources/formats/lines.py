@@ -11,12 +11,15 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
 from sources.errors import InputError
 from sources.formats.compression import codec_of
+
+if TYPE_CHECKING:
+    from sources.formats.row_check import RowCheck
 
 Parse = Callable[[bytes], pa.Table]
 """Parser of a block of lines into one row per line, blank lines left out; raises ``ArrowInvalid``
@@ -51,6 +54,13 @@ class BadRow(NamedTuple):
         content = "" if codec_of(self.path) is None else " of the decompressed content"
         return f"{self.path}, byte {self.offset}{content}"
 
+    @property
+    def in_words(self) -> str:
+        """Place, reason and the first 60 bytes of the row as sentences, for messages; computed."""
+        shown = repr(self.content[:_SHOWN_BYTES])[1:]
+        rest = "…" if len(self.content) > _SHOWN_BYTES else ""
+        return f"{self.place}: {self.reason}. The row is {shown}{rest}."
+
 
 OnBad = Callable[[BadRow], None]
 """Handler of a bad row; if it returns, reading continues after the row."""
@@ -62,18 +72,21 @@ def refuse(row: BadRow) -> None:
     Raises:
         InputError: Always; contains file, byte offset, reason and the first 60 bytes of the row.
     """
-    shown = repr(row.content[:_SHOWN_BYTES])[1:] + ("…" if len(row.content) > _SHOWN_BYTES else "")
-    message = f"{row.place}: {row.reason}. The row is {shown}."
     hint = (
         "Repair the file and plan again (`hybrid plan P`). Or declare `on_bad_record: quarantine` "
         "or `drop` for the source: then such rows will be missing from the table, and "
         "`quarantine` keeps them in a table of their own."
     )
-    raise InputError(message, hint, file=row.path)
+    raise InputError(row.in_words, hint, file=row.path)
 
 
 def read_lines(
-    path: str, file: pa.NativeFile, span: tuple[int, int], parse: Parse, bad: OnBad
+    path: str,
+    file: pa.NativeFile,
+    span: tuple[int, int],
+    parse: Parse,
+    bad: OnBad,
+    check: RowCheck | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Read the rows of a range of whole lines, in order; bad lines go to a handler instead.
 
@@ -86,6 +99,7 @@ def read_lines(
         span: Offsets of the first byte and after the last one.
         parse: Parses a block of whole lines.
         bad: Called with each bad row, in order.
+        check: Check of the parsed rows; those that do not pass are left out, too.
 
     Yields:
         Batches of the good rows, in the order of the file; none for a block without good rows.
@@ -101,8 +115,10 @@ def read_lines(
         offset, block, parsed = waiting.popleft()
         table = parsed.result()
         if table is None:
-            parts = list(_good_lines(path, offset, block, parse, bad))
+            parts = list(_good_lines(path, offset, block, parse, bad, check))
             table = pa.concat_tables(parts).combine_chunks() if parts else None
+        elif check is not None:
+            table = check.pass_lines(path, offset, block, table)
         if table is not None:
             yield from table.to_batches()
 
@@ -178,11 +194,11 @@ def _blocks(stream: pa.NativeFile, offset: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _good_lines(
-    path: str, offset: int, block: bytes, parse: Parse, bad: OnBad
+    path: str, offset: int, block: bytes, parse: Parse, bad: OnBad, check: RowCheck | None
 ) -> Iterator[pa.Table]:
     """Parse a block that failed as a whole, by halves; hand its bad lines to the handler."""
     try:
-        yield parse(block)
+        rows = parse(block)
     except pa.ArrowInvalid as error:
         half = len(block) // 2
         middle = block.rfind(b"\n", 0, half) + 1 or block.find(b"\n", half) + 1
@@ -190,5 +206,7 @@ def _good_lines(
             reason = _ROW_NUMBER.sub("", str(error)).rstrip(".")[:_REASON_CHARACTERS]
             bad(BadRow(path, offset, block.rstrip(b"\r\n"), reason))
             return
-        yield from _good_lines(path, offset, block[:middle], parse, bad)
-        yield from _good_lines(path, offset + middle, block[middle:], parse, bad)
+        yield from _good_lines(path, offset, block[:middle], parse, bad, check)
+        yield from _good_lines(path, offset + middle, block[middle:], parse, bad, check)
+    else:
+        yield rows if check is None else check.pass_lines(path, offset, block, rows)

@@ -12,6 +12,7 @@ from sources.formats.base import Format
 from sources.formats.compression import codec_of, open_decompressed
 from sources.formats.lines import OnBad, refuse
 from sources.formats.regions import Region
+from sources.formats.row_check import RowCheck
 from sources.storage.stores import Stores
 
 # Stands for the decompressed size of a file, which is unknown before it is read.
@@ -19,7 +20,12 @@ _UNKNOWN_BYTES = 1 << 62
 
 
 def read_region(
-    form: Format, region: Region, columns: pa.Schema, stores: Stores, bad: OnBad = refuse
+    form: Format,
+    region: Region,
+    columns: pa.Schema,
+    stores: Stores,
+    bad: OnBad = refuse,
+    check: RowCheck | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Read the rows that begin in a region of a file.
 
@@ -29,6 +35,7 @@ def read_region(
         columns: Exactly the columns to return.
         stores: Storages that the file may be in.
         bad: Called with each bad row, in formats with one row per line; others do not call it.
+        check: Check of the parsed rows; those that do not pass are left out, in every format.
 
     Yields:
         Batches with exactly these columns, in the order of the file.
@@ -38,7 +45,8 @@ def read_region(
             refuses a row.
     """
     with open_file(region.path, form, stores) as file:
-        yield from form.read(file, readable_region(region), columns, bad)
+        rows = form.read(file, readable_region(region), columns, bad, check)
+        yield from rows if check is None or form.checks else check.pass_rows(region, rows)
 
 
 def readable_region(region: Region) -> Region:

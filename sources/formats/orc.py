@@ -10,6 +10,7 @@ from pyarrow import orc
 from sources.common.schema import normalize_schema
 from sources.formats.lines import OnBad, refuse
 from sources.formats.regions import Region
+from sources.formats.row_check import RowCheck
 
 
 class Orc:
@@ -20,6 +21,7 @@ class Orc:
 
     title = "ORC"
     splits = False
+    checks = False
 
     def columns(self, file: pa.NativeFile) -> pa.Schema:
         """Return the columns of an ORC file's footer, in the types that Spark has.
@@ -40,7 +42,12 @@ class Orc:
         return rows
 
     def read(
-        self, file: pa.NativeFile, _: Region, columns: pa.Schema, __: OnBad = refuse
+        self,
+        file: pa.NativeFile,
+        _: Region,
+        columns: pa.Schema,
+        __: OnBad = refuse,
+        ___: RowCheck | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Read a whole ORC file; its timestamps of nanoseconds are cut off to microseconds.
 

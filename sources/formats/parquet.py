@@ -11,15 +11,21 @@ from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 # Parses a footer from bytes (unpickling uses it); opening each file as Parquet takes far longer.
 from pyarrow._parquet import _reconstruct_filemetadata
 
-from sources.common.schema import TIMESTAMP, check_event_time, normalize_schema, type_name
+from sources.common.schema import check_event_time, normalize_schema, type_name
 from sources.common.select import EventColumn
 from sources.errors import InputError
+from sources.formats.event_times import (
+    EVERY_TIME,
+    EventTimeRange,
+    TimeLimits,
+    column_range,
+    table_of_ranges,
+)
 from sources.storage.stores import Stores
 
 _CHUNK_FILES = 500
@@ -28,22 +34,6 @@ _TAIL_BYTES = 64 << 10
 _PROCESS_FILES = 20_000
 _THREADS = 16
 _FACTORS = {"milliseconds": 1000, "microseconds": 1}
-
-
-class EventTimeRange(NamedTuple):
-    """Number of rows of a file or split, and the lowest and highest of their event times.
-
-    Attributes:
-        rows: Number of rows; None if it is unknown.
-        low: Lowest event time in microseconds since 1970; None if no row has one.
-        high: Highest event time, likewise.
-        nulls: Number of rows without an event time; None if it is unknown.
-    """
-
-    rows: int | None
-    low: int | None
-    high: int | None
-    nulls: int | None
 
 
 class Footers(NamedTuple):
@@ -56,18 +46,6 @@ class Footers(NamedTuple):
 
     ranges: pa.Table
     schemas: list[tuple[str, pa.Schema]]
-
-
-def table_of_ranges(ranges: Sequence[EventTimeRange]) -> pa.Table:
-    """Return event-time ranges as an Arrow table: a row per range, an int64 column per field.
-
-    Raises:
-        ValueError: There are no ranges.
-    """
-    columns = zip(*ranges, strict=True)
-    return pa.table(
-        [pa.array(values, pa.int64()) for values in columns], names=EventTimeRange._fields
-    )
 
 
 def read_footers(
@@ -180,14 +158,7 @@ def _read_chunk(
             known = _range(metadata, column, factor)
             ranges.append(_read_range(path, stores, event) if known is None else known)
         except (OSError, OverflowError, pa.ArrowException) as error:
-            reason = str(error).strip().removesuffix(".")
-            message = f"{path} can't be read as Parquet: {reason}."
-            hint = (
-                "If the file is damaged, write it again; if it does not belong to the source, move "
-                "it out of the source's folder: its rows will be missing from the table. Then plan "
-                "again (`hybrid plan P`)."
-            )
-            raise InputError(message, hint, file=path) from None
+            raise _unreadable(path, error) from None
     # Sending a table to another process is cheap, sending a list of tuples is not.
     return Footers(table_of_ranges(ranges), schemas)
 
@@ -266,10 +237,48 @@ def _range(metadata: pq.FileMetaData, column: int, factor: int | None) -> EventT
     )
 
 
-def _read_range(path: str, stores: Stores, event: EventColumn) -> EventTimeRange:
+def _unreadable(path: str, error: Exception) -> InputError:
+    reason = str(error).strip().removesuffix(".")
+    message = f"{path} can't be read as Parquet: {reason}."
+    hint = (
+        "If the file is damaged, write it again; if it does not belong to the source, move it out "
+        "of the source's folder: its rows will be missing from the table. Then plan again "
+        "(`hybrid plan P`)."
+    )
+    return InputError(message, hint, file=path)
+
+
+def _read_range(
+    path: str, stores: Stores, event: EventColumn, limits: TimeLimits = EVERY_TIME
+) -> EventTimeRange:
     """Return the range of event times of a Parquet file by reading the column."""
     with stores.of(path).open(path) as stream, pq.ParquetFile(stream) as file:
-        return column_range(file.read(columns=[event.name]).column(0), event.unit_us)
+        return column_range(file.read(columns=[event.name]).column(0), event.unit_us, limits)
+
+
+def read_event_times(
+    paths: Sequence[str], event: EventColumn, limits: TimeLimits, stores: Stores
+) -> list[EventTimeRange]:
+    """Read the event-time column of Parquet files, and return the range within the limits of each.
+
+    Args:
+        paths: The files.
+        event: Column of the event time.
+        limits: Limits within which times count and are read.
+        stores: Storages that the files may be in.
+
+    Raises:
+        InputError: A file can't be read.
+    """
+
+    def read(path: str) -> EventTimeRange:
+        try:
+            return _read_range(path, stores, event, limits)
+        except (OSError, pa.ArrowException) as error:
+            raise _unreadable(path, error) from None
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(read, paths))
 
 
 def _factor(column: pq.ColumnSchema, event: EventColumn) -> int | None:
@@ -280,28 +289,6 @@ def _factor(column: pq.ColumnSchema, event: EventColumn) -> int | None:
     if kind.type != "TIMESTAMP" or column.physical_type != "INT64":
         return None
     return next((by for unit, by in _FACTORS.items() if f"timeUnit={unit}" in str(kind)), None)
-
-
-def column_range(values: pa.ChunkedArray, unit_us: int | None = None) -> EventTimeRange:
-    """Compute the number of rows and the range of event times from the values of a column.
-
-    For files whose footers have no usable statistics. Null values are counted, and are in no range.
-
-    Args:
-        values: The event-time column: timestamps, or integers.
-        unit_us: Microseconds in the unit of integers; None for timestamps.
-
-    Raises:
-        ArrowInvalid: An integer is too large for microseconds.
-    """
-    if unit_us is None:
-        micros = values.cast(TIMESTAMP, safe=False).cast(pa.int64())
-    else:
-        micros = pc.multiply_checked(values.cast(pa.int64()), unit_us)
-    extremes = pc.min_max(micros)
-    return EventTimeRange(
-        len(values), extremes["min"].as_py(), extremes["max"].as_py(), values.null_count
-    )
 
 
 def check_event_column(columns: pa.Schema, event: EventColumn, where: str) -> None:

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from sources.formats.lines import OnBad, refuse
 from sources.formats.regions import Region, record_bounds
+from sources.formats.row_check import RowCheck
 
 TEXT_COLUMNS = pa.schema([("value", pa.string())])
 _BLOCK_BYTES = 4 << 20
@@ -18,6 +19,7 @@ class Text:
 
     title = "text"
     splits = True
+    checks = False
 
     def columns(self, _: pa.NativeFile) -> pa.Schema:
         """Return :data:`TEXT_COLUMNS`, whatever the file contains."""
@@ -27,7 +29,12 @@ class Text:
         """Return None: a text file does not contain its number of lines."""
 
     def read(
-        self, file: pa.NativeFile, region: Region, columns: pa.Schema, _: OnBad = refuse
+        self,
+        file: pa.NativeFile,
+        region: Region,
+        columns: pa.Schema,
+        _: OnBad = refuse,
+        __: RowCheck | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Read the lines that begin in a region of a file, without their line ends.
 

@@ -179,6 +179,16 @@ class KafkaLog:
             raise self._failure("Topic settings can't be read", error, "DescribeConfigs") from None
         return settings
 
+    def compacted(self) -> frozenset[str]:
+        """Return the names of the topics that Kafka compacts: only a key's last record is kept.
+
+        Raises:
+            UnavailableError: The broker does not answer.
+            InputError: The broker refuses, for example without the permission ``DescribeConfigs``.
+        """
+        policies = {name: of["cleanup.policy"] for name, of in self.settings().items()}
+        return frozenset(name for name, policy in policies.items() if "compact" in policy)
+
     def read(
         self, start: Mapping[TopicPartition, int], limit: int, end: Mapping[TopicPartition, int]
     ) -> list[LogRecord]:

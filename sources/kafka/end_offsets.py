@@ -9,6 +9,7 @@ from sources.common.topic_log import Log
 from sources.config.kafka_options import EndAtOffsets, EndAtTimestamp
 from sources.config.kafka_source import KafkaSource
 from sources.errors import SeamError
+from sources.kafka.record_times import RecordTimes, latest_ms
 from sources.kafka.start_checks import written_offsets
 
 _TAIL_RECORDS = 100
@@ -20,8 +21,8 @@ def resolve_ends(
     """Return the end offset of each partition, the first that is not read, by ``until``.
 
     ``latest``: the log end. Declared offsets: exactly these. A declared time: the first record at
-    or after it; a partition without one ends at its log end. A time or log end before the start
-    ends the partition at its start: nothing of it is read.
+    or after it, records from the future aside; a partition without one ends at its log end. A time
+    or log end before the start ends the partition at its start: nothing of it is read.
 
     Args:
         source: Declaration of a bounded source: one with ``until``.
@@ -66,7 +67,7 @@ def resolve_ends(
             )
             hint = "Declare `until: latest`, or a time before now under `until.timestamp`."
             raise SeamError(message, hint, source=source.name, field="until", value=iso(time_ms))
-        answers = log.offsets_for_time(time_ms)
+        answers = RecordTimes(log, ends, now_ms).offsets_for_time(time_ms)
         ends = {
             partition: end if (offset := answers[partition]) is None else min(offset, end)
             for partition, end in ends.items()
@@ -139,19 +140,21 @@ def end_position(
 
 
 def newest_read(
-    log: Log, start: Mapping[TopicPartition, int], ends: Offsets
+    log: Log, start: Mapping[TopicPartition, int], ends: Offsets, now_ms: int
 ) -> dict[TopicPartition, int]:
     """Return the highest record timestamp (ms) among the last records before each end offset.
 
     Tells how far in time a bounded source has read. Only the last records of a range are read, so
-    the true highest one may be above it, never below. Kafka's own answer is not used
-    (ListOffsets, MAX_TIMESTAMP): it includes control records, which carry the time of their commit,
-    and records beyond the end.
+    the true highest one may be above it, never below; records from the future are ignored
+    (:func:`~sources.kafka.record_times.latest_ms`). Kafka's own answer is not used (ListOffsets,
+    MAX_TIMESTAMP): it includes control records, which carry the time of their commit, and records
+    beyond the end.
 
     Args:
         log: Look-ups on the topics.
         start: First offset of each partition that is read.
         ends: First offset of each partition that is not read.
+        now_ms: Time now, in milliseconds.
 
     Returns:
         Timestamp by partition, -1 if its records carry none; partitions without records are left
@@ -162,6 +165,7 @@ def newest_read(
         InputError: The broker refuses.
     """
     newest: dict[TopicPartition, int] = {}
+    limit_ms = latest_ms(now_ms)
     begun = log.log_start()
     firsts = {partition: max(start.get(partition, 0), begun[partition]) for partition in ends}
     left = {partition: end for partition, end in ends.items() if firsts[partition] < end}
@@ -169,8 +173,10 @@ def newest_read(
     while left:
         begins = {partition: max(end - tail, firsts[partition]) for partition, end in left.items()}
         for record in log.read(begins, tail, left):
-            newest[record.partition] = max(record.timestamp_ms, newest.get(record.partition, -1))
-        # Where the last offsets hold no records, look further back.
+            if record.timestamp_ms <= limit_ms:
+                before = newest.get(record.partition, -1)
+                newest[record.partition] = max(record.timestamp_ms, before)
+        # Where the last offsets hold no records that count, look further back.
         left = {
             partition: begins[partition]
             for partition in left

@@ -1,4 +1,4 @@
-"""Sample of records, decoded without Spark to compare event times with record timestamps."""
+"""Event times of a sample of records, decoded without Spark."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from sources.common.positions import Part, iso
 from sources.common.schema import TIMESTAMP, parse_schema
 from sources.common.topic_log import LogRecord
+from sources.config.event_time import EventTime
 from sources.config.kafka_source import KafkaSource
 from sources.decoding.conversion import BadValue
 from sources.decoding.decoder import RowDecoder, field_reader
@@ -27,10 +29,45 @@ _INCLUDED: dict[RecordPart, Callable[[LogRecord], Any]] = {
 }
 
 
-def ahead_ms(
-    source: KafkaSource, read: Mapping[str, str], event_time: str, sample: Sequence[LogRecord]
-) -> int:
-    """Return how far event times run ahead of record timestamps in a sample, in milliseconds.
+class SampledTimes(Part):
+    """Event times of a sample of a topic's records. All times are in Unix milliseconds.
+
+    A time counts if it is within the bounds of ``event_time``; the others decide about nothing.
+
+    Attributes:
+        records: Number of records of the sample that have an event time.
+        outside: Number of those whose event time does not count.
+        first_outside: Place and event time of the first of them, in words; None without any.
+        lowest_ms, highest_ms: Lowest and highest event time that counts; None without any.
+        ahead_ms: How far event times that count run ahead of record timestamps: the largest
+            difference, 0 if none is ahead.
+    """
+
+    records: int = 0
+    outside: int = 0
+    first_outside: str | None = None
+    lowest_ms: int | None = None
+    highest_ms: int | None = None
+    ahead_ms: int = 0
+
+    def in_words(self) -> str:
+        """Return as one phrase from when to when the sample is, and how much of it is outside."""
+        words = f"{self.records:,} sampled"
+        if self.lowest_ms is not None and self.highest_ms is not None:
+            words = f"{words}, {iso(self.lowest_ms)} to {iso(self.highest_ms)}"
+        if self.outside:
+            words = f"{words}, {self.outside:,} outside of the bounds of `event_time`"
+        return words
+
+
+def sampled_times(
+    source: KafkaSource,
+    read: Mapping[str, str],
+    event_time: EventTime,
+    clock_ms: int,
+    sample: Sequence[LogRecord],
+) -> SampledTimes:
+    """Return the event times of a sample of records.
 
     A start by time looks up record timestamps: where they are older than the event times by more
     than ``allowed_lateness``, it may start too late.
@@ -38,11 +75,40 @@ def ahead_ms(
     Args:
         source: Declaration of the source.
         read: All columns of a row before ``select``: names and Spark SQL types.
-        event_time: Event-time column.
-        sample: Records; bad ones are skipped.
+        event_time: The pipeline's event time, with its bounds.
+        clock_ms: The clock at which the bounds are measured, in milliseconds.
+        sample: Records; bad ones, and those without an event time, are skipped.
 
-    Returns:
-        The largest difference; 0 if no event time is ahead, or no record can be decoded.
+    Raises:
+        InputError: The expression of ``select`` for the event time can't be evaluated.
+        UnavailableError: The schema registry does not answer.
+    """
+    low_ms, high_ms = event_time.bounds_ms(clock_ms)
+    dated = _event_times(source, read, event_time.column, sample)
+    inside = [(record, ms) for record, ms in dated if low_ms <= ms <= high_ms]
+    first = next(((record, ms) for record, ms in dated if not low_ms <= ms <= high_ms), None)
+    times = [ms for _, ms in inside]
+    return SampledTimes(
+        records=len(dated),
+        outside=len(dated) - len(inside),
+        first_outside=first
+        and f"{first[0].partition}, offset {first[0].offset}, with {iso(first[1])}",
+        lowest_ms=min(times, default=None),
+        highest_ms=max(times, default=None),
+        ahead_ms=max([0, *(ms - record.timestamp_ms for record, ms in inside)]),
+    )
+
+
+def _event_times(
+    source: KafkaSource, read: Mapping[str, str], event_time: str, sample: Sequence[LogRecord]
+) -> list[tuple[LogRecord, int]]:
+    """Return the records of a sample that have an event time, each with it in Unix milliseconds.
+
+    Args:
+        source: Declaration of the source.
+        read: All columns of a row before ``select``: names and Spark SQL types.
+        event_time: Event-time column.
+        sample: Records; bad ones, and those whose event time is null, are left out.
 
     Raises:
         InputError: The expression of ``select`` for the event time can't be evaluated.
@@ -52,25 +118,22 @@ def ahead_ms(
     columns = pa.schema([field for field in parse_schema(read) if field.name in needed])
     values_of = _row_reader(source, columns)
     rows: list[list[pa.Array]] = []
-    stamps: list[int] = []
+    decoded: list[LogRecord] = []
     for record in sample:
         try:
             values = zip(values_of(record), columns.types, strict=True)
             rows.append([pa.array([value], kind) for value, kind in values])
         except (BadValue, pa.ArrowException, ValueError, TypeError, OverflowError):
             continue
-        stamps.append(record.timestamp_ms)
+        decoded.append(record)
     if not rows or not columns:
-        return 0
+        return []
     arrays = [pa.concat_arrays(parts) for parts in zip(*rows, strict=True)]
     batch = pa.RecordBatch.from_arrays(arrays, schema=columns)
     events = source.selection.evaluate(event_time, batch).cast(TIMESTAMP, safe=False)
-    times = events.cast(pa.int64()).to_pylist()
-    worst = 0
-    for time_us, stamp_ms in zip(times, stamps, strict=True):
-        if time_us is not None:
-            worst = max(worst, time_us // 1000 - stamp_ms)
-    return worst
+    times_us = events.cast(pa.int64()).to_pylist()
+    pairs = zip(decoded, times_us, strict=True)
+    return [(record, time_us // 1000) for record, time_us in pairs if time_us is not None]
 
 
 def _row_reader(source: KafkaSource, columns: pa.Schema) -> Callable[[LogRecord], list[Any]]:

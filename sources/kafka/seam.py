@@ -24,10 +24,12 @@ def seam_rule(
 
     ``none`` where there are no such rows: there is no history, or all of it has exact offsets, or
     its last source has and is past the seam of those before. ``sequence`` where history is a
-    snapshot for which it is known what it can see, or its log position. ``replay`` where only the
-    log position is known and the sink orders changes: a change of a transaction that was in flight
-    may lie before that position and not be in the snapshot, while a change that is applied twice
-    does no harm. Otherwise the rule of the pipeline (:attr:`Pipeline.seam_rule`).
+    snapshot for which it is known what it can see, or its log position. ``replay`` where the sink
+    orders changes (``sink.sequence``) and nothing tells exactly which ones history holds: an update
+    has the key of the row that it changes, and a change of a transaction that was in flight may lie
+    before the log position of a snapshot and not be in it, while a change that is applied twice
+    does no harm. A ``key`` that holds the sequence tells exactly. Otherwise the rule of the
+    pipeline (:attr:`Pipeline.seam_rule`), which ``seam_filter`` declares.
 
     Args:
         pipeline: Declaration of the pipeline.
@@ -46,6 +48,8 @@ def seam_rule(
             return "replay" if pipeline.sink.sequence else "sequence"
         if start.evidence == "offsets" and _is_passed(ends[-1], start, seam_end):
             return "none"
+        if pipeline.sink.order and not set(pipeline.sink.order) <= set(pipeline.key):
+            return "replay"
     return pipeline.seam_rule
 
 
@@ -175,6 +179,7 @@ def seam_warnings(
         for gap in start.gaps
     ]
     if previous is not None:
+        warnings += _later_beginnings(previous, start)
         end = iso(previous.event_time_ms)
         if rule == "event_time":
             warnings.append(
@@ -182,18 +187,32 @@ def seam_warnings(
                 "delivered. A row of that time that reached the topic but not the files is lost; "
                 "a later row that is in the files comes twice."
             )
-        if rule == "replay":
+        if rule == "replay" and previous.sequence is None:
+            warnings.append(
+                "Rows of the seam are merged again in the order of `sink.sequence`, as an update "
+                "has the key of the row that it changes. Until the seam is passed, some rows are "
+                "older than in history."
+            )
+        elif rule == "replay":
             warnings.append(
                 "Of the snapshot the log position is known, but not which transactions were in "
                 "flight: changes from before it are applied again, in the order of "
                 "`sink.sequence`. Until then some rows are older than in the snapshot."
+            )
+        if rule == "key" and _is_updated_by_key(pipeline):
+            outcome = "is refused when it is read" if pipeline.seam_filter is None else "is dropped"
+            warnings.append(
+                "`sink.sequence` is not declared, so nothing tells an update in the seam from a "
+                "row that history holds: a live row with a key of history and other values "
+                f"{outcome}. Declare `sink.sequence` if rows are updated."
             )
         if rule == "off":
             warnings.append("`seam_filter: off`: rows that are in both files and topic come twice.")
         if start.time_ms is not None and not _is_matched(start):
             warnings.append(
                 f"No record is at or after {iso(start.time_ms)}: history, which ends at {end}, may "
-                "hold a row with a wrong clock."
+                "hold a row with a wrong clock. Declare `complete_through` for source "
+                f"`{previous.source}` if it does."
             )
     lateness_ms = pipeline.lateness_ms
     if start.time_ms is not None and ahead_ms > lateness_ms:
@@ -202,6 +221,31 @@ def seam_warnings(
             "which is more than `allowed_lateness`: a look-up by time may start too late."
         )
     return warnings
+
+
+def _later_beginnings(previous: EndPosition, start: StartPosition) -> list[str]:
+    """Return a warning if the first offsets of partitions are neither in history nor in Kafka."""
+    if previous.offsets is None or not previous.offsets.exact:
+        return []
+    begins = [
+        (at, ranges[0][1])
+        for at, ranges in sorted(previous.offsets.holes.items())
+        if ranges[0][0] == 0 and at in start.partitions and start.partitions[at].log_start > 0
+    ]
+    if not begins:
+        return []
+    at, first = begins[0]
+    more = f" (and {len(begins) - 1} more partitions)" if len(begins) > 1 else ""
+    return [
+        f"History begins at offset {first} of {at}{more}: records before it are in no file, and "
+        "Kafka has deleted the first of them."
+    ]
+
+
+def _is_updated_by_key(pipeline: Pipeline) -> bool:
+    """Return whether a later row replaces an earlier one of its key, in the order of arrival."""
+    sink = pipeline.sink
+    return sink.mode == "merge" and not sink.order and set(sink.key) == set(pipeline.key)
 
 
 def _is_matched(start: StartPosition) -> bool:

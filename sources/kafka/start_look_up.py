@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from sources.common.positions import (
     Evidence,
     Gap,
     HeldOffsets,
-    Offsets,
     PartitionStart,
     StartPosition,
     TopicPartition,
@@ -17,7 +17,27 @@ from sources.common.positions import (
 from sources.config.kafka_source import KafkaSource
 from sources.errors import SeamError
 from sources.hybrid import SourceSwitchContext
+from sources.kafka.gaps import GapFinder
+from sources.kafka.offset_gaps import gap, holes, in_holes
 from sources.kafka.start_checks import check_in_log, written_offsets
+
+
+@dataclass(frozen=True)
+class Known:
+    """What declaration and plan tell about a hand-over.
+
+    Attributes:
+        listed: Log end of each partition when history was listed; empty if nothing was. A start by
+            time after history is never beyond it: whatever was appended later can't be in the
+            files, however late it is.
+        is_declared: Whether people declared the time up to which history is complete, so that it
+            was not computed from the highest event time of its rows.
+        expected: Start position that the plan expected; None while it is being planned.
+    """
+
+    listed: Mapping[TopicPartition, int] = field(default_factory=dict)
+    is_declared: bool = False
+    expected: StartPosition | None = None
 
 
 class StartLookUp:
@@ -31,7 +51,7 @@ class StartLookUp:
         context: End position of the source before, if there is one, and look-ups on the topics.
         lateness_ms: How many milliseconds behind the newest record one may still be appended.
         now_ms: Time now, in milliseconds.
-        listed: Log end of each partition when history was listed.
+        known: What declaration and plan tell about the hand-over.
 
     Attributes:
         now_ms: The same.
@@ -43,13 +63,15 @@ class StartLookUp:
         context: SourceSwitchContext,
         lateness_ms: int,
         now_ms: int,
-        listed: Mapping[TopicPartition, int],
+        known: Known,
     ) -> None:
         self._source = source
         self._log = context.log
         self._previous = context.previous
-        self._lateness_ms = lateness_ms
-        self._listed = listed
+        self._known = known
+        self._gaps = GapFinder(
+            context.log, context.previous, lateness_ms, now_ms, is_declared=known.is_declared
+        )
         self.now_ms = now_ms
 
     def at_time(self, time_ms: int, evidence: Evidence) -> StartPosition:
@@ -57,8 +79,8 @@ class StartLookUp:
 
         End offsets are asked for before the time, and a partition without a match starts there,
         so that a record appended in between is not skipped (as Flink's
-        TimestampOffsetsInitializer). A time that history's end decided never starts a partition
-        beyond its log end when history was listed.
+        TimestampOffsetsInitializer). After history, no time starts a partition beyond its log end
+        when history was listed: whatever was appended later is in no file, however old it is.
 
         Args:
             time_ms: Record timestamp in milliseconds.
@@ -78,16 +100,18 @@ class StartLookUp:
                 f"Source `{name}` would start at {iso(time_ms)}, in the future: it is now "
                 f"{iso(self.now_ms)}."
             )
-            hint = (
-                "If the time is the end of history, a single row with a wrong clock is enough: "
-                f"correct that row, or declare a fixed `start` for source `{name}`. If the time is "
-                "declared, declare an earlier one."
+            declared = self._source.start != "previous"
+            raise SeamError(
+                message,
+                self._earlier,
+                source=name,
+                field="start" if declared else "complete_through",
+                value=iso(time_ms),
             )
-            raise SeamError(message, hint, source=name, field="start", value=iso(time_ms))
         ends = self._log.log_end()
         answers = self._log.offsets_for_time(time_ms)
         starts = self._log.log_start()
-        unanswered = self._unanswered(answers, starts, time_ms)
+        unanswered = self._gaps.unanswered(answers, starts, time_ms)
         partitions: dict[TopicPartition, PartitionStart] = {}
         gaps: list[Gap] = []
         for partition, offset in answers.items():
@@ -97,14 +121,14 @@ class StartLookUp:
             elif offset is None:
                 start = ends[partition]
                 reason = f"no record at or after {iso(time_ms)}: end offset read before the look-up"
-            listed = self._listed.get(partition)
-            if evidence in ("timestamp", "sequence") and listed is not None and listed < start:
+            listed = self._known.listed.get(partition)
+            if self._previous is not None and listed is not None and listed < start:
                 start = listed
                 reason = "log end when history was listed: nothing later is in the files"
                 if listed < starts[partition]:
                     why = f"nothing after offset {listed} is in the files; the log starts later"
                     gaps.append(
-                        _gap(partition, why, from_offset=listed, to_offset=starts[partition])
+                        gap(partition, why, from_offset=listed, to_offset=starts[partition])
                     )
             # Retention may have passed the offset since it was found.
             start = max(start, starts[partition])
@@ -114,9 +138,10 @@ class StartLookUp:
                 log_end=max(ends[partition], start),
                 reason=reason,
             )
-        gaps += self._deleted(time_ms, starts, ends)
+        gaps += self._gaps.deleted(time_ms, starts, ends)
         if self._previous is not None and time_ms > self._previous.complete_through_ms:
-            gaps += self._skipped(partitions, self._previous.complete_through_ms)
+            gaps += self._gaps.skipped(partitions)
+        gaps = [*self._gaps.behind_end(partitions), *gaps]
         return self._position(partitions, evidence, time_ms, gaps)
 
     def after_offsets(self, held: HeldOffsets) -> StartPosition:
@@ -147,7 +172,7 @@ class StartLookUp:
             if (following or 0) < starts[partition]:
                 why = f"{reason}; the log starts at offset {starts[partition]}"
                 gaps.append(
-                    _gap(partition, why, from_offset=following or 0, to_offset=starts[partition])
+                    gap(partition, why, from_offset=following or 0, to_offset=starts[partition])
                 )
             partitions[partition] = PartitionStart(
                 start=max(following or 0, starts[partition]),
@@ -155,9 +180,7 @@ class StartLookUp:
                 log_end=ends[partition],
                 reason=reason,
             )
-        for partition, offset in self._in_holes(held, starts, ends).items():
-            why = f"history holds later records, but not the one at offset {offset}"
-            gaps.append(_gap(partition, why, from_offset=offset, to_offset=offset + 1))
+        gaps += holes(self._log, held, starts, ends, self._known.expected)
         position = self._position(partitions, "offsets", None, gaps)
         check_in_log(position, starts, ends)
         return position
@@ -179,7 +202,7 @@ class StartLookUp:
         """
         self._require_own(held)
         ends, starts = self._log.log_end(), self._log.log_start()
-        missing = self._in_holes(held, starts, ends)
+        missing = in_holes(self._log, held, starts, ends)
         partitions, gaps = {}, list(position.gaps)
         for partition, part in position.partitions.items():
             suggested = missing.get(partition, held.next.get(partition, 0))
@@ -189,9 +212,7 @@ class StartLookUp:
             reason = f"the files suggest that they end before offset {suggested}"
             if suggested < starts[partition]:
                 why = f"{reason}; the log starts at offset {starts[partition]}"
-                gaps.append(
-                    _gap(partition, why, from_offset=suggested, to_offset=starts[partition])
-                )
+                gaps.append(gap(partition, why, from_offset=suggested, to_offset=starts[partition]))
             update = {"start": max(suggested, starts[partition]), "reason": reason}
             partitions[partition] = part.model_copy(update=update)
         return position.model_copy(update={"partitions": partitions, "gaps": gaps})
@@ -210,7 +231,9 @@ class StartLookUp:
             )
             for partition, first in starts.items()
         }
-        gaps = [] if self._previous is None else self._deleted(0, starts, ends)
+        gaps = []
+        if self._previous is not None:
+            gaps = [*self._gaps.behind_end(partitions), *self._gaps.deleted(0, starts, ends)]
         return self._position(partitions, "fixed", None, gaps)
 
     def at_log_end(self) -> StartPosition:
@@ -259,7 +282,25 @@ class StartLookUp:
         }
         position = self._position(partitions, evidence, None, [])
         check_in_log(position, starts, ends)
-        return position
+        gaps = self._gaps.left_out_by_offsets(partitions, starts, ends)
+        return position.model_copy(update={"gaps": gaps})
+
+    @property
+    def distrusted(self) -> str | None:
+        """Name of the source before if its end proved to be meaningless; None before a decision."""
+        return self._gaps.distrusted
+
+    @property
+    def _earlier(self) -> str:
+        """What to do about a start in the future."""
+        name = self._source.name
+        if self._previous is None or self._source.start != "previous":
+            return f"Declare an earlier time under `start` of source `{name}`."
+        return (
+            "A single row with a wrong clock moves the end of history. Declare `complete_through` "
+            f"for source `{self._previous.source}`, the time up to which its files are complete; "
+            "or leave such rows out: declare `not_after` under the pipeline's `event_time`."
+        )
 
     def _require_own(self, held: HeldOffsets) -> None:
         """Refuse a history that holds records of partitions that are not read."""
@@ -275,94 +316,6 @@ class StartLookUp:
             )
             raise SeamError(message, hint, source=name, topic=topic, partition=number)
 
-    def _in_holes(self, held: HeldOffsets, starts: Offsets, ends: Offsets) -> Offsets:
-        """Return the first record of the log that lies in a hole of history, by partition."""
-        inside = {
-            partition: [
-                (max(first, starts[partition]), min(end, ends[partition]))
-                for first, end in ranges
-                if end > starts[partition] and first < ends[partition]
-            ]
-            for partition, ranges in held.holes.items()
-        }
-        return self._log.first_within(
-            {partition: parts for partition, parts in inside.items() if parts}
-        )
-
-    def _unanswered(
-        self, answers: Mapping[TopicPartition, int | None], starts: Offsets, time_ms: int
-    ) -> set[TopicPartition]:
-        """Return partitions that may have records at or after a time although Kafka found none.
-
-        Kafka searches one segment only, in which DeleteRecords may have left no record.
-        """
-        doubtful = [
-            partition
-            for partition, offset in answers.items()
-            if offset is None and starts[partition] > 0
-        ]
-        newest = self._log.newest_ms() if doubtful else {}
-        # An open transaction hides the newest record.
-        return {
-            partition
-            for partition in doubtful
-            if (at_ms := newest[partition]) is None or at_ms >= time_ms
-        }
-
-    def _deleted(self, time_ms: int, starts: Offsets, ends: Offsets) -> list[Gap]:
-        """Return gaps where the log no longer reaches back to what history covers.
-
-        For a time older than the log, Kafka answers with the log start, as for a match. Deleted
-        records may be newer than the first record that is left by as much as records come out of
-        order, so the log has to reach back that much further.
-        """
-        previous = self._previous
-        needed_ms = time_ms if previous is None else previous.complete_through_ms
-        reach_ms = needed_ms - self._lateness_ms
-        suspects = {partition: first for partition, first in starts.items() if first > 0}
-        firsts = {record.partition: record for record in self._log.read(suspects, 1, ends)}
-        gaps = []
-        for partition, first in suspects.items():
-            covered = f"history is complete through {iso(needed_ms)}"
-            if previous is None:
-                covered = f"the first record asked for is at {iso(needed_ms)}"
-            if partition not in firsts:
-                why = f"all its records before offset {first} are deleted, and {covered}"
-                gaps.append(_gap(partition, why, from_ms=needed_ms, to_offset=first))
-            elif (left_ms := firsts[partition].timestamp_ms) >= reach_ms:
-                length_s = max(left_ms - needed_ms, 0) / 1000
-                lost = f"the {length_s:,.0f} s between are in neither"
-                if left_ms <= needed_ms:
-                    lateness_s = self._lateness_ms / 1000
-                    lost = (
-                        f"as records come up to {lateness_s:,.0f} s late, newer ones may be deleted"
-                    )
-                begin = f"the log starts at offset {firsts[partition].offset}, {iso(left_ms)}"
-                why = f"{begin}; {covered}; {lost}"
-                gaps.append(_gap(partition, why, from_ms=needed_ms, to_ms=left_ms, to_offset=first))
-        return gaps
-
-    def _skipped(
-        self, partitions: Mapping[TopicPartition, PartitionStart], needed_ms: int
-    ) -> list[Gap]:
-        """Return gaps where a declared time leaves out records that history may not hold."""
-        gaps = []
-        answers = self._log.offsets_for_time(needed_ms)
-        starts = {partition: part.log_start for partition, part in partitions.items()}
-        unanswered = self._unanswered(answers, starts, needed_ms)
-        for partition, answer in answers.items():
-            offset = starts[partition] if partition in unanswered else answer
-            if offset is not None and offset < partitions[partition].start:
-                why = (
-                    f"history is complete through {iso(needed_ms)}, which is offset {offset}; "
-                    f"the start would be offset {partitions[partition].start}"
-                )
-                to = partitions[partition].start
-                gaps.append(
-                    _gap(partition, why, from_ms=needed_ms, from_offset=offset, to_offset=to)
-                )
-        return gaps
-
     def _position(
         self,
         partitions: dict[TopicPartition, PartitionStart],
@@ -377,7 +330,3 @@ class StartLookUp:
             partitions=partitions,
             gaps=gaps,
         )
-
-
-def _gap(partition: TopicPartition, why: str, **known: int) -> Gap:
-    return Gap(topic=partition.topic, partition=partition.partition, why=why, **known)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sources.common.positions import Gap, StartPosition, TopicPartition, now_ms, span_ms, to_ms
+from sources.common.positions import Gap, StartPosition, now_ms, span_ms, to_ms
 from sources.config.kafka_options import (
     StartAgo,
     StartAtOffsets,
@@ -14,15 +14,21 @@ from sources.config.kafka_options import (
     StartByFactory,
 )
 from sources.config.kafka_source import KafkaSource
-from sources.errors import InputError, SeamError, UnavailableError
+from sources.errors import ErrorFields, InputError, SeamError, UnavailableError
 from sources.hybrid import SourceFactory, SourceSwitchContext
-from sources.kafka.start_look_up import StartLookUp
+from sources.kafka.start_look_up import Known, StartLookUp
 
 UserFactory = Callable[[SourceSwitchContext], Any]
 _WAY_OUT = (
     "Rows may be missing from the table. Let the files of history cover these records (`on_gap: "
     "extend` reads files that arrived in the meantime), or declare `on_gap: accept` for source "
     "`{}` to continue without these records."
+)
+_MEND = (
+    "Rows may be missing from the table: a single row with a wrong clock moves the end of history. "
+    "Declare `complete_through` for source `{1}`, the time up to which its files are complete; or "
+    "leave such rows out: declare `not_after` under the pipeline's `event_time`. To continue "
+    "without these records, declare `on_gap: accept` for source `{0}`."
 )
 
 
@@ -32,20 +38,25 @@ class GapError(SeamError):
     Args:
         source: Name of the source that would start.
         gaps: At least one; several may be of the same partition.
+        ended: Name of the source before if its end is not to be trusted, so that declaring it
+            mends the hand-over; else None.
 
     Attributes:
-        gaps: The same.
+        gaps: The same, without ``ended``.
     """
 
-    def __init__(self, source: str, gaps: Sequence[Gap]) -> None:
+    def __init__(self, source: str, gaps: Sequence[Gap], ended: str | None = None) -> None:
         first = gaps[0]
         more = f" (and {len(gaps) - 1} more of this kind)" if len(gaps) > 1 else ""
+        fields = ErrorFields(source=source, topic=first.topic, partition=first.partition)
+        if first.from_offset is not None:
+            fields["offset"] = first.from_offset
+        if ended is not None:
+            fields["field"] = "complete_through"
         super().__init__(
             f"Topic `{first.topic}`, partition {first.partition}: {first.why}{more}.",
-            _WAY_OUT.format(source),
-            source=source,
-            topic=first.topic,
-            partition=first.partition,
+            (_WAY_OUT if ended is None else _MEND).format(source, ended),
+            **fields,
         )
         self.gaps = list(gaps)
 
@@ -55,7 +66,7 @@ def factory_for(
     lateness_ms: int,
     load: Callable[[str], UserFactory],
     now_ms: Callable[[], int] = now_ms,
-    listed: Mapping[TopicPartition, int] | None = None,
+    known: Known | None = None,
 ) -> SourceFactory:
     """Return the function that decides a source's start position, as it declares under ``start``.
 
@@ -66,8 +77,7 @@ def factory_for(
         lateness_ms: How many milliseconds behind the newest record one may still be appended.
         load: Imports the user's factory, ``module:function``.
         now_ms: Clock, in milliseconds.
-        listed: Log ends when history was listed. A start by time is never beyond them: whatever
-            was appended later can't be in the files, however late it is.
+        known: What declaration and plan tell about the hand-over; by default nothing.
 
     The factory raises:
         GapError: There is a gap, and the source does not declare ``on_gap: accept``.
@@ -79,10 +89,10 @@ def factory_for(
     """
 
     def decide(context: SourceSwitchContext) -> StartPosition:
-        look_up = StartLookUp(source, context, lateness_ms, now_ms(), listed or {})
+        look_up = StartLookUp(source, context, lateness_ms, now_ms(), known or Known())
         position = _decide(source, context, look_up, load)
         if position.gaps and source.on_gap != "accept":
-            raise GapError(source.name, position.gaps)
+            raise GapError(source.name, position.gaps, look_up.distrusted)
         return position
 
     return decide

@@ -15,6 +15,7 @@ from sources.errors import StateError
 from sources.files.new_files import list_arrived, paths_of
 from sources.files.splits import new_files
 from sources.planning.context import PipelineContext
+from sources.planning.event_times import judge_outside
 from sources.planning.file_plan import FoundFiles, found_files, keep_splits, read_splits
 
 
@@ -25,6 +26,8 @@ class Discovery(Record):
         number: Number of the discovery, from 1; the listing of the plan comes before.
         files: The new files; their splits are in a table next to this document.
     """
+
+    VERSION = 2
 
     number: int
     files: FoundFiles
@@ -121,7 +124,8 @@ class GrowingFolder:
             None if there are none.
 
         Raises:
-            InputError: A file can't be read, or has other columns than planned; or the storage
+            InputError: A file can't be read, has other columns than planned, or has rows whose
+                event time does not count and ``event_time.outside`` is ``fail``; or the storage
                 refuses.
             UnavailableError: The storage does not answer.
         """
@@ -131,6 +135,7 @@ class GrowingFolder:
         if listing is None:
             return None
         arrived = found_files(self._source, listing)
+        judge_outside(self._source.name, self._loaded.pipeline.event_time, arrived.times)
         keep_splits(arrived, listing, self._generation)
         number = len(self.parts)
         made = Discovery(number=number, files=arrived)

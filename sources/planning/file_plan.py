@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Sequence
 
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 from sources.common.positions import EndPosition, HeldOffsets, Part, iso, to_ms, to_us
 from sources.common.schema import names_and_types
 from sources.common.state import Generation
+from sources.common.state_table import read_state_table
 from sources.config.file_options import FileBatch, OffsetColumns
 from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
@@ -23,13 +23,17 @@ from sources.config.snapshot import require_snapshot
 from sources.errors import InputError
 from sources.files.held_offsets import held_by_columns, held_by_names
 from sources.files.split_table import FileListing
+from sources.planning.event_times import (
+    EventTimes,
+    event_range_ms,
+    event_times_of,
+    judge_outside,
+    misread_unit,
+)
 
 Ints = npt.NDArray[np.int64]
 _MANY_FILES = 10_000
 _SMALL_BYTES = 1 << 20
-# Event times before 1990 or more than ten years ahead are probably in another unit.
-_EARLIEST_MS = 631_152_000_000
-_AHEAD_MS = 10 * 365 * 86_400_000
 
 
 class FoundFiles(Part):
@@ -45,6 +49,7 @@ class FoundFiles(Part):
         read: Column names and Spark SQL types of the files, partition columns included.
         columns: Output columns of the source's ``select``.
         partitions: Partition columns, which no file holds.
+        times: Event times of the files: which count, and how many rows have others.
     """
 
     source: str
@@ -56,13 +61,14 @@ class FoundFiles(Part):
     read: dict[str, str]
     columns: dict[str, str]
     partitions: list[str]
+    times: EventTimes
 
 
 class FilePlan(FoundFiles):
     """Plan of a bounded file source.
 
     Attributes:
-        event_min_ms: Lowest event time, in milliseconds.
+        event_min_ms: Lowest event time that counts, in milliseconds.
         disorder_ms: Out-of-orderness: how many milliseconds a micro-batch reaches back behind the
             highest event time read before it; an estimate where event times are sampled.
         end: End position of the source, expected once all its files are read.
@@ -71,6 +77,13 @@ class FilePlan(FoundFiles):
     event_min_ms: int
     disorder_ms: int
     end: EndPosition
+
+    @property
+    def out_of_orderness(self) -> str:
+        """The out-of-orderness in words; unknown where event times are only sampled."""
+        seconds = f"{self.disorder_ms / 1000:,.0f} s"
+        is_known = self.end.event_times == "exact"
+        return seconds if is_known else f"unknown (in samples: {seconds})"
 
 
 def found_files(source: FileSource, listing: FileListing) -> FoundFiles:
@@ -93,6 +106,7 @@ def found_files(source: FileSource, listing: FileListing) -> FoundFiles:
         read=names_and_types(listing.read),
         columns=names_and_types(listing.columns),
         partitions=listing.partitions,
+        times=event_times_of(listing),
     )
 
 
@@ -101,6 +115,7 @@ def plan_files(
     source: FileSource,
     listing: FileListing,
     earlier: Sequence[pa.Table] = (),
+    otherwise_ms: int | None = None,
 ) -> tuple[FilePlan, list[str]]:
     """Return the plan of a bounded source's files, and warnings for people. Nothing is written.
 
@@ -112,43 +127,43 @@ def plan_files(
         listing: Splits of the source.
         earlier: Tables of splits that were planned before and carry their offsets in the same way:
             the offsets of the end position include theirs.
+        otherwise_ms: Event time up to which the source was planned before, in milliseconds: that of
+            files without a row that counts. Without it they are refused.
 
     Raises:
-        InputError: No row has an event time; or the files do not carry their offsets as declared in
-            ``offsets``, or no single topic follows that offset columns could belong to.
+        InputError: No row has an event time that counts; some have others, and
+            ``event_time.outside`` is ``fail``; or the files do not carry their offsets as declared
+            in ``offsets``, or no single topic follows that offset columns could belong to.
         UnavailableError: A storage does not answer.
         StateError: The files are a database snapshot that is not complete.
     """
     pipeline = loaded.pipeline
     name = source.name
     splits = listing.splits
-    times = event_range_ms(splits)
+    found = found_files(source, listing)
+    outside = judge_outside(name, pipeline.event_time, found.times)
+    times = event_range_ms(splits) or (None if otherwise_ms is None else (otherwise_ms,) * 2)
     manifest = None
     if source.snapshot is not None:
         manifest = require_snapshot(source.patterns, loaded.folder, pipeline.name)
         # A table may well be empty.
         times = times or (manifest.seen.taken_ms, manifest.seen.taken_ms)
     if times is None:
-        message = f"Source `{name}`: its {len(splits)} files hold no rows with a time."
+        message = f"Source `{name}`: its {len(splits)} files hold no rows with a time that counts."
         hint = (
-            f"At least one row needs a value of the event-time column `{pipeline.event_time}`: its "
-            "end decides where the next source starts. Correct `path`, or remove the source."
+            f"At least one row needs a value of the event-time column "
+            f"`{pipeline.event_time.column}`: its end decides where the next source starts. "
+            "Correct `path`, or remove the source."
         )
-        text = " ".join([message, *listing.warnings])
-        raise InputError(text, hint, source=name, column=pipeline.event_time)
+        text = " ".join([message, *outside, *listing.warnings])
+        raise InputError(text, hint, source=name, column=pipeline.event_time.column)
     begin_ms, end_ms = times
-    complete_ms = _complete_through_ms(pipeline, source, end_ms)
-    if source.time_range.until is not None:
-        # Files may hold later rows, which are not read.
-        last_ms = (to_us(source.time_range.until) - 1) // 1000
-        end_ms, complete_ms = min(end_ms, last_ms), min(complete_ms, last_ms)
     if source.time_range.since is not None:
         begin_ms = max(begin_ms, to_ms(source.time_range.since))
     held, warnings = _held(pipeline, source, pa.concat_tables([*earlier, splits]))
     if manifest is not None:
         # All changes that the snapshot does not see come after these offsets.
         held = HeldOffsets(next=manifest.offsets, exact=True, holes={})
-    found = found_files(source, listing)
     part = FilePlan(
         **dict(found),
         event_min_ms=begin_ms,
@@ -156,20 +171,21 @@ def plan_files(
         end=EndPosition(
             source=name,
             event_time_ms=end_ms,
-            complete_through_ms=complete_ms,
+            complete_through_ms=_complete_through_ms(pipeline, source, end_ms),
             event_times="exact" if listing.exact else "sampled",
             offsets=held,
             sequence=source.sequence,
             snapshot=None if manifest is None else manifest.seen,
             splits=found.splits,
-            rows=found.rows,
+            rows=_rows_read(pipeline, found),
         ),
     )
-    warnings += [*listing.warnings, *suspicions(found, splits)]
+    warnings += [*outside, *listing.warnings, *suspicions(found, splits)]
     if part.disorder_ms:
         warnings.append(
-            f"Source `{name}`: event times of micro-batches are out of order by up to "
-            f"{part.disorder_ms / 1000:,.0f} s; a watermark delay has to be longer than that."
+            f"Source `{name}`: event times of micro-batches are out of order by "
+            f"{'up to' if listing.exact else 'at least'} {part.disorder_ms / 1000:,.0f} s; a "
+            "watermark delay has to be longer than that."
         )
     return part, warnings
 
@@ -208,46 +224,6 @@ def suspicions(part: FoundFiles, splits: pa.Table) -> list[str]:
     return warnings
 
 
-def event_range_ms(splits: pa.Table) -> tuple[int, int] | None:
-    """Return the lowest and highest event time of splits in milliseconds.
-
-    Args:
-        splits: A table of schema :data:`sources.files.split_table.SPLITS`.
-
-    Returns:
-        None if no row has an event time.
-    """
-    low, high = pc.min(splits["event_min_us"]).as_py(), pc.max(splits["event_max_us"]).as_py()
-    return None if low is None or high is None else (low // 1000, high // 1000)
-
-
-def misread_unit(low_ms: int, high_ms: int) -> str | None:
-    """Return the unit that event times far in the past or future were probably misread in.
-
-    Args:
-        low_ms: Lowest event time in milliseconds, as it was read.
-        high_ms: Highest event time in milliseconds.
-
-    Returns:
-        The probable mistake in words, such as ``seconds read as milliseconds``; None if the times
-        are plausible (1990 to ten years from now), or no unit makes them plausible.
-    """
-
-    def plausible(factor: float) -> bool:
-        low, high = low_ms * factor, high_ms * factor
-        return low >= _EARLIEST_MS and high <= time.time() * 1000 + _AHEAD_MS
-
-    if plausible(1):
-        return None
-    readings = {
-        1000: "seconds read as milliseconds",
-        1_000_000: "seconds read as microseconds, or milliseconds read as nanoseconds",
-        1 / 1000: "microseconds read as milliseconds, or milliseconds read as seconds",
-        1 / 1_000_000: "nanoseconds read as milliseconds, or microseconds read as seconds",
-    }
-    return next((words for factor, words in readings.items() if plausible(factor)), None)
-
-
 def plans_alike(
     pipeline: Pipeline, source: FileSource, before: Sequence[FilePlan]
 ) -> list[FilePlan]:
@@ -263,10 +239,22 @@ def plans_alike(
     return [part for part in before if pipeline.file_source(part.source).offsets == source.offsets]
 
 
+def _rows_read(pipeline: Pipeline, found: FoundFiles) -> int | None:
+    """Return the number of rows of a listing that are read; None where it is unknown."""
+    if found.rows is None or pipeline.event_time.outside == "keep":
+        return found.rows
+    return found.rows - found.times.outside
+
+
 def _complete_through_ms(pipeline: Pipeline, source: FileSource, end_ms: int) -> int:
-    if source.complete_through is not None:
-        return to_ms(source.complete_through)
-    return end_ms - pipeline.lateness_ms
+    """Return the time through which history is complete: as declared, or by the highest time read.
+
+    The end of ``time_range`` may lie beyond the data, so it says nothing about completeness.
+    """
+    if source.complete_through is None:
+        return end_ms - pipeline.lateness_ms
+    declared_ms, until = to_ms(source.complete_through), source.time_range.until
+    return declared_ms if until is None else min(declared_ms, (to_us(until) - 1) // 1000)
 
 
 def _held(
@@ -362,6 +350,6 @@ def read_splits(files: FoundFiles, generation: Generation) -> pa.Table:
         A table of schema :data:`sources.files.split_table.SPLITS`, in reading order.
 
     Raises:
-        OSError: The file is missing or can't be read.
+        StateError: The file is missing or can't be read.
     """
-    return pq.read_table(generation.path(files.splits_file))
+    return read_state_table(generation, files.splits_file)

@@ -12,11 +12,13 @@ from sources.errors import InputError
 from sources.files.new_files import paths_of
 from sources.files.split_table import FileListing
 from sources.files.splits import list_source, new_files, nothing_yet
+from sources.files.time_range import time_limits
+from sources.planning.event_times import judge_outside
 from sources.planning.file_plan import FoundFiles, found_files, suspicions
 
 
 def plan_folder(
-    loaded: LoadedPipeline, source: FileSource, before: Mapping[str, FileListing]
+    loaded: LoadedPipeline, source: FileSource, before: Mapping[str, FileListing], clock_ms: int
 ) -> tuple[FoundFiles, FileListing, list[str]]:
     """Return the plan of a folder that keeps growing; it may have no files yet. Writes nothing.
 
@@ -24,23 +26,28 @@ def plan_folder(
         loaded: The pipeline.
         source: Its last source, a folder with ``discovery_interval``.
         before: Listings of the file sources before it, by name; their files are not read again.
+        clock_ms: The clock at which the bounds of event times are measured, in Unix milliseconds.
 
     Returns:
         The document of its files, their listing with the table of splits, and warnings.
 
     Raises:
-        InputError: A file can't be read, there is no file and the columns are not declared, or a
-            source before it reads only some rows (``time_range.until``) of a file that is in both.
+        InputError: A file can't be read, there is no file and the columns are not declared, rows
+            have event times that do not count and ``event_time.outside`` is ``fail``, or a source
+            before it reads only some rows (``time_range.until``) of a file that is in both.
         UnavailableError: A storage does not answer.
     """
     splits = {name: earlier.splits for name, earlier in before.items()}
-    listing = list_source(loaded, source, paths_of(splits.values()))
+    event_time = loaded.pipeline.event_time
+    listing = list_source(loaded, source, paths_of(splits.values()), clock_ms=clock_ms)
     if listing is None:
         common = next((earlier.columns for earlier in before.values()), None)
-        listing = nothing_yet(source, loaded.pipeline.event_time, common)
+        limits = time_limits(event_time, source.time_range, clock_ms)
+        listing = nothing_yet(source, event_time.column, common, limits)
     _require_whole(loaded, source, splits)
     found = found_files(source, listing)
-    return found, listing, [*listing.warnings, *suspicions(found, listing.splits)]
+    outside = judge_outside(source.name, event_time, found.times)
+    return found, listing, [*outside, *listing.warnings, *suspicions(found, listing.splits)]
 
 
 def _require_whole(

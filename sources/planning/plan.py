@@ -6,7 +6,7 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
@@ -22,12 +22,12 @@ from sources.kafka.client import KafkaLog
 from sources.planning.file_plan import (
     FilePlan,
     FoundFiles,
-    event_range_ms,
     keep_splits,
     plan_files,
     plans_alike,
 )
 from sources.planning.folder_plan import plan_folder
+from sources.planning.planned_by import keep_declaration
 from sources.planning.schema_check import check_key, check_sequence, compare_declared
 from sources.planning.topic_plan import Earlier, TopicPlan, plan_topics
 
@@ -37,7 +37,8 @@ class Plan(Record):
 
     Attributes:
         pipeline: Name of the pipeline.
-        created_ms: When the plan was made: Unix time in milliseconds.
+        created_ms: When the plan was begun, in Unix milliseconds: the clock at which the bounds of
+            event times in its files are measured.
         files: Plans of the bounded file sources, in reading order.
         archives: Plans of the Kafka sources before the last source, in reading order.
         topic: Plan of the last source, if it reads topics.
@@ -45,7 +46,7 @@ class Plan(Record):
         folder: Files that were listed for the last source, if it is a folder that keeps growing.
     """
 
-    VERSION = 4
+    VERSION = 5
 
     pipeline: str
     created_ms: int
@@ -89,13 +90,15 @@ class Plan(Record):
         return self.topics[0].columns if self.folder is None else self.folder.columns
 
 
-def make_plan(loaded: LoadedPipeline) -> Plan:
+def make_plan(loaded: LoadedPipeline, drop_outdated: Callable[[], None] | None = None) -> Plan:
     """Return the plan of the current generation; make and write it if there is none.
 
     Makes the first generation, too. A pipeline that is refused leaves no state behind.
 
     Args:
         loaded: The pipeline.
+        drop_outdated: Removes the present plan, which another declaration made; called once the
+            new one has passed its checks. None if there is no such plan.
 
     Raises:
         InputError: The declaration does not fit the data, or a broker or store refuses.
@@ -105,16 +108,20 @@ def make_plan(loaded: LoadedPipeline) -> Plan:
         StateError: The declaration changed in a way that the checkpoint can't follow, a database
             snapshot is not complete, or the state folder can't be written.
     """
-    generation = loaded.open_generation(create=False)
-    if generation is not None and (kept := generation.read("plan.json", Plan)) is not None:
-        return kept
+    if drop_outdated is None:
+        generation = loaded.open_generation(create=False)
+        if generation is not None and (kept := generation.read("plan.json", Plan)) is not None:
+            return kept
     plan, listings = draft_plan(loaded)
+    if drop_outdated is not None:
+        drop_outdated()
     generation = loaded.open_generation(create=True)
     if generation is None:
         state = loaded.pipeline.state
         message = f"The state folder {state} of pipeline `{plan.pipeline}` could not be created."
         hint = "Make the folder writable, then plan again: `hybrid plan PIPELINE`."
         raise StateError(message, hint, pipeline=plan.pipeline, file=state)
+    keep_declaration(loaded, generation)
     for part in [*plan.files, *([] if plan.folder is None else [plan.folder])]:
         keep_splits(part, listings[part.source], generation)
     return generation.put_if_absent("plan.json", plan)
@@ -160,10 +167,14 @@ def draft_plan(loaded: LoadedPipeline) -> tuple[Plan, dict[str, FileListing]]:
         StateError: The files are a database snapshot that is not complete.
     """
     pipeline = loaded.pipeline
+    clock_ms = now_ms()
     # Ask the broker first: with a wrong address, files need not be listed.
     for topic_source in pipeline.topics:
         KafkaLog(topic_source)
-    listings = {source.name: list_source(loaded, source) for source in pipeline.bounded_files}
+    listings = {
+        source.name: list_source(loaded, source, clock_ms=clock_ms)
+        for source in pipeline.bounded_files
+    }
     warnings: list[str] = []
     files: list[FilePlan] = []
     for source in pipeline.bounded_files:
@@ -173,10 +184,10 @@ def draft_plan(loaded: LoadedPipeline) -> tuple[Plan, dict[str, FileListing]]:
         files.append(part)
     folder = None
     if (last := pipeline.growing_folder) is not None:
-        folder, listings[last.name], hints = plan_folder(loaded, last, listings)
-        times = event_range_ms(listings[last.name].splits)
+        folder, listings[last.name], hints = plan_folder(loaded, last, listings, clock_ms)
+        begin_ms = folder.times.lowest_ms
         warnings += (
-            hints if times is None else [*hints, *_reaching_back(last.name, times[0], files)]
+            hints if begin_ms is None else [*hints, *_reaching_back(last.name, begin_ms, files)]
         )
     _check_columns(pipeline, {name: listing.columns for name, listing in listings.items()})
     topics, hints = _plan_all_topics(loaded, files)
@@ -185,7 +196,7 @@ def draft_plan(loaded: LoadedPipeline) -> tuple[Plan, dict[str, FileListing]]:
     topic = topics.pop() if topics else None
     plan = Plan(
         pipeline=pipeline.name,
-        created_ms=now_ms(),
+        created_ms=clock_ms,
         files=files,
         archives=topics,
         topic=topic,
@@ -237,7 +248,7 @@ def _check_columns(pipeline: Pipeline, columns: dict[str, pa.Schema]) -> None:
             continue
         if first is None:
             first = (source.name, known)
-            check_event_time(known, pipeline.event_time, f"source `{source.name}`")
+            check_event_time(known, pipeline.event_time.column, f"source `{source.name}`")
             check_key(known, pipeline.key, source.name)
             check_sequence(known, pipeline.sequence, source.name)
         else:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sources.common.positions import EndPosition, Offsets, Record, span_ms
+import pyarrow.compute as pc
+
+from sources.common.positions import EndPosition, Offsets, Record, StartPosition, span_ms
 from sources.common.state import Generation
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
@@ -18,9 +20,9 @@ from sources.hybrid import SourceSwitchContext
 from sources.kafka.client import KafkaLog
 from sources.kafka.start_offsets import GapError
 from sources.planning.context import PipelineContext
+from sources.planning.event_times import event_range_ms
 from sources.planning.file_plan import (
     FilePlan,
-    event_range_ms,
     keep_splits,
     plan_files,
     plans_alike,
@@ -44,6 +46,8 @@ class Round(Record):
         behind_ms: How far event times of its files reach back behind those that were read before,
             in milliseconds.
     """
+
+    VERSION = 2
 
     number: int
     files: FilePlan
@@ -129,8 +133,9 @@ def next_round(context: PipelineContext, source: FileSource) -> Round | None:
         The round; None if none is due, so that the source has ended.
 
     Raises:
-        InputError: A new file can't be read, or has other columns than planned; or a broker or
-            storage refuses.
+        InputError: A new file can't be read, has other columns than planned, or has rows whose
+            event time does not count and ``event_time.outside`` is ``fail``; or a broker or storage
+            refuses.
         UnavailableError: A broker or storage does not answer.
         GapError: There is a gap to the next topic, which does not accept it, and no file has
             arrived that may close it. The source stays unfinished, so that a later run tries again.
@@ -142,13 +147,14 @@ def next_round(context: PipelineContext, source: FileSource) -> Round | None:
     if live is None:
         return None
     history = history_of(generation, plan, source.name)
-    why, gap = _due(loaded, source, live, history)
+    expected = plan.topic_of(live.name).expected_start
+    why, gap = _due(loaded, source, live, history, expected)
     earlier = [] if why is None else [read_splits(part, generation) for part in history.parts]
     columns = history.parts[0].columns
     listing = None if why is None else list_arrived(loaded, source, paths_of(earlier), columns)
     if listing is not None and event_range_ms(listing.splits) is None:
-        # Files without rows change nothing.
-        listing = None
+        # Files without rows change nothing; rows outside of the bounds are read or counted.
+        listing = listing if pc.sum(listing.splits["outside"]).as_py() else None
     if why is None or listing is None:
         if gap is not None:
             # The source stays unfinished: the next run tries again.
@@ -156,7 +162,7 @@ def next_round(context: PipelineContext, source: FileSource) -> Round | None:
         return None
     others = plans_alike(loaded.pipeline, source, plan.files[:-1])
     alike = [*(read_splits(part, generation) for part in others), *earlier]
-    part, _ = plan_files(loaded, source, listing, alike)
+    part, _ = plan_files(loaded, source, listing, alike, history.end.event_time_ms)
     keep_splits(part, listing, generation)
     number = len(history.parts)
     made = Round(
@@ -171,14 +177,19 @@ def next_round(context: PipelineContext, source: FileSource) -> Round | None:
 
 
 def _due(
-    loaded: LoadedPipeline, source: FileSource, live: KafkaSource, history: History
+    loaded: LoadedPipeline,
+    source: FileSource,
+    live: KafkaSource,
+    history: History,
+    expected: StartPosition,
 ) -> tuple[str | None, GapError | None]:
     """Return why a round is due, if it is; and the gap that is open, if there is one."""
     log = KafkaLog(live)
     done = len(history.parts) - 1
     gap = None
     try:
-        start_factory(loaded, live, history.seam_end)(SourceSwitchContext(history.end, log))
+        factory = start_factory(loaded, live, history.seam_end, expected)
+        factory(SourceSwitchContext(history.end, log))
     except GapError as error:
         gap = error
     if gap is not None and live.on_gap == "extend" and done < EXTEND_ROUNDS:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from sources.common.positions import EndPosition, Offsets, Part, StartPosition, now_ms, span_ms
 from sources.common.topic_log import LogRecord
+from sources.config.event_time import EventTime
+from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.config.user_functions import load_function
@@ -18,9 +20,11 @@ from sources.kafka.client import KafkaLog
 from sources.kafka.end_offsets import end_position, newest_read, resolve_ends
 from sources.kafka.failures import NEW_GENERATION
 from sources.kafka.retention import Headroom, RetentionWatch, retention_ms
-from sources.kafka.sample import ahead_ms
+from sources.kafka.sample import SampledTimes, sampled_times
 from sources.kafka.seam import SeamRule, check_compaction, check_start, seam_rule, seam_warnings
+from sources.kafka.seam_checks import SeamOf, check_event_time_filter
 from sources.kafka.start_checks import needed_offsets
+from sources.kafka.start_look_up import Known
 from sources.kafka.start_offsets import factory_for
 from sources.planning.schema_check import compare_sample
 
@@ -79,6 +83,7 @@ class TopicPlan(Part):
             time.
         headroom: Retention headroom of the partitions that Kafka may delete from, the most urgent
             first.
+        event_times: Event times of sampled records from the expected start on.
         range: Range of offsets that is expected to be read, if the source is bounded.
     """
 
@@ -93,6 +98,7 @@ class TopicPlan(Part):
     timestamp_type: dict[str, str]
     retention_ms: dict[str, int | None]
     headroom: list[Headroom]
+    event_times: SampledTimes
     range: RangePlan | None = None
 
 
@@ -144,7 +150,12 @@ def fit_sample(
     return compare_sample(left, of_value, sample, reader, tolerant=tolerant)
 
 
-def start_factory(loaded: LoadedPipeline, source: KafkaSource, seam_end: Offsets) -> SourceFactory:
+def start_factory(
+    loaded: LoadedPipeline,
+    source: KafkaSource,
+    seam_end: Offsets,
+    expected: StartPosition | None = None,
+) -> SourceFactory:
     """Return the function that decides a source's start position, as it declares under ``start``.
 
     The function raises :class:`~sources.kafka.start_offsets.GapError` for a gap that the source
@@ -154,13 +165,17 @@ def start_factory(loaded: LoadedPipeline, source: KafkaSource, seam_end: Offsets
         loaded: The pipeline, whose folder holds the user's factory.
         source: Declaration of the Kafka source.
         seam_end: High watermark of each partition when history was listed.
+        expected: Start position that the plan expected; None while it is being planned.
     """
-    lateness_ms = loaded.pipeline.lateness_ms
+    pipeline = loaded.pipeline
+    before = pipeline.sources[max(pipeline.hybrid_source().index(source.name) - 1, 0)]
+    # Record times are no rows' clocks.
+    is_declared = not isinstance(before, FileSource) or before.complete_through is not None
     return factory_for(
         source,
-        lateness_ms,
+        pipeline.lateness_ms,
         lambda name: load_function(loaded, "start.factory", name),
-        listed=seam_end,
+        known=Known(seam_end, is_declared, expected),
     )
 
 
@@ -274,6 +289,13 @@ def plan_topics(
     rule = seam_rule(loaded.pipeline, ends, start, seam_end)
     lateness_ms = loaded.pipeline.lateness_ms
     check_start(rule, ends, start, sample)
+    clock_ms, event_time, starts = now_ms(), loaded.pipeline.event_time, start.offsets()
+    to_read = [record for record in sample if record.offset >= starts.get(record.partition, 0)]
+    # A record may have been sampled twice.
+    to_read = [*{(record.partition, record.offset): record for record in to_read}.values()]
+    times = sampled_times(source, read, event_time, clock_ms, to_read)
+    if rule == "event_time":
+        check_event_time_filter(source, read, loaded.pipeline, log, SeamOf(ends, start, seam_end))
     needed = needed_offsets(log, start, previous, lateness_ms)
     headroom = RetentionWatch(source, log, needed).look()
     plan = TopicPlan(
@@ -288,10 +310,12 @@ def plan_topics(
         timestamp_type={name: of["message.timestamp.type"] for name, of in settings.items()},
         retention_ms={name: retention_ms(of) for name, of in settings.items()},
         headroom=headroom,
+        event_times=times,
         range=_plan_range(loaded, source, log, start, previous, following),
     )
-    ahead = ahead_ms(source, read, loaded.pipeline.event_time, sample)
+    ahead = sampled_times(source, read, event_time, clock_ms, sample).ahead_ms
     warnings += seam_warnings(loaded.pipeline, rule, previous, start, ahead)
+    warnings += _outside(source.name, event_time, times)
     if source.start == "latest":
         warnings.append(
             f"Source `{source.name}` has `start: latest`: records before the log end at the "
@@ -301,6 +325,18 @@ def plan_topics(
     if headroom and headroom[0].left_ms < 2 * limit_ms:
         warnings.append(f"Retention: {headroom[0]}.")
     return plan, warnings
+
+
+def _outside(source: str, event_time: EventTime, times: SampledTimes) -> list[str]:
+    """Return a warning if the run will end at a record of the sample; a sample refuses nothing."""
+    if not times.outside or event_time.outside != "fail":
+        return []
+    return [
+        f"Source `{source}`: {times.outside:,} of {times.records:,} sampled records have a time in "
+        f"`{event_time.column}` that does not count, first {times.first_outside}. The run ends at "
+        "such a record: correct `event_time.not_before` or `event_time.not_after`, or declare "
+        "`event_time.outside: quarantine` or `drop`."
+    ]
 
 
 def _first_not_in_history(log: KafkaLog, previous: EndPosition | None) -> Offsets:
@@ -326,10 +362,11 @@ def _plan_range(
     if source.until is None:
         return None
     starts = start.offsets()
-    ends = resolve_ends(source, log, starts, now_ms())
+    clock_ms = now_ms()
+    ends = resolve_ends(source, log, starts, clock_ms)
     end = end_position(
         source,
-        newest_read(log, starts, ends),
+        newest_read(log, starts, ends, clock_ms),
         ends,
         previous,
         lateness_ms=loaded.pipeline.lateness_ms,
@@ -338,6 +375,6 @@ def _plan_range(
     return RangePlan(
         ends=ends,
         offsets=sum(ends.values()) - sum(starts.values()),
-        batches=len(cut_range(source, log, starts, ends)),
+        batches=len(cut_range(source, log, starts, ends, clock_ms)),
         end=end,
     )

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from sources.common.positions import EndPosition, Offsets, Record, TopicPartition, now_ms
 from sources.common.state import Generation
+from sources.common.state_table import read_state_table
 from sources.config.kafka_source import KafkaSource
 from sources.errors import StateError
 from sources.kafka.batching import cut_range
@@ -46,14 +47,19 @@ class TopicRange(Record):
         ends: First offset of each partition that is not read.
         splits_file: Path of the table of splits, relative to the generation's folder.
         batches: Number of micro-batches.
+        clock_ms: When the range was decided, in Unix milliseconds. All of its records were in the
+            log by then, so event times are compared with this clock.
         end: End position of the source once all of the range is read.
         seam_end: First offset of each partition of the next source that lies beyond the seam:
             nothing from it on is in this range or in earlier sources. Empty if no topic follows.
     """
 
+    VERSION = 2
+
     source: str
     starts: Offsets
     ends: Offsets
+    clock_ms: int
     splits_file: str
     batches: int
     end: EndPosition
@@ -102,9 +108,9 @@ def read_range_splits(decided: TopicRange, generation: Generation) -> pa.Table:
         A table of schema :data:`RANGE_SPLITS`, in reading order.
 
     Raises:
-        OSError: The file is missing or can't be read.
+        StateError: The file is missing or can't be read.
     """
-    return pq.read_table(generation.path(decided.splits_file))
+    return read_state_table(generation, decided.splits_file)
 
 
 def seam_end_after(generation: Generation, plan: Plan, source: str) -> Offsets:
@@ -168,15 +174,16 @@ def decide_range(context: PipelineContext, source: KafkaSource) -> TopicRange:
     start = context.switch_state.require_start(source.name).offsets()
     ends_before = context.switch_state.ends_before(source.name)
     log = KafkaLog(source)
+    clock_ms = now_ms()
     planned = context.plan.topic_of(source.name).range
     if ends_before or planned is None:
-        ends = resolve_ends(source, log, start, now_ms())
+        ends = resolve_ends(source, log, start, clock_ms)
     else:
         ends = planned.ends
     begun = log.log_start()
     # A partition that was added since the start was decided is read from its beginning.
     starts = {partition: start.get(partition, begun[partition]) for partition in ends}
-    batches = cut_range(source, log, starts, ends)
+    batches = cut_range(source, log, starts, ends, clock_ms)
     table = _table(batches)
     after = pipeline.next_topic(source.name)
     following = None if after is None else KafkaLog(after)
@@ -184,7 +191,7 @@ def decide_range(context: PipelineContext, source: KafkaSource) -> TopicRange:
     previous = ends_before[-1] if ends_before else None
     end = end_position(
         source,
-        newest_read(log, starts, ends),
+        newest_read(log, starts, ends, clock_ms),
         ends,
         previous,
         lateness_ms=pipeline.lateness_ms,
@@ -205,6 +212,7 @@ def decide_range(context: PipelineContext, source: KafkaSource) -> TopicRange:
         source=source.name,
         starts=starts,
         ends=ends,
+        clock_ms=clock_ms,
         splits_file=f"splits/{source.name}-{uuid.uuid4().hex[:12]}.parquet",
         batches=len(batches),
         end=end.model_copy(update={"splits": len(table)}),

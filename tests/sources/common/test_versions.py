@@ -14,17 +14,22 @@ from sources.config.rate_limit import CurrentRate
 from sources.config.snapshot import SnapshotManifest
 from sources.databases.replication_slot import SlotGone
 from sources.errors import StateError
-from sources.generations import Serving, Switch
 from sources.ledger import Ledger, SeamCount
 from sources.planning.approval import Approval
 from sources.planning.discovery import Discovery
 from sources.planning.plan import Plan
+from sources.planning.planned_by import PlannedBy
 from sources.planning.rounds import Round
 from sources.planning.topic_range import TopicRange
+from sources.serving import Serving, Switch
 from spark_jobs.checkpoint.transform_compatibility import Transform
 from spark_jobs.launch.record import Launch
+from spark_jobs.readers.kept_batch import KeptBatch
+from spark_jobs.readers.outside_rows import StagedOutside
 from spark_jobs.run_state.heartbeat import Heartbeat
+from spark_jobs.run_state.late_rows import LateRows
 from spark_jobs.run_state.progress_log import ProgressLog
+from spark_jobs.run_state.target_record import TargetRecord
 from spark_jobs.target.added_columns import ColumnsLog
 
 KINDS: list[type[Record]] = [
@@ -37,10 +42,13 @@ KINDS: list[type[Record]] = [
     EndPosition,
     GenerationInfo,
     Heartbeat,
+    KeptBatch,
     KeptDefinition,
+    LateRows,
     Launch,
     Ledger,
     Plan,
+    PlannedBy,
     ProgressLog,
     RefusedRestart,
     RequestedState,
@@ -50,8 +58,10 @@ KINDS: list[type[Record]] = [
     SlotGone,
     SnapshotManifest,
     StartPosition,
+    StagedOutside,
     Switch,
     RemovedFiles,
+    TargetRecord,
     TopicRange,
     Transform,
     Watch,

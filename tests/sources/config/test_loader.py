@@ -80,12 +80,19 @@ def test_hdfs_without_a_namenode_is_the_declared_one_or_refused(tmp_path: Path) 
         ("3 min", 180_000),
         ("4 hours", 14_400_000),
         ("1d", 86_400_000),
+        ("0.01 s", 10),
+        ("1.5 h", 5_400_000),
     ],
 )
 def test_durations_are_written_with_a_unit(tmp_path: Path, text: str, expected: int) -> None:
     path = write(tmp_path, allowed_lateness=text)
     lateness = load_pipeline(path, {"TOPIC": "t"}).pipeline.allowed_lateness
     assert lateness == timedelta(milliseconds=expected)
+
+
+def test_a_duration_shorter_than_a_millisecond_is_refused(tmp_path: Path) -> None:
+    text = refusal(tmp_path, allowed_lateness="0.0001 s")
+    assert "`0.0001 s` is not a whole number of milliseconds" in text
 
 
 def test_an_unset_environment_variable_is_named(tmp_path: Path) -> None:

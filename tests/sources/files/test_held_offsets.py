@@ -24,7 +24,12 @@ Pair = tuple[int | None, int | None]
 
 
 def names(*files: str, rows: Sequence[int | None] | None = None) -> tuple[HeldOffsets, list[str]]:
-    return held_by_names([f"/in/{file}" for file in files], rows or [None] * len(files))
+    paths = [f"/in/{file}" for file in files]
+    return without_files(*held_by_names(paths, rows or [None] * len(files)))
+
+
+def without_files(held: HeldOffsets, warnings: list[str]) -> tuple[HeldOffsets, list[str]]:
+    return held.model_copy(update={"beside": {}}), warnings
 
 
 def write(path: Path, *groups: Sequence[Pair], kind: Any = None) -> str:
@@ -38,7 +43,7 @@ def write(path: Path, *groups: Sequence[Pair], kind: Any = None) -> str:
 
 
 def columns(*paths: str) -> tuple[HeldOffsets, list[str]]:
-    return held_by_columns(paths, "orders", "p", "o")
+    return without_files(*held_by_columns(paths, "orders", "p", "o"))
 
 
 def refusal_of_name(*files: str) -> str:
@@ -172,6 +177,19 @@ def test_a_file_without_rows_holds_nothing_whatever_its_name_says() -> None:
         rows=[10, 0, 10, 0],
     )  # fmt: skip
     assert held == HeldOffsets(next={ZERO: 30}, exact=True, holes={ZERO: [(10, 20)]})
+
+
+def test_the_files_on_both_sides_of_a_hole_are_known(tmp_path: Path) -> None:
+    paths = ["t+0+20+29.p", "t+0+0+9.p", "t+0+12+15.p", "t+0+30+39.p", "t+1+4+4.p"]
+    held, _ = held_by_names(paths, [None] * 5)
+    t0, t1 = TopicPartition("t", 0), TopicPartition("t", 1)
+    assert held.holes == {t0: [(10, 12), (16, 20)], t1: [(0, 4)]}
+    assert held.beside == {t0: [(paths[1], paths[2]), (paths[2], paths[0])], t1: [("", paths[4])]}
+    first = write(tmp_path / "a.parquet", [(0, 0), (0, 1), (0, 7)])
+    second = write(tmp_path / "b.parquet", [(0, 4), (0, 5)])
+    held, _ = held_by_columns([first, second], "orders", "p", "o")
+    assert held.holes == {ZERO: [(2, 4), (6, 7)]}
+    assert held.beside == {ZERO: [(first, second), (second, first)]}
 
 
 def test_topics_keep_dots_dashes_and_underscores_and_several_may_be_told() -> None:

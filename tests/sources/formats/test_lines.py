@@ -250,7 +250,7 @@ def test_a_plan_of_bad_rows_only_is_refused_but_files_that_arrive_later_are_not(
     listing = listed(tmp_path, on_bad_record="quarantine")
     assert listing.splits["event_max_us"].to_pylist() == [None]
     loaded = LoadedPipeline(tmp_path / "p.yaml", pipeline(source(on_bad_record="quarantine")))
-    text = r"hold no rows with a time\..* 3 of the sampled rows .*/a\.json, byte 0: it is not"
+    text = r"with a time that counts\..* 3 of the sampled rows .*/a\.json, byte 0: it is not"
     with pytest.raises(InputError, match=text):
         plan_files(loaded, loaded.pipeline.file_source("history"), listing)
 

@@ -29,6 +29,7 @@ class ModelLog:
             were deleted from it included, and looks no further if none of them is left.
         open_from: First offset of a transaction that is open: whoever reads committed records
             gets no further, and is told nothing of what lies there.
+        compacted_topics: Topics of which a key's last record is kept only.
     """
 
     records: dict[TopicPartition, list[LogRecord]]
@@ -37,6 +38,7 @@ class ModelLog:
     markers: dict[TopicPartition, list[tuple[int, int]]] = field(default_factory=dict)
     segments: dict[TopicPartition, list[int]] = field(default_factory=dict)
     open_from: Offsets = field(default_factory=dict)
+    compacted_topics: frozenset[str] = frozenset()
 
     @property
     def partitions(self) -> Sequence[TopicPartition]:
@@ -69,6 +71,9 @@ class ModelLog:
             at: None if offset is None or offset >= ends[at] else offset
             for at, offset in found.items()
         }
+
+    def compacted(self) -> frozenset[str]:
+        return self.compacted_topics
 
     def newest_ms(self) -> dict[TopicPartition, int | None]:
         """Kafka counts what was deleted, as long as its file is there."""
@@ -159,6 +164,9 @@ class ChangingLog:
 
     def offsets_for_time(self, time_ms: int) -> dict[TopicPartition, int | None]:
         return self._answer("offsets_for_time", self.now.offsets_for_time(time_ms))
+
+    def compacted(self) -> frozenset[str]:
+        return self._answer("compacted", self.now.compacted())
 
     def newest_ms(self) -> dict[TopicPartition, int | None]:
         return self._answer("newest_ms", self.now.newest_ms())

@@ -212,17 +212,24 @@ def test_exact_offsets_need_no_filter(case: tuple[World, HeldOffsets]) -> None:
     ]
     is_missing = any(row.offset >= world.deleted_to[row.at] for row in lacking)
     is_behind = any(held.next.get(at, 0) < first for at, first in world.deleted_to.items())
+    # Nobody can tell whether offsets that the log no longer has were of control records.
+    is_unknown = any(
+        0 < first < world.deleted_to[at] for at, some in held.holes.items() for first, _ in some
+    )
     try:
         start = decide(world, end)
     except GapError:
         event("refused: a file is missing" if is_missing else "refused: there might be a hole")
-        assert is_missing or is_behind
+        assert is_missing or is_behind or is_unknown
         return
     assert not is_missing
     assert not is_behind
-    # Nobody can tell whether offsets that the log no longer has were of control records.
+    assert not is_unknown
+    # History begins where it begins.
     unknown = Counter(row.key for row in lacking)
-    event("decided, a file is missing of what was deleted" if unknown else "decided")
+    firsts = {at: min(row.offset for row in world.history if row.at == at) for at in held.next}
+    assert all(row.offset < firsts[row.at] for row in lacking)
+    event("decided, history begins later" if unknown else "decided")
     # Of a partition with records that history says nothing of, keys have to tell.
     tells_all = all(at in held.next or not part.log_end for at, part in start.partitions.items())
     # Unless it starts beyond all that was there when history was listed.

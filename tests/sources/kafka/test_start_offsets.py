@@ -22,6 +22,7 @@ from sources.config.kafka_source import KafkaSource
 from sources.errors import InputError, SeamError, UnavailableError
 from sources.hybrid import SourceSwitchContext
 from sources.kafka.start_checks import check_in_log, needed_offsets
+from sources.kafka.start_look_up import Known
 from sources.kafka.start_offsets import GapError, factory_for
 from tests.sources.kafka.model_log import ChangingLog, ModelLog
 
@@ -92,9 +93,12 @@ def holds(
     holes: Mapping[TopicPartition, list[tuple[int, int]]] | None = None,
     *,
     exact: bool = True,
+    beside: Mapping[TopicPartition, list[tuple[str, str]]] | None = None,
 ) -> EndPosition:
     """The end of a history that says itself which records it holds."""
-    held = HeldOffsets(next=dict(next_offsets), exact=exact, holes=dict(holes or {}))
+    held = HeldOffsets(
+        next=dict(next_offsets), exact=exact, holes=dict(holes or {}), beside=dict(beside or {})
+    )
     return history(0, offsets=held)
 
 
@@ -105,6 +109,9 @@ def decide(
     lateness: float = 0,
     now: float = 3600,
     user: Callable[[SourceSwitchContext], Any] | None = None,
+    listed: Offsets | None = None,
+    is_declared: bool = False,
+    expected: StartPosition | None = None,
     **declared: Any,
 ) -> StartPosition:
     """Run the hand-over that a source declares; ``user`` is the factory it names, if any."""
@@ -121,7 +128,13 @@ def decide(
         assert user is not None
         return user
 
-    factory = factory_for(source, round(lateness * 1000), load, lambda: ms(now))
+    factory = factory_for(
+        source,
+        round(lateness * 1000),
+        load,
+        lambda: ms(now),
+        Known(listed or {}, is_declared, expected),
+    )
     return factory(SourceSwitchContext(previous, asked))
 
 
@@ -220,9 +233,10 @@ class TestAtATime:
     def test_a_time_in_the_future_is_refused(self) -> None:
         message = (
             "Source `live` would start at 2024-01-01T12:00:20Z, in the future: it is now "
-            "2024-01-01T12:00:19.999Z. If the time is the end of history, a single row with a "
-            "wrong clock is enough: correct that row, or declare a fixed `start` for source "
-            "`live`. If the time is declared, declare an earlier one."
+            "2024-01-01T12:00:19.999Z. A single row with a wrong clock moves the end of history. "
+            "Declare `complete_through` for source `history`, the time up to which its files are "
+            "complete; or leave such rows out: declare `not_after` under the pipeline's "
+            "`event_time`."
         )
         assert refused(log({T0: [10]}), history(20), now=19.999) == message
         assert starts(decide(log({T0: [10]}), history(20), now=20)) == {T0: 1}
@@ -343,23 +357,40 @@ class TestALogThatBeginsTooLate:
 class TestWhatCameAfterTheListing:
     """No file holds it, however late it is against the time that history reaches."""
 
-    SOURCE = KafkaSource.model_validate({"type": "kafka", "name": "live", "topic": "t"})
-
-    def decide(self, asked: Log, listed: Offsets) -> StartPosition:
-        factory = factory_for(self.SOURCE, 0, lambda _: lambda _: None, listed=listed)
-        return factory(SourceSwitchContext(history(100), asked))
-
     def test_a_start_by_time_is_never_beyond_it(self) -> None:
         # The record of second 60 of partition 1 was appended when history had been listed.
-        found = self.decide(log({T0: [100], T1: [50, 60, 110]}), {T0: 1, T1: 1})
+        asked = log({T0: [100], T1: [50, 60, 110]})
+        found = decide(asked, history(100), listed={T0: 1, T1: 1})
         assert starts(found) == {T0: 0, T1: 1}
         reason = "log end when history was listed: nothing later is in the files"
         assert found.partitions[T1].reason == reason
 
     def test_its_deletion_is_a_gap(self) -> None:
         with pytest.raises(GapError) as caught:
-            self.decide(log({T0: [50, 60, 70, 110]}, {T0: 2}), {T0: 1})
+            decide(log({T0: [50, 60, 70, 110]}, {T0: 2}), history(100), listed={T0: 1})
         assert any(gap.from_offset == 1 for gap in caught.value.gaps)
+
+    @pytest.mark.parametrize(
+        "declared",
+        [
+            {"start": {"timestamp": "2024-01-01T12:01:40Z"}},
+            {"start": {"ago": "20 s"}, "now": 120},
+            {"user": lambda _: NOON + timedelta(seconds=100)},
+        ],
+        ids=["timestamp", "ago", "factory"],
+    )
+    def test_a_declared_time_is_capped_in_the_same_way(self, declared: dict[str, Any]) -> None:
+        # The records of seconds 50 and 60 were appended when history had been listed.
+        asked = log({T0: [90, 50, 60, 110]})
+        found = decide(asked, history(100), listed={T0: 1}, **declared)
+        assert (starts(found), found.time_ms) == ({T0: 1}, ms(100))
+        reason = "log end when history was listed: nothing later is in the files"
+        assert found.partitions[T0].reason == reason
+
+    def test_without_history_a_declared_time_is_taken_as_it_is(self) -> None:
+        fixed = {"timestamp": "2024-01-01T12:01:40Z"}
+        asked = log({T0: [90, 50, 60, 110]})
+        assert starts(decide(asked, None, listed={T0: 1}, start=fixed)) == {T0: 3}
 
 
 class TestALogThatIsDeletedMeanwhile:
@@ -619,9 +650,43 @@ class TestOffsetsThatHistoryHolds:
 
     def test_a_hole_is_looked_at_as_far_as_the_log_reaches(self) -> None:
         asked = log({T0: [0, 10, 20, 30, 40, 50]}, {T0: 3})
+        found, unknown = gaps(asked, holds({T0: 5}, {T0: [(1, 4)]}))
+        assert (found.from_offset, found.to_offset) == (3, 4)
+        assert (unknown.from_offset, unknown.to_offset) == (1, 3)
+
+    def test_a_hole_of_offsets_that_kafka_has_deleted_is_a_gap_between_two_files(self) -> None:
+        asked = log({T0: [0, 10, 20, 30, 40, 50]}, {T0: 4})
+        holed = holds({T0: 5}, {T0: [(1, 3)]}, beside={T0: [("a.parquet", "b.parquet")]})
+        assert refused(asked, holed) == (
+            "Topic `t`, partition 0: history holds later records, but not offsets 1 to 2 (between "
+            "files a.parquet and b.parquet). Kafka has deleted them, so nothing shows whether they "
+            "were records." + WAY_OUT
+        )
+        found = decide(asked, holed, on_gap="accept")
+        (gap,) = found.gaps
+        assert (starts(found), gap.from_offset, gap.to_offset) == ({T0: 5}, 1, 3)
+
+    def test_what_lies_before_the_first_record_of_history_is_no_hole(self) -> None:
+        asked = log({T0: [0, 10, 20, 30, 40, 50]}, {T0: 4})
         assert decide(asked, holds({T0: 5}, {T0: [(0, 3)]})).gaps == []
-        (gap,) = gaps(asked, holds({T0: 5}, {T0: [(1, 4)]}))
-        assert gap.from_offset == 3
+
+    def test_a_hole_that_the_plan_could_look_into_stays_none_when_kafka_deletes_its_offsets(
+        self,
+    ) -> None:
+        records, markers = {0: 0, 1: 10, 3: 20, 5: 30}, [(2, ms(11)), (4, ms(21))]
+        end = holds({T0: 4}, {T0: [(2, 3)]})
+        planned = decide(log({T0: records}, markers={T0: markers}), end)
+        later = log({T0: records}, {T0: 4}, markers={T0: markers})
+        assert decide(later, end, expected=planned).gaps == []
+        assert gaps(later, end)
+        # Nobody looked into a hole of a file that arrived after the plan.
+        newer = holds({T0: 6}, {T0: [(2, 3), (4, 5)]})
+        (gap,) = gaps(log({T0: records}, {T0: 6}), newer, expected=planned)
+        assert (gap.from_offset, gap.to_offset) == (4, 5)
+
+    def test_compaction_leaves_holes(self) -> None:
+        asked = log({T0: [0, 10, 20, 30, 40]}, {T0: 4}, compacted_topics=frozenset({"t"}))
+        assert decide(asked, holds({T0: 5}, {T0: [(1, 3)]})).gaps == []
 
     def test_what_files_only_suggest_can_lower_a_start_but_not_raise_it(self) -> None:
         # History is complete through second 0 by time.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,11 @@ import yaml
 
 from sources.common.positions import TopicPartition
 from sources.common.topic_log import LogRecord
+from sources.config.event_time import EventTime
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError, StateError
-from sources.kafka.sample import ahead_ms
+from sources.kafka.sample import SampledTimes, sampled_times
 from sources.planning.plan import draft_plan
 from tests.e2e.case import Case
 
@@ -149,7 +151,8 @@ def record(value: bytes | None, **more: Any) -> LogRecord:
 
 
 def ahead(source: KafkaSource, *sample: LogRecord, event_time: str = "at") -> int:
-    return ahead_ms(source, source.columns_after({}), event_time, sample)
+    times = EventTime(column=event_time, not_before=datetime(1960, 1, 1, tzinfo=UTC))
+    return sampled_times(source, source.columns_after({}), times, 0, sample).ahead_ms
 
 
 def test_event_times_of_a_sample_are_those_that_select_makes() -> None:
@@ -160,6 +163,31 @@ def test_event_times_of_a_sample_are_those_that_select_makes() -> None:
     assert ahead(topic(), *bad, *sample, *bad) == 3000
     assert ahead(topic(), *bad) == 0
     assert ahead(topic()) == 0
+
+
+def test_event_times_outside_of_their_bounds_count_for_nothing_in_a_sample() -> None:
+    day = 86_400_000
+    now, future = 20_000 * day, 47_000 * day
+    times = [now + 700, future, 0, now - 5, now + day, now + day + 1]
+    values = [json.dumps({"order": "o-1", "ms": ms}).encode() for ms in times]
+    place = TopicPartition("t", 2)
+    sample = [LogRecord(place, at, now - 1000, value) for at, value in enumerate(values)]
+    source = topic()
+    found = sampled_times(
+        source, source.columns_after({}), EventTime(column="at"), now, [*sample, record(b"no")]
+    )
+    assert found == SampledTimes(
+        records=6,
+        outside=3,
+        first_outside="topic `t`, partition 2, offset 1, with 2098-09-06T00:00:00Z",
+        lowest_ms=now - 5,
+        highest_ms=now + day,
+        ahead_ms=day + 1000,
+    )
+    assert found.in_words() == (
+        "6 sampled, 2024-10-03T23:59:59.995Z to 2024-10-05T00:00:00Z, "
+        "3 outside of the bounds of `event_time`"
+    )
 
 
 @pytest.mark.parametrize(
@@ -280,10 +308,10 @@ class TestThePlan:
     ) -> None:
         case = Case(tmp_path, servers)
         case.write_history()
-        case.produce(range(500, 510))
+        case.produce(range(500, 1000))
         plan, _ = draft_plan(case.pipeline(selected()))
         assert not [text for text in plan.warnings if "before their event time" in text]
-        late = {"id": "id", "at": "timestamp_seconds(id * 10000000)", "v": "v"}
+        late = {"id": "id", "at": "timestamp_seconds(id * 3450000)", "v": "v"}
         read = {"id": "bigint", "v": "double"}
         plan, _ = draft_plan(case.pipeline(selected(schema=read, select=late)))
         assert [text for text in plan.warnings if "before their event time" in text]

@@ -20,7 +20,8 @@ from sources.config.pipeline import Pipeline
 from sources.errors import InputError
 from sources.files.splits import list_source
 from sources.planning import file_plan
-from sources.planning.file_plan import FilePlan, batch_ends, misread_unit, plan_files
+from sources.planning.event_times import misread_unit
+from sources.planning.file_plan import FilePlan, batch_ends, plan_files
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 
@@ -32,12 +33,14 @@ def write(folder: Path, name: str, *minutes: int | None) -> None:
     pq.write_table(pa.table({"id": range(len(times)), "at": at}), folder / "in" / name)
 
 
-def planned(folder: Path, **changes: Any) -> tuple[FilePlan, list[str]]:
+def planned(
+    folder: Path, event_time: str | dict[str, Any] = "at", **changes: Any
+) -> tuple[FilePlan, list[str]]:
     source = {"type": "files", "name": "history", "path": "in", "format": "parquet", **changes}
     pipeline = Pipeline.model_validate(
         {
             "name": "p",
-            "event_time": "at",
+            "event_time": event_time,
             "allowed_lateness": "10 min",
             "sources": [source],
             "transform": "none:none",
@@ -60,12 +63,12 @@ def test_a_time_range_ends_history_before_its_limit(tmp_path: Path) -> None:
     write(tmp_path, "b", 40, 90)
     until = (NOON + timedelta(minutes=60)).isoformat()
     part, _ = planned(tmp_path, time_range={"until": until})
-    assert part.end.event_time_ms == ms(60) - 1
-    # The files are complete beyond the limit, so history is complete up to it.
-    assert part.end.complete_through_ms == ms(60) - 1
+    # The highest time that is read, although the file has later rows.
+    assert part.end.event_time_ms == ms(40)
+    assert part.end.complete_through_ms == ms(30)
     until = (NOON + timedelta(minutes=85)).isoformat()
     part, _ = planned(tmp_path, time_range={"until": until})
-    assert part.end.complete_through_ms == ms(80)
+    assert part.end.complete_through_ms == ms(30)
 
 
 def test_rows_without_an_event_time_are_counted(tmp_path: Path) -> None:
@@ -89,11 +92,13 @@ def test_many_small_files_are_counted(tmp_path: Path, monkeypatch: pytest.Monkey
     assert any("3 files of" in text and "Compact them" in text for text in warnings)
 
 
-def test_seconds_read_as_milliseconds_are_suspected(tmp_path: Path) -> None:
+def test_seconds_read_as_milliseconds_are_suspected_within_wide_bounds(tmp_path: Path) -> None:
     seconds = [int(NOON.timestamp()), int(NOON.timestamp()) + 60]
     (tmp_path / "in").mkdir()
     pq.write_table(pa.table({"id": [1, 2], "ts": seconds}), tmp_path / "in" / "a")
-    _, warnings = planned(tmp_path, select={"at": "timestamp_millis(ts)", "id": "id"})
+    event_time = {"column": "at", "not_before": "1960-01-01T00:00:00Z"}
+    select = {"at": "timestamp_millis(ts)", "id": "id"}
+    _, warnings = planned(tmp_path, event_time, select=select)
     assert any("probably seconds read as milliseconds" in text for text in warnings)
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sources.common.positions import EndPosition, TopicPartition
 from sources.common.topic_log import LogRecord
@@ -22,6 +24,7 @@ from sources.kafka.consumer import consumer_settings
 from sources.kafka.end_offsets import end_position, newest_read, resolve_ends
 from sources.kafka.range_reader import RangeReader
 from sources.kafka.ranges import Split
+from sources.kafka.record_times import RecordTimes
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from sources.planning.topic_range import TopicRange, find_range, require_range
@@ -33,6 +36,7 @@ from tests.sources.kafka.model_log import ModelLog
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 NOW_MS = 10_000
+FUTURE_MS = 4_102_444_799_000
 
 
 def declared(**fields: Any) -> KafkaSource:
@@ -127,19 +131,19 @@ class TestWhatItTellsOfItsEnd:
         log = log_of([*range(500), 9000], [])
         log.markers = {A: [(501, 8000)]}
         assert log.newest_ms()[A] == 9000
-        assert newest_read(log, {A: 0, B: 0}, {A: 500, B: 0}) == {A: 499}
+        assert newest_read(log, {A: 0, B: 0}, {A: 500, B: 0}, NOW_MS) == {A: 499}
 
     def test_behind_a_long_hole_the_newest_record_is_found(self) -> None:
         log = log_of([5, 7], ends={A: 10_000})
-        assert newest_read(log, {A: 0}, {A: 10_000}) == {A: 7}
-        assert newest_read(log, {A: 2}, {A: 10_000}) == {}
+        assert newest_read(log, {A: 0}, {A: 10_000}, NOW_MS) == {A: 7}
+        assert newest_read(log, {A: 2}, {A: 10_000}, NOW_MS) == {}
 
 
 class TestInStep:
     def test_records_without_a_time_can_not_be_aligned(self) -> None:
         source = declared(align={"drift": "1 min"})
         with pytest.raises(SeamError, match="carry no timestamp: they can't be aligned"):
-            cut_range(source, log_of([-1, -1]), {A: 0}, {A: 2})
+            cut_range(source, log_of([-1, -1]), {A: 0}, {A: 2}, NOW_MS)
 
     def test_commits_that_are_newer_than_records_behind_them_are_refused(self) -> None:
         hour = 3_600_000
@@ -150,12 +154,56 @@ class TestInStep:
         with pytest.raises(
             SeamError, match=r"partition 0 was written in a transaction .* offset 3"
         ):
-            cut_range(source, log, {A: 0}, {A: 20})
+            cut_range(source, log, {A: 0}, {A: 20}, NOW_MS)
         # A commit as old as its records does no harm.
         log.markers = {
             A: [(2, 2 * hour)],
         }
-        assert len(cut_range(source, log, {A: 0}, {A: 20})) >= 7
+        assert len(cut_range(source, log, {A: 0}, {A: 20}, NOW_MS)) >= 7
+
+
+class TestRecordsFromTheFuture:
+    """Record timestamps are a producer's clock, and may be wrong as event times are."""
+
+    def test_one_of_them_does_not_end_a_partition_before_its_time(self) -> None:
+        log = log_of([10, FUTURE_MS, 20, 5, 30, FUTURE_MS, 40], [10, 20, FUTURE_MS])
+        until = declared(until={"timestamp": BEGIN.replace(year=1970) + timedelta(milliseconds=30)})
+        assert resolve_ends(until, log, {}, NOW_MS) == {A: 4, B: 3}
+
+    @given(
+        times=st.lists(
+            st.lists(st.sampled_from([1, 5, 9, 20, 21, FUTURE_MS]), max_size=12),
+            min_size=1,
+            max_size=3,
+        ),
+        time_ms=st.integers(0, 25),
+    )
+    def test_a_look_up_is_that_over_all_other_records(
+        self, times: list[list[int]], time_ms: int
+    ) -> None:
+        log = log_of(*times)
+        found = RecordTimes(log, log.log_end(), NOW_MS).offsets_for_time(time_ms)
+        assert list(found.values()) == [
+            next((at for at, ms in enumerate(part) if time_ms <= ms < FUTURE_MS), None)
+            for part in times
+        ]
+
+    def test_the_end_time_is_that_of_the_newest_record_that_can_be_right(self) -> None:
+        log = log_of([*range(500), FUTURE_MS], [3, *[FUTURE_MS] * 400], [FUTURE_MS])
+        newest = newest_read(log, dict.fromkeys(log.records, 0), log.log_end(), NOW_MS)
+        assert newest == {A: 499, B: 3}
+
+    def test_partitions_stay_in_step_behind_one(self) -> None:
+        minute = 60_000
+        slow = [n * minute for n in range(20)]
+        log = log_of([*slow[:5], FUTURE_MS, *slow[5:]], slow)
+        source = declared(align={"drift": "2 min"}, max_offsets_per_batch=5)
+        batches = cut_range(source, log, {A: 0, B: 0}, {A: 21, B: 20}, NOW_MS)
+        assert len(batches) >= 8
+        for batch in batches:
+            ends = [log.records[at][end - 1].timestamp_ms for at, (_, end) in batch.items()]
+            right = [ms for ms in ends if ms < FUTURE_MS]
+            assert max(right) - min(right) <= 2 * minute
 
 
 class TestDeclarations:

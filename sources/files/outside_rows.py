@@ -1,0 +1,125 @@
+"""Rows of files whose event time is outside of the bounds within which event times count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from sources.common.positions import iso
+from sources.common.select import EventColumn
+from sources.config.file_source import FileSource
+from sources.errors import InputError
+from sources.formats.event_times import is_outside, microseconds
+from sources.formats.lines import BadRow
+from sources.formats.row_check import Find, as_json
+from sources.storage.partitions import values_of
+from sources.storage.stores import Stores
+
+
+def find_outside(source: FileSource, event_time: str, bounds: tuple[int, int]) -> Find:
+    """Return the function that finds the rows of a file whose event time is outside of bounds.
+
+    Args:
+        source: Declaration of the source, whose ``select`` computes the event time.
+        event_time: Name of the event-time column, after ``select``.
+        bounds: Lowest and highest event time that counts, in microseconds.
+    """
+    event = source.selection.event_column(event_time)
+
+    def find(rows: pa.Table) -> Sequence[tuple[int, str]]:
+        if event is not None:
+            micros = microseconds(rows[event.name], event.unit_us)
+        else:
+            batches = rows.combine_chunks().to_batches()
+            values = [source.selection.evaluate(event_time, batch) for batch in batches]
+            micros = microseconds(
+                pa.chunked_array(
+                    [chunk for each in values for chunk in each.chunks],
+                    values[0].type if values else pa.timestamp("us", "UTC"),
+                )
+            )
+        found = pc.min_max(micros)
+        low, high = found["min"].as_py(), found["max"].as_py()
+        if low is None or (bounds[0] <= low and high <= bounds[1]):
+            return []
+        mask = is_outside(micros, *bounds)
+        indexes = pc.indices_nonzero(mask.combine_chunks()).to_pylist()
+        times = micros.filter(mask).to_pylist()
+        return [(at, _reason(time, bounds)) for at, time in zip(indexes, times, strict=True)]
+
+    return find
+
+
+def refuse_outside(row: BadRow) -> None:
+    """Refuse a row whose event time is outside of the bounds: the handler for ``outside: fail``.
+
+    Raises:
+        InputError: Always; contains file, place, event time and the first 60 bytes of the row.
+    """
+    hint = (
+        "To continue without such rows, declare `outside: quarantine` (or `drop`) under "
+        "`event_time` and run the pipeline again (`hybrid run P`). If the time is right, declare "
+        "wider bounds (`not_before`, `not_after`) there, or repair the file, and begin a new "
+        "generation: `hybrid generation new P`."
+    )
+    raise InputError(row.in_words, hint, file=row.path)
+
+
+def outside_of_parquet(
+    path: str,
+    partition: str,
+    columns: Sequence[str],
+    event: EventColumn,
+    bounds: tuple[int, int],
+    stores: Stores,
+) -> Iterator[list[BadRow]]:
+    """Yield the rows of a Parquet file whose event time is outside of bounds, some at a time.
+
+    A row's offset is its number in the file, from 0; its content is the row as JSON.
+
+    Args:
+        path: The file.
+        partition: Values of its partition columns, as in the table of splits.
+        columns: Names of the columns that the content has.
+        event: Column of the event time.
+        bounds: Lowest and highest event time that counts, in microseconds.
+        stores: Storages that the file may be in.
+
+    Raises:
+        InputError: The file can't be read.
+    """
+    constants = values_of(partition)
+    inside = [name for name in columns if name not in constants]
+    names = list(dict.fromkeys([*inside, event.name]))
+    first = 0
+    try:
+        with stores.of(path).open(path) as stream, pq.ParquetFile(stream) as file:
+            for batch in file.iter_batches(columns=names):
+                rows = pa.Table.from_batches([batch])
+                micros = microseconds(rows[event.name], event.unit_us)
+                mask = is_outside(micros, *bounds)
+                indexes = pc.indices_nonzero(mask.combine_chunks()).to_pylist()
+                bad = rows.filter(mask).select(inside)
+                for name, value in constants.items():
+                    bad = bad.append_column(
+                        name, pa.repeat(pa.scalar(value, pa.string()), len(bad))
+                    )
+                times = micros.filter(mask).to_pylist()
+                places = zip(indexes, as_json(bad), times, strict=True)
+                yield [
+                    BadRow(path, first + at, content, _reason(time, bounds))
+                    for at, content, time in places
+                ]
+                first += len(rows)
+    except (OSError, pa.ArrowException) as error:
+        message = f"{path} can't be read as Parquet: {str(error).strip().removesuffix('.')}."
+        hint = "Restore the file as it was planned, then run the pipeline again (`hybrid run P`)."
+        raise InputError(message, hint, file=path) from None
+
+
+def _reason(micros: int, bounds: tuple[int, int]) -> str:
+    low, high = (iso(each // 1000) for each in bounds)
+    return f"its event time {iso(micros // 1000)} is outside of {low} to {high}"

@@ -1,0 +1,92 @@
+"""Check of rows that were parsed well: those that do not pass go to a handler, like bad rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from sources.formats.lines import BadRow, OnBad
+from sources.formats.regions import Region
+
+Find = Callable[[pa.Table], Sequence[tuple[int, str]]]
+"""Function that returns the rows of a table that do not pass: index, in ascending order, and
+reason, as a phrase that follows a colon."""
+
+
+class RowCheck:
+    """Check of a file's rows after they were parsed.
+
+    Args:
+        find: Finds the rows that do not pass.
+        handler: Called with each of them; reading continues after the row if it returns.
+    """
+
+    def __init__(self, find: Find, handler: OnBad) -> None:
+        self._find = find
+        self._handler = handler
+
+    def pass_lines(self, path: str, offset: int, block: bytes, rows: pa.Table) -> pa.Table:
+        """Return the rows of a block of lines that pass.
+
+        Args:
+            path: The file.
+            offset: Offset of the block's first byte.
+            block: Whole lines.
+            rows: One row for each line that is not blank.
+        """
+        found = self._find(rows)
+        if not found:
+            return rows
+        # A line of blanks is none in JSON, and may be one in CSV.
+        lines = _lines(offset, block, b" \t\r")
+        if len(lines) != len(rows):
+            lines = _lines(offset, block, b"\r")
+        for index, reason in found:
+            self._handler(BadRow(path, *lines[index], reason))
+        return _without(rows, found)
+
+    def pass_rows(
+        self, region: Region, batches: Iterator[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a region that pass, of a format that does not tell their bytes.
+
+        The offset of a row that does not pass is the region's first byte plus the number of rows
+        before it, and its content is the row as JSON.
+
+        Args:
+            region: The region.
+            batches: Its rows, in order.
+        """
+        before = region.offset
+        for batch in batches:
+            rows = pa.Table.from_batches([batch])
+            found = self._find(rows)
+            for index, reason in found:
+                content = as_json(rows.slice(index, 1))[0]
+                self._handler(BadRow(region.path, before + index, content, reason))
+            before += len(rows)
+            yield from _without(rows, found).to_batches() if found else [batch]
+
+
+def as_json(rows: pa.Table) -> list[bytes]:
+    """Return rows as JSON objects; values that JSON does not have are texts."""
+    return [json.dumps(row, default=str).encode() for row in rows.to_pylist()]
+
+
+def _lines(offset: int, block: bytes, blanks: bytes) -> list[tuple[int, bytes]]:
+    """Return the lines of a block that have more than blanks, each with the offset of its start."""
+    lines = []
+    for line in block.split(b"\n"):
+        if line.strip(blanks):
+            lines.append((offset, line.rstrip(b"\r")))
+        offset += len(line) + 1
+    return lines
+
+
+def _without(rows: pa.Table, found: Sequence[tuple[int, str]]) -> pa.Table:
+    passes = np.ones(len(rows), bool)
+    passes[[index for index, _ in found]] = False
+    return rows.filter(pa.array(passes))

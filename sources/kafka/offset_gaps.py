@@ -1,0 +1,185 @@
+"""Gaps in the offsets that history holds, where its files carry Kafka offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sources.common.positions import (
+    Gap,
+    HeldOffsets,
+    Offsets,
+    PartitionStart,
+    StartPosition,
+    TopicPartition,
+)
+from sources.common.topic_log import Log
+
+
+def gap(partition: TopicPartition, why: str, **known: int) -> Gap:
+    """Return a gap in a partition.
+
+    Args:
+        partition: The partition.
+        why: What happened, in words.
+        known: Times and offsets that are known of it, by name of a field of :class:`Gap`.
+    """
+    return Gap(topic=partition.topic, partition=partition.partition, why=why, **known)
+
+
+def holes(
+    log: Log,
+    held: HeldOffsets,
+    starts: Offsets,
+    ends: Offsets,
+    expected: StartPosition | None = None,
+) -> list[Gap]:
+    """Return gaps where history holds later records, but not those of a range of offsets.
+
+    Control records and compaction leave such holes, and so does a file that never arrived. As
+    far as the log still has the offsets, it shows whether there is a record. Of deleted offsets
+    nobody can tell, so a hole there is a gap, unless the topic is compacted. What lies before
+    the first record that history holds is no hole: history begins later.
+
+    Args:
+        log: Look-ups on the topics.
+        held: Offsets that history holds.
+        starts: First offset of each partition that is not deleted.
+        ends: Log end of each partition.
+        expected: Start position that the plan expected; None if there is no plan yet. Holes that
+            the log could show then and that were no gap are none now.
+
+    Raises:
+        UnavailableError: The broker does not answer.
+        InputError: The broker refuses.
+    """
+    found = [
+        gap(
+            at,
+            f"history holds later records, but not the one at offset {offset}"
+            f"{_between(held, at, offset)}",
+            from_offset=offset,
+            to_offset=offset + 1,
+        )
+        for at, offset in in_holes(log, held, starts, ends).items()
+    ]
+    if not held.exact:
+        return found
+    shown = _shown(expected)
+    unknown = {
+        at: below
+        for at, ranges in held.holes.items()
+        if at in starts
+        and (
+            below := [
+                part
+                for first, end in ranges
+                if 0 < first < starts[at]
+                and (part := _outside((first, min(end, starts[at])), shown.get(at, (0, 0))))
+            ]
+        )
+    }
+    compacted = log.compacted() if unknown else frozenset()
+    for at, below in unknown.items():
+        if at.topic in compacted:
+            continue
+        first, end = below[0]
+        more = f" (and {len(below) - 1} more such holes)" if len(below) > 1 else ""
+        why = (
+            f"history holds later records, but not offsets {first} to {end - 1}"
+            f"{_between(held, at, first)}{more}. Kafka has deleted them, so nothing shows "
+            "whether they were records"
+        )
+        found.append(gap(at, why, from_offset=first, to_offset=end))
+    return found
+
+
+def in_holes(log: Log, held: HeldOffsets, starts: Offsets, ends: Offsets) -> Offsets:
+    """Return the first record of the log that lies in a hole of history, by partition.
+
+    Args:
+        log: Look-ups on the topics.
+        held: Offsets that history holds.
+        starts: First offset of each partition that is not deleted.
+        ends: Log end of each partition.
+
+    Raises:
+        UnavailableError: The broker does not answer.
+        InputError: The broker refuses.
+    """
+    inside = {
+        partition: [
+            (max(first, starts[partition]), min(end, ends[partition]))
+            for first, end in ranges
+            if end > starts[partition] and first < ends[partition]
+        ]
+        for partition, ranges in held.holes.items()
+    }
+    return log.first_within({partition: parts for partition, parts in inside.items() if parts})
+
+
+def left_out_of_held(
+    log: Log,
+    held: HeldOffsets,
+    partitions: Mapping[TopicPartition, PartitionStart],
+    ends: Offsets,
+) -> list[Gap]:
+    """Return gaps between the last offsets that history holds and starts that people declared.
+
+    Args:
+        log: Look-ups on the topics.
+        held: Offsets that history holds, exactly.
+        partitions: Start of each partition.
+        ends: Log end of each partition.
+
+    Raises:
+        UnavailableError: The broker does not answer.
+        InputError: The broker refuses.
+    """
+    following = {at: held.next.get(at, 0) for at in partitions}
+    between = {
+        at: [(max(following[at], part.log_start), min(part.start, ends[at]))]
+        for at, part in partitions.items()
+        if max(following[at], part.log_start) < min(part.start, ends[at])
+    }
+    lost = log.first_within(between) if between else {}
+    found = []
+    for at, part in partitions.items():
+        why = f"history holds its records up to offset {following[at] - 1}"
+        if following[at] == 0:
+            why = "history holds none of its records"
+        if following[at] < part.log_start and part.start > following[at]:
+            why += f"; the log starts at offset {part.log_start}"
+        elif at in lost:
+            why += f"; the start would be offset {part.start}"
+        else:
+            continue
+        found.append(gap(at, why, from_offset=following[at], to_offset=part.start))
+    return found
+
+
+def _shown(expected: StartPosition | None) -> dict[TopicPartition, tuple[int, int]]:
+    """Return the offsets before the expected start that the log could show when it was planned."""
+    if expected is None or expected.gaps or expected.evidence != "offsets":
+        return {}
+    return {at: (part.log_start, part.start) for at, part in expected.partitions.items()}
+
+
+def _outside(hole: tuple[int, int], shown: tuple[int, int]) -> tuple[int, int] | None:
+    """Return the first part of a hole that lies outside of some offsets, or None."""
+    first, end = hole
+    if first < shown[0]:
+        return first, min(end, shown[0])
+    first = max(first, shown[1])
+    return (first, end) if first < end else None
+
+
+def _between(held: HeldOffsets, at: TopicPartition, offset: int) -> str:
+    """Name the files on both sides of a hole, if they are known."""
+    for (first, end), (before, after) in zip(
+        held.holes.get(at, []), held.beside.get(at, []), strict=False
+    ):
+        if first <= offset < end and before:
+            return f" (between files {before} and {after})"
+        if first <= offset < end:
+            return f" (before file {after})"
+    return ""

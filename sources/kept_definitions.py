@@ -1,0 +1,101 @@
+"""Definitions that are kept for generations, so that their runs do not follow later changes."""
+
+from __future__ import annotations
+
+from modulefinder import ModuleFinder
+from pathlib import Path
+
+from sources.common.state import Generation, digests, read_generation
+from sources.config.loader import KEPT, KeptDefinition, LoadedPipeline, load_pipeline
+from sources.serving import newest, read_serving
+
+_FOLDER = "definition"
+
+
+def keep_definition(loaded: LoadedPipeline, generation: Generation) -> None:
+    """Copy a generation's definition to its state, so that later changes do not affect its runs.
+
+    Copied are the pipeline's file, which contains no secret, and the modules of its functions if
+    they are next to it. Other modules that they import are used as they are installed. Does
+    nothing if ``loaded`` is such a copy itself.
+
+    Raises:
+        StateError: The state can't be written.
+        OSError: The pipeline's file or a module can't be read.
+    """
+    if loaded.kept is not None:
+        return
+    for path in [loaded.path, *_modules(loaded)]:
+        copy = f"{_FOLDER}/{path.relative_to(loaded.folder)}"
+        # Written atomically: a driver may be reading it.
+        if generation.read_bytes(copy) != path.read_bytes():
+            generation.replace_bytes(copy, path.read_bytes())
+    kept = KeptDefinition(generation=generation.name, home=str(loaded.folder))
+    if generation.read(f"{_FOLDER}/{KEPT}", KeptDefinition) != kept:
+        generation.replace(f"{_FOLDER}/{KEPT}", kept)
+
+
+def kept_file(loaded: LoadedPipeline, generation: str) -> Path:
+    """Return the path of the copy of the pipeline's file that is kept for a generation.
+
+    It exists once the generation has run; until then the pipeline's own file applies.
+    """
+    return loaded.state / generation / _FOLDER / loaded.path.name
+
+
+def declaration_of(loaded: LoadedPipeline, generation: str) -> LoadedPipeline:
+    """Return the declaration that a generation's runs go by.
+
+    It is the pipeline's own file for the newest generation, as long as its checkpoint can follow
+    the file; otherwise the copy that was kept when it last ran.
+
+    Args:
+        loaded: The pipeline.
+        generation: Name of the generation.
+
+    Raises:
+        InputError: The kept copy is not valid, or needs an environment variable that is not set.
+        StateError: The state is damaged, or there is no such generation.
+    """
+    if loaded.kept is not None and loaded.kept.generation == generation:
+        return loaded
+    kept = kept_file(loaded, generation)
+    if loaded.kept is None and newest(loaded) == generation:
+        known = read_generation(loaded.state, generation).info.contract
+        if known == digests(loaded.contract()) or not kept.exists():
+            return loaded
+    return load_pipeline(kept)
+
+
+def in_service(loaded: LoadedPipeline) -> list[LoadedPipeline]:
+    """Return the declarations of the generations whose runs may write to a table now.
+
+    Returns:
+        The newest generation's; and, if an older one serves, its kept declaration.
+
+    Raises:
+        InputError: The kept declaration is not valid, or needs an environment variable that is
+            not set.
+        StateError: The state is damaged.
+    """
+    serving = read_serving(loaded).generation
+    if newest(loaded) in (None, serving) or not kept_file(loaded, serving).exists():
+        return [loaded]
+    return [loaded, load_pipeline(kept_file(loaded, serving))]
+
+
+def _modules(loaded: LoadedPipeline) -> list[Path]:
+    """Return the files next to a pipeline's file that its functions import; none is executed."""
+    pipeline = loaded.pipeline
+    named = [pipeline.transform]
+    named += [name for source in pipeline.sources for name in source.functions.values()]
+    finder = ModuleFinder(path=[str(loaded.folder)])
+    for name in named:
+        try:
+            finder.import_hook(name.partition(":")[0])
+        except ImportError:
+            # Not next to the file, so it is an installed module.
+            continue
+    found = (getattr(module, "__file__", None) for module in finder.modules.values())
+    files = {Path(file) for file in found if file is not None}
+    return sorted(file for file in files if file.is_relative_to(loaded.folder))

@@ -1,0 +1,54 @@
+"""Declaration that a plan was made by, so that another one is recognized later."""
+
+from __future__ import annotations
+
+from sources.common.positions import Record
+from sources.common.state import Generation, digests
+from sources.config.file_source import FileSource
+from sources.config.loader import LoadedPipeline
+
+_NAME = "planned-by.json"
+# What a plan depends on, besides the contract, which a checkpoint has to follow.
+_OF_FILES = {"batch", "converge", "discovery_interval", "folder_time"}
+_OF_TOPICS = {"bootstrap_servers", "on_gap", "start"}
+
+
+class PlannedBy(Record):
+    """Digests of the declaration that a plan was made by; holds no value of it.
+
+    Attributes:
+        parts: Digest by name of the part, such as ``sources.history``.
+    """
+
+    parts: dict[str, str]
+
+    @classmethod
+    def of(cls, loaded: LoadedPipeline) -> PlannedBy:
+        """Return the digests of a declaration as it is now."""
+        pipeline = loaded.pipeline
+        parts: dict[str, object] = {"plan.event_time": pipeline.event_time.model_dump(mode="json")}
+        for source in pipeline.sources:
+            named = _OF_FILES if isinstance(source, FileSource) else _OF_TOPICS
+            parts[f"plan.{source.name}"] = source.model_dump(mode="json", include=named)
+        return cls(parts=digests({**loaded.contract(), **parts}))
+
+
+def keep_declaration(loaded: LoadedPipeline, generation: Generation) -> None:
+    """Record that the plan that is about to be written is made by this declaration.
+
+    Raises:
+        StateError: The state can't be written.
+    """
+    generation.replace(_NAME, PlannedBy.of(loaded))
+
+
+def is_planned_by(loaded: LoadedPipeline, generation: Generation) -> bool:
+    """Return whether a generation, and its plan if there is one, are those of this declaration.
+
+    Raises:
+        StateError: The document is damaged, or of another version.
+    """
+    made = generation.read(_NAME, PlannedBy)
+    if made is None:
+        return generation.info.contract == digests(loaded.contract())
+    return made == PlannedBy.of(loaded)

@@ -1,0 +1,255 @@
+"""Which generation readers see, and to which table each one writes.
+
+The first generation writes to the target itself. A later one has a table of its own next to it
+until it is promoted: then the target holds its rows, and its runs continue there.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from sources.common.positions import Part, Record
+from sources.common.state import CURRENT, CurrentGeneration, Folder, Generation
+from sources.config.loader import LoadedPipeline
+from sources.errors import StateError
+
+OWNER = "hybrid.generation"
+"""Property of a table: the transaction id of the generation that writes to it."""
+_SERVING = "serving.json"
+FIRST = "g1"
+"""Name of the first generation, which writes to the target itself."""
+
+
+class Served(Part):
+    """Record of a generation whose rows readers saw earlier, to which a rollback is possible.
+
+    Attributes:
+        generation: Name of the generation.
+        version: Version of the target's Delta table that holds its last rows.
+        until_ms: When another generation replaced it, in Unix milliseconds.
+    """
+
+    generation: str
+    version: int
+    until_ms: int
+
+
+class Serving(Record):
+    """Record of the generation whose rows the target holds now, and of those before it.
+
+    Attributes:
+        generation: Name of the serving generation.
+        before: The generations that served before and are kept, each once, the latest at the end.
+    """
+
+    generation: str
+    before: list[Served] = Field(default_factory=list)
+
+    def served(self, generation: str) -> Served | None:
+        """Return the record of a generation that served before.
+
+        Args:
+            generation: Name of the generation.
+
+        Returns:
+            The record; None if the generation never served, or serves now.
+        """
+        return next((each for each in self.before if each.generation == generation), None)
+
+
+class Switch(Record):
+    """A promotion or rollback under way: written before its first step, removed after its last.
+
+    Attributes:
+        to: Name of the generation that is to serve.
+        past: Name of the generation that served until then.
+        at_ms: When the switch was requested, in Unix milliseconds.
+        is_rollback: Whether ``to`` served before.
+        target_version: Version of the target with the last rows of ``past``; None until the runs
+            of ``past`` are stopped.
+        is_first: Whether the target had no table any more, so that nothing can be rolled back to.
+    """
+
+    VERSION = 2
+    NAME: ClassVar = "switch.json"
+
+    to: str
+    past: str
+    at_ms: int
+    is_rollback: bool
+    target_version: int | None = None
+    is_first: bool = False
+
+    @property
+    def kind(self) -> str:
+        """``rollback`` or ``promotion``; computed."""
+        return "rollback" if self.is_rollback else "promotion"
+
+
+def table_properties(generation: Generation) -> dict[str, str]:
+    """Return the properties by which a target table names the generation that writes to it.
+
+    Args:
+        generation: The generation.
+    """
+    return {OWNER: generation.info.transaction_id}
+
+
+def pending_switch(loaded: LoadedPipeline) -> Switch | None:
+    """Read the promotion or rollback that is under way; None if there is none.
+
+    Raises:
+        StateError: Its document is damaged, or of another version.
+    """
+    return Folder(loaded.state).read(Switch.NAME, Switch)
+
+
+def read_serving(loaded: LoadedPipeline) -> Serving:
+    """Read which generation serves (readers see its rows): ``g1`` until another one is promoted.
+
+    Raises:
+        StateError: The document is damaged, or of another version.
+    """
+    return Folder(loaded.state).read(_SERVING, Serving) or Serving(generation=FIRST)
+
+
+def write_serving(loaded: LoadedPipeline, serving: Serving) -> None:
+    """Record in the state which generation serves, that is, whose rows readers see.
+
+    Raises:
+        StateError: The state can't be written.
+    """
+    Folder(loaded.state).replace(_SERVING, serving)
+
+
+def newest(loaded: LoadedPipeline) -> str | None:
+    """Read the name of the newest generation; None if there is no generation yet.
+
+    It is the one that the pipeline's own file declares; older ones run by copies of that file.
+
+    Raises:
+        StateError: The document is damaged, or of another version.
+    """
+    current = Folder(loaded.state).read(CURRENT, CurrentGeneration)
+    return None if current is None else current.generation
+
+
+def about(loaded: LoadedPipeline) -> str | None:
+    """Return the name of the generation that a declaration is about; None if there is none yet.
+
+    It is the one that the file was copied for, else the newest one.
+
+    Raises:
+        StateError: The state is damaged.
+    """
+    kept = None if loaded.kept is None else loaded.kept.generation
+    return kept or newest(loaded)
+
+
+def waiting(loaded: LoadedPipeline) -> str | None:
+    """Return the name of the newest generation if it was never promoted; else None.
+
+    Such a generation is a candidate: it writes to a table of its own until its promotion.
+
+    Raises:
+        StateError: The state is damaged.
+    """
+    serving, name = read_serving(loaded), newest(loaded)
+    serves = name is None or name == serving.generation or serving.served(name) is not None
+    return None if serves else name
+
+
+def require_waiting(loaded: LoadedPipeline, hint: str) -> str:
+    """Return the name of the generation that waits for its promotion.
+
+    Args:
+        loaded: The pipeline.
+        hint: What to do if none waits; becomes the hint of the error.
+
+    Raises:
+        StateError: The newest generation serves or has served, or there is none.
+    """
+    if (name := waiting(loaded)) is None:
+        message = f"Pipeline `{loaded.pipeline.name}` has no generation that waits for promotion."
+        raise StateError(message, hint, pipeline=loaded.pipeline.name)
+    return name
+
+
+def target_of(loaded: LoadedPipeline, generation: str | None = None) -> str:
+    """Return the folder or URL of the Delta table that a generation writes to.
+
+    That is the target (``sink.path``) if the generation serves or has served, else a table of its
+    own next to it.
+
+    Args:
+        loaded: The pipeline.
+        generation: Name of the generation; the one that this declaration is about, if left out.
+
+    Raises:
+        StateError: The state is damaged.
+    """
+    if generation is None:
+        generation = about(loaded) or FIRST
+    target = loaded.locate(loaded.pipeline.sink.path)
+    serving = read_serving(loaded)
+    if generation == serving.generation or serving.served(generation) is not None:
+        return target
+    return own_table(loaded, generation)
+
+
+def own_table(loaded: LoadedPipeline, generation: str) -> str:
+    """Return the folder or URL of the table that a generation has until it is promoted.
+
+    It is the path of the target with ``.<generation>`` at its end; it need not exist.
+
+    Args:
+        loaded: The pipeline.
+        generation: Name of the generation; not ``g1``, which writes to the target itself.
+    """
+    return f"{loaded.locate(loaded.pipeline.sink.path).rstrip('/')}.{generation}"
+
+
+def require_in_service(loaded: LoadedPipeline, generation: Generation) -> None:
+    """Refuse to run a generation that another one has replaced in the target, or is replacing.
+
+    Raises:
+        StateError: Another generation serves in its place, or a promotion or rollback is under
+            way (transient).
+    """
+    name = loaded.pipeline.name
+    if (switch := pending_switch(loaded)) is not None:
+        word = switch.kind
+        message = (
+            f"Generation {switch.to} of `{name}` is replacing {switch.past} in the target: a "
+            f"{word} is under way, and no run may write to the table meanwhile."
+        )
+        hint = (
+            f"Wait until the {word} has ended; if it was interrupted, run `hybrid generation "
+            "finish P`, or give it up with `hybrid generation abort P`. Then repeat this command."
+        )
+        raise StateError(message, hint, transient=True, pipeline=name, generation=switch.to)
+    serving = read_serving(loaded)
+    if serving.served(generation.name) is not None:
+        message = (
+            f"Generation {generation.name} of pipeline `{name}` no longer serves: "
+            f"{serving.generation} replaced it, so its runs may not write to the table any more."
+        )
+        hint = (
+            f"To start the run of {serving.generation}, use `hybrid resume P`. Let readers see "
+            f"{generation.name} again with `hybrid generation rollback P`, or compute the table "
+            "with the declaration of today in a new one: `hybrid generation new P`."
+        )
+        raise StateError(message, hint, pipeline=name, generation=generation.name)
+
+
+def described(loaded: LoadedPipeline) -> str:
+    """Return the generation that a declaration is about, with its role: ``g1, which serves``."""
+    name = about(loaded)
+    if name is None:
+        return "none"
+    serving = read_serving(loaded)
+    if name == serving.generation:
+        return f"{name}, which serves"
+    return f"{name}, which served before" if serving.served(name) else f"{name}, which waits"

@@ -1,0 +1,78 @@
+"""A seam filter that would take every row of the topic for delivered is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from sources.common.positions import PartitionStart, StartPosition
+from sources.common.topic_log import LogRecord
+from sources.config.kafka_source import KafkaSource
+from sources.config.pipeline import Pipeline
+from sources.errors import SeamError
+from sources.kafka.seam_checks import SeamOf, check_event_time_filter
+from tests.sources.kafka.model_log import ModelLog
+from tests.sources.kafka.test_start_offsets import T0, history, ms
+
+HOUR = 3600.0
+READ = {"id": "bigint", "at": "timestamp"}
+
+
+def check(ends_at: float, times: list[float], *, start: int = 0, **declared: Any) -> None:
+    """History ends at a second after noon; so are the event times of the topic's records.
+
+    The clock that gives records their timestamps is years ahead: it is the broker's.
+    """
+    source = KafkaSource.model_validate({"type": "kafka", "name": "live", "topic": "t", **declared})
+    pipeline = Pipeline.model_validate(
+        {
+            "name": "p",
+            "sources": [
+                {"type": "files", "name": "history", "path": "*", "format": "parquet"},
+                source.model_dump(exclude_unset=True),
+            ],
+            "event_time": "at",
+            "allowed_lateness": "2 h",
+            "transform": "m:f",
+            "sink": {"path": "s", "mode": "append", "key": ["id"]},
+            "state": "state",
+        }
+    )
+    values = [
+        json.dumps({"id": 1, "at": f"2024-01-01T{12 + int(second / HOUR):02}:00:00Z"}).encode()
+        for second in times
+    ]
+    records = [LogRecord(T0, at, ms(10**8), value) for at, value in enumerate(values)]
+    part = PartitionStart(start=start, log_start=0, log_end=len(times), reason="")
+    position = StartPosition(source="live", evidence="timestamp", time_ms=0, partitions={T0: part})
+    seam = SeamOf([history(ends_at)], position, {T0: len(times)})
+    check_event_time_filter(source, READ, pipeline, ModelLog({T0: records}), seam)
+
+
+def test_an_end_long_after_all_event_times_of_the_topic_is_refused() -> None:
+    with pytest.raises(SeamError) as caught:
+        check(10 * HOUR, [0, HOUR, 3 * HOUR])
+    assert caught.value.message == (
+        "The seam filter would remove every row of topic t: no `key` is declared, so rows at or "
+        "before the end of history, 2024-01-01T22:00:00Z, count as delivered, and the newest event "
+        "time found in the topic is 2024-01-01T15:00:00Z."
+    )
+    assert caught.value.fields["field"] == "event_time.not_after"
+    assert "`not_after`" in caught.value.hint
+    assert "`key`" in caught.value.hint
+
+
+@pytest.mark.parametrize("ends_at", [0, 3 * HOUR, 5 * HOUR])
+def test_an_end_within_the_lateness_is_fine(ends_at: float) -> None:
+    check(ends_at, [0, HOUR, 3 * HOUR])
+
+
+def test_nothing_is_removed_of_an_empty_seam_or_topic() -> None:
+    check(10 * HOUR, [0, HOUR], start=2)
+    check(10 * HOUR, [])
+
+
+def test_it_can_be_accepted() -> None:
+    check(10 * HOUR, [0, HOUR], on_gap="accept")

@@ -35,6 +35,7 @@ from spark_jobs.driver.warm_up import Ahead
 from spark_jobs.query.followed_topic import Prepared
 from spark_jobs.readers.spark_errors import report_of
 from spark_jobs.run_state.lock import QueryLock
+from spark_jobs.target.belonging import require_belonging
 
 
 def main(arguments: list[str]) -> int:
@@ -65,6 +66,7 @@ def main(arguments: list[str]) -> int:
         # A job may be started by hand, too.
         require_approved(context)
         with QueryLock(context.generation):
+            require_belonging(context.loaded, context.generation)
             return _run_all(context, options.source, options.launch_id, stop)
     except HybridError as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")

@@ -16,6 +16,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from spark_jobs.checkpoint.plan_nodes import each_of, kind_of, number_of
+
 # `amount#12`, `count#15L`, `at#3-T600000ms`; a function's number has no name before it.
 _COLUMN = re.compile(r"([^\s(),\[\]]*)#(\d+)L?(?:-T\d+ms)?")
 # Differs from one session to the next: addresses of objects, ids of watermarks.
@@ -28,6 +30,7 @@ _WINDOW = re.compile(
     r"precisetimestampconversion\((.*?), TimestampType"
 )
 _LENGTHS = re.compile(r"\b\d{4,}\b")
+_WATERMARK = "a watermark of "
 _MOST_FIELDS = "spark.sql.debug.maxToStringFields"
 
 
@@ -58,11 +61,16 @@ class Shape:
         finally:
             conf.set(_MOST_FIELDS, before or "25")
 
+    @property
+    def stateful(self) -> list[str]:
+        """What stateful operators keep, as in ``operators``, without the watermarks."""
+        return [kept for kept in self.operators if not kept.startswith(_WATERMARK)]
+
     def _visit(self, node: Any) -> None:
-        children = list(_each(node.children()))
+        children = list(each_of(node.children()))
         for child in children:
             self._visit(child)
-        kind = _kind(node)
+        kind = kind_of(node)
         self._learn(node, kind, is_leaf=not children)
         if children:
             line = self._text(node.simpleString(1_000_000))
@@ -74,20 +82,20 @@ class Shape:
         """Record what the columns that a node adds are computed from."""
         if kind in ("Project", "Aggregate"):
             named = node.projectList() if kind == "Project" else node.aggregateExpressions()
-            for each in _each(named):
-                if _kind(each) == "Alias":
-                    self._meaning[_number(each)] = self._text(each.child())
+            for each in each_of(named):
+                if kind_of(each) == "Alias":
+                    self._meaning[number_of(each)] = self._text(each.child())
         elif kind == "Expand":
-            ways = [list(_each(way)) for way in _each(node.projections())]
-            for column, texts in zip(_each(node.output()), zip(*ways, strict=True), strict=True):
-                self._meaning[_number(column)] = self._words(texts, " or ")
+            ways = [list(each_of(way)) for way in each_of(node.projections())]
+            for column, texts in zip(each_of(node.output()), zip(*ways, strict=True), strict=True):
+                self._meaning[number_of(column)] = self._words(texts, " or ")
         elif kind == "Generate":
-            for column in _each(node.generatorOutput()):
+            for column in each_of(node.generatorOutput()):
                 text = f"{self._text(node.generator())}.{column.name()}"
-                self._meaning[_number(column)] = text
-        for column in _each(node.output()):
+                self._meaning[number_of(column)] = text
+        for column in each_of(node.output()):
             name = column.name() if is_leaf else f"{kind}.{column.name()}"
-            self._meaning.setdefault(_number(column), name)
+            self._meaning.setdefault(number_of(column), name)
 
     def _kept(self, node: Any, kind: str) -> str | None:
         """Return what a node keeps between micro-batches, in words; None if nothing."""
@@ -97,27 +105,27 @@ class Shape:
     def _aggregate(self, node: Any) -> str:
         functions = [
             self._text(each)
-            for column in _each(node.aggregateExpressions())
+            for column in each_of(node.aggregateExpressions())
             for each in _all(column)
-            if _kind(each) == "AggregateExpression"
+            if kind_of(each) == "AggregateExpression"
         ]
         # Spark keeps each once, in this order.
         kept = ", ".join(dict.fromkeys(functions)) or "nothing more"
-        return f"{kept} by {self._words(_each(node.groupingExpressions()))}"
+        return f"{kept} by {self._words(each_of(node.groupingExpressions()))}"
 
     def _join(self, node: Any) -> str | None:
-        if not all(side.isStreaming() for side in _each(node.children())):
+        if not all(side.isStreaming() for side in each_of(node.children())):
             return None
         condition = node.condition()
         on = self._text(condition.get()) if condition.isDefined() else "nothing"
         return f"both sides of a join ({node.joinType().toString()}) on {on}"
 
     def _watermark(self, node: Any) -> str:
-        return f"a watermark of {node.delay().toString()} on {self._text(node.eventTime())}"
+        return f"{_WATERMARK}{node.delay().toString()} on {self._text(node.eventTime())}"
 
     def _pandas_state(self, node: Any) -> str:
         kept = node.stateType().simpleString()
-        by = self._words(_each(node.groupingAttributes()))
+        by = self._words(each_of(node.groupingAttributes()))
         return f"{kept} of a function's own by {by}"
 
     def _words(self, expressions: Iterable[Any], between: str = ", ") -> str:
@@ -136,16 +144,16 @@ class Shape:
 # By the name of the node's class in org.apache.spark.sql.catalyst.plans.logical.
 _KEPT: dict[str, Callable[[Shape, Any], str | None]] = {
     "Aggregate": Shape._aggregate,
-    "Deduplicate": lambda shape, node: f"rows seen by {shape._words(_each(node.keys()))}",
+    "Deduplicate": lambda shape, node: f"rows seen by {shape._words(each_of(node.keys()))}",
     "DeduplicateWithinWatermark": lambda shape, node: (
-        f"rows seen within the watermark by {shape._words(_each(node.keys()))}"
+        f"rows seen within the watermark by {shape._words(each_of(node.keys()))}"
     ),
     "EventTimeWatermark": Shape._watermark,
     "FlatMapGroupsInPandasWithState": Shape._pandas_state,
     "GlobalLimit": lambda shape, node: f"how many of {shape._text(node.limitExpr())} rows passed",
     "Join": Shape._join,
     "TransformWithStateInPySpark": lambda shape, node: (
-        f"state of a processor's own by {shape._words(_each(node.leftAttributes()))}"
+        f"state of a processor's own by {shape._words(each_of(node.leftAttributes()))}"
     ),
 }
 
@@ -169,22 +177,8 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _kind(thing: Any) -> str:
-    return str(thing.getClass().getSimpleName())
-
-
-def _number(column: Any) -> int:
-    return int(column.exprId().id())
-
-
-def _each(things: Any) -> Iterator[Any]:
-    """Yield the elements of a Scala sequence."""
-    for at in range(things.size()):
-        yield things.apply(at)
-
-
 def _all(expression: Any) -> Iterator[Any]:
     """Yield an expression and all its sub-expressions."""
     yield expression
-    for child in _each(expression.children()):
+    for child in each_of(expression.children()):
         yield from _all(child)

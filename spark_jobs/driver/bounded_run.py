@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from sources.errors import RunError
 from sources.planning.context import PipelineContext
 from sources.planning.rounds import Round
+from spark_jobs.driver.late_rows import require_no_late_rows
 from spark_jobs.driver.reporter import Reporter
 from spark_jobs.driver.retention_guard import RetentionGuard
 from spark_jobs.driver.warm_up import Ahead, rehearsal
@@ -59,13 +60,16 @@ def run_bounded(
             be written.
         SeamError: Records to be read are no longer in Kafka, or soon will not be.
         StateError: It is not this source's turn, the checkpoint or target belongs to another
-            generation, or a later launch has replaced this one.
+            generation, a later launch has replaced this one, or more late rows were dropped behind
+            the watermark than is declared.
         StreamingQueryException: The query failed in Spark.
     """
     while True:
         with reporter.at_work():
+            require_no_late_rows(context)
             query = declare_query(context, source)
         running = _read(spark, query, reporter, stop, ahead)
+        require_no_late_rows(context)
         if running is None:
             continue
         if not query.is_drained():
@@ -123,6 +127,7 @@ def _read(
 
         def is_over() -> bool:
             guard.look()
+            require_no_late_rows(context)
             return running.is_over()
 
         with rehearsal(spark, query, ahead):

@@ -7,6 +7,7 @@ was staged, appends it to the quarantine table, and removes the batch's folder.
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,12 +19,14 @@ from deltalake.exceptions import DeltaError
 
 from sources.common.state import Generation
 from sources.config.bad_records import BadRecordCount, BadRecords, bad_count_name, quarantine_path
+from sources.config.event_time import EventTime
 from sources.config.pipeline import Pipeline
 from sources.errors import InputError
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.readers.bad_records import STAGED, staging_folder
 
 _PLACE = ["place", "partition", "offset"]
+_COUNTED = [*_PLACE, "kind"]
 _TABLE = pa.schema([("source", pa.string()), *STAGED, ("batch_id", pa.int64())])
 _READ_ROWS = 10_000
 
@@ -37,35 +40,39 @@ class Collector:
         generation: State of the generation, which keeps staged records and their count.
         source: Name of the source.
         declared: Its ``on_bad_record``, and the quarantine table if it has one.
+        event_time: The pipeline's event time with its policy ``outside``.
     """
 
-    def __init__(self, generation: Generation, source: str, declared: BadRecords) -> None:
+    def __init__(
+        self, generation: Generation, source: str, declared: BadRecords, event_time: EventTime
+    ) -> None:
         self._generation = generation
         self._source = source
-        self._keeps = declared.on_bad_record == "quarantine"
+        self._recorded = pa.array(declared.recorded(event_time), pa.string())
         self._path = quarantine_path(source, declared.quarantine, generation)
         self._folder = staging_folder(generation, source)
 
-    def collect(self) -> int:
+    def collect(self) -> BadRecordCount:
         """Count the staged bad records of all committed micro-batches, and remove their folders.
 
-        Under ``on_bad_record: quarantine`` they are appended to the quarantine table first.
+        Those that a policy keeps are appended to the quarantine table first.
 
         Returns:
-            The number of the source's bad records since the generation began.
+            The numbers of the source's bad records since the generation began.
 
         Raises:
             InputError: The quarantine table can't be written.
         """
         committed = offset_log.last_committed(self._generation.checkpoint)
         counted = self._generation.read(bad_count_name(self._source), BadRecordCount)
+        counted = counted or BadRecordCount(source=self._source)
         for batch in self._staged():
             if committed is None or batch > committed:
                 break
             counted = self._take(batch, counted)
             # A task that was abandoned may still write there: the next call removes that.
             shutil.rmtree(self._folder / str(batch), ignore_errors=True)
-        return counted.total if counted is not None else 0
+        return counted
 
     def _staged(self) -> list[int]:
         try:
@@ -74,19 +81,24 @@ class Collector:
             return []
         return sorted(int(name) for name in names if name.isdigit())
 
-    def _take(self, batch: int, counted: BadRecordCount | None) -> BadRecordCount:
+    def _take(self, batch: int, counted: BadRecordCount) -> BadRecordCount:
         """Append to the table and count; each is skipped if it was done for this batch before."""
         files = sorted((self._folder / str(batch)).glob("*.parquet"))
-        tables = [pq.read_table(file, columns=_PLACE) for file in files]
-        places = pa.concat_tables([STAGED.empty_table().select(_PLACE), *tables]).to_pandas()
-        is_first = pa.array(~places.duplicated())
-        total = pc.sum(is_first).as_py() or 0
-        if self._keeps:
-            self._append(batch, files, is_first)
-        if counted is not None and counted.last_batch >= batch:
+        tables = [pq.read_table(file, columns=_COUNTED) for file in files]
+        staged = pa.concat_tables([STAGED.empty_table().select(_COUNTED), *tables])
+        is_first = pa.array(~staged.select(_PLACE).to_pandas().duplicated())
+        selected = pc.and_(is_first, pc.is_in(staged["kind"].combine_chunks(), self._recorded))
+        if pc.any(selected).as_py():
+            self._append(batch, files, selected)
+        if counted.last_batch >= batch:
             return counted
-        before = counted.total if counted is not None else 0
-        now = BadRecordCount(source=self._source, total=before + total, last_batch=batch)
+        kinds = Counter(staged["kind"].filter(is_first).to_pylist())
+        now = BadRecordCount(
+            source=self._source,
+            total=counted.total + kinds["unreadable"],
+            outside=counted.outside + kinds["outside"],
+            last_batch=batch,
+        )
         self._generation.replace(bad_count_name(self._source), now)
         return now
 
@@ -139,18 +151,18 @@ class Collectors:
 
     def __init__(self, pipeline: Pipeline, generation: Generation) -> None:
         self._collectors = {
-            source.name: Collector(generation, source.name, source)
+            source.name: Collector(generation, source.name, source, pipeline.event_time)
             for source in pipeline.sources
-            if source.on_bad_record != "fail"
+            if source.left_out(pipeline.event_time)
         }
 
-    def collect(self) -> dict[str, int]:
+    def collect(self) -> dict[str, BadRecordCount]:
         """Collect the bad records of committed micro-batches, source by source.
 
         Called before, during and after a run.
 
         Returns:
-            Number of bad records since the generation began, by name of the source.
+            Numbers of bad records since the generation began, by name of the source.
 
         Raises:
             InputError: A quarantine table can't be written.

@@ -14,10 +14,12 @@ from dagster_pipes import DAGSTER_PIPES_CONTEXT_ENV_VAR, PipesContext, open_dags
 from pyspark.sql import SparkSession
 
 from sources.common.positions import now_ms
+from sources.config.bad_records import BadRecordCount
 from sources.errors import ErrorReport
 from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
 from spark_jobs.driver.heartbeat_writer import HeartbeatWriter
+from spark_jobs.driver.late_rows import LateRowCounter
 from spark_jobs.driver.measurement import Measurement, Pace, TaskWatch
 from spark_jobs.query.declaration import QueryDeclaration
 from spark_jobs.query.place import Growing, PlaceStream
@@ -109,6 +111,15 @@ class Reporter:
         self.update(state="running", ui_url=ui_url, **fields)
         return QueryReporter(self, self._beat, measurement, self._pace)
 
+    def late_rows(self, count: int) -> None:
+        """Write a heartbeat if the number of rows dropped behind the watermark has changed.
+
+        Args:
+            count: Rows of this source dropped so far, by this launch and those before it.
+        """
+        if count != self._beat.latest.late_rows:
+            self.update(late_rows=count)
+
     @contextmanager
     def at_work(self) -> Iterator[None]:
         """Write a heartbeat each second during a step that can take long and reports nothing.
@@ -182,15 +193,17 @@ class Reporter:
         """
         self.update(retention=text)
 
-    def bad_records(self, counts: Mapping[str, int]) -> None:
-        """Write a heartbeat if the number of this source's bad records has changed.
+    def bad_records(self, counts: Mapping[str, BadRecordCount]) -> None:
+        """Write a heartbeat if a number of this source's bad records has changed.
 
         Args:
             counts: Records dropped or quarantined so far, by name of the source.
         """
-        count = counts.get(self._beat.latest.source, 0)
-        if count != self._beat.latest.bad_records:
-            self.update(bad_records=count)
+        count, beat = counts.get(self._beat.latest.source), self._beat.latest
+        if count is None:
+            return
+        if (count.total, count.outside) != (beat.bad_records, beat.outside_records):
+            self.update(bad_records=count.total, outside_records=count.outside)
 
 
 class QueryReporter:
@@ -210,10 +223,27 @@ class QueryReporter:
         self._beat = beat
         self._measurement = measurement
         self._pace = pace
+        self._late: LateRowCounter | None = None
 
     def started(self, stream: PlaceStream) -> None:
         """Report whether the query filters the seam, and its interval; call it once it is built."""
         self._reporter.update(filtering=stream.filtering, pace_ms=stream.interval_ms)
+
+    def count_late_rows(self, declared: QueryDeclaration) -> None:
+        """Count the rows that a query drops behind its watermark; call it before it is started."""
+        self._late = LateRowCounter(declared.context, declared.source.name)
+        self._reporter.late_rows(self._late.counted.dropped)
+        if unknown := self._late.counted.unknown_batches:
+            self._reporter.listeners.warn(
+                f"Source `{declared.source.name}`: whether late rows were dropped in {unknown:,} "
+                "micro-batches is unknown, because a driver ended right after their commit. The "
+                "audit shows whether rows are missing."
+            )
+
+    def late_rows(self, running: RunningQuery) -> None:
+        """Count the rows that the query has dropped behind its watermark since the last call."""
+        if self._late is not None:
+            self._reporter.late_rows(self._late.take(running.spark_query).dropped)
 
     def progress(self, running: RunningQuery) -> None:
         """Write a heartbeat if a micro-batch was committed, idleness changed, or a second passed.

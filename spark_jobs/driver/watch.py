@@ -19,13 +19,16 @@ from spark_jobs.query.seam_filter import OlderThanKeysError
 from spark_jobs.query.streaming_query import RunningQuery
 from spark_jobs.readers.spark_errors import report_of
 
-POLL_S = 1
+POLL_S = 1.0
+# A driver that is killed between a commit and the next of these looks has not counted the late rows
+# of that micro-batch.
+_LATE_ROWS_S = 0.1
 
 
 def start(
     spark: SparkSession, query: QueryDeclaration, reporter: Reporter, report: QueryReporter
 ) -> RunningQuery:
-    """Build a query and start it; warn if its transform differs from the one before.
+    """Build a query and start it; pass on what people should be warned about.
 
     Raises:
         InputError: The transform does not fit, or planned files changed.
@@ -35,10 +38,12 @@ def start(
     """
     built = build_query(spark, query)
     report.started(built.stream)
-    running = RunningQuery(query, built)
-    if built.changed is not None:
-        reporter.listeners.warn(built.changed)
-    return running
+    for warning in built.warnings:
+        reporter.listeners.warn(warning)
+    if built.has_watermark:
+        # Before the query commits anything.
+        report.count_late_rows(query)
+    return RunningQuery(query, built)
 
 
 def collect_bad_records(context: PipelineContext, reporter: Reporter) -> Collectors:
@@ -72,7 +77,8 @@ def watch(
         ends: Called each second; True stops the query.
 
     Raises:
-        StateError: A later launch was recorded meanwhile: this driver was taken for dead.
+        StateError: A later launch was recorded meanwhile: this driver was taken for dead. Or the
+            target was changed by others, or taken away.
         InputError: A quarantine table can't be written.
         StreamingQueryException: The query failed.
     """
@@ -90,15 +96,29 @@ def watch(
                     "micro-batch, and each micro-batch is written once."
                 )
                 raise StateError(message, hint, source=source)
-            query.awaitTermination(POLL_S)
+            _wait(running, report)
             report.progress(running)
             reporter.bad_records(bad_records.collect())
+            running.guard.look()
     finally:
         if query.isActive:
             query.stop()
         reporter.bad_records(bad_records.collect())
+        report.late_rows(running)
     query.awaitTermination()
     report.progress(running)
+    running.guard.look()
+    running.guard.keep()
+
+
+def _wait(running: RunningQuery, report: QueryReporter) -> None:
+    """Wait for a second, or until the query has ended; count its late rows meanwhile."""
+    step = _LATE_ROWS_S if running.has_watermark else POLL_S
+    for _ in range(round(POLL_S / step)):
+        # PySpark multiplies it by 1000.
+        if running.spark_query.awaitTermination(step):  # type: ignore[arg-type]
+            return
+        report.late_rows(running)
 
 
 def look_up_older(

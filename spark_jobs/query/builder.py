@@ -8,21 +8,23 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from sources.common.positions import iso
+from sources.common.positions import iso, now_ms
 from sources.common.schema import parse_schema
 from sources.config.user_functions import load_transform
 from sources.decoding.added_columns import types_of
-from sources.errors import InputError
-from sources.generations import target_of
+from sources.errors import InputError, SeamError
+from sources.serving import target_of
+from spark_jobs.checkpoint.kept_event_times import require_no_watermark_on
 from spark_jobs.checkpoint.transform_compatibility import Transform, first_batch, record_transform
 from spark_jobs.checkpoint.transform_shape import Shape, digest, digest_of_code
-from spark_jobs.checkpoint.watermark import require_order
+from spark_jobs.checkpoint.watermark import Watermark, judge_order, judge_seam, watermark_of
 from spark_jobs.query.declaration import QueryDeclaration
 from spark_jobs.query.place import PlaceStream, empty_stream
 from spark_jobs.readers.spark_errors import reporting_batch
 from spark_jobs.target import sink
 from spark_jobs.target.added_columns import with_added
 from spark_jobs.target.history_files import keep_history_files
+from spark_jobs.target.target_guard import TargetGuard
 
 # Number of partitions that a message lists one by one.
 _SHOWN = 8
@@ -36,14 +38,18 @@ class BuiltQuery:
         writer: Spark's writer with target, checkpoint and trigger; ``start()`` starts the query.
         stream: The stream of the source that the run reads.
         is_paced: Whether a bounded run waits between its micro-batches to keep a rate limit.
-        changed: A warning if the transform differs from the one that the checkpoint was computed
-            with, else None.
+        guard: Sees, while the query runs, what others do to the target.
+        has_watermark: Whether stateful operators may drop late rows, so that they are counted.
+        warnings: What people should know: that the transform differs from the one that the
+            checkpoint was computed with, or that rows may be dropped behind the watermark.
     """
 
     writer: DataStreamWriter
     stream: PlaceStream
     is_paced: bool
-    changed: str | None
+    guard: TargetGuard
+    has_watermark: bool
+    warnings: list[str]
 
 
 def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
@@ -57,34 +63,57 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
         query: Declaration of the query.
 
     Raises:
-        InputError: The transform does not fit, planned files changed, or history's order would
-            make stateful operators drop rows.
-        SeamError: The start offsets, or records to be read next, are no longer in Kafka.
-        StateError: The checkpoint or the target belongs to another generation (one computation of
-            the whole table), or a changed transform does not fit them.
+        InputError: The transform does not fit, planned files changed, stateful operators would
+            drop rows, by history's order or by the watermark that it leaves, or a watermark is on
+            event times that are kept wherever they lie.
+        SeamError: The start offsets, or records to be read next, are no longer in Kafka; or rows of
+            the seam are read twice, and the transform would count them twice.
+        StateError: Checkpoint, state and target do not belong together, or a changed transform
+            does not fit them.
     """
     context, generation = query.context, query.generation
     pipeline = context.pipeline
     streams = [place.stream(spark) for place in query.places]
     stream = streams[query.index]
-    rows = load_transform(context.loaded)(_union(query, streams))
+    given = _union(query, streams)
+    rows = load_transform(context.loaded)(given)
     _require_stream(pipeline.transform, rows)
-    if query.place.out_of_orderness_ms:
-        require_order(query.source.name, query.place.out_of_orderness_ms, rows)
+    _require_replayable(query, rows)
+    if pipeline.event_time.outside == "keep":
+        require_no_watermark_on(pipeline.event_time.column, _on_no_rows(spark, query))
+    watermark = watermark_of(rows, given, pipeline.event_time.column)
+    warnings = _judge_watermark(query, watermark)
     path = target_of(context.loaded, generation.name)
     later = (pipeline.added_columns, pipeline.ignored_columns)
-    sink.prepare_table(pipeline.sink, path, rows, generation, *later)
+    guard = sink.prepare_table(pipeline.sink, path, rows, generation, *later)
     if not query.is_bounded and query.index:
         keep_history_files(generation, path)
-    changed = record_transform(generation, _transform(spark, query))
-    writer = sink.write_stream(rows, pipeline.sink, path, generation, reporting_batch)
+    if (changed := record_transform(generation, _transform(spark, query))) is not None:
+        warnings.append(changed)
+    writer = sink.write_stream(rows, pipeline.sink, path, generation, guard, reporting_batch)
     writer = writer.option("checkpointLocation", str(generation.checkpoint))
     is_paced = query.is_bounded and stream.interval_ms > 0
     if query.is_bounded and not is_paced:
         writer = writer.trigger(availableNow=True)
     else:
         writer = writer.trigger(processingTime=f"{stream.interval_ms} milliseconds")
-    return BuiltQuery(writer, stream, is_paced, changed)
+    return BuiltQuery(writer, stream, is_paced, guard, watermark is not None, warnings)
+
+
+def _judge_watermark(query: QueryDeclaration, watermark: Watermark | None) -> list[str]:
+    """Refuse an order of files in which rows would be dropped; return warnings where some may be.
+
+    Nothing is known about the order of a topic's records, nor of files that arrive in a folder.
+    """
+    end, place = query.place.end, query.place
+    if end is None or place.out_of_orderness_ms is None:
+        return []
+    is_exact = end.event_times == "exact"
+    source = query.source.name
+    found = [judge_order(source, place.out_of_orderness_ms, watermark, is_exact=is_exact)]
+    if (topic := query.context.pipeline.next_topic(source)) is not None:
+        found.append(judge_seam(end, topic.name, watermark, now_ms()))
+    return [each for each in found if each is not None]
 
 
 def _union(query: QueryDeclaration, streams: list[PlaceStream]) -> DataFrame:
@@ -98,9 +127,7 @@ def _transform(spark: SparkSession, query: QueryDeclaration) -> Transform:
     """Describe the transform by what it makes of a stream of the plan's columns."""
     context = query.context
     function = load_transform(context.loaded)
-    columns = {**query.plan.columns_by_name, **types_of(context.pipeline.added_columns)}
-    rows = function(empty_stream(spark, query.generation, parse_schema(columns)))
-    shape = Shape(rows)
+    shape = Shape(_on_no_rows(spark, query))
     return Transform(
         name=context.pipeline.transform,
         first_batch=first_batch(query.generation),
@@ -110,6 +137,42 @@ def _transform(spark: SparkSession, query: QueryDeclaration) -> Transform:
         operators=shape.operators,
         spark=spark.version,
     )
+
+
+def _on_no_rows(spark: SparkSession, query: QueryDeclaration) -> DataFrame:
+    """Return what the transform makes of an empty stream with the columns that it sees."""
+    context = query.context
+    columns = {**query.plan.columns_by_name, **types_of(context.pipeline.added_columns)}
+    rows = empty_stream(spark, query.generation, parse_schema(columns))
+    result: DataFrame = load_transform(context.loaded)(rows)
+    return result
+
+
+def _require_replayable(query: QueryDeclaration, rows: DataFrame) -> None:
+    """Refuse a transform that counts rows, if rows of a seam are replayed.
+
+    Merging a change twice in its order does no harm, counting it twice does.
+    """
+    seam = query.place.seam
+    replayed = [part.source for part in query.plan.topics if part.seam_rule == "replay"]
+    if seam is not None:
+        replayed = [query.source.name] if seam.rule == "replay" else []
+    kept = Shape(rows).stateful if replayed else []
+    if not kept:
+        return
+    pipeline = query.context.pipeline
+    order = ", ".join(pipeline.sink.order)
+    message = (
+        f"Rows of the topic that history may hold are read again by source `{replayed[0]}`, as "
+        f"`sink.sequence: {order}` puts them in order; but `transform: {pipeline.transform}` is "
+        f"stateful and would count them twice. It keeps {kept[0]}."
+    )
+    hint = (
+        f"Declare `key: [{', '.join(dict.fromkeys([*pipeline.key, *pipeline.sink.order]))}]` for "
+        "the pipeline: rows are then recognized by key and version, and none is read twice. If "
+        "rows of one key never change, declare `seam_filter: key`. No row was read or written."
+    )
+    raise SeamError(message, hint, source=replayed[0], field="key")
 
 
 def _reached_in_words(query: QueryDeclaration) -> str:

@@ -218,7 +218,8 @@ def _topic_place(
         return place, None
     decided = require_range(context.generation, source.name)
     columns = record_columns(context.plan, source)
-    planned = PlannedTopic(source, decided, context.generation, columns)
+    event_time = context.pipeline.event_time
+    planned = PlannedTopic(source, decided, context.generation, columns, event_time)
     if rate is None:
         return ReadRangePlace(context, planned), planned
     seam = _seam(context, source, earlier)

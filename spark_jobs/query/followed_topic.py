@@ -17,6 +17,7 @@ from sources.planning.context import PipelineContext
 from sources.planning.topic_range import seam_end_after
 from spark_jobs.query.history import EarlierSources
 from spark_jobs.query.seam import Seam
+from spark_jobs.readers.event_times import EventTimeCheck
 from spark_jobs.readers.kafka_stream import stream_topics, with_new_partitions
 from spark_jobs.readers.parse_records import parse_values, record_columns
 
@@ -43,6 +44,7 @@ class FollowedTopic:
         generation: State of the generation, in which bad records are staged.
         source: The declaration.
         columns: Names and types of all columns of a record, before ``select``.
+        event_time: Check of the event times.
         partitions: Start offset of each partition; -2 for its beginning.
         max_offsets: Highest number of offsets in one micro-batch, all partitions together.
         seam: The seam whose rows are filtered (the offsets in which live rows may repeat history);
@@ -52,6 +54,7 @@ class FollowedTopic:
     generation: Generation
     source: KafkaSource
     columns: Mapping[str, str]
+    event_time: EventTimeCheck
     partitions: Offsets
     max_offsets: int
     seam: Seam | None
@@ -72,7 +75,7 @@ class FollowedTopic:
         if prepared is not None and prepared.made_of == self._made_of:
             return prepared.rows
         raw = stream_topics(spark, self.source, self.partitions, self.max_offsets)
-        rows = parse_values(raw, self.source, self.columns, self.generation)
+        rows = parse_values(raw, self.source, self.columns, self.generation, self.event_time)
         return rows if self._filter is None else self._filter.apply(rows)
 
     def prepare(self, spark: SparkSession) -> Prepared:
@@ -132,6 +135,7 @@ class ExpectedTopic:
         self._context = context
         self._live = live
         self._columns = record_columns(context.plan, live)
+        self._event_time = EventTimeCheck(context.pipeline.event_time)
         self._start = context.plan.topic_of(live.name).expected_start
         self._seam = Seam(
             context,
@@ -158,7 +162,7 @@ class ExpectedTopic:
             SeamError: Kafka has deleted records of history.
         """
         raw = stream_topics(spark, self._live, self._start.offsets(), 1)
-        rows = parse_values(raw, self._live, self._columns, shadow)
+        rows = parse_values(raw, self._live, self._columns, shadow, self._event_time)
         return rows if self._seam.is_passed({}) else self._seam.apply(rows)
 
     def keep_seam_keys(self, spark: SparkSession) -> None:
@@ -187,5 +191,7 @@ class ExpectedTopic:
         partitions = with_new_partitions(self._start.offsets(), KafkaLog(live).partitions)
         rate = rate_of(generation, live.name, live.rate)
         offsets, _ = pace_of(live, rate, partitions)
-        topic = FollowedTopic(generation, live, self._columns, partitions, offsets, self._seam)
+        topic = FollowedTopic(
+            generation, live, self._columns, self._event_time, partitions, offsets, self._seam
+        )
         return topic.prepare(spark)

@@ -86,14 +86,15 @@ class Place(ABC):
         seam: The seam with the sources before it, if the source is a topic whose turn it is.
         growing: This place itself, if its source is a folder that keeps filling.
         starts: First offset of each partition, if the source is a topic that is followed.
-        out_of_orderness_ms: How far a micro-batch reaches back in event time behind earlier ones.
+        out_of_orderness_ms: How far a micro-batch reaches back in event time behind earlier ones;
+            None if nothing is known about the order.
     """
 
     end: EndPosition | None = None
     seam: Seam | None = None
     growing: Growing | None = None
     starts: Offsets | None = None
-    out_of_orderness_ms: int = 0
+    out_of_orderness_ms: int | None = None
 
     def __init__(self, context: PipelineContext) -> None:
         self._context = context

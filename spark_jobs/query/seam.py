@@ -13,15 +13,18 @@ from sources.errors import StateError
 from sources.kafka.seam import seam_rule
 from sources.ledger import SeamCount, count_name
 from sources.planning.context import PipelineContext
+from sources.planning.topic_range import find_range
 from spark_jobs.query.history import EarlierSources
 from spark_jobs.query.seam_filter import (
     KEYS,
     EventTimeFilter,
+    KeyColumns,
     KeyFilter,
     SeamFilter,
     SequenceFilter,
     SnapshotFilter,
 )
+from spark_jobs.readers.event_times import EventTimeCheck
 from spark_jobs.readers.kafka_stream import PARTITION, TOPIC, read_topics
 from spark_jobs.readers.parse_records import parse_values, record_columns
 
@@ -59,6 +62,9 @@ class Seam:
         self._ends = ends
         self._seam_end = seam_end
         self._columns = record_columns(context.plan, source)
+        decided = find_range(context.generation, source.name)
+        clock_ms = None if decided is None else decided.clock_ms
+        self._event_time = EventTimeCheck(context.pipeline.event_time, clock_ms)
         self._history = history
         self.start = start
         self.rule = seam_rule(context.pipeline, ends, start, seam_end)
@@ -72,7 +78,7 @@ class Seam:
     def _folder(self) -> Path:
         """Folder of the kept keys; history that has grown since has another one."""
         splits = sum(end.splits for end in self._ends)
-        name = f"{splits}-splits-from-{self._keys_from_ms}"
+        name = f"{splits}-splits-with-content-from-{self._keys_from_ms}"
         return self._generation.path(f"seam/{self._source.name}/{name}")
 
     @property
@@ -189,7 +195,7 @@ class Seam:
             return self._sequence_filter()
         if self.rule == "event_time":
             end_ms = max(each.event_time_ms for each in self._ends)
-            return EventTimeFilter(self._pipeline.event_time, end_ms, self._seam_end)
+            return EventTimeFilter(self._pipeline.event_time.column, end_ms, self._seam_end)
         return self._key_filter(spark)
 
     def _sequence_filter(self) -> SeamFilter:
@@ -215,17 +221,30 @@ class Seam:
         raw = read_topics(spark, self._source, self.start.offsets(), self._seam_end)
         if raw is None:
             return None
-        return parse_values(raw, self._source, self._columns, self._generation)
+        return parse_values(raw, self._source, self._columns, self._generation, self._event_time)
 
     def _key_filter(self, spark: SparkSession) -> KeyFilter:
         return KeyFilter(
             self._folder,
             self._history.batch(spark),
-            self._pipeline.key,
-            self._pipeline.event_time,
+            KeyColumns(self._pipeline.key, self._compared(), self._pipeline.event_time.column),
             keys_from_ms=self._keys_from_ms,
             ends=self._seam_end,
         )
+
+    def _compared(self) -> list[str]:
+        """Columns by which rows of one key are compared; none if the key was declared to decide.
+
+        What a record's own position and time fill differs between two copies of one row.
+        """
+        if self._pipeline.seam_filter == "key":
+            return []
+        own = {name for name, part in self._source.record_columns.items() if part != "key"}
+        return [
+            name
+            for name in self._history.columns
+            if name not in self._pipeline.key and not own & self._source.selection.inputs(name)
+        ]
 
 
 def _by_partition(rows: DataFrame) -> Offsets:

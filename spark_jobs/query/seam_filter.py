@@ -5,13 +5,17 @@ last listed. Inside it a live row is dropped if history holds its key; or, witho
 event time is not later than history's end. Only the keys of history's most recent event times are
 compared; they are kept next to the checkpoint. A row of the seam that is older than these is rare:
 the query fails at the first one, its rows are looked up in all of history, and it is restarted.
+
+A row whose key history holds with other content may be an update. Nothing tells which of the two
+is later, so it is refused, never dropped: next to each key the hashes of its rows are kept.
 """
 
 from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import Protocol
@@ -23,11 +27,15 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from sources.common.positions import DatabaseSnapshot, Offsets, iso
 from sources.decoding.value_format import EnvelopePart
 from sources.errors import SeamError
+from spark_jobs.query.row_content import content_of
 from spark_jobs.readers.kafka_stream import LOG_COLUMNS, OFFSET, PARTITION, TOPIC
 from spark_jobs.readers.spark_errors import raise_at_record
 
-KEYS = "keys"
+KEYS = "keys"  # with the hashes of their rows
 _IN_SEAM = "__in_seam"
+_CONTENTS = "__contents"
+_SAME = "__same"
+_KEY_TEXT = "__key_text"
 # Keys; each takes about 150 bytes of memory.
 _MOST_BROADCAST = 1_000_000
 
@@ -40,6 +48,16 @@ class OlderThanKeysError(SeamError):
 
     kind = "older_than_seam_keys"
     transient = True
+
+
+_CHANGED = "has the key of a row of history but other values, so it may be an update of that row"
+_CHANGED_HINT = (
+    "Nothing tells which of the two rows is later. Declare `sink.sequence`, the column that orders "
+    "the changes of one key; or put the column with a row's version into the pipeline's `key`. If "
+    "rows of one key never change, and files and topic only write them differently, declare "
+    "`seam_filter: key`; to read every row of the seam, `seam_filter: off`. These take effect in a "
+    "new generation: `hybrid generation new P`. No row of this micro-batch was written."
+)
 
 
 class SeamFilter(Protocol):
@@ -153,14 +171,29 @@ class EventTimeFilter:
         return marked.where(~F.coalesce(is_held, F.lit(False))).drop(_IN_SEAM)
 
 
+@dataclass(frozen=True)
+class KeyColumns:
+    """Columns by which a key filter recognizes a row.
+
+    Attributes:
+        key: Columns that identify a row.
+        compared: Columns whose values must be those of a row of history with the same key; empty if
+            the key alone decides.
+        event_time: Name of the event-time column.
+    """
+
+    key: Sequence[str]
+    compared: Collection[str]
+    event_time: str
+
+
 class KeyFilter:
     """Filter that drops live rows of the seam whose key history holds.
 
     Args:
         folder: Where the keys are kept, next to the checkpoint.
         history: All bounded sources before the topic, as one batch.
-        key: Columns that identify a row.
-        event_time: Name of the event-time column.
+        columns: Columns by which a row is recognized.
         keys_from_ms: Keys of rows before this event time (ms) are not kept.
         ends: First offset beyond the seam, by partition.
     """
@@ -169,16 +202,16 @@ class KeyFilter:
         self,
         folder: Path,
         history: DataFrame,
-        key: list[str],
-        event_time: str,
+        columns: KeyColumns,
         *,
         keys_from_ms: int,
         ends: Offsets,
     ) -> None:
         self._folder = folder
         self._history = history
-        self._key = key
-        self._event_time = event_time
+        self._key = columns.key
+        self._compared = [field for field in history.schema if field.name in columns.compared]
+        self._event_time = columns.event_time
         self._keys_from = F.timestamp_millis(F.lit(keys_from_ms))
         self._keys_from_ms = keys_from_ms
         self._ends = ends
@@ -187,16 +220,27 @@ class KeyFilter:
         """Return the live rows beyond the seam, and those inside it that history does not hold.
 
         The query fails with :class:`OlderThanKeysError` at the first row of the seam that is older
-        than the kept keys, unless :meth:`look_up_older` was called before.
+        than the kept keys, unless :meth:`look_up_older` was called before; and with a
+        :class:`SeamError` at the first row whose key history holds with other values only.
         """
         spark = live.sparkSession
         keys = self.kept_keys()
         marked = mark_seam(live, self._ends)
-        matches = [marked[name].eqNullSafe(keys[f"__{name}"]) for name in self._key]
-        delivered = reduce(lambda left, right: left & right, matches) & marked[_IN_SEAM]
         # A broadcast table has to fit into memory, the driver's first; a sort can spill.
         way = "broadcast" if self._count_kept() <= _MOST_BROADCAST else "merge"
-        remaining = marked.join(keys.hint(way), delivered, "left_anti")
+        is_held = self._matches(marked, keys) & marked[_IN_SEAM]
+        # Each key is kept once, so no row is doubled.
+        found = marked.join(keys.hint(way), is_held, "left")
+        is_known = F.col(_CONTENTS).isNotNull()
+        is_same = F.array_contains(_CONTENTS, content_of(self._compared))
+        refused = raise_at_record(SeamError, self._changed(), _CHANGED_HINT).cast("boolean")
+        # Of older rows not all of history's versions are kept.
+        remains = (
+            F.when(is_known & is_same, F.lit(False))
+            .when(is_known & ~F.coalesce(self._is_older(), F.lit(False)), refused)
+            .otherwise(F.lit(True))
+        )
+        remaining = found.where(remains).select(*marked.columns)
         older = self._older_folder()
         if not older.exists():
             return self._refuse_older(remaining).drop(_IN_SEAM)
@@ -217,30 +261,63 @@ class KeyFilter:
 
         Returns:
             The number of these rows.
+
+        Raises:
+            SeamError: History holds the key of such a row with other values only.
         """
-        matches = [F.col(name).eqNullSafe(F.col(f"__{name}")) for name in self._key]
-        held = seam.where(self._is_older()).join(
-            self._history.select(*(F.col(name).alias(f"__{name}") for name in self._key)),
-            reduce(lambda left, right: left & right, matches),
-            "left_semi",
+        older = seam.where(self._is_older())
+        wanted = older.select(*self._key).distinct()
+        matches = [self._history[name].eqNullSafe(wanted[name]) for name in self._key]
+        both = reduce(lambda left, right: left & right, matches)
+        keys = self._grouped(self._history.join(wanted, both, "left_semi"))
+        held = older.join(keys, self._matches(older, keys), "inner").select(
+            *LOG_COLUMNS,
+            F.array_contains(_CONTENTS, content_of(self._compared)).alias(_SAME),
+            self._key_text().alias(_KEY_TEXT),
         )
-        self._keep(held.select(*LOG_COLUMNS), self._older_folder())
+        written = self._write(held, self._older_folder())
+        found = seam.sparkSession.read.parquet(str(written))
+        changed = found.where(~F.col(_SAME)).orderBy(*LOG_COLUMNS).first()
+        if changed is not None:
+            shutil.rmtree(written)
+            topic, partition, offset = (changed[name] for name in LOG_COLUMNS)
+            message = (
+                f"Topic `{topic}`, partition {partition}, offset {offset}: the row "
+                f"{changed[_KEY_TEXT]} {_CHANGED}."
+            )
+            raise SeamError(message, _CHANGED_HINT, topic=topic, partition=partition, offset=offset)
+        self._adopt(written, self._older_folder())
         return seam.sparkSession.read.parquet(str(self._older_folder())).count()
 
     def kept_keys(self) -> DataFrame:
         """Return the keys of history's rows from ``keys_from_ms`` on, and of rows without a time.
 
-        They are read from Parquet next to the checkpoint; the first call reads all of history and
-        writes them there.
+        Each key is there once, with the hashes of all its rows. They are read from Parquet next to
+        the checkpoint; the first call reads all of history and writes them there.
         """
         folder = self._folder / KEYS
         if not folder.exists():
             # Rows without an event time may be in the seam, too.
             at = F.col(self._event_time)
             recent = self._history.where((at >= self._keys_from) | at.isNull())
-            renamed = [F.col(name).alias(f"__{name}") for name in self._key]
-            self._keep(recent.select(*renamed).distinct(), folder)
+            self._adopt(self._write(self._grouped(recent), folder), folder)
         return self._history.sparkSession.read.parquet(str(folder))
+
+    def _grouped(self, rows: DataFrame) -> DataFrame:
+        """Return each key of some rows of history, renamed, with the hashes of its rows."""
+        renamed = [F.col(name).alias(f"__{name}") for name in self._key]
+        hashes = F.collect_set(content_of(self._compared)).alias(_CONTENTS)
+        return rows.groupBy(*renamed).agg(hashes)
+
+    def _matches(self, rows: DataFrame, keys: DataFrame) -> Column:
+        matches = [rows[name].eqNullSafe(keys[f"__{name}"]) for name in self._key]
+        return reduce(lambda left, right: left & right, matches)
+
+    def _changed(self) -> Column:
+        return F.concat(F.lit("the row "), self._key_text(), F.lit(f" {_CHANGED}."))
+
+    def _key_text(self) -> Column:
+        return F.to_json(F.struct(*self._key))
 
     def _count_kept(self) -> int:
         files = (self._folder / KEYS).glob("*.parquet")
@@ -249,14 +326,18 @@ class KeyFilter:
     def _older_folder(self) -> Path:
         return self._folder / "older"
 
-    def _keep(self, rows: DataFrame, folder: Path) -> None:
-        # Written under another name, then renamed: a folder that exists is complete.
+    def _write(self, rows: DataFrame, folder: Path) -> Path:
+        """Write rows next to a folder, under another name, and return it."""
         temporary = folder.with_name(f".{folder.name}-{uuid.uuid4().hex}")
         rows.coalesce(1).write.parquet(str(temporary))
+        return temporary
+
+    def _adopt(self, written: Path, folder: Path) -> None:
+        """Give what was written its name: a folder that exists is complete."""
         try:
-            temporary.rename(folder)
+            written.rename(folder)
         except OSError:
-            shutil.rmtree(temporary)
+            shutil.rmtree(written)
             if not folder.exists():
                 raise
 

@@ -21,6 +21,8 @@ class RunningQuery:
         declared: Declaration of the query, as given.
         stream: The stream of the source that the run reads.
         is_paced: Whether a bounded run waits between its micro-batches to keep a rate limit.
+        guard: Sees what others do to the target while the query runs.
+        has_watermark: Whether stateful operators may drop late rows.
         spark_query: Spark's own handle on the query.
     """
 
@@ -28,6 +30,8 @@ class RunningQuery:
         self.declared = declared
         self.stream: PlaceStream = built.stream
         self.is_paced = built.is_paced
+        self.guard = built.guard
+        self.has_watermark = built.has_watermark
         self.spark_query: StreamingQuery = built.writer.start()
 
     def is_drained(self) -> bool:

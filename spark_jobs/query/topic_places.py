@@ -20,6 +20,7 @@ from spark_jobs.query.file_places import planned_interval_ms, reached_in_plan
 from spark_jobs.query.followed_topic import FollowedTopic, Prepared, pace_of
 from spark_jobs.query.place import Place, PlaceStream, Reached
 from spark_jobs.query.seam import Seam
+from spark_jobs.readers.event_times import EventTimeCheck
 from spark_jobs.readers.kafka_stream import with_new_partitions
 from spark_jobs.readers.parse_records import record_columns
 from spark_jobs.readers.planned_topic import PlannedTopic
@@ -168,6 +169,7 @@ class FollowedTopicPlace(Place):
             self._context.generation,
             self._source,
             record_columns(self._context.plan, self._source),
+            EventTimeCheck(self._context.pipeline.event_time),
             partitions,
             offsets,
             self._seam if filtering else None,

@@ -10,7 +10,7 @@ written the batch already skips it, and then no task stages its records again.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from sources.common.schema import TIMESTAMP
 from sources.common.state import Generation
+from sources.config.bad_records import BadKind
 from sources.errors import RunError
 from sources.formats.lines import BadRow
 from spark_jobs.readers.spark_errors import Step
@@ -31,10 +32,12 @@ STAGED = pa.schema(
         ("timestamp", TIMESTAMP),
         ("key", pa.binary()),
         ("value", pa.binary()),
+        ("kind", pa.string()),
         ("reason", pa.string()),
     ]
 )
-"""Columns of a bad record: ``place`` is the topic, or the file, whose ``offset`` is a byte."""
+"""Columns of a bad record: ``place`` is the topic, or the file, whose ``offset`` is a byte;
+``kind`` is a :data:`~sources.config.bad_records.BadKind`."""
 _HELD_BYTES = 16 << 20
 _STAGED_ROWS = 10_000
 # The property that MicroBatchExecution sets on all jobs of a micro-batch.
@@ -105,15 +108,17 @@ class RowStager:
 
     Args:
         folder: The source's :func:`staging_folder`.
-        keeps: Whether to keep a row's content and why it is bad, or only file and byte offset.
+        keeps: Whether to keep a row's content, or only file, byte offset and why it is bad.
+        kind: Why the rows are bad.
 
     Raises:
         RunError: The task belongs to no micro-batch of a streaming query.
     """
 
-    def __init__(self, folder: Path, *, keeps: bool) -> None:
+    def __init__(self, folder: Path, *, keeps: bool, kind: BadKind = "unreadable") -> None:
         self._stager = Stager(folder)
         self._keeps = keeps
+        self._kind = kind
         self._rows: list[BadRow] = []
 
     def __call__(self, row: BadRow) -> None:
@@ -128,28 +133,42 @@ class RowStager:
         self._stager.flush()
 
     def _stage(self) -> None:
-        rows, self._rows = self._rows, []
-        nothing = [None] * len(rows)
-        columns = [
-            [row.path for row in rows],
-            nothing,
-            [row.offset for row in rows],
-            nothing,
-            nothing,
-            [row.content for row in rows] if self._keeps else nothing,
-            [row.reason for row in rows] if self._keeps else nothing,
-        ]
-        arrays = [pa.array(each, kind) for each, kind in zip(columns, STAGED.types, strict=True)]
-        self._stager.add(pa.RecordBatch.from_arrays(arrays, schema=STAGED))
+        self._stager.add(staged_rows(self._rows, self._kind, keeps=self._keeps))
+        self._rows.clear()
 
 
-def removing(folder: Path, mark: str, bad: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Step:
+def staged_rows(rows: Sequence[BadRow], kind: BadKind, *, keeps: bool) -> pa.RecordBatch:
+    """Return bad rows of files with the columns of :data:`STAGED`.
+
+    Args:
+        rows: The rows.
+        kind: Why they are bad.
+        keeps: Whether to keep their content, or only file, byte offset and why they are bad.
+    """
+    columns = {
+        "place": [row.path for row in rows],
+        "offset": [row.offset for row in rows],
+        "value": [row.content if keeps else None for row in rows],
+        "kind": [kind] * len(rows),
+        "reason": [row.reason for row in rows],
+    }
+    nothing = [None] * len(rows)
+    arrays = [pa.array(columns.get(field.name, nothing), field.type) for field in STAGED]
+    return pa.RecordBatch.from_arrays(arrays, schema=STAGED)
+
+
+def removing(
+    folder: Path,
+    mark: str,
+    kept: Sequence[str],
+    bad: Callable[[pa.RecordBatch], pa.RecordBatch],
+) -> Step:
     """Return a function for ``mapInArrow`` that stages bad rows of a stream and drops them.
 
     Args:
         folder: The source's :func:`staging_folder`.
-        mark: Name of the column with the reason why a row is bad; null for a good row. The
-            columns before it are passed on.
+        mark: Name of the column with the reason why a row is bad; null for a good row.
+        kept: Names of the columns of a good row that are passed on.
         bad: Turns bad rows into rows with the columns of :data:`STAGED`.
     """
 
@@ -160,7 +179,7 @@ def removing(folder: Path, mark: str, bad: Callable[[pa.RecordBatch], pa.RecordB
             if reasons.null_count < batch.num_rows:
                 stager.add(bad(batch.filter(pc.is_valid(reasons))))
                 rows = batch.filter(pc.is_null(reasons))
-            yield rows.select(batch.schema.names[: batch.schema.get_field_index(mark)])
+            yield rows.select(kept)
         stager.flush()
 
     return remove

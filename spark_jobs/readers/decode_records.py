@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,27 +12,32 @@ from sources.decoding.batch_cursor import Int64Array, as_mask
 from sources.decoding.conversion import BadValue, to_arrow_array
 from sources.decoding.decoder import RowDecoder
 from sources.errors import ErrorFields, InputError
-from spark_jobs.readers.kafka_stream import LOG_COLUMNS
+from spark_jobs.readers.bad_records import STAGED
+from spark_jobs.readers.kafka_stream import LOG_COLUMNS, OFFSET, PARTITION, TOPIC
 from spark_jobs.readers.spark_errors import Step
 
 REASON = "__reason"
 # Columns of a record that only a quarantine needs.
 TIME, KEY, VALUE = RECORD = ("__timestamp", "__key", "__value")
 _REASON_CHARACTERS = 500
+_PLACE = {"place": TOPIC, "partition": PARTITION, "offset": OFFSET}
 
 
-def decoding(decoder: RowDecoder, columns: pa.Schema, included: list[str]) -> Step:
+def decoding(
+    decoder: RowDecoder, columns: pa.Schema, included: list[str], extra: Sequence[str] = ()
+) -> Step:
     """Return a function for ``mapInArrow`` that decodes the values of records into columns.
 
     Its result has topic, partition and offset, the included and decoded columns, and a column
     ``__reason`` that tells why a record can't be decoded (null for a good one, at most 500
-    characters). A schema that can't be obtained fails the task with an :class:`InputError` that
-    names the record.
+    characters), and the extra columns. A schema that can't be obtained fails the task with an
+    :class:`InputError` that names the record.
 
     Args:
         decoder: Decoder of the values.
         columns: Schema of the columns that the decoder returns.
         included: Names of further columns of the records that are kept as they are.
+        extra: Those of :data:`RECORD` that are kept, too.
     """
     nothing = [None] * len(columns)
 
@@ -55,7 +60,6 @@ def decoding(decoder: RowDecoder, columns: pa.Schema, included: list[str]) -> St
                         raise _at_record(error, batch, at) from None
                 rows.append(row)
             kept = [*LOG_COLUMNS, *included]
-            extra = [name for name in RECORD if TIME in batch.schema.names]
             arrays = [
                 *(batch.column(name) for name in kept),
                 *_filled(decoded, left, rows),
@@ -90,3 +94,27 @@ def _at_record(error: InputError, batch: pa.RecordBatch, row: int) -> InputError
     message = f"Topic `{topic}`, partition {partition}, offset {offset}: {error.message}"
     fields: ErrorFields = {**error.fields, "topic": topic, "partition": partition, "offset": offset}
     return InputError(message, error.hint, transient=error.transient, **fields)
+
+
+def whole_record(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Turn records that can't be read into rows with the columns of :data:`STAGED`."""
+    more = {"timestamp": TIME, "key": KEY, "value": VALUE, "reason": REASON}
+    return _staged(rows, {**_PLACE, **more})
+
+
+def place_of_record(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The same, but keep only topic, partition and offset."""
+    return _staged(rows, _PLACE)
+
+
+def _staged(rows: pa.RecordBatch, names: Mapping[str, str]) -> pa.RecordBatch:
+    """Return the columns of :data:`STAGED`; ``names`` has the column that each is taken from."""
+    arrays = [
+        rows.column(names[field.name]).cast(field.type)
+        if field.name in names
+        else pa.nulls(rows.num_rows, field.type)
+        for field in STAGED
+    ]
+    kind = pa.repeat(pa.scalar("unreadable"), rows.num_rows)
+    arrays[STAGED.get_field_index("kind")] = kind
+    return pa.RecordBatch.from_arrays(arrays, schema=STAGED)

@@ -7,9 +7,10 @@ Spark's Python workers (:mod:`spark_jobs.readers.decode_records`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -25,8 +26,18 @@ from sources.decoding.json_batches import read_objects, supports_schema
 from sources.decoding.value_format import RAW_COLUMN
 from sources.errors import InputError
 from sources.planning.plan import Plan
-from spark_jobs.readers.bad_records import STAGED, removing, staging_folder
-from spark_jobs.readers.decode_records import KEY, REASON, RECORD, TIME, VALUE, decoding
+from spark_jobs.readers.bad_records import removing, staging_folder
+from spark_jobs.readers.decode_records import (
+    KEY,
+    REASON,
+    RECORD,
+    TIME,
+    VALUE,
+    decoding,
+    place_of_record,
+    whole_record,
+)
+from spark_jobs.readers.event_times import EventTimeCheck
 from spark_jobs.readers.kafka_stream import LOG_COLUMNS, OFFSET, PARTITION, TOPIC
 from spark_jobs.readers.select import select_columns
 from spark_jobs.readers.spark_errors import Step, raise_at_record, reporting
@@ -40,6 +51,7 @@ _REPAIR = (
     "`hybrid run P`. No row of this micro-batch was written."
 )
 _LOG_DDL = f"{TOPIC} string, {PARTITION} int, {OFFSET} bigint"
+_RECORD_TYPES = {TIME: "timestamp", KEY: "binary", VALUE: "binary"}
 
 
 @dataclass(frozen=True)
@@ -68,64 +80,86 @@ def record_columns(plan: Plan, source: KafkaSource) -> dict[str, str]:
 
 
 def parse_values(
-    raw: DataFrame, source: KafkaSource, read: Mapping[str, str], generation: Generation
+    raw: DataFrame,
+    source: KafkaSource,
+    read: Mapping[str, str],
+    generation: Generation,
+    event_time: EventTimeCheck,
 ) -> DataFrame:
     """Return the source's columns of each record, with :data:`LOG_COLUMNS`.
 
     Under ``on_bad_record: fail`` a record that can't be read, or does not fit its columns, fails
     the query with topic, partition and offset. Otherwise it is left out; a stream stages it
-    (:mod:`spark_jobs.readers.bad_records`). ``select`` is applied after that.
+    (:mod:`spark_jobs.readers.bad_records`). ``select`` is applied after that; then the same is done
+    with records whose event time is outside of its bounds (``event_time.outside``).
 
     Args:
         raw: Records as Spark's Kafka source returns them, a stream or a batch.
         source: The declaration.
         read: Names and types of all columns of a record, before ``select``.
         generation: State of the generation, in which bad records are staged.
+        event_time: Check of the event times.
 
     Raises:
         InputError: The schema of the values can't be obtained, or ``select`` does not fit it.
     """
-    rows = _parsed(raw, source, read, generation)
+    staging = staging_folder(generation, source.name)
+    extra = event_time.needed(is_streaming=raw.isStreaming)
+    rows = _parsed(raw, source, read, staging, extra)
     columns = parse_schema(source.selected(read))
-    return select_columns(rows, source.selection, columns, LOG_COLUMNS)
+    rows = select_columns(rows, source.selection, columns, [*LOG_COLUMNS, *extra])
+    return event_time.apply(rows, staging).drop(*extra)
 
 
 def _parsed(
-    raw: DataFrame, source: KafkaSource, columns: Mapping[str, str], generation: Generation
+    raw: DataFrame,
+    source: KafkaSource,
+    columns: Mapping[str, str],
+    staging: Path,
+    extra: Sequence[str],
 ) -> DataFrame:
-    """Return all columns of each record that is not bad, before ``select``."""
-    remove: Step | None = None
-    if raw.isStreaming and source.on_bad_record != "fail":
-        bad = _record if source.on_bad_record == "quarantine" else _place
-        remove = removing(staging_folder(generation, source.name), REASON, bad)
+    """Return all columns of each record that can be read, before ``select``, and the extra ones.
+
+    Args:
+        raw: Records as Spark's Kafka source returns them.
+        source: The declaration.
+        columns: Names and types of all columns of a record.
+        staging: Folder in which a stream stages bad records.
+        extra: Those of :data:`RECORD` that are returned, too.
+    """
     of_value = source.value_schema(columns)
     kinds = {name: columns[name] for name in [*source.record_columns, *of_value.names]}
+    remove: Step | None = None
+    if raw.isStreaming and source.on_bad_record != "fail":
+        bad = whole_record if source.on_bad_record == "quarantine" else place_of_record
+        remove = removing(staging, REASON, [*LOG_COLUMNS, *kinds, *extra], bad)
     row_ddl = f"{_LOG_DDL}, {ddl(parse_schema(kinds))}"
+    extra_ddl = "".join(f", {name} {_RECORD_TYPES[name]}" for name in extra)
+    returned = [*LOG_COLUMNS, *columns, *extra]
     records = _records(raw, source, columns)
     wrong = _wrong(source, columns)
     if source.format == "debezium":
         # A tombstone follows a delete, for compaction; it holds no information of its own.
         records = records.where(F.col(VALUE).isNotNull())
     if source.format in ("avro", "protobuf", "debezium"):
-        decode = decoding(
-            RowDecoder(field_reader(source), of_value), of_value, [*source.record_columns]
-        )
-        record = RECORD if remove is not None else [VALUE]
-        records = records.select(
-            *LOG_COLUMNS, *source.record_columns, _first_reason(wrong).alias(REASON), *record
-        )
+        needed = RECORD if remove is not None else extra
+        decoder = RowDecoder(field_reader(source), of_value)
+        decode = decoding(decoder, of_value, [*source.record_columns], needed)
+        reason = _first_reason(wrong).alias(REASON)
+        record = dict.fromkeys([VALUE, *needed])
+        records = records.select(*LOG_COLUMNS, *source.record_columns, reason, *record)
         if remove is not None:
-            rows = records.mapInArrow(reporting(_chained(decode, remove)), row_ddl)
-            return rows.select(*LOG_COLUMNS, *columns)
-        rows = records.mapInArrow(reporting(decode), f"{row_ddl}, `{REASON}` string")
+            rows = records.mapInArrow(reporting(_chained(decode, remove)), row_ddl + extra_ddl)
+            return rows.select(*returned)
+        rows = records.mapInArrow(reporting(decode), f"{row_ddl}, `{REASON}` string{extra_ddl}")
         reason = F.col(REASON)
         marked = _Marked(rows, {n: F.col(n) for n in kinds}, reason.isNotNull(), reason)
     else:
         marked = _parse(records, source, of_value, wrong)
         if remove is not None:
-            return _without_bad(marked, remove, row_ddl).select(*LOG_COLUMNS, *columns)
+            return _without_bad(marked, remove, row_ddl + extra_ddl, extra).select(*returned)
     if source.on_bad_record == "fail":
-        return _refuse(marked, parse_schema(kinds)).select(*LOG_COLUMNS, *columns)
+        return _refuse(marked, parse_schema(kinds), extra).select(*returned)
     good = marked.rows.where(~marked.is_bad)
     return good.select(*LOG_COLUMNS, *(marked.columns[name].alias(name) for name in columns))
 
@@ -225,13 +259,15 @@ def _object_reader(columns: pa.Schema) -> Callable[[pa.Array], pa.Array]:
     return read
 
 
-def _without_bad(marked: _Marked, remove: Step, row_ddl: str) -> DataFrame:
+def _without_bad(marked: _Marked, remove: Step, row_ddl: str, extra: Sequence[str]) -> DataFrame:
     """Return the good rows; they carry nothing to the worker that it does not return."""
+    record = {name: F.when(marked.is_bad, F.col(name)) for name in RECORD if name not in extra}
     rows = marked.rows.select(
         *LOG_COLUMNS,
         *(column.alias(name) for name, column in marked.columns.items()),
         F.when(marked.is_bad, marked.reason).alias(REASON),
-        *(F.when(marked.is_bad, F.col(name)).alias(name) for name in RECORD),
+        *extra,
+        *(column.alias(name) for name, column in record.items()),
     )
     return rows.mapInArrow(reporting(remove), row_ddl)
 
@@ -240,28 +276,11 @@ def _chained(first: Step, second: Step) -> Step:
     return lambda batches: second(first(batches))
 
 
-def _record(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Turn bad rows into rows with the columns of :data:`STAGED`."""
-    return _staged(rows, [TOPIC, PARTITION, OFFSET, *RECORD, REASON])
-
-
-def _place(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The same, but keep only topic, partition and offset."""
-    return _staged(rows, [TOPIC, PARTITION, OFFSET, None, None, None, None])
-
-
-def _staged(rows: pa.RecordBatch, names: list[str | None]) -> pa.RecordBatch:
-    arrays = [
-        pa.nulls(rows.num_rows, field.type) if name is None else rows.column(name).cast(field.type)
-        for name, field in zip(names, STAGED, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=STAGED)
-
-
-def _refuse(marked: _Marked, columns: pa.Schema) -> DataFrame:
+def _refuse(marked: _Marked, columns: pa.Schema, extra: Sequence[str]) -> DataFrame:
     """Return all rows; the query fails at the first bad one."""
     good = F.struct(*(column.alias(name) for name, column in marked.columns.items()))
     reason = F.concat(marked.reason, F.lit("."))
     refused = raise_at_record(InputError, reason, _REPAIR).cast(from_arrow_schema(columns))
     checked = F.when(marked.is_bad, refused).otherwise(good).alias(_ROW)
-    return marked.rows.select(*LOG_COLUMNS, checked).select(*LOG_COLUMNS, f"{_ROW}.*")
+    rows = marked.rows.select(*LOG_COLUMNS, *extra, checked)
+    return rows.select(*LOG_COLUMNS, f"{_ROW}.*", *extra)

@@ -26,6 +26,8 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from sources.common.state import Folder
+
 CHECKPOINT_EVERY = 50  # versions
 # For each micro-batch Delta's source reads the versions that it takes files from as a whole.
 _ENTRIES_OF_VERSION = 10_000
@@ -74,7 +76,7 @@ class PlanLog:
 
     def has(self, version: int) -> bool:
         """Return whether the file of this version exists."""
-        return self._commit(version).exists()
+        return (self.folder / _commit(version)).exists()
 
     def stream(
         self, spark: SparkSession, batch_files: int | None, batch_bytes: int | None = None
@@ -94,7 +96,7 @@ class PlanLog:
         return reader.load(str(self.folder))
 
     def keep(self, name: str, table: pa.Table) -> Entry:
-        """Write a table of splits as Parquet into the log's folder.
+        """Write a table of splits as Parquet into the log's folder, atomically and durably.
 
         Args:
             name: Name of the file; an existing one is replaced.
@@ -102,11 +104,15 @@ class PlanLog:
 
         Returns:
             The entry that points at the file, for :meth:`write`.
+
+        Raises:
+            StateError: The folder can't be written.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
-        path = self.folder / name
-        pq.write_table(table, path)
-        return Entry(path.name, path.stat().st_size)
+        out = pa.BufferOutputStream()
+        pq.write_table(table, out)
+        content = out.getvalue().to_pybytes()
+        Folder(self.folder).replace_bytes(name, content)
+        return Entry(name, len(content))
 
     def write(
         self,
@@ -115,29 +121,29 @@ class PlanLog:
         entries: Iterable[Entry],
         partitions: Sequence[str] = (),
     ) -> None:
-        """Write one version of the log, atomically; each 50th one also as a Delta checkpoint.
+        """Write one version of the log, atomically and durably; each 50th also as a checkpoint.
 
         Args:
             version: Its number; versions are written one after the other, from 0.
             columns: The columns of the files, partition columns included.
             entries: The files of the version, in reading order.
             partitions: Names of the partition columns, whose values no file holds.
+
+        Raises:
+            StateError: The folder can't be written.
         """
-        commit = self._commit(version)
-        commit.parent.mkdir(parents=True, exist_ok=True)
         header = [] if version else _header(columns, partitions)
-        temporary = commit.with_name(f".{uuid.uuid4().hex}")
-        with temporary.open("w", encoding="utf-8") as file:
-            for action in chain(header, _adds(entries)):
-                file.write(f"{json.dumps(action)}\n")
-        temporary.replace(commit)
+        lines = (f"{json.dumps(action)}\n" for action in chain(header, _adds(entries)))
+        Folder(self.folder).replace_bytes(_commit(version), "".join(lines).encode())
         if version and version % CHECKPOINT_EVERY == 0:
             # Spark reads a log from its last checkpoint; the log of a folder that fills for months
             # has many versions.
             DeltaTable(str(self.folder)).create_checkpoint()
 
-    def _commit(self, version: int) -> Path:
-        return self.folder / "_delta_log" / f"{version:020d}.json"
+
+def _commit(version: int) -> str:
+    """Return the path of a version's file, relative to the folder of the log."""
+    return f"_delta_log/{version:020d}.json"
 
 
 def _header(columns: pa.Schema, partitions: Sequence[str]) -> list[dict[str, Any]]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -19,24 +18,24 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
+from sources.common.positions import bounds_us
 from sources.common.schema import ddl, parse_schema
 from sources.common.state import Generation
+from sources.config.event_time import EventTime
 from sources.config.file_source import FileSource
 from sources.config.rate_limit import Batch
 from sources.errors import InputError
-from sources.files.format_registry import format_of
 from sources.files.split_table import changed_splits
-from sources.formats.lines import BadRow, refuse
-from sources.formats.open import read_region
-from sources.formats.regions import Region
 from sources.planning.file_plan import FoundFiles, read_splits
-from sources.storage.partitions import typed, values_of
+from sources.storage.partitions import values_of
 from sources.storage.stores import Stores
-from spark_jobs.readers.bad_records import RowStager, staging_folder
+from spark_jobs.readers.bad_records import staging_folder
+from spark_jobs.readers.kept_batch import by_plan, keep_batch
+from spark_jobs.readers.outside_rows import BOUNDS, counts, stage_outside
 from spark_jobs.readers.plan_entries import PlanEntries, PlannedPart, Version
 from spark_jobs.readers.plan_log import Entry, PlanLog
 from spark_jobs.readers.select import select_columns
-from spark_jobs.readers.spark_errors import Step, reporting
+from spark_jobs.readers.split_reader import split_reader
 
 _ENTRY_COLUMNS = pa.schema(
     [
@@ -46,12 +45,13 @@ _ENTRY_COLUMNS = pa.schema(
         ("length", pa.int64()),
         ("size", pa.int64()),
         ("partition", pa.string()),
+        *BOUNDS,
     ]
 )
 # Number of changed files that a message lists one by one.
 _SHOWN = 5
 # Columns of a Parquet file's split that its log entry is made of.
-_ENTRY_OF = ("path", "size", "partition", "rows", "event_min_us", "event_max_us")
+_ENTRY_OF = ("path", "size", "partition", "rows", "event_min_us", "event_max_us", "outside")
 
 
 class PlannedSource:
@@ -62,7 +62,8 @@ class PlannedSource:
         parts: Parts of its plan: the first listing, then one for each round (a further listing
             before the hand-over) or discovery (in a folder that keeps filling).
         generation: State of the generation, which keeps plan, Delta log and bad records.
-        event_time: Name of the event-time column.
+        event_time: Declaration of the event time: its column, and what is done about rows whose
+            event time does not count. Which do is part of the plan.
         stores: Access to the storage that holds the files.
     """
 
@@ -71,9 +72,10 @@ class PlannedSource:
         source: FileSource,
         parts: Sequence[FoundFiles],
         generation: Generation,
-        event_time: str,
+        event_time: EventTime,
         stores: Stores,
     ) -> None:
+        source = by_plan(source, generation)
         self._source = source
         self._read = parse_schema(parts[0].read)
         self._columns = parse_schema(parts[0].columns)
@@ -81,6 +83,7 @@ class PlannedSource:
         self._stores = stores
         self._partitions = parts[0].partitions
         self._generation = generation
+        self._times = [part.times for part in parts]
         self._entries = PlanEntries(
             tuple(PlannedPart(read_splits(part, generation), source) for part in parts)
         )
@@ -98,6 +101,7 @@ class PlannedSource:
     def extend(self, found: FoundFiles) -> None:
         """Add files that arrived while the stream runs to the Delta log, which it reads next."""
         part = PlannedPart(read_splits(found, self._generation), self._source)
+        self._times.append(found.times)
         self._entries = self._entries.with_part(part)
         self.prepare()
 
@@ -147,10 +151,30 @@ class PlannedSource:
             raise InputError(message, hint, source=self._source.name)
 
     def prepare(self) -> None:
-        """Write the versions of the source's Delta log that do not exist yet."""
-        partitions = self._partitions if self._source.is_parquet else []
-        columns = self._read if self._source.is_parquet else _ENTRY_COLUMNS
-        entries = self._parquet_entries if self._source.is_parquet else self._split_entries
+        """Write the versions of the source's Delta log that do not exist yet.
+
+        Rows of Parquet files whose event time does not count are staged as bad records before.
+
+        Raises:
+            InputError: There are such rows, and ``event_time.outside`` is ``fail`` by now.
+            StateError: The state can't be written.
+        """
+        keep_batch(self._source, self._generation)
+        is_parquet = self._source.is_parquet
+        if is_parquet and self._event_time.outside != "keep":
+            parts = zip(self._entries.parts, self._times, strict=True)
+            for number, (part, times) in enumerate(parts):
+                stage_outside(
+                    self._source,
+                    self._event_time,
+                    self._generation,
+                    (number, part.splits, times),
+                    self._read.names,
+                    self._stores,
+                )
+        partitions = [*self._partitions, *BOUNDS.names] if is_parquet else []
+        columns = pa.schema([*self._read, *BOUNDS]) if is_parquet else _ENTRY_COLUMNS
+        entries = self._parquet_entries if is_parquet else self._split_entries
         for number, version in enumerate(self._entries.versions()):
             if not self._log.has(number):
                 self._log.write(number, columns, entries(version), partitions)
@@ -180,16 +204,22 @@ class PlannedSource:
         return self._rows(spark, spark.read.format("delta").load(str(self._log.folder)))
 
     def _rows(self, spark: SparkSession, entries: DataFrame) -> DataFrame:
-        rows = entries
+        rows, kept = entries, BOUNDS.names
         if not self._source.is_parquet:
+            kept = []
             # Round robin: a hash of the ranks would give some tasks twice the splits of others.
             tasks = 2 * spark.sparkContext.defaultParallelism
             spread = entries.repartitionById(tasks, F.col("rank").cast("int"))
             staging = self._staging if entries.isStreaming else None
-            read = split_reader(self._read, self._source, self._stores, staging)
+            read = split_reader(self._read, self._source, self._event_time, self._stores, staging)
             rows = spread.mapInArrow(read, ddl(self._read))
-        rows = select_columns(rows, self._source.selection, self._columns)
-        time_range, at = self._source.time_range, F.col(f"`{self._event_time}`")
+        elif not self._may_have_outside:
+            rows, kept = rows.drop(*kept), []
+        rows = select_columns(rows, self._source.selection, self._columns, kept)
+        column = self._event_time.column
+        if kept:
+            rows = rows.where(counts(column)).drop(*kept)
+        time_range, at = self._source.time_range, F.col(f"`{column}`")
         # A row without an event time lies in no range and must not be lost: it is kept.
         if time_range.since is not None:
             rows = rows.where(at.isNull() | (at >= F.lit(time_range.since)))
@@ -197,15 +227,36 @@ class PlannedSource:
             rows = rows.where(at.isNull() | (at < F.lit(time_range.until)))
         return rows
 
+    @property
+    def _may_have_outside(self) -> bool:
+        """Whether rows of Parquet files may have to be left out by their event time.
+
+        Known from the plan, so that rows of others cost nothing. A folder that keeps growing may
+        get such rows while it is read.
+        """
+        if self._event_time.outside == "keep":
+            return False
+        is_growing = self._source.discovery_interval is not None
+        grows = is_growing and self._event_time.outside != "fail"
+        return grows or any(times.outside for times in self._times)
+
     def _parquet_entries(self, version: Version) -> Iterator[Entry]:
-        event = self._source.selection.event_column(self._event_time)
+        event = self._source.selection.event_column(self._event_time.column)
         named = event.name if event is not None and event.unit_us is None else None
         part = self._entries.parts[version.part]
         splits = part.splits.slice(version.first, version.stop - version.first)
         values = (splits[name].to_pylist() for name in _ENTRY_OF)
-        for path, size, partition, rows, low, high in zip(*values, strict=True):
+        bounds = self._bounds_of(version.part)
+        limits = {name: str(at) for name, at in zip(BOUNDS.names, bounds, strict=True)}
+        for path, size, partition, rows, low, high, outside in zip(*values, strict=True):
             uri = self._stores.of(path).uri(path)
-            yield Entry(uri, size, _statistics(rows, named, low, high), values_of(partition))
+            # The range is that of the rows that count.
+            statistics = _statistics(rows, None if outside else named, low, high)
+            yield Entry(uri, size, statistics, {**values_of(partition), **limits})
+
+    def _bounds_of(self, part: int) -> tuple[int, int]:
+        times = self._times[part]
+        return bounds_us(times.not_before_ms, times.not_after_ms)
 
     def _split_entries(self, version: Version) -> Iterator[Entry]:
         part = self._entries.parts[version.part]
@@ -213,7 +264,9 @@ class PlannedSource:
             begin, end = part.splits_of(rank)
             group = part.splits.slice(begin, end - begin)
             ranks = pa.array(np.arange(begin, end))
-            columns = [ranks, *(group[name] for name in _ENTRY_COLUMNS.names[1:])]
+            names = _ENTRY_COLUMNS.names[1 : -len(BOUNDS)]
+            limits = [pa.repeat(at, end - begin) for at in self._bounds_of(version.part)]
+            columns = [ranks, *(group[name] for name in names), *limits]
             table = pa.table(columns, schema=_ENTRY_COLUMNS)
             yield self._log.keep(f"splits-{version.part:04d}-{rank:06d}.parquet", table)
 
@@ -230,57 +283,3 @@ def _statistics(rows: int, event_time: str | None, low: int | None, high: int | 
 def _moment(micros: int) -> str:
     moment = datetime.fromtimestamp(micros // 1_000_000, UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{micros // 1000 % 1000:03d}Z"
-
-
-def split_reader(
-    columns: pa.Schema, source: FileSource, stores: Stores, staging: Path | None = None
-) -> Step:
-    """Return a function for ``mapInArrow`` that turns rows of splits into the rows of their files.
-
-    A damaged file fails the task with the file's name. A bad row fails it with the position in the
-    file too, or is left out (``on_bad_record``); a stream stages it.
-
-    Args:
-        columns: The columns to return, partition columns included.
-        source: The declaration.
-        stores: The stores that hold the files.
-        staging: Folder in which bad rows are staged; None for a batch.
-    """
-    form = format_of(source)
-    inside = pa.schema([field for field in columns if field.name not in source.partitions])
-
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        stager = None
-        if staging is not None and source.on_bad_record != "fail":
-            stager = RowStager(staging, keeps=source.on_bad_record == "quarantine")
-        bad = refuse if source.on_bad_record == "fail" else stager or _pass_over
-        for batch in batches:
-            for split in batch.to_pylist():
-                if not split["length"]:
-                    continue
-                constants = values_of(split["partition"])
-                region = Region(*(split[name] for name in Region._fields))
-                for rows in read_region(form, region, inside, stores, bad):
-                    yield _with_constants(rows, columns, constants)
-        if stager is not None:
-            stager.flush()
-
-    return reporting(read)
-
-
-def _pass_over(_: BadRow) -> None:
-    """Skip a bad row: a batch reads again what a stream has staged before."""
-
-
-def _with_constants(
-    rows: pa.RecordBatch, columns: pa.Schema, constants: dict[str, str | None]
-) -> pa.RecordBatch:
-    if not constants:
-        return rows
-    arrays = [
-        pa.repeat(typed(constants[field.name], field.type), len(rows))
-        if field.name in constants
-        else rows[field.name]
-        for field in columns
-    ]
-    return pa.record_batch(arrays, schema=columns)

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from sources.common.positions import EndPosition, TopicPartition
 from sources.common.schema import TIMESTAMP, ddl, parse_schema
 from sources.common.state import Generation
+from sources.config.event_time import EventTime
 from sources.config.kafka_source import KafkaSource
 from sources.config.rate_limit import Batch
 from sources.errors import RunError, SeamError
@@ -29,6 +30,7 @@ from sources.kafka.consumer import consumer_settings
 from sources.kafka.range_reader import RangeReader
 from sources.kafka.ranges import Split
 from sources.planning.topic_range import RANGE_SPLITS, TopicRange, read_range_splits, unread
+from spark_jobs.readers.event_times import EventTimeCheck
 from spark_jobs.readers.kafka_stream import read_topics
 from spark_jobs.readers.parse_records import parse_values
 from spark_jobs.readers.plan_log import Entry, PlanLog, versions_of
@@ -56,6 +58,7 @@ class PlannedTopic:
         decided: Its range of offsets, which was decided at its hand-over.
         generation: State of the generation, which keeps plan, Delta log and bad records.
         read: Names and types of all columns of a record, before ``select``.
+        event_time: The pipeline's event time, with the bounds that its times have to be in.
     """
 
     def __init__(
@@ -64,8 +67,10 @@ class PlannedTopic:
         decided: TopicRange,
         generation: Generation,
         read: Mapping[str, str],
+        event_time: EventTime,
     ) -> None:
         self._source = source
+        self._event_time = EventTimeCheck(event_time, decided.clock_ms)
         self._range = decided
         self._generation = generation
         self._read = read
@@ -165,7 +170,7 @@ class PlannedTopic:
         entries = self._log.stream(spark, 1)
         spread = entries.repartition(spark.sparkContext.defaultParallelism)
         raw = spread.mapInArrow(range_reader(self._source), ddl(_columns_of(self._source)))
-        return parse_values(raw, self._source, self._read, self._generation)
+        return self._parsed(raw)
 
     def drained(self, spark: SparkSession) -> DataFrame:
         """Return the stream of a source that was read to its end: no task runs for it.
@@ -196,7 +201,10 @@ class PlannedTopic:
         raw = read_topics(spark, self._source, self._range.starts, self._range.ends)
         if raw is None:
             return spark.createDataFrame([], ddl(parse_schema(self._columns)))
-        return parse_values(raw, self._source, self._read, self._generation)
+        return self._parsed(raw)
+
+    def _parsed(self, raw: DataFrame) -> DataFrame:
+        return parse_values(raw, self._source, self._read, self._generation, self._event_time)
 
     def _entries(self, first: int, stop: int) -> Iterator[Entry]:
         for number in range(first, stop):

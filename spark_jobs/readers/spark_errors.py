@@ -10,6 +10,7 @@ raises there carries its :class:`ErrorReport` as one line of JSON behind a marke
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -24,12 +25,25 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from sources.errors import ErrorReport, HybridError
 from spark_jobs.checkpoint.transform_compatibility import state_refusal
 from spark_jobs.readers.kafka_stream import LOG_COLUMNS
+from spark_jobs.readers.unreadable_file import unreadable_file
 
 Step = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """A function for ``mapInArrow``."""
 
 _MARKER = "HYBRID_ERROR:"
 _STREAM_FAILED = "STREAM_FAILED"
+
+
+# By the names of these classes Spark recognizes a batch that was interrupted by a stop, after the
+# words of the message (StreamExecution.isInterruptionException).
+_INTERRUPTIONS = (
+    "java.lang.InterruptedException",
+    "java.io.InterruptedIOException",
+    "java.nio.channels.ClosedByInterruptException",
+)
+_INTERRUPTED = (
+    f"py4j.protocol.Py4JJavaError: An error occurred while calling a batch: {_INTERRUPTIONS[0]}"
+)
 
 
 class ReportedError(Exception):
@@ -59,16 +73,20 @@ def reporting_batch(
 ) -> Callable[[DataFrame, int], None]:
     """Wrap a ``foreachBatch`` function so that its errors reach the driver with all their fields.
 
-    The result raises :class:`ReportedError` for any exception.
+    The result raises :class:`ReportedError` for any exception, but InterruptedError for a batch
+    that a stop has interrupted, which Spark then does not take for a failure.
     """
 
     def run(batch: DataFrame, batch_id: int) -> None:
         try:
             function(batch, batch_id)
         except Exception as error:
-            # With the original as cause: by its traceback Spark recognizes a batch that was
-            # interrupted by a stop (StreamExecution.isInterruptionException).
-            raise ReportedError(report_of(error)) from error
+            told = "".join(traceback.format_exception(error))
+            if any(name in told for name in _INTERRUPTIONS):
+                raise InterruptedError(_INTERRUPTED) from None
+            # Without the original, whose text may be long: when the query is stopped, Spark
+            # searches the text by a regular expression that overflows the thread's stack.
+            raise ReportedError(report_of(error)) from None
 
     return run
 
@@ -119,19 +137,22 @@ def raise_at_record(kind: type[HybridError], reason: Column, hint: str) -> Colum
 def report_of(error: BaseException) -> ErrorReport:
     """Return any exception of a run as a report.
 
-    An error of this project is reported as it is, wherever it was raised, and a state that Spark
-    refuses as a changed transform. Everything else has the kind ``spark`` and counts as transient,
-    as nothing is known of it; only a query that Spark cannot analyze never runs, however often it
-    is tried.
+    An error of this project is reported as it is, wherever it was raised; a file that can't be read
+    with its path; and a state that Spark refuses as a changed transform. Everything else has the
+    kind ``spark`` and counts as transient, as nothing is known of it; only a query that Spark
+    cannot analyze never runs, however often it is tried.
     """
     if isinstance(error, HybridError):
         return error.report()
+    unreadable = unreadable_file(error)
     if isinstance(error, Py4JJavaError):
         error = convert_exception(error.java_exception)
     causes = list(_causes(error))
     for cause in causes:
         if (report := _carried(cause)) is not None:
             return report
+    if unreadable is not None:
+        return unreadable.report()
     for cause in causes:
         if (refusal := state_refusal(_condition(cause), str(cause))) is not None:
             return refusal.report()

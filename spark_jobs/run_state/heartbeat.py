@@ -46,13 +46,17 @@ class Heartbeat(Record):
         state_bytes: Bytes of memory that these rows take.
         offsets: Unbounded run: first offset not yet read, by partition.
         filtering: Unbounded run: whether the seam filter is in the query.
-        bad_records: Number of the source's records that were dropped or quarantined so far.
+        bad_records: Number of the source's records that can't be read and were dropped or
+            quarantined so far.
+        outside_records: The same of records whose event time is outside of its bounds.
+        late_rows: Rows of the source that were dropped behind the watermark so far, by this launch
+            and those before it; None if the query has no watermark.
         retention: Bounded run: for how long retention keeps the records to be read next, in words.
         ui_url: URL of Spark's own UI.
         failure: Why the job failed; None if it did not.
     """
 
-    VERSION = 6
+    VERSION = 7
 
     launch_id: str
     pid: int
@@ -82,6 +86,8 @@ class Heartbeat(Record):
     offsets: Offsets | None = None
     filtering: bool = False
     bad_records: int = 0
+    outside_records: int = 0
+    late_rows: int | None = None
     retention: str | None = None
     ui_url: str | None = None
     failure: ErrorReport | None = None
@@ -107,7 +113,8 @@ def read_heartbeat(generation: Folder, source: str) -> Heartbeat | None:
 def describe(beat: Heartbeat) -> str:
     """Return a heartbeat's progress as one line, for logs and progress bars.
 
-    Only what it contains: last batch, splits, rows, rows per second, event time, bad records.
+    Only what it contains: last batch, splits, rows, rows per second, event time, bad records,
+    records outside of the event-time bounds, late rows.
     """
     batch = "no batch yet" if beat.batch_id is None else f"batch {beat.batch_id}"
     parts = [f"{beat.source}: {batch}"]
@@ -121,4 +128,8 @@ def describe(beat: Heartbeat) -> str:
         parts.append(f"event time {iso(beat.event_time_ms)}")
     if beat.bad_records:
         parts.append(f"{beat.bad_records:,} bad records")
+    if beat.outside_records:
+        parts.append(f"{beat.outside_records:,} records outside of the event-time bounds")
+    if beat.late_rows:
+        parts.append(f"{beat.late_rows:,} late rows dropped")
     return ", ".join(parts)

@@ -31,6 +31,7 @@ class Sample(Part):
         done: Units (rows, records or splits) committed, by this launch and those before it.
         left: Units that were available then and not committed; None if unknown.
         event_time_ms: Highest event time of the rows processed; None if it is not known.
+        late_rows: Rows dropped behind the watermark so far; None without a watermark.
     """
 
     launch_id: str
@@ -38,6 +39,7 @@ class Sample(Part):
     done: int
     left: int | None = None
     event_time_ms: int | None = None
+    late_rows: int | None = None
 
 
 class ProgressLog(Record):
@@ -48,6 +50,8 @@ class ProgressLog(Record):
         unit: What is counted: rows where the plan knows them; records of an unbounded topic, in
             offsets; splits elsewhere.
     """
+
+    VERSION = 2
 
     unit: Unit
     samples: list[Sample] = Field(default_factory=list)
@@ -90,6 +94,7 @@ def sample_of(beat: Heartbeat, lag: int | None) -> tuple[Unit, Sample] | None:
         done=done,
         left=left,
         event_time_ms=beat.event_time_ms,
+        late_rows=beat.late_rows,
     )
     return unit, sample
 

@@ -14,6 +14,7 @@ from sources.common.positions import Part, Record
 from sources.common.state import Generation
 from sources.decoding.added_columns import AddedColumn
 from sources.errors import StateError
+from spark_jobs.target.commit_log import CommitLog
 
 _NAME = "columns.json"
 
@@ -100,14 +101,14 @@ def follow_columns(
         if known is not None and known.is_done:
             if (known.type, known.default) == (entry.type, entry.default):
                 continue
-            _require_untouched(name, known, entry)
+            _require_untouched(table, name, known, entry)
         followed[name] = entry
         generation.replace(_NAME, log.model_copy(update={"followed": followed}))
         if name not in there:
             table.alter.add_columns(_field(rows, name))
         # A table that was just created has no rows.
         if begun and (known is not None or entry.default is not None):
-            _fill(rows, table.table_uri, name, added)
+            _fill(rows, table, name, added, generation)
             table.update_incremental()
     ended = {
         name: each.model_copy(update={"is_done": True, "at_version": table.version()})
@@ -159,10 +160,14 @@ def _require_new(name: str, there: Collection[str], log: ColumnsLog, version: in
         raise StateError(message, hint, column=name, field="added_columns")
 
 
-def _require_untouched(name: str, known: FollowedColumn, found: FollowedColumn) -> None:
+def _require_untouched(
+    table: DeltaTable, name: str, known: FollowedColumn, found: FollowedColumn
+) -> None:
     """Refuse another type, or another default for rows that may hold values of changes."""
-    mine, theirs = ((each.type, each.table, each.at_version) for each in (known, found))
-    if mine != theirs:
+    is_same = (known.type, known.table) == (found.type, found.table)
+    # Each start of a query makes a commit, too, which changes no row.
+    since = CommitLog(table.table_uri).between(known.at_version, found.at_version)
+    if not is_same or any(commit.changes_rows for commit in since):
         message = (
             f"`added_columns`: `{name}` was followed as {known.type} with the default "
             f"{known.default}, and is declared as {found.type} with the default {found.default}."
@@ -174,14 +179,31 @@ def _require_untouched(name: str, known: FollowedColumn, found: FollowedColumn) 
         raise StateError(message, hint, column=name, field="added_columns")
 
 
-def _fill(rows: DataFrame, path: str, name: str, added: Mapping[str, AddedColumn]) -> None:
+def _fill(
+    rows: DataFrame,
+    table: DeltaTable,
+    name: str,
+    added: Mapping[str, AddedColumn],
+    generation: Generation,
+) -> None:
     # Delta's UPDATE takes no parameters.
     spark = rows.sparkSession
-    spark.sql(
-        f"MERGE INTO delta.`{path}` t USING {{source}} s ON true "
-        f"WHEN MATCHED THEN UPDATE SET t.`{name}` = s.`{name}`",
-        source=with_added(spark.range(1), {name: added[name]}),
-    )
+    # So that the commit is recognized as the pipeline's own.
+    mark = {
+        "spark.databricks.delta.write.txnAppId": f"{generation.info.transaction_id}-columns",
+        "spark.databricks.delta.write.txnVersion": str(table.version() + 1),
+    }
+    for option, value in mark.items():
+        spark.conf.set(option, value)
+    try:
+        spark.sql(
+            f"MERGE INTO delta.`{table.table_uri}` t USING {{source}} s ON true "
+            f"WHEN MATCHED THEN UPDATE SET t.`{name}` = s.`{name}`",
+            source=with_added(spark.range(1), {name: added[name]}),
+        )
+    finally:
+        for option in mark:
+            spark.conf.unset(option)
 
 
 def table_schema(rows: DataFrame, added: Collection[str]) -> DeltaSchema:

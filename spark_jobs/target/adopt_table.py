@@ -1,24 +1,18 @@
-"""Replacing all rows of a Delta table by those of another one, or an older version, in one commit.
-
-Nothing is rewritten: files of the other table are linked into the folder, and the next version of
-the log lists them instead of the files before. Readers see the one version or the other
-(https://github.com/delta-io/delta/blob/master/PROTOCOL.md).
-"""
+"""Delta tables as they are on disk: open them, look at them, link a file of one into another."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction
 
@@ -66,63 +60,6 @@ def paths_of(path: str) -> list[str]:
     return [str(name) for name in files["path"].to_pylist()]
 
 
-def take_over(
-    path: str,
-    source: str,
-    version: int | None,
-    transactions: Mapping[str, int],
-    properties: Mapping[str, str],
-) -> None:
-    """Replace all rows and columns of a Delta table by those of another one, in one commit.
-
-    Files are linked or copied, never rewritten; readers see the old or the new version.
-
-    Args:
-        path: The table's folder.
-        source: Folder of the other table; it may be the same table, at an older version.
-        version: Version of the other table; None for the newest.
-        transactions: Transaction versions by application id that the commit sets, by which
-            writers recognize what they have written.
-        properties: Table properties to set; they follow in a second commit, if they differ.
-
-    Raises:
-        InputError: One of the tables can't be read, or they are partitioned differently.
-        StateError: A file of the other table is missing. The table is unchanged then.
-    """
-    table, other = open_table(path), open_table(source, version)
-    partitions = table.metadata().partition_columns
-    if other.metadata().partition_columns != partitions:
-        message = (
-            f"The table {source} is partitioned by "
-            f"{', '.join(other.metadata().partition_columns) or 'nothing'}, but {path}, whose rows "
-            f"it is to replace, by {', '.join(partitions) or 'nothing'}. Readers' queries rely on "
-            "the partitioning, so the rows were not replaced."
-        )
-        hint = (
-            f"Declare `sink.partition_by: [{', '.join(partitions)}]`, discard the generation that "
-            "can't be promoted (`hybrid generation discard P`), and begin another one: "
-            "`hybrid generation new P`. Or name another `sink.path` for a table with the new "
-            "partitioning."
-        )
-        raise InputError(message, hint, table=path, field="sink.partition_by")
-    rows = pa.table(other.get_add_actions()).to_pylist()
-    for row in rows:
-        name = unquote(row["path"])
-        link_file(Path(source) / name, Path(path) / name)
-    table.create_write_transaction(
-        [add_action(row, unquote(row["path"])) for row in rows],
-        "overwrite",
-        other.schema(),
-        partition_by=partitions,
-        commit_properties=CommitProperties(
-            app_transactions=[Transaction(each, number) for each, number in transactions.items()]
-        ),
-    )
-    table = open_table(path)
-    if any(table.metadata().configuration.get(name) != value for name, value in properties.items()):
-        table.alter.set_table_properties(dict(properties), raise_if_not_exists=False)
-
-
 def open_table(path: str, version: int | None = None) -> DeltaTable:
     """Open a Delta table at a version; None for the newest.
 
@@ -136,8 +73,9 @@ def open_table(path: str, version: int | None = None) -> DeltaTable:
         message = f"The table {path} can't be read{at}: {str(error).rstrip('.')}."
         hint = (
             "If the folder is not the pipeline's table, correct `sink.path`. If it is, restore its "
-            "folder `_delta_log` and the files that are missing; or compute the table again: "
-            "`hybrid generation new P`."
+            "folder `_delta_log` and the files that are missing. Without a backup, move its folder "
+            "away and compute the table again: `hybrid generation new P`, `hybrid run P`, "
+            "`hybrid generation promote P`."
         )
         raise InputError(message, hint, table=path) from None
 
@@ -158,20 +96,25 @@ def link_file(there: Path, here: Path) -> None:
     try:
         os.link(there, here)
     except FileNotFoundError:
-        message = (
-            f"File {there} is missing: its rows can't be restored. VACUUM removes files of older "
-            "versions. The table that was to get them is as it was before."
-        )
-        hint = (
-            "Restore the file from a backup and repeat the command; or compute the rows again in a "
-            "new generation: `hybrid generation new P`."
-        )
-        raise StateError(message, hint, file=str(there)) from None
+        raise missing_file(there) from None
     except OSError:
         # Another file system, or one without links.
         part = here.with_name(f".{here.name}.part")
         shutil.copyfile(there, part)
         part.replace(here)
+
+
+def missing_file(path: Path) -> StateError:
+    """Return the error to raise for a file that is missing, so that its rows can't be used."""
+    message = (
+        f"File {path} is missing: its rows can't be restored. VACUUM removes files of older "
+        "versions. The table that was to get them is as it was before."
+    )
+    hint = (
+        "Restore the file from a backup and repeat the command; or compute the rows again in a "
+        "new generation: `hybrid generation new P`."
+    )
+    return StateError(message, hint, file=str(path))
 
 
 def add_action(row: dict[str, Any], path: str) -> AddAction:

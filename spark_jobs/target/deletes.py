@@ -16,6 +16,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+from pyspark.sql.types import TimestampType
 
 from sources.config.sink import Sink
 
@@ -41,6 +42,23 @@ def order(sequence: Sequence[str], of: str = "") -> Column:
     return F.struct(*(F.col(f"{of}`{name}`") for name in sequence))
 
 
+def comparable(rows: DataFrame, name: str) -> Column:
+    """Return a column in the form in which :class:`Deletes` compares it: timestamps as integers.
+
+    Spark hands a timestamp to Python in the driver's local time, in which an hour comes twice when
+    daylight saving time ends.
+
+    Args:
+        rows: The rows.
+        name: Name of the column.
+
+    Returns:
+        Microseconds since 1970 in UTC for a timestamp, else the column itself.
+    """
+    column = F.col(f"`{name}`")
+    return F.unix_micros(column) if rows.schema[name].dataType == TimestampType() else column
+
+
 class Deletes:
     """The deletes of one target: a Delta table of keys with the sequence of their delete.
 
@@ -61,8 +79,8 @@ class Deletes:
         it; True where these do not tell, False if nothing was ever deleted.
 
         Args:
-            lowest: Value of the first sequence column in the change with the lowest sequence;
-                None for null, which comes first.
+            lowest: Value of the first sequence column in the change with the lowest sequence, as
+                :func:`comparable` returns it; None for null, which comes first.
         """
         if not DeltaTable.is_deltatable(self._folder):
             return False
@@ -71,7 +89,8 @@ class Deletes:
             return True
         files = pa.table(DeltaTable(self._folder).get_add_actions(flatten=True))
         name = f"max.{self._sequence[0]}"
-        if name not in files.column_names:
+        # Statistics of timestamps are cut off to milliseconds.
+        if name not in files.column_names or pa.types.is_timestamp(files[name].type):
             return True
         return any(highest is None or highest >= lowest for highest in files[name].to_pylist())
 
@@ -82,14 +101,20 @@ class Deletes:
 
         Args:
             rows: Changes of one micro-batch, one for each key.
-            lowest: Value of the first sequence column in the change with the lowest sequence;
-                None for null, which comes first.
+            lowest: Value of the first sequence column in the change with the lowest sequence, as
+                :func:`comparable` returns it; None for null, which comes first.
         """
         deletes = rows.sparkSession.read.format("delta").load(self._folder)
-        if isinstance(lowest, int | str | date):
+        first = F.col(f"`{self._sequence[0]}`")
+        if (
+            isinstance(lowest, int)
+            and deletes.schema[self._sequence[0]].dataType == TimestampType()
+        ):
+            deletes = deletes.where(first >= F.timestamp_micros(F.lit(lowest)))
+        elif isinstance(lowest, int | str) or type(lowest) is date:
             # Deletes are kept as they arrive, so few files hold a later one. Statistics of other
             # types can't be trusted: Delta's Rust library rounds decimals and leaves out NaN.
-            deletes = deletes.where(F.col(f"`{self._sequence[0]}`") >= F.lit(lowest))
+            deletes = deletes.where(first >= F.lit(lowest))
         same = [F.col(f"s.`{name}`").eqNullSafe(F.col(f"d.`{name}`")) for name in self._key]
         is_older = order(self._sequence, "s.") < order(self._sequence, "d.")
         return rows.alias("s").join(

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.state import Generation
 from sources.config.sink import Sink
-from spark_jobs.target.deletes import Deletes, order
+from spark_jobs.target.deletes import Deletes, comparable, order
 from spark_jobs.target.merge_keys import KeyRange
 
 
@@ -52,7 +52,7 @@ def merge_changes(
         deleted, others, lowest, *limits = last.agg(
             F.count_if(is_gone),
             F.count_if(~is_gone),
-            F.min_by(sink.order[0], F.when(~is_gone, order(sink.order))),
+            F.min_by(comparable(last, sink.order[0]), F.when(~is_gone, order(sink.order))),
             *keys.limits,
         ).first() or (0, 0, None)
         changes = last

@@ -23,6 +23,7 @@ from pyarrow.dataset import FileSystemDataset
 
 from sources.errors import InputError, StateError
 from spark_jobs.target.adopt_table import add_action, link_file, open_table
+from spark_jobs.target.key_match import without_keys
 
 _MADE = "range-"
 _TRIES = 10
@@ -183,10 +184,10 @@ class Replacement:
                     adds.append(self._bring(Path(self.side), row))
                     continue
                 made = recomputed.rows(row)
-                new = made.join(live_keys, list(self.key), join_type="left anti")
+                new = without_keys(made, live_keys)
                 written += new.num_rows
                 kept_live += made.num_rows - new.num_rows
-                self._write(opened, scratch, new.select(made.column_names))
+                self._write(opened, scratch, new)
         if DeltaTable.is_deltatable(str(scratch)):
             rewritten = pa.table(open_table(str(scratch)).get_add_actions()).to_pylist()
             adds += [self._bring(scratch, row) for row in rewritten]

@@ -16,10 +16,13 @@ from sources.common.state import Generation
 from sources.config.sink import Sink
 from sources.decoding.added_columns import AddedColumn
 from sources.errors import InputError, StateError
-from sources.generations import OWNER
+from sources.serving import table_properties
 from spark_jobs.target.added_columns import follow_columns, table_schema
+from spark_jobs.target.belonging import TargetSide, require_owner
 from spark_jobs.target.merge_changes import merge_changes, target_rows
 from spark_jobs.target.merge_keys import KeyRange
+from spark_jobs.target.starts import announce
+from spark_jobs.target.target_guard import TargetGuard, confirm, epoch_transaction
 
 BatchFunction = Callable[[DataFrame, int], None]
 """A function for ``foreachBatch``."""
@@ -32,8 +35,10 @@ def prepare_table(
     generation: Generation,
     added: Mapping[str, AddedColumn] | None = None,
     ignored: Collection[str] = (),
-) -> None:
-    """Create the target if it does not exist, and refuse a table of another owner.
+) -> TargetGuard:
+    """Create the target if it does not exist, and refuse one that does not belong to the state.
+
+    The start of a query is recorded on both sides, as the next epoch.
 
     Args:
         sink: The declaration of the sink.
@@ -43,12 +48,16 @@ def prepare_table(
         added: Columns that the source got later; the table gets those that it lacks.
         ignored: Columns of the source that the table leaves out.
 
+    Returns:
+        The guard of the query that is about to start.
+
     Raises:
         InputError: A column that the sink names is missing from the rows, or ``sink.deleted``
             is not a boolean.
-        StateError: The table was created by another generation or by something else, a column that
-            the source got later can't be added, or the table has other columns than the rows:
-            Delta and MERGE would silently drop some or fill others.
+        StateError: The table was created by another generation or by something else, or does not
+            belong to checkpoint and state; a column that the source got later can't be added; or
+            the table has other columns than the rows: Delta and MERGE would silently drop some or
+            fill others.
     """
     named = {
         "key": sink.key,
@@ -79,30 +88,23 @@ def prepare_table(
         )
         raise InputError(message, hint, field="sink.deleted", column=sink.deleted)
     rows = target_rows(rows, sink)
+    side = TargetSide(generation, path, is_append=sink.mode == "append")
+    record = announce(side)
     # Delta's Rust library needs milliseconds where a cold JVM needs seconds.
     table = DeltaTable.create(
         path,
         table_schema(rows, added or {}),
         mode="ignore",
         partition_by=sink.partition_by or None,
-        configuration={OWNER: generation.info.transaction_id},
+        configuration=dict(table_properties(generation)),
         raise_if_key_not_exists=False,
+        commit_properties=epoch_transaction(side, record),
     )
-    owner = table.metadata().configuration.get(OWNER)
-    if owner != generation.info.transaction_id:
-        message = (
-            f"The table {path} was not made by this generation ({generation.root}): its property "
-            f"`{OWNER}` is {owner or 'not set'}, this generation's id is "
-            f"{generation.info.transaction_id}. Nothing was written to it."
-        )
-        hint = (
-            "Name another `sink.path` and plan again (`hybrid plan P`). Or, if nobody needs the "
-            "rows of that table any more, move its folder away and run the pipeline again."
-        )
-        raise StateError(message, hint, table=path, generation=generation.name, field="sink.path")
+    require_owner(generation, path, table)
     if added or ignored:
         follow_columns(table, rows, generation, added or {}, ignored)
     _require_columns(path, json.loads(table.schema().to_json()), rows.schema)
+    return confirm(side, record)
 
 
 def _require_columns(path: str, table: dict[str, Any], rows: StructType) -> None:
@@ -129,6 +131,7 @@ def write_stream(
     sink: Sink,
     path: str,
     generation: Generation,
+    guard: TargetGuard,
     reporting: Callable[[BatchFunction], BatchFunction],
 ) -> DataStreamWriter:
     """Return the writer of the pipeline's query to its target; the caller sets checkpoint, trigger.
@@ -141,6 +144,7 @@ def write_stream(
         sink: The declaration of the sink.
         path: The target's folder.
         generation: Generation that owns the target; its transaction id names the query.
+        guard: Refuses a micro-batch that does not follow what the target holds.
         reporting: Wraps the function for ``foreachBatch`` so that its errors, which Spark turns
             into text, reach the driver with their fields.
     """
@@ -149,6 +153,7 @@ def write_stream(
         return writer.format("delta").outputMode("append").option("path", path)
 
     def write(batch: DataFrame, batch_id: int) -> None:
+        guard.before(batch_id)
         if sink.sequence:
             merge_changes(batch, batch_id, path, sink, generation)
         else:

@@ -16,13 +16,14 @@ from sources.config.file_source import FileSource
 from sources.config.loader import load_pipeline
 from sources.config.rate_limit import Batch, RateLimit, interval_ms
 from sources.planning.plan import make_plan
+from spark_jobs.readers.kept_batch import waiting_change
 from spark_jobs.readers.planned_files import PlannedSource
 from tests.e2e.case import moment
 
 ROWS = [10, 70, 30, 40, 5]
 
 
-def largest(folder: Path, **changes: Any) -> Batch:
+def planned(folder: Path, **changes: Any) -> PlannedSource:
     history = {"type": "files", "name": "h", "path": "in/*", "batch": {"files": 2}, **changes}
     document = {
         "name": "p",
@@ -37,7 +38,12 @@ def largest(folder: Path, **changes: Any) -> Batch:
     (source,) = loaded.pipeline.sources
     assert isinstance(source, FileSource)
     parts, generation = make_plan(loaded).files, loaded.require_generation()
-    return PlannedSource(source, parts, generation, "at", loaded.pipeline.stores).largest
+    pipeline = loaded.pipeline
+    return PlannedSource(source, parts, generation, pipeline.event_time, pipeline.stores)
+
+
+def largest(folder: Path, **changes: Any) -> Batch:
+    return planned(folder, **changes).largest
 
 
 def tables() -> list[pa.Table]:
@@ -73,3 +79,34 @@ def test_rows_are_not_known_of_lines_of_text(tmp_path: Path) -> None:
         (tmp_path / "in" / f"{at}").write_text(f'{{"id": {at}, "at": "{moment(at)}"}}\n')
     found = largest(tmp_path, format="json", schema={"id": "bigint", "at": "timestamp"})
     assert (found.files, found.rows) == (2, None)
+
+
+@pytest.mark.parametrize("files", [1, 2, 4])
+def test_a_changed_batch_leaves_the_groups_of_a_written_log_as_they_are(
+    tmp_path: Path, files: int
+) -> None:
+    (tmp_path / "in").mkdir()
+    for at in range(5):
+        (tmp_path / "in" / f"{at}").write_text(f'{{"id": {at}, "at": "{moment(at)}"}}\n')
+    lines = {"format": "json", "schema": {"id": "bigint", "at": "timestamp"}}
+    written = planned(tmp_path, **lines)
+    written.prepare()
+    changed = planned(tmp_path, **lines, batch={"files": files})
+    # Three entries: of two, two and one file. Offsets of the checkpoint count these.
+    assert changed.entries == written.entries == [3]
+    assert [changed.reached(entries)[0] for entries in range(4)] == [0, 2, 4, 5]
+    source = load_pipeline(tmp_path / "p.yaml").pipeline.sources[0]
+    assert isinstance(source, FileSource)
+    note = waiting_change(source, load_pipeline(tmp_path / "p.yaml").require_generation())
+    assert (note is None) == (files == 2)
+    if note is not None:
+        assert "`batch` of source `h` was changed" in note
+        assert "takes effect in the next generation" in note
+
+
+def test_a_changed_batch_of_parquet_applies_at_once(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for at, table in enumerate(tables()):
+        pq.write_table(table, tmp_path / "in" / f"{at}")
+    planned(tmp_path, format="parquet").prepare()
+    assert largest(tmp_path, format="parquet", batch={"files": 5}).files == 5

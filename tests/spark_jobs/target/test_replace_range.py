@@ -194,3 +194,35 @@ def test_any_ranges_one_after_the_other(
         target.replace(since, until, fresh)
         expected = {**kept, **fresh}
         assert target.seen() == {**expected, **live}
+
+
+@pytest.mark.parametrize(
+    ("live", "recomputed"),
+    [(None, None), (-0.0, 0.0), (0.0, -0.0), (float("nan"), float("nan")), (1.5, 1.5)],
+)
+def test_a_live_row_is_recognized_by_odd_keys_as_merge_recognizes_them(
+    tmp_path: Path, live: float | None, recomputed: float | None
+) -> None:
+    """MERGE matches null with null, NaN with NaN, and 0.0 with -0.0 (`<=>`)."""
+
+    def row(part: float | None, value: str) -> pa.Table:
+        parts, at = pa.array([part], pa.float64()), pa.array([BEGIN])
+        return pa.table({"id": pa.array([1]), "part": parts, "at": at, "v": [value]})
+
+    path, side = tmp_path / "t", tmp_path / "side"
+    write_deltalake(path, row(7.0, "history"))
+    history = set(pa.table(DeltaTable(path).get_add_actions())["path"].to_pylist())
+    write_deltalake(path, row(live, "live"), mode="append")
+    write_deltalake(side, row(recomputed, "recomputed"))
+    replaced = Replacement(
+        table=str(path),
+        side=str(side),
+        where=Range("at", BEGIN, BEGIN + timedelta(hours=1)),
+        history=history,
+        gone=set(),
+        key=["id", "part"],
+        transaction="range-1",
+        scratch=tmp_path / "scratch",
+    ).run(lambda _: None)
+    assert replaced == Replaced(removed=1, written=0, kept_live=1)
+    assert DeltaTable(path).to_pyarrow_table()["v"].to_pylist() == ["live"]

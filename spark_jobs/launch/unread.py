@@ -1,0 +1,133 @@
+"""Generations that no run has read anything for: their plan is only a plan, and can be replaced."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from sources.common.state import (
+    CURRENT,
+    CurrentGeneration,
+    Folder,
+    Generation,
+    make_generation,
+    read_generation,
+)
+from sources.config.loader import LoadedPipeline
+from sources.errors import InputError, StateError
+from sources.generations import is_unread
+from sources.kept_definitions import declaration_of, kept_file
+from sources.planning.planned_by import is_planned_by
+from sources.serving import FIRST, OWNER, newest, read_serving, target_of
+from spark_jobs.run_state.lock import is_held, take_launch_lock
+from spark_jobs.target.adopt_table import open_table, paths_of
+from spark_jobs.target.belonging import require_belonging
+
+
+def find_outdated(loaded: LoadedPipeline) -> Generation | None:
+    """Return the newest generation if another declaration planned it and nothing was read by it.
+
+    Args:
+        loaded: The pipeline, with the declaration that is to be planned.
+
+    Returns:
+        None if the generation is that of this declaration, if something was read, or if there is no
+        generation; a kept copy of a declaration never replaces anything.
+
+    Raises:
+        StateError: The state is damaged.
+    """
+    # Without a newest one, the first may be left by a process that was killed while it removed it.
+    name = newest(loaded) or FIRST
+    if loaded.kept is not None or not (loaded.state / name / "generation.json").exists():
+        return None
+    generation = read_generation(loaded.state, name)
+    if is_planned_by(loaded, generation) or not is_unread(generation):
+        return None
+    return generation
+
+
+def drop_unread(loaded: LoadedPipeline, generation: Generation) -> None:
+    """Remove the plan of the newest generation and all that was decided with it.
+
+    Approval, splits, plan log, start offsets, and the table if it is empty, go with it. The
+    generation keeps its name, and begins again with the declaration as it is now. A process that is
+    killed on the way leaves a pipeline without this generation, never one with half of its plan.
+
+    Args:
+        loaded: The pipeline, with the declaration that is to be planned.
+        generation: Its newest generation, of which nothing was read.
+
+    Raises:
+        StateError: A run of it is active, has read something in the meantime, or has written to the
+            table; or the state can't be written.
+    """
+    lock = take_launch_lock(generation)
+    try:
+        if lock is None or is_held(generation):
+            raise _in_use(loaded, generation)
+        _require_unread(loaded, generation)
+        # Before anything is removed, so that no process continues with what is left.
+        current, serving = Folder(loaded.state), read_serving(loaded).generation
+        if generation.name != serving:
+            current.replace(CURRENT, CurrentGeneration(generation=serving))
+        else:
+            current.path(CURRENT).unlink(missing_ok=True)
+        aside = loaded.state / f".unread-{generation.name}"
+        shutil.rmtree(aside, ignore_errors=True)
+        generation.root.rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)
+    finally:
+        if lock is not None:
+            os.close(lock)
+    if generation.name != serving:
+        made = make_generation(loaded.state, generation.name, loaded.contract())
+        current.replace(CURRENT, CurrentGeneration(generation=made.name))
+
+
+def _require_unread(loaded: LoadedPipeline, generation: Generation) -> None:
+    """Remove the generation's table if it is empty; refuse if the table holds rows of it."""
+    if not kept_file(loaded, generation.name).exists():
+        # No run was ever launched.
+        return
+    declared = declaration_of(loaded, generation.name)
+    # A checkpoint that was removed has read something.
+    require_belonging(declared, generation)
+    with suppress(InputError):
+        table = target_of(declared, generation.name)
+        owner = open_table(table).metadata().configuration.get(OWNER)
+        if owner != generation.info.transaction_id:
+            return
+        if paths_of(table):
+            raise _has_rows(loaded, generation, table)
+        shutil.rmtree(Path(table))
+
+
+def _in_use(loaded: LoadedPipeline, generation: Generation) -> StateError:
+    name = loaded.pipeline.name
+    message = (
+        f"Pipeline `{name}` is declared differently than when it was planned. Nothing was read "
+        f"yet, so it can be planned again, but a run of generation {generation.name} is active, "
+        "and may read by the plan as it is. Nothing was changed."
+    )
+    hint = (
+        f"End it with `hybrid stop P --generation {generation.name}`, then repeat the command; or "
+        "undo the change in the pipeline's file."
+    )
+    return StateError(message, hint, transient=True, pipeline=name, generation=generation.name)
+
+
+def _has_rows(loaded: LoadedPipeline, generation: Generation, table: str) -> StateError:
+    name = loaded.pipeline.name
+    message = (
+        f"The table {table} holds rows of generation {generation.name}, but its checkpoint "
+        f"{generation.checkpoint} has no micro-batch: the checkpoint was removed. Nothing was "
+        "changed."
+    )
+    hint = (
+        "Restore the checkpoint from a backup; or compute the table again next to this one: "
+        "`hybrid generation new P`."
+    )
+    return StateError(message, hint, pipeline=name, generation=generation.name, table=table)

@@ -1,0 +1,154 @@
+"""Rows that stateful operators dropped behind the watermark, counted once per micro-batch.
+
+The number is Spark's ``numRowsDroppedByWatermark``. It counts rows as they arrive at a stateful
+operator. An aggregation combines the rows of each task and group before that, so one dropped row
+may stand for several rows of the input; only zero is exact:
+https://spark.apache.org/docs/latest/streaming/apis-on-dataframes-and-datasets.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field
+
+from sources.common.positions import Part, Record, to_ms
+from sources.common.state import Folder
+
+# Periods kept of the recent past; the share of dropped rows is computed over their sum.
+_PERIODS = 60
+_SHORTEST_MS = 1000
+
+
+class DroppedRows(Part):
+    """Rows that one micro-batch dropped.
+
+    Attributes:
+        batch_id: Number of the micro-batch.
+        rows: Number of rows, over all operators.
+        watermark_ms: Watermark of the micro-batch, in ms since 1970; None if Spark reported none.
+        operators: Names of the operators that dropped rows, as Spark reports them.
+    """
+
+    batch_id: int
+    rows: int
+    watermark_ms: int | None
+    operators: list[str]
+
+
+class Period(Part):
+    """Rows of the micro-batches that began within a short period.
+
+    Attributes:
+        begin_ms: When it began, in ms since 1970.
+        read: Rows that the query read.
+        dropped: Rows that its operators dropped behind the watermark.
+    """
+
+    begin_ms: int
+    read: int
+    dropped: int
+
+
+class LateRows(Record):
+    """Rows of one source that were dropped behind the watermark, over all of its runs.
+
+    Attributes:
+        source: Name of the source that was read.
+        last_batch: Number of the last micro-batch that is counted or known to be missing here.
+        dropped: Rows dropped so far.
+        unknown_batches: Micro-batches that were committed without a report of Spark, as when a
+            driver is killed right after a commit: whether they dropped rows is unknown.
+        first, latest: The first and the latest micro-batch that dropped rows; None without any.
+        periods: Rows read and dropped in the recent past, oldest first.
+    """
+
+    source: str
+    last_batch: int = -1
+    dropped: int = 0
+    unknown_batches: int = 0
+    first: DroppedRows | None = None
+    latest: DroppedRows | None = None
+    periods: list[Period] = Field(default_factory=list)
+
+    def after(self, batch_id: int) -> LateRows:
+        """Return a copy that continues after a micro-batch; those in between count as unknown.
+
+        Args:
+            batch_id: Number of the micro-batch; one that is counted already changes nothing.
+        """
+        if batch_id <= self.last_batch:
+            return self
+        unknown = self.unknown_batches + batch_id - self.last_batch
+        return self.model_copy(update={"last_batch": batch_id, "unknown_batches": unknown})
+
+    def with_reports(self, reports: Iterable[Mapping[str, Any]], within_ms: int) -> LateRows:
+        """Return a copy with Spark's progress reports, each micro-batch counted once.
+
+        Args:
+            reports: Progress reports, decoded from JSON, in any order; those of triggers that ran
+                no micro-batch, and of micro-batches that are counted already, are left out.
+            within_ms: How far back the share of dropped rows is computed, in ms.
+        """
+        counted = self
+        for report in sorted(reports, key=lambda each: int(each["batchId"])):
+            # A trigger without a micro-batch reports the number of the one that will come.
+            if "addBatch" in report["durationMs"] and report["batchId"] > counted.last_batch:
+                counted = counted.after(report["batchId"] - 1)._with(report, within_ms)
+        return counted
+
+    def share(self, since_ms: int) -> tuple[int, int]:
+        """Return the rows read and the rows dropped since a time, in ms since 1970."""
+        recent = [each for each in self.periods if each.begin_ms >= since_ms]
+        return sum(each.read for each in recent), sum(each.dropped for each in recent)
+
+    def _with(self, report: Mapping[str, Any], within_ms: int) -> LateRows:
+        found = _dropped(report)
+        at_ms = to_ms(datetime.fromisoformat(report["timestamp"]))
+        step = max(within_ms // _PERIODS, _SHORTEST_MS)
+        begin = at_ms // step * step
+        kept = [each for each in self.periods if begin - within_ms <= each.begin_ms < begin]
+        same = [each for each in self.periods if each.begin_ms == begin]
+        read = int(report["numInputRows"]) + sum(each.read for each in same)
+        dropped = found.rows + sum(each.dropped for each in same)
+        changes: dict[str, Any] = {
+            "last_batch": int(report["batchId"]),
+            "dropped": self.dropped + found.rows,
+            "periods": [*kept, Period(begin_ms=begin, read=read, dropped=dropped)],
+        }
+        if found.rows:
+            changes |= {"first": self.first or found, "latest": found}
+        return self.model_copy(update=changes)
+
+
+def _dropped(report: Mapping[str, Any]) -> DroppedRows:
+    counts = {
+        (number, each["operatorName"]): int(each["numRowsDroppedByWatermark"])
+        for number, each in enumerate(report["stateOperators"])
+    }
+    watermark = report.get("eventTime", {}).get("watermark")
+    return DroppedRows(
+        batch_id=int(report["batchId"]),
+        rows=sum(counts.values()),
+        watermark_ms=None if watermark is None else to_ms(datetime.fromisoformat(watermark)),
+        operators=[name for (_, name), count in counts.items() if count],
+    )
+
+
+def late_rows_name(source: str) -> str:
+    """Return the path of a source's count of late rows, relative to the generation's folder."""
+    return f"late/{source}.json"
+
+
+def read_late_rows(generation: Folder, source: str) -> LateRows | None:
+    """Read how many rows of a source were dropped behind the watermark.
+
+    Returns:
+        The count; None if no query with a watermark has read the source yet.
+
+    Raises:
+        StateError: The file is damaged, or of an unknown version.
+    """
+    return generation.read(late_rows_name(source), LateRows)

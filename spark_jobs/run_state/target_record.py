@@ -1,0 +1,97 @@
+"""What the state of a generation knows of its target: the table, its epoch, the last good version.
+
+The target knows its owner, the epoch and the last micro-batch that it holds. Both sides are
+compared at every launch (:mod:`spark_jobs.target.belonging`).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from sources.common.positions import Part, Record
+from sources.common.state import Generation
+
+_ALWAYS = ("generation.json", "plan.json", "columns.json", "history-files.parquet")
+_GROUPS = ("positions", "ranges", "rounds", "ledger", "transforms")
+_REQUESTED = "run/requested.json"
+
+
+class AcceptedChange(Part):
+    """A change of the target by somebody else that a person has accepted.
+
+    Attributes:
+        by: Who accepted it.
+        at_ms: When, in Unix milliseconds.
+        version: Version of the target that the change made.
+        operation: Delta's name of the change, such as ``DELETE``.
+    """
+
+    by: str
+    at_ms: int
+    version: int
+    operation: str
+
+
+class TargetRecord(Record):
+    """State document of a generation about its target.
+
+    Attributes:
+        epoch: Number of query starts on this target; it only grows. The target has the same one.
+        is_announced: Whether the target may still have the epoch before: a start was recorded
+            here, and perhaps not in the target.
+        table_id: Delta's id of the table; None before it was created.
+        verified: Newest version of the table up to which every commit was looked at, and is the
+            pipeline's own, changes no row, or was accepted; None before the table was created.
+        writer: Delta's application id of the micro-batches; None before the first one.
+        written: Last micro-batch that the table held at that version; None if it held none.
+        documents: Paths of the documents that the generation had then, relative to its folder.
+        accepted: Changes by others that people have accepted, the oldest first.
+    """
+
+    NAME: ClassVar = "target.json"
+
+    epoch: int = 0
+    is_announced: bool = False
+    table_id: str | None = None
+    verified: int | None = None
+    writer: str | None = None
+    written: int | None = None
+    documents: list[str] = Field(default_factory=list)
+    accepted: list[AcceptedChange] = Field(default_factory=list)
+
+
+def read_target_record(generation: Generation) -> TargetRecord | None:
+    """Read what a generation's state knows of its target; None before its first query start.
+
+    Raises:
+        StateError: The document is damaged, or of another version.
+    """
+    return generation.read(TargetRecord.NAME, TargetRecord)
+
+
+def documents_of(generation: Generation) -> list[str]:
+    """Return the decisions that a generation's state holds, as paths relative to its folder.
+
+    Logs, heartbeats and whatever a run replaces or tidies away are not among them.
+    """
+    single = [name for name in (*_ALWAYS, _REQUESTED) if generation.path(name).exists()]
+    grouped = [
+        f"{group}/{path.name}"
+        for group in _GROUPS
+        for path in generation.path(group).glob("*.json")
+        if not path.name.startswith(".")
+    ]
+    return sorted([*single, *grouped])
+
+
+def missing_documents(generation: Generation, record: TargetRecord) -> list[str]:
+    """Return those of the recorded documents that are no longer there."""
+    return [name for name in record.documents if not generation.path(name).exists()]
+
+
+def was_requested(generation: Generation) -> bool:
+    """Return whether the live run was requested by the time of the last record."""
+    record = read_target_record(generation)
+    return record is not None and _REQUESTED in record.documents

@@ -1,0 +1,274 @@
+"""Replacing all rows of a Delta table by those of another one, or an older version, in one commit.
+
+Nothing is rewritten: files of the other table are linked into the folder, and the next version of
+the log lists them, with columns, protocol features and deletion vectors, instead of the files
+before. Readers see the one version or the other. What Delta's RESTORE does within one table
+(https://github.com/delta-io/delta/blob/master/PROTOCOL.md).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sources.errors import InputError, StateError
+from spark_jobs.target.adopt_table import link_file, missing_file
+from spark_jobs.target.protocol import CARRIED
+from spark_jobs.target.table_snapshot import (
+    LOG,
+    TableSnapshot,
+    data_files,
+    identity,
+    is_absolute,
+    read_snapshot,
+)
+
+_LAYOUT = "delta.columnMapping."
+"""Prefix of the properties that say how files store the columns: they come with the files."""
+_CONSTRAINT = "delta.constraints."
+_CLUSTERING = "delta.clustering"
+_PART = ".hybrid-take-over.json"
+
+
+class OutdatedError(StateError):
+    """Another writer has committed to the table since it was looked at; nothing was replaced."""
+
+
+@dataclass(frozen=True)
+class TakeOver:
+    """The replacement of all rows of one table by those of another one, checked but not done.
+
+    Attributes:
+        table: The table whose rows are replaced, as it is now.
+        other: The table with the rows; it may be the same table at an older version.
+    """
+
+    table: TableSnapshot
+    other: TableSnapshot
+
+    def commit(self, transactions: Mapping[str, int], properties: Mapping[str, str]) -> None:
+        """Link or copy the files, then replace rows, columns and properties in one commit.
+
+        Args:
+            transactions: Transaction versions by application id that the commit sets, by which
+                writers recognize what they have written.
+            properties: Table properties that the commit sets.
+
+        Raises:
+            StateError: A file of the other table is missing. The table is unchanged then.
+            OutdatedError: Another writer has committed to the table since this was prepared.
+        """
+        self._link()
+        lines = [json.dumps(each) for each in self._actions(transactions, properties)]
+        log = self.table.folder / LOG
+        # One process changes a table at a time (the switch lock), so one name is enough.
+        part = log / _PART
+        # A process that was killed right after the link below left this name behind, for the file
+        # of the version that it committed: writing to it would change that version.
+        part.unlink(missing_ok=True)
+        try:
+            with part.open("x", encoding="utf-8") as file:
+                file.write("\n".join([*lines, ""]))
+                file.flush()
+                os.fsync(file.fileno())
+            # Refused if that version exists, so of two writers one wins, as Delta demands.
+            os.link(part, log / f"{self.table.version + 1:020d}.json")
+        except FileExistsError:
+            message = (
+                f"Another writer has committed to the table {self.table.folder} in the meantime; "
+                "its rows were not replaced."
+            )
+            hint = "End what writes to the table, then run `hybrid generation finish P`."
+            raise OutdatedError(
+                message, hint, transient=True, table=str(self.table.folder)
+            ) from None
+        finally:
+            part.unlink(missing_ok=True)
+        folder = os.open(log, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def undo_links(self) -> None:
+        """Remove the other table's files from the folder again, if no commit lists them."""
+        (self.table.folder / LOG / _PART).unlink(missing_ok=True)
+        if self.table.folder == self.other.folder:
+            return
+        listed = {name for add in self.table.files for name in data_files(add)}
+        for name in {name for add in self.other.files for name in data_files(add)} - listed:
+            if not is_absolute(name):
+                here = self.table.folder / name
+                for path in (here, here.with_name(f".{here.name}.part")):
+                    path.unlink(missing_ok=True)
+                _remove_empty(here.parent, self.table.folder)
+
+    def _link(self) -> None:
+        if self.table.folder == self.other.folder:
+            return
+        for add in self.other.files:
+            for name in data_files(add):
+                if not is_absolute(name):
+                    link_file(self.other.folder / name, self.table.folder / name)
+
+    def _actions(
+        self, transactions: Mapping[str, int], properties: Mapping[str, str]
+    ) -> list[dict[str, Any]]:
+        now_ms = int(time.time() * 1000)
+        table, other = self.table, self.other
+        info = {
+            "timestamp": now_ms,
+            "operation": "WRITE",
+            "operationParameters": {"mode": "Overwrite"},
+        }
+        actions: list[dict[str, Any]] = [{"commitInfo": info}]
+        if (joined := table.protocol.joined(other.protocol)) != table.protocol:
+            actions.append({"protocol": joined.action()})
+        kept = {k: v for k, v in table.configuration.items() if not k.startswith(_LAYOUT)}
+        layout = {k: v for k, v in other.configuration.items() if k.startswith(_LAYOUT)}
+        metadata = {
+            **table.metadata,
+            "schemaString": other.metadata["schemaString"],
+            "configuration": {**kept, **layout, **properties},
+        }
+        if metadata != table.metadata:
+            actions.append({"metaData": metadata})
+        actions += [
+            {"txn": {"appId": each, "version": number, "lastUpdated": now_ms}}
+            for each, number in transactions.items()
+        ]
+        # A commit must not remove and add the same file, so what both versions have stays.
+        before = {identity(add): add for add in table.files}
+        after = {identity(add): add for add in other.files}
+        actions += [_remove(before[each], now_ms) for each in before.keys() - after.keys()]
+        actions += [
+            {"add": {**after[each], "dataChange": True}} for each in after.keys() - before.keys()
+        ]
+        return actions
+
+
+def prepare(path: str, source: str, version: int | None) -> TakeOver:
+    """Check whether all rows of a table can be replaced by those of another one; change nothing.
+
+    Args:
+        path: The table's folder.
+        source: Folder of the other table; it may be the same table, at an older version.
+        version: Version of the other table; None for the newest.
+
+    Raises:
+        InputError: One of the tables can't be read, they are partitioned differently, or one of
+            them has a feature of Delta, a constraint or a property that forbids it.
+        StateError: A file of the other table is missing.
+    """
+    table, other = read_snapshot(path), read_snapshot(source, version)
+    _require_partitions(table, other)
+    _require_features(table)
+    _require_features(other)
+    _require_free(table, other)
+    for add in other.files:
+        for name in data_files(add):
+            there = Path(name.removeprefix("file://")) if is_absolute(name) else other.folder / name
+            if not there.exists():
+                raise missing_file(there)
+    return TakeOver(table, other)
+
+
+def _require_partitions(table: TableSnapshot, other: TableSnapshot) -> None:
+    if other.partitions == table.partitions:
+        return
+    message = (
+        f"The table {other.folder} is partitioned by {', '.join(other.partitions) or 'nothing'}, "
+        f"but {table.folder}, whose rows it is to replace, by "
+        f"{', '.join(table.partitions) or 'nothing'}. Readers' queries rely on the partitioning, "
+        "so the rows were not replaced."
+    )
+    hint = (
+        f"Declare `sink.partition_by: [{', '.join(table.partitions)}]`, discard the generation "
+        "that can't be promoted (`hybrid generation discard P`), and begin another one: "
+        "`hybrid generation new P`. Or name another `sink.path` for a table with the new "
+        "partitioning."
+    )
+    raise InputError(message, hint, table=str(table.folder), field="sink.partition_by")
+
+
+def _require_features(table: TableSnapshot) -> None:
+    """Refuse a table with features whose meaning lies in more than its files and columns."""
+    if not (unknown := sorted(table.protocol.features - CARRIED)):
+        return
+    names = ", ".join(f"`{each}`" for each in unknown)
+    message = (
+        f"The table {table.folder} has, at version {table.version}, the Delta features {names}, "
+        "which can't be carried from one table or version to another. Nothing was replaced."
+    )
+    hint = (
+        f"Remove each from the table with Spark, `ALTER TABLE delta.`{table.folder}` DROP FEATURE "
+        f"{unknown[0]}`, then repeat the command. If an older version of the table has them, "
+        "compute its rows again in a new generation: `hybrid generation new P`."
+    )
+    raise InputError(message, hint, table=str(table.folder))
+
+
+def _require_free(table: TableSnapshot, other: TableSnapshot) -> None:
+    """Refuse a table that forbids the removal of rows, or whose constraints were never checked."""
+    of, path = table.configuration, table.folder
+    if of.get("delta.appendOnly", "false").lower() == "true":
+        message = (
+            f"The table {path} has the property `delta.appendOnly`, so its rows must not be "
+            "replaced. Nothing was."
+        )
+        hint = (
+            f"Set it to false with Spark, `ALTER TABLE delta.`{path}` SET TBLPROPERTIES "
+            "('delta.appendOnly' = 'false')`, then repeat the command."
+        )
+        raise InputError(message, hint, table=str(path))
+    for each in (table, other):
+        columns = json.loads(each.domains.get(_CLUSTERING, "{}")).get("clusteringColumns")
+        if columns:
+            message = (
+                f"The table {each.folder} is clustered at version {each.version}. Clustering can't "
+                "be carried from one table or version to another; nothing was replaced."
+            )
+            hint = (
+                f"Remove it with Spark, `ALTER TABLE delta.`{each.folder}` CLUSTER BY NONE`, then "
+                "repeat the command. If an older version of the table is clustered, compute its "
+                "rows again in a new generation: `hybrid generation new P`."
+            )
+            raise InputError(message, hint, table=str(each.folder))
+    for name, expression in of.items():
+        if name.startswith(_CONSTRAINT) and other.configuration.get(name) != expression:
+            short = name.removeprefix(_CONSTRAINT)
+            message = (
+                f"The table {path} has the constraint `{short}` ({expression}), which the rows "
+                "that are to replace its own were never checked against. Nothing was replaced."
+            )
+            hint = (
+                f"Drop it with Spark, `ALTER TABLE delta.`{path}` DROP CONSTRAINT {short}`, repeat "
+                "the command, then add it again: Spark then checks all rows."
+            )
+            raise InputError(message, hint, table=str(path))
+
+
+def _remove(add: dict[str, Any], now_ms: int) -> dict[str, Any]:
+    """Return the action that removes a file."""
+    same = {
+        name: add[name]
+        for name in ("path", "partitionValues", "size", "deletionVector")
+        if name in add
+    }
+    removed = {"deletionTimestamp": now_ms, "dataChange": True, "extendedFileMetadata": True}
+    return {"remove": {**same, **removed}}
+
+
+def _remove_empty(folder: Path, root: Path) -> None:
+    """Remove a folder of partitions and those above it, up to the table's, if they are empty."""
+    while folder != root:
+        try:
+            folder.rmdir()
+        except OSError:
+            return
+        folder = folder.parent

@@ -1,0 +1,1 @@
+"""Tests of what the driver does next to the query."""

@@ -10,11 +10,19 @@ What the audit does on its own, without Spark, plan or checkpoint:
 
 - It finds files by expanding the globs itself. Names that begin with ``_`` or ``.`` are no data.
 - DuckDB parses Parquet, JSON lines, CSV, text and the JSON of topics. fastavro and pyarrow read
-  Avro and ORC files whole. Lines of JSON and CSV whose bad rows don't stop a run are split here.
+  Avro and ORC files whole. Lines of JSON and CSV whose bad rows don't stop a run are split here
+  (:mod:`orchestration.audit.readers`).
+- DuckDB applies the bounds of event times to the raw input
+  (:mod:`orchestration.audit.event_times`), and decides which version of a row counts: the last one
+  by ``sink.sequence``. Without it, rows of a key that differ are reported as ambiguous; none of
+  them is chosen (:mod:`orchestration.audit.versions`).
 - DuckDB computes the expected rows: those of ``input``, the last change of each key, or the
   pipeline's ``audit.sql``. delta-rs reads the rows of the target.
 
-What it shares with the runs, so that an error in it stays unseen:
+What could not be checked is ``unknown``, which is never as good as right; the reason is in the
+report (:mod:`orchestration.audit.report`).
+
+What it shares with the runs:
 
 - The pipeline's declaration: schemas, ``key``, ``event_time``, ranges of time, ``select`` (as the
   translation to DuckDB SQL in :mod:`sources.common.select`) and the mapping of types in
@@ -23,16 +31,13 @@ What it shares with the runs, so that an error in it stays unseen:
   for these formats the audit proves which records arrived, not what their bytes mean.
 - The clients of Kafka, S3 and HDFS, with their settings, and Kafka's isolation level.
 - Decisions that only the state folder records: where a bounded topic ends, where a topic starts
-  that is the first source of the chain, or that follows a source with an exact end. The recount of
-  the ledger also takes the start offsets, the seam and its rule, and the planned files from there;
-  the recount of bad records takes the planned files and the runs' own counts.
+  that is the first source of the chain, or that follows a source with an exact end; and the plan's
+  clock, for the bounds of event times in files. The recount of the ledger also takes the start
+  offsets, the seam and its rule, and the planned files from there; the recount of bad records
+  takes the planned files and the runs' own counts.
+- What the quarantine says about records of a topic that were ahead of a clock, as far as that can
+  be true.
 
-What it assumes:
-
-- A topic is what Kafka holds now. Rows whose records Kafka has deleted since are ``unexpected``,
-  unless files hold them too.
-- Of several rows with the same ``key``, the one of the first source in the declared order counts.
-- A timestamp without time zone is UTC. A null equals a null.
-- Floating-point numbers are equal within a relative tolerance of 1e-9, because sums depend on the
-  order of their terms.
+Each of its assumptions is in the table of docs/audit.md, with how an error in it would be seen and
+the test in which a run errs so.
 """

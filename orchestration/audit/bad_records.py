@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
-from orchestration.audit.files import AuditFiles
-from orchestration.audit.report import BadLine
-from orchestration.audit.sql import count_rows, error_text
-from orchestration.audit.topic import bad_records_table
+from orchestration.audit.quarantine import SAME_PLACE, count_not_quarantined, create_claims
+from orchestration.audit.readers.files import AuditFiles
+from orchestration.audit.readers.topic import bad_records_table, outside_table
+from orchestration.audit.report import BadLine, Outcome
+from orchestration.audit.sql import count_rows, quoted
 from sources.common.positions import Offsets, TopicPartition
 from sources.common.state import Generation
-from sources.config.bad_records import BadRecordCount, bad_count_name, quarantine_path
+from sources.config.bad_records import BadRecordCount, bad_count_name
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
-from sources.errors import InputError
 from sources.ledger import read_ledger
 from sources.planning.discovery import found_so_far
 from sources.planning.file_plan import FoundFiles, read_splits
@@ -33,20 +32,20 @@ def recount_bad_records(
     loaded: LoadedPipeline,
     source: KafkaSource,
     log_start: Offsets,
-) -> BadLine:
+) -> list[BadLine]:
     """Compare the bad records that a topic holds with those that its runs counted and quarantined.
 
     Records before the start offsets do not count: the runs never read them. Where Kafka has
     deleted records since, the runs may have counted more than the topic holds.
 
     Args:
-        connection: The audit's database, with the table of the topic's bad records.
+        connection: The audit's database, with the tables of the topic's bad records.
         loaded: The pipeline.
         source: The topic's source.
         log_start: First offset that the topic still holds, by partition.
 
     Returns:
-        The counts, and whether they agree; without a run there is nothing to agree with.
+        The counts, and whether they agree, for each kind of bad records that may be left out.
 
     Raises:
         InputError: The quarantine table exists but can't be read.
@@ -58,9 +57,21 @@ def recount_bad_records(
         ledger, _ = read_ledger(generation, source.name)
         entries = ledger.entries if ledger is not None else []
         starts = {TopicPartition(each.topic, each.partition): each.start for each in entries}
-    _remove_unread(connection, bad_records_table(source.name), starts)
     is_whole = all(log_start.get(at, 0) <= start for at, start in starts.items())
-    return _compare(connection, source, generation, is_whole=is_whole)
+    lines = []
+    bad = bad_records_table(source.name)
+    _remove_unread(connection, bad, starts)
+    if source.on_bad_record != "fail":
+        lines.append(_compare(connection, source, generation, bad, is_whole=is_whole))
+    # A copy: the view of the topic's rows is without all of them.
+    outside = f"audit.{quoted(f'{source.name}.outside.read')}"
+    connection.execute(f"CREATE TABLE {outside} AS SELECT * FROM {outside_table(source.name)}")
+    _remove_unread(connection, outside, starts)
+    found = count_rows(connection, outside)
+    create_claims(connection, source, generation)
+    lacking = count_rows(connection, f"{outside} ANTI JOIN audit.claims ON {SAME_PLACE}")
+    policy = loaded.pipeline.event_time.outside
+    return lines + _outside_line(source, policy, generation, found, lacking, is_whole=is_whole)
 
 
 def recount_bad_rows(
@@ -68,7 +79,8 @@ def recount_bad_rows(
     loaded: LoadedPipeline,
     source: FileSource,
     files: AuditFiles,
-) -> BadLine:
+    outside: str | None,
+) -> list[BadLine]:
     """Compare the bad rows that files hold with those that the runs counted and quarantined.
 
     Files that are not planned do not count: the runs never read them.
@@ -78,72 +90,171 @@ def recount_bad_rows(
         loaded: The pipeline.
         source: The files' source.
         files: The pipeline's files.
+        outside: Query of all rows whose event time does not count; None without any files.
 
     Returns:
-        The counts, and whether they agree; without a run there is nothing to agree with.
+        The counts, and whether they agree, for each kind of bad rows that may be left out.
 
     Raises:
         InputError: The quarantine table exists but can't be read.
         StateError: The state can't be read.
     """
     generation = loaded.open_generation(create=False)
-    plan = None if generation is None else generation.read("plan.json", Plan)
+    planned = None if generation is None else _planned_paths(generation, source)
+    lines = []
+    if source.on_bad_record != "fail":
+        _keep_planned(connection, source, files, planned)
+        bad = bad_records_table(source.name)
+        lines.append(_compare(connection, source, generation, bad, is_whole=True))
+    found = 0 if outside is None else count_rows(connection, f"({outside})")
+    local = [path for each in planned or [] if Path(path := files.local_path(each)).exists()]
+    if found and local:
+        view = f"audit.{quoted(f'{source.name}.planned')}"
+        found = count_rows(connection, f"({files.create_view(connection, source, local, view)})")
+    create_claims(connection, source, generation)
+    # Rows of these files have no offsets that the audit knows: they are compared by number.
+    lacking = max(found - count_rows(connection, "audit.claims"), 0)
+    policy = loaded.pipeline.event_time.outside
+    return lines + _outside_line(source, policy, generation, found, lacking, is_whole=True)
+
+
+def _planned_paths(generation: Generation, source: FileSource) -> list[str] | None:
+    """Return the paths of a source's planned files; None if nothing was planned."""
+    plan = generation.read("plan.json", Plan)
+    if plan is None:
+        return None
+    is_last = plan.folder is not None and plan.folder.source == source.name
+    parts: Sequence[FoundFiles] = (
+        found_so_far(generation, plan.folder)
+        if plan.folder is not None and is_last
+        else history_of(generation, plan, source.name).parts
+    )
+    splits = pa.concat_tables([read_splits(part, generation) for part in parts])
+    return [str(path) for path in splits["path"].unique().to_pylist()]
+
+
+def _keep_planned(
+    connection: duckdb.DuckDBPyConnection,
+    source: FileSource,
+    files: AuditFiles,
+    planned: list[str] | None,
+) -> None:
+    """Keep only rows of planned files in the table of a source's bad rows, by their planned paths.
+
+    Args:
+        connection: The audit's database.
+        source: The source.
+        files: The pipeline's files.
+        planned: Planned paths; None if nothing was planned, which changes nothing.
+    """
     bad = bad_records_table(source.name)
     # A folder that is still being filled may hold no file yet.
     connection.execute(
         f"CREATE TABLE IF NOT EXISTS {bad} "
         "(_place VARCHAR, _partition INTEGER, _offset BIGINT, _reason VARCHAR)"
     )
-    if generation is not None and plan is not None:
-        is_last = plan.folder is not None and plan.folder.source == source.name
-        parts: Sequence[FoundFiles] = (
-            found_so_far(generation, plan.folder)
-            if plan.folder is not None and is_last
-            else history_of(generation, plan, source.name).parts
-        )
-        splits = pa.concat_tables([read_splits(part, generation) for part in parts])
-        planned = splits["path"].unique().to_pylist()
-        local = [os.path.normpath(files.local_path(path)) for path in planned]
-        connection.register("_planned", pa.table([local, planned], ["local", "planned"]))
-        connection.execute(
-            f"CREATE OR REPLACE TABLE {bad} AS SELECT planned AS _place, b.* EXCLUDE (_place) "
-            f"FROM {bad} b JOIN _planned ON _place = local"
-        )
-        connection.unregister("_planned")
-    return _compare(connection, source, generation, is_whole=True)
+    if planned is None:
+        return
+    local = [os.path.normpath(files.local_path(path)) for path in planned]
+    columns = [pa.array(local, pa.string()), pa.array(planned, pa.string())]
+    connection.register("_planned", pa.table(columns, ["local", "planned"]))
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {bad} AS SELECT planned AS _place, b.* EXCLUDE (_place) "
+        f"FROM {bad} b JOIN _planned ON _place = local"
+    )
+    connection.unregister("_planned")
 
 
 def _compare(
     connection: duckdb.DuckDBPyConnection,
     source: FileSource | KafkaSource,
     generation: Generation | None,
+    bad: str,
     *,
     is_whole: bool,
 ) -> BadLine:
-    """Compare a source's table of bad records with the runs' count and with the quarantine.
+    """Compare a table of unreadable records with the runs' count and with the quarantine.
 
     Args:
         connection: The audit's database, with the table.
         source: The source.
         generation: Holds the runs' count; None if there was no run.
+        bad: Name of the table.
         is_whole: Whether the table has every bad record that the runs may have read.
     """
-    found = count_rows(connection, bad_records_table(source.name))
-    counted = not_quarantined = None
+    found = count_rows(connection, bad)
+    counted = lacking = None
     if generation is not None:
         count = generation.read(bad_count_name(source.name), BadRecordCount)
         counted = count.total if count is not None else 0
         if source.on_bad_record == "quarantine":
-            not_quarantined = _count_not_quarantined(connection, source, generation)
-    agrees = counted is None or (counted == found if is_whole else counted >= found)
-    return BadLine(
-        source=source.name,
-        policy=source.on_bad_record,
-        found=found,
-        counted=counted,
-        lacking=not_quarantined,
-        agrees=agrees and not not_quarantined,
-    )
+            lacking = count_not_quarantined(connection, source, generation, bad)
+    outcome, reason = judge(found, counted, lacking, is_whole=is_whole)
+    return BadLine(source.name, source.on_bad_record, found, counted, lacking, outcome, reason)
+
+
+def _outside_line(
+    source: FileSource | KafkaSource,
+    policy: str,
+    generation: Generation | None,
+    found: int,
+    lacking: int,
+    *,
+    is_whole: bool,
+) -> list[BadLine]:
+    """Return the line about records whose event time does not count; none if there can't be any.
+
+    Args:
+        source: The source.
+        policy: The declared ``event_time.outside``.
+        generation: Holds the runs' count; None if there was no run.
+        found: Such records in the input.
+        lacking: How many of them are not in the quarantine table.
+        is_whole: Whether the input still has every record that the runs may have read.
+    """
+    if policy == "keep" or (policy == "fail" and not found):
+        return []
+    counted = None
+    if generation is not None and policy != "fail":
+        count = generation.read(bad_count_name(source.name), BadRecordCount)
+        counted = count.outside if count is not None else 0
+    outcome, reason = judge(found, counted, None if counted is None else lacking, is_whole=is_whole)
+    if policy == "fail":
+        outcome, reason = "differs", "with `event_time.outside: fail` no run may pass them"
+    return [
+        BadLine(
+            source=source.name,
+            policy=policy,
+            found=found,
+            counted=counted,
+            lacking=None if counted is None else lacking,
+            outcome=outcome,
+            reason=reason,
+            kind="outside",
+        )
+    ]
+
+
+def judge(
+    found: int, counted: int | None, lacking: int | None, *, is_whole: bool
+) -> tuple[Outcome, str | None]:
+    """Return the outcome of a recount, and its reason.
+
+    Args:
+        found: Records that the audit found.
+        counted: Records that the runs counted; None if no run has counted.
+        lacking: How many of those found are missing from the quarantine; None if there is none.
+        is_whole: Whether the input still has every record that the runs may have read.
+    """
+    if lacking:
+        return "differs", f"{lacking:,} are missing from the quarantine table"
+    if counted is None:
+        return "unknown", "no run has counted"
+    if counted < found or (is_whole and counted > found):
+        return "differs", f"the runs counted {counted:,}"
+    if counted > found:
+        return "unknown", (f"the runs counted {counted:,}, and Kafka has deleted records since")
+    return "agrees", None
 
 
 def _remove_unread(connection: duckdb.DuckDBPyConnection, bad: str, starts: Offsets) -> None:
@@ -159,38 +270,3 @@ def _remove_unread(connection: duckdb.DuckDBPyConnection, bad: str, starts: Offs
         "WHERE _place = topic AND _partition = part AND _offset < start"
     )
     connection.unregister("_starts")
-
-
-def _count_not_quarantined(
-    connection: duckdb.DuckDBPyConnection,
-    source: FileSource | KafkaSource,
-    generation: Generation,
-) -> int:
-    """Return the number of bad records that the audit found and the quarantine does not hold.
-
-    Raises:
-        InputError: The quarantine table can't be read.
-    """
-    path = quarantine_path(source.name, source.quarantine, generation)
-    bad = bad_records_table(source.name)
-    if not DeltaTable.is_deltatable(path):
-        return count_rows(connection, bad)
-    try:
-        quarantined = DeltaTable(path).to_pyarrow_table(columns=["place", "partition", "offset"])
-    except (DeltaError, OSError) as error:
-        message = (
-            f"The quarantine table of source `{source.name}`, {path}, can't be read: "
-            f"{error_text(error)}"
-        )
-        hint = (
-            "Restore its files and its `_delta_log` from a backup, then run `hybrid audit` again."
-        )
-        raise InputError(message, hint, source=source.name, table=path) from None
-    connection.register("_quarantined", quarantined)
-    query = (
-        f"SELECT count(*) FROM {bad} ANTI JOIN _quarantined ON _place = place "
-        'AND _partition IS NOT DISTINCT FROM "partition" AND _offset = "offset"'
-    )
-    count = connection.execute(query).fetchall()[0][0]
-    connection.unregister("_quarantined")
-    return int(count)

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
 import duckdb
 
-from orchestration.audit.report import AuditExample
-from orchestration.audit.sides import FLOATING
-from orchestration.audit.sql import column_list, columns_of, count_rows, error_text, quoted
+from orchestration.audit.report import ROUNDING, AuditExample
+from orchestration.audit.sql import (
+    FLOATING,
+    INTEGERS,
+    column_list,
+    columns_of,
+    count_rows,
+    error_text,
+    quoted,
+)
 from sources.errors import InputError
 
-# Sums of doubles depend on the order of their terms, in which Spark and DuckDB differ.
-RELATIVE_TOLERANCE = 1e-9
 # SQL for the number of rows of each kind of difference, from how often a key is expected and found.
 _ROWS_BY_KIND = {
     "missing": "greatest(_expected - _found, 0)",
@@ -34,23 +40,36 @@ class Comparison:
         counts: Rows by kind of difference: ``missing``, ``duplicated``, ``unexpected`` and
             ``different``, as in :class:`orchestration.audit.report.AuditReport`.
         examples: Examples by kind of difference, ordered by key.
+        rounded: By floating-point column without a declared tolerance: rows of which it differs by
+            no more than rounding does, :data:`~orchestration.audit.report.ROUNDING`.
     """
 
     expected: int
     found: int
     counts: dict[str, int]
     examples: dict[str, list[AuditExample]]
+    rounded: dict[str, int]
 
 
-def compare(connection: duckdb.DuckDBPyConnection, key: list[str], limit: int) -> Comparison:
+def compare(
+    connection: duckdb.DuckDBPyConnection,
+    key: list[str],
+    limit: int,
+    tolerance: Mapping[str, float] | None = None,
+    *,
+    without: str | None = None,
+) -> Comparison:
     """Compare the rows of the tables ``audit.expected`` and ``audit.found`` by key.
 
-    A null equals a null; floating-point numbers are equal within :data:`RELATIVE_TOLERANCE`.
+    A null equals a null. Values are compared exactly, except for columns with a tolerance.
 
     Args:
         connection: The audit's database, with both tables, which have the same columns.
         key: Columns that identify a row.
         limit: Largest number of examples of each kind of difference.
+        tolerance: By floating-point column: by which part of the larger value two values may
+            differ.
+        without: Table of keys whose rows are not compared in the columns outside the key.
 
     Raises:
         InputError: DuckDB fails to compare the tables, such as for two types of a column that it
@@ -58,7 +77,9 @@ def compare(connection: duckdb.DuckDBPyConnection, key: list[str], limit: int) -
     """
     try:
         counts, examples = _count_by_key(connection, key, limit)
-        counts["different"], examples["different"] = _different_rows(connection, key, limit)
+        counts["different"], examples["different"], rounded = _different_rows(
+            connection, key, limit, tolerance or {}, without
+        )
     except duckdb.Error as error:
         message = f"The target can't be compared with the expected rows: {error_text(error)}"
         hint = (
@@ -67,7 +88,7 @@ def compare(connection: duckdb.DuckDBPyConnection, key: list[str], limit: int) -
         )
         raise InputError(message, hint, field="audit.sql") from None
     sizes = [count_rows(connection, f"audit.{table}") for table in ("expected", "found")]
-    return Comparison(sizes[0], sizes[1], counts, examples)
+    return Comparison(sizes[0], sizes[1], counts, examples, rounded)
 
 
 def _count_by_key(
@@ -96,28 +117,33 @@ def _count_by_key(
             f"ORDER BY {names} LIMIT {limit}"
         )
         examples[kind] = [
-            AuditExample(_key_of(key, row), None, row[-2], row[-1])
+            AuditExample(key_of(key, row), None, row[-2], row[-1])
             for row in connection.execute(query).fetchall()
         ]
     return counts, examples
 
 
 def _different_rows(
-    connection: duckdb.DuckDBPyConnection, key: list[str], limit: int
-) -> tuple[int, list[AuditExample]]:
+    connection: duckdb.DuckDBPyConnection,
+    key: list[str],
+    limit: int,
+    tolerance: Mapping[str, float],
+    without: str | None,
+) -> tuple[int, list[AuditExample], dict[str, int]]:
     """Compare the columns outside the key, for keys that occur as often as expected.
 
     Needs ``audit.tally``, and creates ``audit.different``. Rows that share a key are paired in the
     order of their values.
 
     Returns:
-        The number of rows that differ, and up to ``limit`` examples, one for each column.
+        The number of rows that differ, up to ``limit`` examples, one for each column, and
+        :attr:`Comparison.rounded`.
     """
     expected, found = (columns_of(connection, f"audit.{side}") for side in ("expected", "found"))
     kinds = {name: {expected[name], found[name]} for name in expected}
     others = [name for name in kinds if name not in key]
     if not others:
-        return 0, []
+        return 0, [], {}
     joined = [_keys_equal("e", "f", key)]
     sides = ["audit.expected", "audit.found"]
     query = "SELECT count(*) FROM audit.tally WHERE _expected = _found AND _expected > 1"
@@ -130,23 +156,43 @@ def _different_rows(
     selected = [f"e.{quoted(name)} AS k{number}" for number, name in enumerate(key)]
     for number, name in enumerate(others):
         left, right = f"e.{quoted(name)}", f"f.{quoted(name)}"
-        differs = _values_differ(left, right, kinds[name])
+        differs = _values_differ(left, right, kinds[name], tolerance.get(name, 0.0))
         selected += [f"{differs} AS d{number}", f"{left} AS e{number}", f"{right} AS f{number}"]
+    excluded = f"ANTI JOIN {without} a ON {_keys_equal('e', 'a', key)}" if without else ""
     connection.execute(
         f"CREATE TABLE audit.different AS SELECT * FROM (SELECT {', '.join(selected)} "
         f"FROM {sides[0]} e JOIN {sides[1]} f ON {' AND '.join(joined)} SEMI JOIN "
-        f"(SELECT * FROM audit.tally WHERE _expected = _found) t ON {_keys_equal('e', 't', key)}) "
+        f"(SELECT * FROM audit.tally WHERE _expected = _found) t ON {_keys_equal('e', 't', key)} "
+        f"{excluded}) "
         f"WHERE {' OR '.join(f'd{number}' for number in range(len(others)))}"
     )
     order = ", ".join(f"k{number}" for number in range(len(key)))
     query = f"SELECT * FROM audit.different ORDER BY {order} LIMIT {limit}"
     examples = [
-        AuditExample(_key_of(key, row), name, _json_value(triple[1]), _json_value(triple[2]))
+        AuditExample(key_of(key, row), name, json_value(triple[1]), json_value(triple[2]))
         for row in connection.execute(query).fetchall()
         for number, name in enumerate(others)
         if (triple := row[len(key) + 3 * number : len(key) + 3 * number + 3])[0]
     ]
-    return count_rows(connection, "audit.different"), examples[:limit]
+    floating = [n for n in others if kinds[n] <= FLOATING and n not in tolerance]
+    rounded = {name: _count_rounded(connection, others.index(name)) for name in floating}
+    return (
+        count_rows(connection, "audit.different"),
+        examples[:limit],
+        {name: count for name, count in rounded.items() if count},
+    )
+
+
+def _count_rounded(connection: duckdb.DuckDBPyConnection, number: int) -> int:
+    """Return of how many rows of ``audit.different`` a column differs by rounding only.
+
+    Args:
+        connection: The audit's database.
+        number: Number of the column among those outside the key.
+    """
+    near = _is_near(f"e{number}", f"f{number}", ROUNDING)
+    query = f"SELECT count(*) FROM audit.different WHERE d{number} AND {near}"
+    return int(connection.execute(query).fetchall()[0][0])
 
 
 def _keys_equal(left: str, right: str, key: list[str]) -> str:
@@ -155,28 +201,36 @@ def _keys_equal(left: str, right: str, key: list[str]) -> str:
     return " AND ".join(f"{left}.{name} IS NOT DISTINCT FROM {right}.{name}" for name in names)
 
 
-def _values_differ(left: str, right: str, kinds: set[str]) -> str:
-    """Return an SQL condition that two expressions differ, apart from rounding.
+def _values_differ(left: str, right: str, kinds: set[str], tolerance: float) -> str:
+    """Return an SQL condition that two expressions differ by more than a tolerance.
 
     Args:
         left: One SQL expression.
         right: The other one.
-        kinds: Their DuckDB types; if one is floating-point, :data:`RELATIVE_TOLERANCE` applies.
+        kinds: Their DuckDB types. An integer never equals a floating-point number that only
+            rounds to the same one.
+        tolerance: The part of the larger value by which they may differ; 0 for none.
     """
-    if FLOATING.isdisjoint(kinds):
-        return f"{left} IS DISTINCT FROM {right}"
+    differ = f"{left} IS DISTINCT FROM {right}"
+    if kinds & FLOATING and kinds & INTEGERS:
+        exact = [f"TRY_CAST({side} AS DECIMAL(38, 0))" for side in (left, right)]
+        return f"({differ} OR {exact[0]} IS DISTINCT FROM {exact[1]})"
+    return f"({differ} AND NOT {_is_near(left, right, tolerance)})" if tolerance else differ
+
+
+def _is_near(left: str, right: str, tolerance: float) -> str:
+    """Return an SQL condition that two finite floating-point numbers are within a tolerance."""
     a, b = f"CAST({left} AS DOUBLE)", f"CAST({right} AS DOUBLE)"
-    close = f"abs({a} - {b}) <= {RELATIVE_TOLERANCE} * greatest(abs({a}), abs({b}))"
-    near = f"coalesce(isfinite({a}) AND isfinite({b}) AND {close}, false)"
-    return f"({a} IS DISTINCT FROM {b} AND NOT {near})"
+    close = f"abs({a} - {b}) <= {tolerance!r} * greatest(abs({a}), abs({b}))"
+    return f"coalesce(isfinite({a}) AND isfinite({b}) AND {close}, false)"
 
 
-def _key_of(key: list[str], row: tuple[Any, ...]) -> dict[str, Any]:
+def key_of(key: Sequence[str], row: tuple[Any, ...]) -> dict[str, Any]:
     """Return the key of a row, whose first values are those of the key's columns."""
-    return {name: _json_value(value) for name, value in zip(key, row, strict=False)}
+    return {name: json_value(value) for name, value in zip(key, row, strict=False)}
 
 
-def _json_value(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """Return a value of DuckDB in the form that JSON has for it.
 
     Infinity and NaN become text, times ISO 8601, bytes hexadecimal digits.
@@ -188,7 +242,7 @@ def _json_value(value: Any) -> Any:
     if isinstance(value, datetime | date):
         return value.isoformat().replace("+00:00", "Z")
     if isinstance(value, list | tuple):
-        return [_json_value(item) for item in value]
+        return [json_value(item) for item in value]
     if isinstance(value, dict):
-        return {str(name): _json_value(item) for name, item in value.items()}
+        return {str(name): json_value(item) for name, item in value.items()}
     return value.hex() if isinstance(value, bytes) else str(value)

@@ -14,7 +14,7 @@ from orchestration.audit.sides import create_target_rows, open_target
 from orchestration.audit.sql import open_database
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, StateError
-from sources.generations import newest, read_serving, target_of
+from sources.serving import newest, read_serving, target_of
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,10 @@ def compare_generations(loaded: LoadedPipeline) -> GenerationComparison:
     ):
         create_target_rows(connection, "expected", tables[serving], shared)
         create_target_rows(connection, "found", tables[candidate], shared)
-        result = compare(connection, loaded.pipeline.sink.key, EXAMPLES)
+        declared = loaded.pipeline.audit
+        tolerance = {} if declared is None else declared.tolerance
+        shared_tolerance = {name: tolerance[name] for name in shared if name in tolerance}
+        result = compare(connection, loaded.pipeline.sink.key, EXAMPLES, shared_tolerance)
     added = [*result.examples["unexpected"], *result.examples["duplicated"]]
     return GenerationComparison(
         pipeline=pipeline,

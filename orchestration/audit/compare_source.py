@@ -31,11 +31,14 @@ from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
 from sources.config.snapshot import SnapshotOptions
 from sources.errors import InputError
-from sources.generations import target_of
+from sources.serving import target_of
 
 with needs_extra("postgres", "Comparing with PostgreSQL"):
     import psycopg
     from psycopg import sql
+
+# Without row security PostgreSQL refuses what it would answer with a part of the rows.
+_SETTINGS = "-c timezone=UTC -c datestyle=ISO -c row_security=off"
 
 
 @dataclass(frozen=True)
@@ -176,7 +179,7 @@ def _copy_source(dsn: str, table: str, columns: dict[str, str], file: Path) -> N
     )
     try:
         with (
-            psycopg.connect(dsn, options="-c timezone=UTC -c datestyle=ISO") as connection,
+            psycopg.connect(dsn, options=_SETTINGS) as connection,
             connection.cursor().copy(query) as copy,
             file.open("wb") as out,
         ):

@@ -14,8 +14,12 @@ import duckdb
 import pyarrow as pa
 
 from orchestration.audit.bad_records import recount_bad_records, recount_bad_rows
-from orchestration.audit.files import AuditFiles
-from orchestration.audit.report import BadLine
+from orchestration.audit.event_times import bounds_of
+from orchestration.audit.quarantine import create_claims
+from orchestration.audit.readers.files import AuditFiles
+from orchestration.audit.readers.topic import create_topic_view
+from orchestration.audit.readers.topic_reader import TopicReader
+from orchestration.audit.report import AuditExample, BadLine
 from orchestration.audit.sql import (
     column_list,
     columns_of,
@@ -25,9 +29,8 @@ from orchestration.audit.sql import (
     literal,
     quoted,
 )
-from orchestration.audit.topic import create_topic_view
-from orchestration.audit.topic_reader import TopicReader
-from sources.common.positions import Offsets
+from orchestration.audit.versions import create_input
+from sources.common.positions import Offsets, now_ms
 from sources.common.schema import normalize_schema, parse_schema
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
@@ -46,12 +49,16 @@ class Inputs:
     Attributes:
         rows: Number of rows by name of the source.
         distinct: Number of rows of the table ``input``: of all sources, each key counted once.
-        bad_records: One line for each source that drops or quarantines bad records.
+        ambiguous: Number of keys whose rows differ while nothing says which of them counts.
+        examples: Up to :data:`orchestration.audit.report.EXAMPLES` examples of them.
+        bad_records: Lines of the report about bad records, in the order of the sources.
         notes: Sentences about records that are not counted as rows.
     """
 
     rows: dict[str, int]
     distinct: int
+    ambiguous: int
+    examples: list[AuditExample]
     bad_records: list[BadLine]
     notes: list[str]
 
@@ -61,8 +68,9 @@ def create_inputs(
 ) -> Inputs:
     """Create a view for each source, named like it, and the table ``input`` over all of them.
 
-    ``input`` has the columns that all sources have in common. Of several rows with the same key it
-    holds one, from the first source in the declared order; without a declared key it holds all.
+    ``input`` has the columns that all sources have in common, and each row once by ``key``:
+    :mod:`orchestration.audit.versions` says which one. The table ``audit.rows`` has every row of
+    every source, with the number of its source as ``_place``.
 
     Args:
         connection: The audit's database.
@@ -93,7 +101,10 @@ def create_inputs(
         source.name: TopicReader(source, *_offset_limits(loaded, source))
         for source in pipeline.topics
     }
+    clock_ms = now_ms()
+    generation = loaded.open_generation(create=False)
     notes: list[str] = []
+    outside: dict[str, str] = {}
     earlier_paths: set[str] = set()
     columns: dict[str, dict[str, str]] = {}
     rows: dict[str, int] = {}
@@ -108,7 +119,7 @@ def create_inputs(
                     paths = [path for path in paths if path not in earlier_paths]
                 earlier_paths.update(paths)
                 if paths or not columns:
-                    files.create_view(connection, source, paths, view)
+                    outside[source.name] = files.create_view(connection, source, paths, view)
                 else:
                     first = quoted(next(iter(columns)))
                     empty = f"SELECT * FROM {first} WHERE false"
@@ -117,7 +128,10 @@ def create_inputs(
             else:
                 first_source = next(iter(columns.items()), None)
                 types = _topic_columns(connection, source, first_source)
-                notes += create_topic_view(connection, source, readers[source.name], types)
+                bounds = bounds_of(pipeline.event_time, source, generation, clock_ms)
+                create_claims(connection, source, generation)
+                reader = readers[source.name]
+                notes += create_topic_view(connection, source, reader, types, bounds)
                 columns[source.name] = dict.fromkeys(source.select or types, "")
             rows[source.name] = count_rows(connection, view)
         except duckdb.Error as error:
@@ -127,15 +141,19 @@ def create_inputs(
                 "otherwise restore the file or record that the error names."
             )
             raise InputError(message, hint, source=source.name) from None
-    _create_input(connection, pipeline, columns)
-    bad_records = [
-        recount_bad_records(connection, loaded, source, readers[source.name].starts)
-        if isinstance(source, KafkaSource)
-        else recount_bad_rows(connection, loaded, source, files)
-        for source in pipeline.sources
-        if source.on_bad_record != "fail"
-    ]
-    return Inputs(rows, count_rows(connection, "input"), bad_records, notes)
+    _create_rows(connection, pipeline, columns)
+    ambiguous, examples = create_input(connection, pipeline)
+    bad_records: list[BadLine] = []
+    for source in pipeline.sources:
+        if isinstance(source, KafkaSource):
+            bad_records += recount_bad_records(
+                connection, loaded, source, readers[source.name].starts
+            )
+        else:
+            query = outside.get(source.name)
+            bad_records += recount_bad_rows(connection, loaded, source, files, query)
+    distinct = count_rows(connection, "input")
+    return Inputs(rows, distinct, ambiguous, examples, bad_records, notes)
 
 
 def _topic_columns(
@@ -207,10 +225,10 @@ def _default_literal(value: object) -> str:
     return "NULL" if value is None else literal(str(value))
 
 
-def _create_input(
+def _create_rows(
     connection: duckdb.DuckDBPyConnection, pipeline: Pipeline, columns: dict[str, dict[str, str]]
 ) -> None:
-    """Create the table ``input`` from the views of all sources, each key once.
+    """Create the table ``audit.rows`` from the views of all sources.
 
     Args:
         connection: The audit's database, with the views.
@@ -240,15 +258,9 @@ def _create_input(
         f"FROM {quoted(name)}"
         for place, name in enumerate(columns)
     )
-    first_by_key = ""
-    if pipeline.key:
-        key = column_list(pipeline.key)
-        first_by_key = f"QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY _place) = 1"
     try:
-        # A table instead of a view, because the user's SQL may read it several times.
-        connection.execute(
-            f"CREATE TABLE input AS SELECT * EXCLUDE (_place) FROM ({union}) {first_by_key}"
-        )
+        # A table instead of a view, because it is read several times.
+        connection.execute(f"CREATE TABLE audit.rows AS {union}")
     except duckdb.Error as error:
         message = (
             f"The rows of sources {', '.join(columns)} can't be put into one table: "

@@ -7,21 +7,23 @@ ledger in the state; what is recounted is which rows the two sources hold.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from orchestration.audit.files import AuditFiles
+from orchestration.audit.ledger_lines import NO_ROWS, PartitionCounts, line_of
+from orchestration.audit.readers.files import AuditFiles
 from orchestration.audit.report import LedgerLine
-from orchestration.audit.sql import column_list, error_text, insert_arrow, quoted
+from orchestration.audit.sql import column_list, columns_of, error_text, insert_arrow, quoted
+from orchestration.audit.versions import sequence_in
 from sources.common.positions import Offsets, TopicPartition, iso
 from sources.common.state import Generation
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
-from sources.ledger import Ledger, LedgerEntry, SeamCount, read_ledger
+from sources.ledger import Ledger, read_ledger
 from sources.planning.file_plan import read_splits
 from sources.planning.plan import require_plan
 from sources.planning.rounds import history_of
@@ -42,8 +44,8 @@ def recount_ledgers(
         files: The pipeline's files.
 
     Returns:
-        A line for each topic partition, and sentences about what can't be counted, such as a seam
-        whose planned files are missing; both are empty if nothing was planned yet.
+        A line for each topic partition, and sentences about what can't be counted at all: a
+        hand-over that the state does not record, or a seam whose planned files are missing.
 
     Raises:
         StateError: The state can't be read, or has no plan.
@@ -51,40 +53,62 @@ def recount_ledgers(
     """
     generation = loaded.open_generation(create=False)
     lines: list[LedgerLine] = []
-    notes: list[str] = []
-    if generation is None:
-        return lines, notes
+    unchecked: list[str] = []
     for source in loaded.pipeline.topics:
-        ledger, count = read_ledger(generation, source.name)
-        if ledger is None or ledger.previous is None:
+        if loaded.pipeline.hybrid_source().index(source.name) == 0:
             continue
-        is_filtered = ledger.rule in ("key", "event_time")
-        if is_filtered and count is None:
-            notes.append(
-                f"The run of source `{source.name}` has not passed the seam yet, so it has not "
-                "counted the rows that it removed."
+        ledger, count = (None, None) if generation is None else read_ledger(generation, source.name)
+        if generation is None or ledger is None or ledger.previous is None:
+            unchecked.append(
+                f"The state records no hand-over to source `{source.name}`, so its seam can't be "
+                "recounted."
             )
+            continue
         try:
             _create_topic_rows(connection, loaded.pipeline, ledger, source.name, generation, files)
-            counts = _count_by_partition(connection, ledger)
+            counts = _count_by_partition(connection)
         except duckdb.IOException as error:
-            notes.append(
+            unchecked.append(
                 f"The seam of source `{source.name}` can't be recounted, because planned files "
                 f"are missing: {error_text(error)}"
             )
             continue
+        history_ms = None
+        if ledger.decided_by not in ("offsets", "sequence"):
+            history_ms = _end_of_history_ms(connection, loaded.pipeline, source.name)
         for entry in ledger.entries:
             partition = TopicPartition(entry.topic, entry.partition)
-            run_count = count if is_filtered else None
-            recounted = counts.get(partition, _NO_ROWS)
-            line, is_whole = _line_of(source.name, entry, recounted, run_count)
-            lines.append(line)
-            if not is_whole:
-                notes.append(
-                    f"Kafka has deleted records in the seam of {partition}, so it can't be "
-                    "recounted."
+            recounted = counts.get(partition, NO_ROWS)
+            removed = None if count is None else count.removed.get(partition, 0)
+            lines.append(
+                line_of(
+                    source.name,
+                    entry,
+                    recounted,
+                    removed,
+                    is_filtered=ledger.is_filtered,
+                    history_ms=history_ms,
                 )
-    return lines, notes
+            )
+    return lines, unchecked
+
+
+def _end_of_history_ms(
+    connection: duckdb.DuckDBPyConnection, pipeline: Pipeline, source: str
+) -> int | None:
+    """Return the highest event time that counts of all sources before one; None without any.
+
+    Args:
+        connection: The audit's database, with a view for each source.
+        pipeline: The declaration.
+        source: Name of the source.
+    """
+    column = quoted(pipeline.event_time.column)
+    before = pipeline.sources[: pipeline.hybrid_source().index(source)]
+    ends = [f"SELECT max(epoch_ms({column})) AS t FROM {quoted(each.name)}" for each in before]
+    query = f"SELECT max(t) FROM ({' UNION ALL '.join(ends)})"
+    end = connection.execute(query).fetchall()[0][0]
+    return None if end is None else int(end)
 
 
 def _create_topic_rows(
@@ -99,7 +123,9 @@ def _create_topic_rows(
 
     A row is identified by ``_topic``, ``_partition`` and ``_offset``. ``_held`` is decided by the
     rule of the seam, ``_known`` by that rule or the key; both are null where nothing decides them.
-    A file that arrived after the plan does not belong to history: the topic delivered its rows.
+    With ``sink.sequence``, history holds a row by its key only if it has the same version of it,
+    or a later one. A file that arrived after the plan does not belong to history: the topic
+    delivered its rows. Also creates ``audit.entries``, with the seam of each partition.
 
     Args:
         connection: The audit's database, with a view for each source.
@@ -112,45 +138,66 @@ def _create_topic_rows(
     Raises:
         duckdb.IOException: A planned file is missing.
     """
-    by_key = "NULL"
+    entries = {TopicPartition(entry.topic, entry.partition): entry for entry in ledger.entries}
+    starts = {partition: entry.start for partition, entry in entries.items()}
+    ends = {partition: entry.seam_end for partition, entry in entries.items()}
+    _create_offsets(connection, "audit.entries", {"_start": starts, "_end": ends})
+    by_key, replaced = "NULL", "false"
     if pipeline.key:
         before = pipeline.sources[: pipeline.hybrid_source().index(source)]
-        keys = _create_planned_keys(connection, pipeline.key, before, generation, files)
+        order = sequence_in(pipeline.sink, list(columns_of(connection, "input")))
+        compared = [*pipeline.key, *order]
+        keys = _create_planned_keys(connection, compared, before, generation, files)
         same = " AND ".join(
             f"h.{quoted(name)} IS NOT DISTINCT FROM l.{quoted(name)}" for name in pipeline.key
         )
+        if order:
+            same += f" AND {_version('h', order)} >= {_version('l', order)}"
+            replaced = (
+                f"EXISTS (SELECT 1 FROM {quoted(source)} h JOIN audit.entries n "
+                "USING (_topic, _partition) WHERE h._offset >= n._start AND "
+                f"{same})"
+            )
         by_key = f"EXISTS (SELECT 1 FROM {keys} h WHERE {same})"
     by_rule = "NULL"
     if ledger.rule == "key":
         by_rule = by_key
     elif ledger.rule == "event_time" and ledger.end_ms is not None:
         end = iso(ledger.end_ms + 1)
-        by_rule = f"l.{quoted(pipeline.event_time)} < TIMESTAMPTZ '{end}'"
+        by_rule = f"l.{quoted(pipeline.event_time.column)} < TIMESTAMPTZ '{end}'"
     elif ledger.rule == "sequence" and ledger.previous is not None and ledger.previous.snapshot:
         changes = pipeline.topic_source(source)
         columns = {part: f"l.{quoted(name)}" for name, part in changes.envelope_columns.items()}
         by_rule = ledger.previous.snapshot.holds(columns["lsn"], columns["transaction"])
     elif ledger.rule == "sequence" and ledger.previous is not None and pipeline.sequence:
         by_rule = f"l.{quoted(pipeline.sequence)} <= {ledger.previous.sequence}"
+    deciding = [each for each in (by_key, by_rule) if each != "NULL"]
+    known = f"({' OR '.join(f'({each})' for each in deciding) or 'NULL'})"
     connection.execute(
         "CREATE OR REPLACE TABLE audit.topic AS "
-        f"SELECT _topic, _partition, _offset, {by_rule} AS _held, "
-        f"(({by_key}) OR ({by_rule})) AS _known FROM {quoted(source)} l"
+        f"SELECT _topic, _partition, _offset, _timestamp_ms, {by_rule} AS _held, "
+        f"{known} OR {replaced} AS _known FROM {quoted(source)} l"
     )
+
+
+def _version(alias: str, order: Sequence[str]) -> str:
+    """Return SQL that orders the rows of a table by ``sink.sequence``, nulls first."""
+    columns = [f"{alias}.{quoted(name)}" for name in order]
+    return f"row({', '.join(f'{column} IS NOT NULL, {column}' for column in columns)})"
 
 
 def _create_planned_keys(
     connection: duckdb.DuckDBPyConnection,
-    key: Sequence[str],
+    columns: Sequence[str],
     before: Sequence[FileSource | KafkaSource],
     generation: Generation,
     files: AuditFiles,
 ) -> str:
-    """Create a table of the keys of all rows that were planned before a topic.
+    """Create a table of the keys (and their versions) of all rows planned before a topic.
 
     Args:
         connection: The audit's database, with a view for each source.
-        key: Columns that identify a row.
+        columns: Columns that identify a row, and those that order its versions.
         before: The sources before the topic.
         generation: Records which files, and which offsets of topics, were planned.
         files: The pipeline's files.
@@ -175,7 +222,7 @@ def _create_planned_keys(
             starts = f"audit.{quoted(f'{source.name}.starts')}"
             _create_offsets(connection, starts, {"_start": offset_range.starts})
             view = f"{view} JOIN {starts} USING (_topic, _partition) WHERE _offset >= _start"
-        selects.append(f"SELECT {column_list(key)} FROM {view}")
+        selects.append(f"SELECT {column_list(columns)} FROM {view}")
     connection.execute(f"CREATE OR REPLACE TABLE audit.planned_keys AS {' UNION '.join(selects)}")
     return "audit.planned_keys"
 
@@ -204,84 +251,18 @@ def _create_offsets(
     insert_arrow(connection, table, pa.table(columns))
 
 
-class _PartitionCounts(NamedTuple):
-    """Rows of one topic partition of a hand-over.
-
-    Attributes:
-        lowest_offset: Lowest offset of a row that the topic holds; None without rows.
-        first_offset: Lowest such offset from the start offset on; None without such rows.
-        seam_rows: Rows in the seam.
-        delivered: How many of them history holds.
-        before_start: Rows before the start offset that history does not hold.
-        is_decided: Whether a key or a rule decides what history holds; None without rows.
-    """
-
-    lowest_offset: int | None
-    first_offset: int | None
-    seam_rows: int
-    delivered: int
-    before_start: int
-    is_decided: bool | None
-
-
-_NO_ROWS = _PartitionCounts(None, None, 0, 0, 0, None)
-
-
 def _count_by_partition(
-    connection: duckdb.DuckDBPyConnection, ledger: Ledger
-) -> dict[TopicPartition, _PartitionCounts]:
+    connection: duckdb.DuckDBPyConnection,
+) -> dict[TopicPartition, PartitionCounts]:
     """Count the rows of ``audit.topic`` by partition; a partition without rows is left out."""
-    entries = {TopicPartition(entry.topic, entry.partition): entry for entry in ledger.entries}
-    starts = {partition: entry.start for partition, entry in entries.items()}
-    ends = {partition: entry.seam_end for partition, entry in entries.items()}
-    _create_offsets(connection, "audit.entries", {"_start": starts, "_end": ends})
     rows = connection.execute(
         "SELECT _topic, _partition, min(_offset), "
         "min(_offset) FILTER (_offset >= _start), "
         "count(*) FILTER (_offset >= _start AND _offset < _end), "
         "count(*) FILTER (_offset >= _start AND _offset < _end AND _held), "
         "count(*) FILTER (_offset < _start AND NOT _known), "
-        "bool_or(_known IS NOT NULL) "
+        "count(*) FILTER (_offset < _start AND _known IS NULL), "
+        "arg_min(_timestamp_ms, _offset) FILTER (_offset >= _start) "
         "FROM audit.topic JOIN audit.entries USING (_topic, _partition) GROUP BY ALL"
     ).fetchall()
-    return {TopicPartition(row[0], row[1]): _PartitionCounts(*row[2:]) for row in rows}
-
-
-def _line_of(
-    source: str, entry: LedgerEntry, recounted: _PartitionCounts, count: SeamCount | None
-) -> tuple[LedgerLine, bool]:
-    """Compare the recount of one partition with the ledger and the run's own count.
-
-    Args:
-        source: Name of the topic's source.
-        entry: The partition in the ledger.
-        recounted: Its rows now.
-        count: What the run removed; None if unknown.
-
-    Returns:
-        The line of the report, and whether the topic still holds all of the partition's seam.
-    """
-    partition = TopicPartition(entry.topic, entry.partition)
-    removed = None if count is None else count.removed.get(partition, 0)
-    # Where Kafka has deleted part of the seam since, there is nothing to compare with.
-    lowest = recounted.lowest_offset
-    is_whole = (
-        entry.overlap == 0
-        or entry.first_offset is None
-        or (lowest is not None and lowest <= entry.first_offset)
-    )
-    agrees_with_run = removed is None or removed == recounted.delivered
-    agrees = not is_whole or (agrees_with_run and not recounted.before_start)
-    line = LedgerLine(
-        source=source,
-        topic=entry.topic,
-        partition=entry.partition,
-        start=entry.start,
-        first_offset=recounted.first_offset,
-        seam_rows=recounted.seam_rows,
-        delivered=recounted.delivered,
-        removed=removed,
-        before_start=recounted.before_start if recounted.is_decided else None,
-        agrees=agrees,
-    )
-    return line, is_whole
+    return {TopicPartition(row[0], row[1]): PartitionCounts(*row[2:]) for row in rows}

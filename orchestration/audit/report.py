@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 EXAMPLES = 10
 """Largest number of examples in a report, for each kind of difference."""
+
+ROUNDING = 1e-9
+"""Part of a value by which sums of the same numbers may differ, as Spark and DuckDB add them in
+different orders. A difference up to this is said to look like that; it passes only if declared."""
+
+Outcome = Literal["agrees", "differs", "unknown"]
+"""Result of a recount; ``unknown`` if it could not be made, which is never as good as agreement."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +26,10 @@ class AuditExample:
         key: Values of the row's key columns, by name.
         column: The column that differs; None where whole rows are missing or superfluous.
         expected: The computed value; without a column, the expected number of rows of this key.
-        found: The value in the target; without a column, its number of rows of this key.
+            For a key that is ambiguous, the lowest and the highest of the values that its rows
+            have in the input.
+        found: The value in the target; without a column, its number of rows of this key. None for
+            a key that is ambiguous.
     """
 
     key: dict[str, Any]
@@ -44,9 +54,11 @@ class LedgerLine:
         removed: How many the run removed by its own count; None until the run has passed the seam,
             or if the seam is not filtered.
         before_start: Rows that the topic holds before ``start`` and that history does not hold,
-            so that neither source delivers them; None where no key decides it.
-        agrees: Whether no row is missing from both sources, and ``removed`` equals ``delivered``.
-            Also true where Kafka has deleted part of the seam, so that nothing can be compared.
+            so that neither source delivers them; None where no key decides it. With
+            ``sink.sequence``, a row that a later version replaces counts as delivered.
+        outcome: ``agrees`` if no row is missing from both sources, and ``removed`` equals
+            ``delivered``; ``unknown`` if one of the two could not be counted.
+        reason: What differs, or why it is unknown; None if all agrees.
     """
 
     source: str
@@ -58,23 +70,26 @@ class LedgerLine:
     delivered: int | None
     removed: int | None
     before_start: int | None
-    agrees: bool
+    outcome: Outcome
+    reason: str | None = None
 
 
 @dataclass(frozen=True)
 class BadLine:
-    """The bad records of one source that drops or quarantines them, and what the runs did.
+    """The bad records of one kind in one source, and what the runs did with them.
 
     Attributes:
         source: Name of the source.
-        policy: ``drop`` or ``quarantine``, as declared by ``on_bad_record``.
+        policy: What is declared for them: by ``on_bad_record``, or by ``event_time.outside``.
         found: Bad records that the audit finds in the topic from the start offsets on, or in the
             planned files.
         counted: Bad records that the runs counted; None if there was no run.
         lacking: How many of those found are not in the quarantine table; None for ``drop``, or if
             there was no run.
-        agrees: Whether the runs met exactly these records, and the quarantine holds all of them.
-            Where Kafka has deleted records since, the runs may have counted more.
+        outcome: ``agrees`` if the runs met exactly these records, and the quarantine holds all of
+            them; ``unknown`` if no run has counted, or if Kafka has deleted records since.
+        reason: What differs, or why it is unknown; None if all agrees.
+        kind: ``unreadable``, or ``outside`` if their event time does not count.
     """
 
     source: str
@@ -82,7 +97,9 @@ class BadLine:
     found: int
     counted: int | None
     lacking: int | None
-    agrees: bool
+    outcome: Outcome
+    reason: str | None = None
+    kind: Literal["unreadable", "outside"] = "unreadable"
 
 
 @dataclass(frozen=True)
@@ -110,12 +127,17 @@ class AuditReport:
         duplicated: Superfluous copies of expected rows.
         different: Rows that occur as often as expected, but differ in a column outside the key.
         unexpected: Rows whose key is not expected at all.
+        ambiguous: Keys of which the input has rows that differ, while nothing says which of them
+            counts: no ``sink.sequence`` is declared, or its values are equal.
         examples: Up to :data:`EXAMPLES` examples for each of ``missing``, ``duplicated``,
-            ``different`` and ``unexpected``, ordered by key.
+            ``different``, ``unexpected`` and ``ambiguous``, ordered by key.
         input_rows: Rows of raw input.
         ledger: The recount of each hand-over, one line for each topic partition.
-        bad_records: One line for each source that drops or quarantines bad records.
-        notes: Sentences that qualify the numbers, such as which columns were not compared.
+        bad_records: One line for each source that drops or quarantines bad records, and one for
+            each in which event times do not count.
+        unchecked: Sentences about what could not be checked, and why. As long as there is one,
+            the target is not proved.
+        notes: Sentences that qualify the numbers.
         seconds: Duration of the audit.
     """
 
@@ -126,24 +148,35 @@ class AuditReport:
     duplicated: int
     different: int
     unexpected: int
+    ambiguous: int
     examples: dict[str, list[AuditExample]]
     input_rows: InputRows
     ledger: list[LedgerLine]
     bad_records: list[BadLine]
+    unchecked: list[str]
     notes: list[str]
     seconds: float
 
     @property
-    def ok(self) -> bool:
-        """Whether the target is proved correct: no difference, and every recount agrees; computed.
+    def outcome(self) -> Literal["passed", "failed", "unknown"]:
+        """Whether the target is proved correct, proved wrong, or neither; computed.
 
-        False if no row is expected although the input has rows: that would prove nothing.
+        ``unknown`` if nothing wrong was found, but something could not be checked: see
+        ``unchecked`` and the reasons of the recounts.
         """
-        wrong = self.missing + self.duplicated + self.different + self.unexpected
-        wrong += sum(not line.agrees for line in self.ledger)
-        wrong += sum(not line.agrees for line in self.bad_records)
-        return wrong == 0 and (self.expected > 0 or self.input_rows.distinct == 0)
+        rows = self.missing + self.duplicated + self.different + self.unexpected + self.ambiguous
+        recounts = {line.outcome for line in self.ledger}
+        recounts |= {line.outcome for line in self.bad_records}
+        if rows or "differs" in recounts:
+            return "failed"
+        return "unknown" if self.unchecked or "unknown" in recounts else "passed"
+
+    @property
+    def ok(self) -> bool:
+        """Whether the target is proved correct: ``outcome`` is ``passed``; computed."""
+        return self.outcome == "passed"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as a JSON-compatible dictionary, with ``ok``."""
-        return {**asdict(self), "ok": self.ok, "seconds": round(self.seconds, 3)}
+        """Return the report as a JSON-compatible dictionary, with ``ok`` and ``outcome``."""
+        computed = {"ok": self.ok, "outcome": self.outcome, "seconds": round(self.seconds, 3)}
+        return {**asdict(self), **computed}

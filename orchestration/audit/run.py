@@ -8,16 +8,17 @@ docstring says which decisions of the runs those recounts use.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from orchestration.audit.report import EXAMPLES, AuditReport, InputRows
+from orchestration.audit.report import EXAMPLES, ROUNDING, AuditReport, InputRows
 from sources.errors import InputError
 
 if TYPE_CHECKING:
     from sources.config.loader import LoadedPipeline
-    from sources.config.sink import Sink
+    from sources.config.pipeline import Pipeline
 
 # The live run may share the machine; beyond this, DuckDB spills to disk.
 MEMORY_LIMIT = "2GB"
@@ -38,56 +39,80 @@ def audit(loaded: LoadedPipeline) -> AuditReport:
     started = time.monotonic()
     # DuckDB, delta-rs and librdkafka take half a second to import.
     from orchestration.audit.compare import compare  # noqa: PLC0415
-    from orchestration.audit.files import AuditFiles  # noqa: PLC0415
     from orchestration.audit.inputs import create_inputs  # noqa: PLC0415
     from orchestration.audit.ledger import recount_ledgers  # noqa: PLC0415
+    from orchestration.audit.readers.files import AuditFiles  # noqa: PLC0415
     from orchestration.audit.sides import create_sides  # noqa: PLC0415
     from orchestration.audit.sql import open_database  # noqa: PLC0415
 
     query = _expected_query(loaded)
+    pipeline = loaded.pipeline
     with (
         TemporaryDirectory(prefix="hybrid-audit-") as scratch,
         open_database(Path(scratch), MEMORY_LIMIT) as connection,
     ):
         files = AuditFiles(loaded, Path(scratch))
         inputs = create_inputs(connection, loaded, files)
-        side_notes = create_sides(connection, loaded, query)
-        comparison = compare(connection, loaded.pipeline.sink.key, EXAMPLES)
-        ledger, ledger_notes = recount_ledgers(connection, loaded, files)
+        unchecked, side_notes = create_sides(connection, loaded, query)
+        comparison = compare(
+            connection,
+            pipeline.sink.key,
+            EXAMPLES,
+            {} if pipeline.audit is None else pipeline.audit.tolerance,
+            without=_not_compared(pipeline, inputs.ambiguous),
+        )
+        ledger, ledger_unchecked = recount_ledgers(connection, loaded, files)
+    if not comparison.expected and inputs.distinct:
+        unchecked.append(f"No row is expected, although the input has {inputs.distinct:,}.")
     return AuditReport(
-        pipeline=loaded.pipeline.name,
+        pipeline=pipeline.name,
         expected=comparison.expected,
         found=comparison.found,
         missing=comparison.counts["missing"],
         duplicated=comparison.counts["duplicated"],
         different=comparison.counts["different"],
         unexpected=comparison.counts["unexpected"],
-        examples=comparison.examples,
+        ambiguous=inputs.ambiguous,
+        examples={**comparison.examples, "ambiguous": inputs.examples},
         input_rows=InputRows(inputs.rows, inputs.distinct),
         ledger=ledger,
         bad_records=inputs.bad_records,
-        notes=[*inputs.notes, *side_notes, *ledger_notes],
+        unchecked=[*unchecked, *ledger_unchecked],
+        notes=[*inputs.notes, *side_notes, *_hints(comparison.rounded, inputs.ambiguous)],
         seconds=time.monotonic() - started,
     )
 
 
-def _last_change_query(sink: Sink) -> str:
-    """Return SQL for the rows that remain when only the last change of each key counts.
+def _not_compared(pipeline: Pipeline, ambiguous: int) -> str | None:
+    """Return the table of keys whose rows are not compared, because any of several may be right.
 
-    Changes are ordered by ``sink.order``, nulls first. A key whose last change is a delete has no
-    row, if the sink removes rows.
+    None if there are none, or if ``audit.sql`` or another key makes rows of the target from them.
     """
-    from orchestration.audit.sql import column_list, quoted  # noqa: PLC0415
+    is_by_key = pipeline.sink.sequence is not None or set(pipeline.key) == set(pipeline.sink.key)
+    return "audit.ambiguous" if ambiguous and pipeline.audit is None and is_by_key else None
 
-    order = ", ".join(f"{quoted(name)} DESC NULLS LAST" for name in sink.order)
-    last = (
-        f"SELECT * FROM input QUALIFY row_number() OVER "
-        f"(PARTITION BY {column_list(sink.key)} ORDER BY {order}) = 1"
-    )
-    if sink.deleted is None or not sink.removes_rows:
-        return last
-    deleted = quoted(sink.deleted)
-    return f"SELECT * EXCLUDE ({deleted}) FROM ({last}) WHERE NOT coalesce({deleted}, false)"
+
+def _hints(rounded: Mapping[str, int], ambiguous: int) -> list[str]:
+    """Return sentences about what to declare, for differences that a declaration may explain.
+
+    Args:
+        rounded: Rows that differ by rounding only, by column.
+        ambiguous: Keys whose rows differ in the input.
+    """
+    hints = [
+        f"Column `{name}`: {count:,} rows differ by at most {ROUNDING:g} of their value, as sums "
+        "and averages do that add the same numbers in another order. If it is one, declare "
+        f"`audit: {{sql: …, tolerance: {{{name}: {ROUNDING:g}}}}}`."
+        for name, count in rounded.items()
+    ]
+    if ambiguous:
+        hints.append(
+            f"Of {ambiguous:,} keys, the input has rows that differ, and nothing says which of "
+            "them counts. If the last one does, declare `sink.mode: merge` and the column that "
+            "orders them as `sink.sequence`; otherwise correct `key`, or leave the column that "
+            "differs out with `select`."
+        )
+    return hints
 
 
 def _expected_query(loaded: LoadedPipeline) -> str | None:
@@ -102,12 +127,14 @@ def _expected_query(loaded: LoadedPipeline) -> str | None:
         InputError: The sink merges in another way and there is no ``audit.sql``, or its file can't
             be read.
     """
+    from orchestration.audit.versions import last_change_query  # noqa: PLC0415
+
     pipeline = loaded.pipeline
     if pipeline.audit is None:
         if pipeline.sink.mode == "append":
             return None
         if pipeline.sink.sequence:
-            return _last_change_query(pipeline.sink)
+            return last_change_query(pipeline.sink)
         message = (
             f"Pipeline `{pipeline.name}` declares `sink.mode: {pipeline.sink.mode}`, but neither "
             "`audit` nor `sink.sequence`: the audit can't tell which rows the target has to hold."

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError
 
-from orchestration.audit.sql import column_list, columns_of, error_text
+from orchestration.audit.sql import FLOATING, INTEGERS, column_list, columns_of, error_text
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, UnavailableError
-from sources.generations import target_of
+from sources.serving import target_of
 
-FLOATING = frozenset({"FLOAT", "DOUBLE"})
-_INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"}
-_NUMBERS = {*FLOATING, *_INTEGERS, *(f"U{kind}" for kind in _INTEGERS), "DECIMAL"}
+_NUMBERS = {*FLOATING, *INTEGERS, "DECIMAL"}
 
 
 def create_sides(
     connection: duckdb.DuckDBPyConnection, loaded: LoadedPipeline, query: str | None
-) -> list[str]:
+) -> tuple[list[str], list[str]]:
     """Create the two tables that the audit compares, with the same columns.
 
     ``audit.expected`` has the rows that the target has to hold, ``audit.found`` those that it
@@ -34,7 +33,7 @@ def create_sides(
             expected unchanged, in the columns that the target has too.
 
     Returns:
-        Sentences about what is not compared.
+        Sentences about what is not compared and therefore not proved, and other notes.
 
     Raises:
         InputError: The query fails, the target can't be read, or the columns of the two do not
@@ -44,11 +43,12 @@ def create_sides(
     path = target_of(loaded)
     target = open_target(path)
     columns = [field.name for field in target.schema().fields] if target else []
-    notes = []
+    unchecked: list[str] = []
+    notes: list[str] = []
     if query is None:
         shared = _shared_columns(connection, columns or None, key)
         if omitted := [name for name in columns if name not in shared]:
-            notes.append(
+            unchecked.append(
                 f"Columns not compared, because no `audit.sql` computes them: {', '.join(omitted)}."
             )
         query, columns = f"SELECT {column_list(shared)} FROM input", shared
@@ -59,7 +59,9 @@ def create_sides(
     else:
         create_target_rows(connection, "found", target, columns)
     _check_columns(connection, key)
-    return notes
+    if loaded.pipeline.audit is not None:
+        _check_tolerance(connection, loaded.pipeline.audit.tolerance, key)
+    return unchecked, notes
 
 
 def _shared_columns(
@@ -195,6 +197,30 @@ def _check_columns(connection: duckdb.DuckDBPyConnection, key: list[str]) -> Non
             message = f"Column `{name}` is {kind} in `audit.sql` and {found[name]} in the target."
             hint = f"Cast `{name}` in the query of `audit.sql` to {found[name]}."
             raise InputError(message, hint, field="audit.sql", column=name)
+
+
+def _check_tolerance(
+    connection: duckdb.DuckDBPyConnection, tolerance: Mapping[str, float], key: list[str]
+) -> None:
+    """Refuse a tolerance for anything but a floating-point column outside the key.
+
+    Raises:
+        InputError: It names the column.
+    """
+    sides = [columns_of(connection, f"audit.{side}") for side in ("expected", "found")]
+    for name in tolerance:
+        kinds = {side[name] for side in sides if name in side}
+        if kinds and kinds <= FLOATING and name not in key:
+            continue
+        what = " and ".join(sorted(kinds)) or "no column of the target"
+        if name in key:
+            what = "part of `sink.key`"
+        message = (
+            f"`audit.tolerance` names `{name}`, which is {what}: only a floating-point column "
+            "outside the key may differ by rounding."
+        )
+        hint = f"Remove `{name}` from `audit.tolerance`, or correct its name."
+        raise InputError(message, hint, field="audit.tolerance", column=name)
 
 
 def _comparable_as(kind: str) -> str:

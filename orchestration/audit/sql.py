@@ -12,6 +12,9 @@ import pyarrow as pa
 from sources.common.schema import parse_type, type_name
 
 INSTANT = "TIMESTAMP WITH TIME ZONE"
+FLOATING = frozenset({"FLOAT", "DOUBLE"})
+_SIGNED = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
+INTEGERS = frozenset({*_SIGNED, *(f"U{kind}" for kind in _SIGNED)})
 # DuckDB's names of Spark's types, where they differ.
 _TYPES = {"binary": "BLOB", "string": "VARCHAR", "timestamp": INSTANT}
 
@@ -88,7 +91,7 @@ def columns_of(connection: duckdb.DuckDBPyConnection, query: str) -> dict[str, s
 
 
 def count_rows(connection: duckdb.DuckDBPyConnection, table: str) -> int:
-    """Return the number of rows of a table or view, given by its quoted name."""
+    """Return the number of rows of a table, given by its quoted name or a FROM clause."""
     return int(connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0])
 
 

@@ -13,7 +13,7 @@ from deltalake import write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestration.audit.lines import load_lines
+from orchestration.audit.readers.lines import load_lines
 from orchestration.audit.sql import column_list, open_database
 from sources.common.schema import parse_schema
 from sources.config.bad_records import BadRecordCount, bad_count_name
@@ -158,7 +158,7 @@ def test_bad_rows_are_no_input_and_must_all_have_been_met(
     # What arrives later is another plan's.
     (tmp_path / "later.json").write_text("x")
     line = case.audit(**changed).bad_records[0]
-    assert (line.found, line.counted, line.lacking, line.agrees) == (2, 0, 2, False)
+    assert (line.found, line.counted, line.lacking, line.outcome) == (2, 0, 2, "differs")
     generation = loaded.require_generation()
     generation.replace(bad_count_name("late"), BadRecordCount(source="late", total=2, last_batch=0))
     path = str(tmp_path / "late.json")
@@ -168,4 +168,4 @@ def test_bad_rows_are_no_input_and_must_all_have_been_met(
         kept = pa.Table.from_pylist([{"place": place, "partition": part, "offset": at}], STAGED)
         write_deltalake(str(generation.path("quarantine/late")), kept, mode="append")
         line = case.audit(**changed).bad_records[0]
-        assert (line.lacking, line.agrees) == (1 - number, number == 1)
+        assert (line.lacking, line.outcome) == (1 - number, "agrees" if number else "differs")

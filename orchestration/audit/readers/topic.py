@@ -12,6 +12,9 @@ from collections.abc import Mapping
 import duckdb
 import pyarrow as pa
 
+from orchestration.audit.event_times import Bounds, leave_out_of_topic
+from orchestration.audit.readers.topic_reader import RECORD_FIELDS, TopicReader
+from orchestration.audit.readers.value_checks import parse_json, refused_by_spark
 from orchestration.audit.sql import (
     column_list,
     columns_of,
@@ -19,8 +22,6 @@ from orchestration.audit.sql import (
     literal,
     quoted,
 )
-from orchestration.audit.topic_reader import RECORD_FIELDS, TopicReader
-from orchestration.audit.value_checks import parse_json, refused_by_spark
 from sources.config.kafka_source import KafkaSource
 from sources.decoding.decoder import NO_VALUE
 from sources.errors import InputError
@@ -31,17 +32,20 @@ def create_topic_view(
     source: KafkaSource,
     reader: TopicReader,
     columns: Mapping[str, pa.DataType],
+    bounds: Bounds,
 ) -> list[str]:
     """Read a topic, and create a view of its rows, named like the source.
 
     The view has the source's columns after ``select``, and ``_topic``, ``_partition``, ``_offset``
-    and ``_timestamp_ms``. Bad records are in :func:`bad_records_table` instead.
+    and ``_timestamp_ms``. Bad records are in :func:`bad_records_table` instead, those whose event
+    time does not count in :func:`outside_table`.
 
     Args:
         connection: The audit's database.
         source: The topic's source.
         reader: Reader of its records.
         columns: Arrow types of the columns before ``select``, by name.
+        bounds: The event times that count.
 
     Returns:
         A sentence about records without a value, which are not rows; empty if there are none.
@@ -70,10 +74,11 @@ def create_topic_view(
         position = [field.name for field in RECORD_FIELDS if field.name != "_reason"]
         selected = [f"{source.selection.duckdb(name)} AS {quoted(name)}" for name in source.select]
         selected = [column_list(position), *selected]
+    every = f"audit.{quoted(f'{source.name}.every')}"
     connection.execute(
-        f"CREATE VIEW {quoted(source.name)} AS SELECT {', '.join(selected)} FROM {rows} "
-        "WHERE _reason IS NULL"
+        f"CREATE VIEW {every} AS SELECT {', '.join(selected)} FROM {rows} WHERE _reason IS NULL"
     )
+    leave_out_of_topic(connection, every, quoted(source.name), outside_table(source.name), bounds)
     return _refuse_bad(connection, source, bad) if source.on_bad_record == "fail" else []
 
 
@@ -83,6 +88,14 @@ def bad_records_table(source: str) -> str:
     Its columns are ``_place`` (topic or file), ``_partition``, ``_offset`` and ``_reason``.
     """
     return f"audit.{quoted(f'{source}.bad')}"
+
+
+def outside_table(source: str) -> str:
+    """Return the name of the table of a topic's records whose event time does not count.
+
+    It has the columns of :func:`bad_records_table`.
+    """
+    return f"audit.{quoted(f'{source}.outside')}"
 
 
 def _refuse_bad(connection: duckdb.DuckDBPyConnection, source: KafkaSource, bad: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 DuckDB reads Parquet, JSON lines, CSV and text. fastavro and pyarrow read Avro and ORC files whole,
 without the byte ranges of the plan. Where bad rows don't stop a run, JSON lines and CSV are read
-line by line (:mod:`orchestration.audit.lines`).
+line by line (:mod:`orchestration.audit.readers.lines`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyarrow import orc
 
-from orchestration.audit.copies import MAGIC, Copies
-from orchestration.audit.lines import load_lines
+from orchestration.audit.event_times import bounds_of
+from orchestration.audit.readers.copies import MAGIC, Copies
+from orchestration.audit.readers.lines import load_lines
+from orchestration.audit.readers.topic import bad_records_table
 from orchestration.audit.sql import (
     INSTANT,
     columns_of,
@@ -29,9 +31,8 @@ from orchestration.audit.sql import (
     literal,
     quoted,
 )
-from orchestration.audit.topic import bad_records_table
 from sources.common.optional import needs_extra
-from sources.common.positions import to_us
+from sources.common.positions import now_ms, to_us
 from sources.common.schema import names_and_types, normalize_schema
 from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
@@ -47,10 +48,12 @@ class AuditFiles:
     Args:
         loaded: The pipeline.
         scratch: Folder for copies of files from S3 and HDFS.
+        clock_ms: The audit's clock, in Unix milliseconds; now, by default.
     """
 
-    def __init__(self, loaded: LoadedPipeline, scratch: Path) -> None:
+    def __init__(self, loaded: LoadedPipeline, scratch: Path, clock_ms: int | None = None) -> None:
         self._loaded = loaded
+        self._clock_ms = now_ms() if clock_ms is None else clock_ms
         self._copies = Copies(loaded.pipeline, scratch / "objects")
         self._tables = 0
 
@@ -83,18 +86,23 @@ class AuditFiles:
 
     def create_view(
         self, connection: duckdb.DuckDBPyConnection, source: FileSource, paths: list[str], view: str
-    ) -> None:
+    ) -> str:
         """Create a view of the rows of files, read as a source declares.
 
-        It has the source's columns after ``select``, within its range of event time. Positions of
-        bad rows go into :func:`~orchestration.audit.topic.bad_records_table`, if they don't stop a
-        run.
+        It has the source's columns after ``select``, within its range of event time, without rows
+        whose event time does not count (:mod:`orchestration.audit.event_times`). Positions of
+        bad rows go into :func:`~orchestration.audit.readers.topic.bad_records_table`, if they don't
+        stop a run.
 
         Args:
             connection: The audit's database.
             source: The source.
             paths: Local paths of the files.
             view: Quoted name of the view, which may exist.
+
+        Returns:
+            A query of the rows of these files that are left out because their event time does not
+            count, whatever the range of event time.
 
         Raises:
             InputError: A file can't be read.
@@ -125,9 +133,14 @@ class AuditFiles:
                 f"{source.selection.duckdb(name)} AS {quoted(name)}" for name in source.select
             )
             rows = f"SELECT {', '.join(computed)} FROM ({rows})"
+        generation = self._loaded.open_generation(create=False)
+        event_time = self._loaded.pipeline.event_time
+        bounds = bounds_of(event_time, source, generation, self._clock_ms)
+        counted = f"SELECT * FROM ({rows}) WHERE NOT {bounds.is_outside}"
         connection.execute(
-            f"CREATE OR REPLACE VIEW {view} AS SELECT * FROM ({rows}) {self._time_range(source)}"
+            f"CREATE OR REPLACE VIEW {view} AS SELECT * FROM ({counted}) {self._time_range(source)}"
         )
+        return f"SELECT * FROM ({rows}) WHERE {bounds.is_outside}"
 
     def _table(self, source: FileSource) -> DeltaTable:
         """Open the Delta table of a source at its declared version, or at the latest."""
@@ -147,7 +160,7 @@ class AuditFiles:
 
         Rows without an event time remain.
         """
-        event_time, declared = quoted(self._loaded.pipeline.event_time), source.time_range
+        event_time, declared = quoted(self._loaded.pipeline.event_time.column), source.time_range
         limits = [
             f"({event_time} IS NULL OR {event_time} {sign} make_timestamptz({to_us(moment)}))"
             for sign, moment in ((">=", declared.since), ("<", declared.until))

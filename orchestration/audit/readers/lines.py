@@ -1,7 +1,7 @@
 """Reader of JSON lines and CSV for sources whose bad rows don't stop a run.
 
 Python splits the lines and notes the byte offset of each, DuckDB checks their values
-(:mod:`orchestration.audit.value_checks`). The runs read the same files with pyarrow.
+(:mod:`orchestration.audit.readers.value_checks`). The runs read the same files with pyarrow.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import NamedTuple
 import duckdb
 import pyarrow as pa
 
+from orchestration.audit.readers.value_checks import parse_json, refused_csv, refused_json
 from orchestration.audit.sql import (
     create_empty_table,
     duckdb_types,
@@ -23,7 +24,6 @@ from orchestration.audit.sql import (
     literal,
     quoted,
 )
-from orchestration.audit.value_checks import parse_json, refused_csv, refused_json
 from sources.common.schema import parse_schema
 from sources.config.file_source import FileSource
 from sources.errors import InputError

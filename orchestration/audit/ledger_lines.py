@@ -1,0 +1,121 @@
+"""What the recount of one topic partition says about a hand-over: right, wrong or unknown."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from orchestration.audit.report import LedgerLine, Outcome
+from sources.common.positions import iso
+from sources.ledger import LedgerEntry
+
+
+class PartitionCounts(NamedTuple):
+    """Rows of one topic partition of a hand-over.
+
+    Attributes:
+        lowest_offset: Lowest offset of a row that the topic holds; None without rows.
+        first_offset: Lowest such offset from the start offset on; None without such rows.
+        seam_rows: Rows in the seam.
+        delivered: How many of them history holds.
+        before_start: Rows before the start offset that no source delivers.
+        undecided: Rows before the start offset of which no key and no rule tells that.
+        first_ms: Record timestamp of the row at ``first_offset``, in Unix milliseconds.
+    """
+
+    lowest_offset: int | None
+    first_offset: int | None
+    seam_rows: int
+    delivered: int
+    before_start: int
+    undecided: int
+    first_ms: int | None
+
+
+NO_ROWS = PartitionCounts(None, None, 0, 0, 0, 0, None)
+
+
+def line_of(
+    source: str,
+    entry: LedgerEntry,
+    recounted: PartitionCounts,
+    removed: int | None,
+    *,
+    is_filtered: bool,
+    history_ms: int | None,
+) -> LedgerLine:
+    """Compare the recount of one partition with the ledger and the run's own count.
+
+    Args:
+        source: Name of the topic's source.
+        entry: The partition in the ledger.
+        recounted: Its rows now.
+        removed: How many rows of the seam the run removed; None if it has not counted them.
+        is_filtered: Whether the run removes rows of the seam by a rule, and counts them.
+        history_ms: Highest event time that counts in the sources before, in Unix milliseconds;
+            None if the start does not depend on times.
+    """
+    outcome, reason = _judge(entry, recounted, removed, is_filtered=is_filtered)
+    if outcome == "agrees" and _may_have_hole(entry, recounted, history_ms):
+        outcome = "unknown"
+        reason = (
+            f"Kafka has deleted the records before the start offset, history ends at "
+            f"{iso(history_ms or 0)}, and the first record is of {iso(recounted.first_ms or 0)}: "
+            "rows in between may be in no source's input"
+        )
+    return LedgerLine(
+        source=source,
+        topic=entry.topic,
+        partition=entry.partition,
+        start=entry.start,
+        first_offset=recounted.first_offset,
+        seam_rows=recounted.seam_rows,
+        delivered=recounted.delivered,
+        removed=removed if is_filtered else None,
+        before_start=None if recounted.undecided else recounted.before_start,
+        outcome=outcome,
+        reason=reason,
+    )
+
+
+def _may_have_hole(entry: LedgerEntry, recounted: PartitionCounts, history_ms: int | None) -> bool:
+    """Return whether rows between history and the start may be gone; arguments as above."""
+    if entry.start == 0 or history_ms is None or recounted.first_ms is None:
+        return False
+    lowest = recounted.lowest_offset
+    is_deleted = lowest is not None and lowest >= entry.start
+    return is_deleted and recounted.first_ms > history_ms
+
+
+def _judge(
+    entry: LedgerEntry, recounted: PartitionCounts, removed: int | None, *, is_filtered: bool
+) -> tuple[Outcome, str | None]:
+    """Return the outcome of a partition's recount, and its reason; arguments as above."""
+    if recounted.before_start:
+        return "differs", (
+            f"{recounted.before_start:,} rows before the start offset are in no source's input"
+        )
+    if recounted.undecided:
+        return "unknown", (
+            f"no `key` decides whether history holds the {recounted.undecided:,} rows before the "
+            "start offset"
+        )
+    lowest = recounted.lowest_offset
+    if entry.overlap == 0 or entry.first_offset is None:
+        is_whole = True
+    else:
+        is_whole = lowest is not None and lowest <= entry.first_offset
+    if not is_whole:
+        return "unknown", "Kafka has deleted records in the seam, so it can't be recounted"
+    if not is_filtered or (removed is None and entry.overlap == 0):
+        return "agrees", None
+    if removed is None:
+        return "unknown", (
+            "the run has not passed the seam, or has not counted its rows yet; while it runs, it "
+            "does: `hybrid resume`"
+        )
+    if removed != recounted.delivered:
+        return "differs", (
+            f"the run removed {removed:,} rows of the seam, and history holds "
+            f"{recounted.delivered:,}"
+        )
+    return "agrees", None

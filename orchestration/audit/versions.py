@@ -1,0 +1,127 @@
+"""Which version of a row counts, where the sources hold several: the last one by sequence.
+
+Nothing here looks at the order of the sources, as the seam filter of the runs does: a version in
+the topic may be newer than the one in the files, or older.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import duckdb
+
+from orchestration.audit.compare import json_value, key_of
+from orchestration.audit.report import EXAMPLES, AuditExample
+from orchestration.audit.sql import column_list, columns_of, count_rows, quoted
+from sources.config.pipeline import Pipeline
+from sources.config.sink import Sink
+
+_ROWS = "audit.rows"
+
+
+def create_input(
+    connection: duckdb.DuckDBPyConnection, pipeline: Pipeline
+) -> tuple[int, list[AuditExample]]:
+    """Create the table ``input``, with each row once by ``key``, and find keys that are ambiguous.
+
+    Of several rows with the same key, ``input`` holds the last one by ``sink.sequence``, be it a
+    delete. A key is ambiguous if its rows differ and nothing says which one counts: there is no
+    sequence in the input, or the last rows have the same one. Without a declared key, ``input``
+    holds every row. The keys that are ambiguous are in the table ``audit.ambiguous``.
+
+    Args:
+        connection: The audit's database, with the table ``audit.rows``.
+        pipeline: Declares key and sink.
+
+    Returns:
+        The number of ambiguous keys, and examples, one for each column whose values differ.
+    """
+    columns = [name for name in columns_of(connection, _ROWS) if name != "_place"]
+    order = sequence_in(pipeline.sink, columns)
+    one_of_each = ""
+    if pipeline.key:
+        ranks = f"{descending(order)}, _place" if order else "_place"
+        one_of_each = (
+            f"QUALIFY row_number() OVER (PARTITION BY {column_list(pipeline.key)} "
+            f"ORDER BY {ranks}) = 1"
+        )
+    connection.execute(
+        f"CREATE TABLE input AS SELECT * EXCLUDE (_place) FROM {_ROWS} {one_of_each}"
+    )
+    key = pipeline.key
+    if order and pipeline.audit is None:
+        # The sink compares versions by its own key.
+        key = pipeline.sink.key
+    if not key or not set(key) <= set(columns):
+        return 0, []
+    return _find_ambiguous(connection, key, order, [name for name in columns if name not in key])
+
+
+def last_change_query(sink: Sink) -> str:
+    """Return SQL for the rows that remain when only the last change of each key counts.
+
+    Changes are ordered by ``sink.order``, nulls first. A key whose last change is a delete has no
+    row, if the sink removes rows.
+    """
+    last = (
+        f"SELECT * EXCLUDE (_place) FROM {_ROWS} QUALIFY row_number() OVER "
+        f"(PARTITION BY {column_list(sink.key)} ORDER BY {descending(sink.order)}) = 1"
+    )
+    if sink.deleted is None or not sink.removes_rows:
+        return last
+    deleted = quoted(sink.deleted)
+    return f"SELECT * EXCLUDE ({deleted}) FROM ({last}) WHERE NOT coalesce({deleted}, false)"
+
+
+def sequence_in(sink: Sink, columns: Sequence[str]) -> list[str]:
+    """Return the columns of ``sink.sequence``; none unless all of them are among ``columns``."""
+    return sink.order if set(sink.order) <= set(columns) else []
+
+
+def descending(order: Sequence[str]) -> str:
+    """Return SQL that orders rows by columns, the highest value first and nulls last."""
+    return ", ".join(f"{quoted(name)} DESC NULLS LAST" for name in order)
+
+
+def _find_ambiguous(
+    connection: duckdb.DuckDBPyConnection,
+    key: Sequence[str],
+    order: Sequence[str],
+    others: Sequence[str],
+) -> tuple[int, list[AuditExample]]:
+    """Find keys of ``audit.rows`` of which several rows may count and differ.
+
+    Args:
+        connection: The audit's database.
+        key: Columns that identify a row.
+        order: Columns that order its versions: only the last ones may count; all, if empty.
+        others: Columns outside the key.
+
+    Returns:
+        The number of keys, and up to :data:`EXAMPLES` examples.
+    """
+    names = column_list(key)
+    rows = _ROWS
+    if order:
+        ranked = f"rank() OVER (PARTITION BY {names} ORDER BY {descending(order)})"
+        rows = f"(SELECT * FROM {_ROWS} QUALIFY {ranked} = 1)"
+    columns = [quoted(name) for name in others]
+    # Null is a value like any other.
+    differs = [
+        f"(min({c}) IS DISTINCT FROM max({c}) OR count({c}) NOT IN (0, count(*)))" for c in columns
+    ]
+    selected = [names]
+    for number, (column, differing) in enumerate(zip(columns, differs, strict=True)):
+        selected.append(f"[min({column}), max({column})] AS v{number}, {differing} AS d{number}")
+    connection.execute(
+        f"CREATE TABLE audit.ambiguous AS SELECT {', '.join(selected)} FROM {rows} "
+        f"GROUP BY {names} HAVING {' OR '.join(['false', *differs])}"
+    )
+    query = f"SELECT * FROM audit.ambiguous ORDER BY {names} LIMIT {EXAMPLES}"
+    examples = [
+        AuditExample(key_of(key, row), name, json_value(row[at]), None)
+        for row in connection.execute(query).fetchall()
+        for at, name in zip(range(len(key), len(row), 2), others, strict=True)
+        if row[at + 1]
+    ]
+    return count_rows(connection, "audit.ambiguous"), examples[:EXAMPLES]

@@ -12,6 +12,7 @@ from typing import Protocol
 from sources.config.kafka_source import KafkaSource
 from sources.errors import InputError, RunError, UnavailableError
 from sources.kafka.client import KafkaLog
+from sources.ledger import read_ledger
 from sources.planning.context import PipelineContext
 from sources.planning.discovery import GrowingFolder
 from spark_jobs.launch import process
@@ -19,6 +20,7 @@ from spark_jobs.launch.record import log_path
 from spark_jobs.run_state.heartbeat import Heartbeat
 
 _POLL_S = 0.3
+_SEAM_COUNT_S = 60.0
 
 
 class Backlog(Protocol):
@@ -74,7 +76,8 @@ def wait_until_caught_up(
 ) -> None:
     """Wait until the unbounded run has committed all input that its topics, or its folder, hold.
 
-    Input that arrives while it waits counts, too. There is no time limit.
+    Input that arrives while it waits counts, too. There is no time limit. It then waits, for a
+    minute at most, until the run has also counted the rows of the seam, which the audit compares.
 
     Args:
         context: The pipeline and its state.
@@ -88,6 +91,7 @@ def wait_until_caught_up(
     """
     name = context.pipeline.sources[-1].name
     backlog = backlog_of(context)
+    caught_up_at: float | None = None
     while True:
         beat = process.find_running(context.generation, name)
         if beat is None:
@@ -100,8 +104,17 @@ def wait_until_caught_up(
         waiting = backlog.waiting(beat)
         on_waiting(waiting, backlog.unit)
         if waiting == 0:
-            return
+            caught_up_at = caught_up_at or time.monotonic()
+            is_over = time.monotonic() - caught_up_at > _SEAM_COUNT_S
+            if is_over or _seam_is_counted(context, name):
+                return
         time.sleep(_POLL_S)
+
+
+def _seam_is_counted(context: PipelineContext, source: str) -> bool:
+    """Return whether the run has counted the rows of the seam; True if it removes none."""
+    ledger, count = read_ledger(context.generation, source)
+    return ledger is None or not ledger.is_filtered or count is not None
 
 
 class TopicBacklog:

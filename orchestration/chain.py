@@ -26,6 +26,7 @@ from sources.ledger import Ledger
 from sources.planning.context import PipelineContext
 from sources.planning.plan import Plan
 from spark_jobs.run_state.heartbeat import Heartbeat, describe
+from spark_jobs.target.belonging import require_belonging
 
 T = TypeVar("T")
 
@@ -185,6 +186,8 @@ class HandoverStep(Step[HandedOver]):
     def _run(self, run: ChainRun) -> Outcome[HandedOver]:
         context = run.context
         source = context.pipeline.topic_source(self.source)
+        # A start position that is missing must not be decided again over a checkpoint.
+        require_belonging(context.loaded, context.generation)
         context.switch_state.require_turn(source.name)
         log = KafkaLog(source)
         ledger = hand_over(context, source, log)

@@ -8,6 +8,7 @@ them in order are in :mod:`orchestration.chain`; the hand-over, which needs no S
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from orchestration.requested_state import (
     read_requested,
@@ -16,6 +17,7 @@ from orchestration.requested_state import (
     write_requested,
 )
 from sources.common.positions import EndPosition, Offsets
+from sources.common.state import read_generation
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
@@ -24,22 +26,27 @@ from sources.config.requirements import require_extras
 from sources.config.user_functions import load_function, load_transform
 from sources.databases.replication_slot import look_at_slot
 from sources.errors import InputError, RunError
-from sources.generations import keep_definition, require_in_service
+from sources.generations import generations
 from sources.hand_over import hand_over
 from sources.hand_over_checks import require_sound
 from sources.hybrid import Boundedness
 from sources.kafka.client import KafkaLog
 from sources.kafka.start_checks import check_not_deleted
+from sources.kept_definitions import keep_definition
 from sources.planning.approval import require_approved
 from sources.planning.context import PipelineContext
 from sources.planning.plan import Plan, make_plan
 from sources.planning.topic_range import find_range, read_range_splits, require_range, unread
+from sources.serving import about, require_in_service
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.jvm.java import require_java
 from spark_jobs.launch import process
 from spark_jobs.launch.runs import find_run
+from spark_jobs.launch.unread import drop_unread, find_outdated
 from spark_jobs.launch.watched_run import OnOutput
 from spark_jobs.run_state.heartbeat import Heartbeat
+from spark_jobs.run_state.lock import is_held, is_launched
+from spark_jobs.target.belonging import require_belonging
 
 Source = FileSource | KafkaSource
 
@@ -62,6 +69,9 @@ def validate(loaded: LoadedPipeline) -> None:
 def plan(loaded: LoadedPipeline) -> Plan:
     """Return the plan of the newest generation (computation of the whole table); make it if absent.
 
+    A plan that another declaration made, and that nothing was read by, is replaced; its approval
+    goes with it.
+
     The plan says which files and offsets are read, in which order. A bounded topic that is the
     chain's first source gets its start and end offsets together with the plan.
 
@@ -73,7 +83,11 @@ def plan(loaded: LoadedPipeline) -> Plan:
         StateError: The declaration changed in a way that the checkpoint can't follow.
     """
     validate(loaded)
-    made = make_plan(loaded)
+    outdated = find_outdated(loaded)
+    if outdated is None and (context := PipelineContext.find(loaded)) is not None:
+        # A plan that is missing must not be made again over a checkpoint.
+        require_belonging(loaded, context.generation)
+    made = make_plan(loaded, None if outdated is None else partial(drop_unread, loaded, outdated))
     if (first := planned_topic(loaded)) is not None:
         hand_over(PipelineContext.require(loaded), first)
     return made
@@ -125,6 +139,7 @@ def run_bounded(
             active.
     """
     state = context.switch_state
+    require_belonging(context.loaded, context.generation)
     state.require_turn(source.name)
     if (end := state.end_of(source.name)) is not None:
         return end
@@ -228,6 +243,7 @@ def _start(context: PipelineContext, source: Source, on_beat: process.OnBeat) ->
 
 
 def _require_ready_to_stream(context: PipelineContext, source: Source) -> None:
+    require_belonging(context.loaded, context.generation)
     context.switch_state.require_turn(source.name)
     _require_ready(context, source)
     # Nobody may have looked at the slot since the last run.
@@ -305,9 +321,13 @@ def change_rate(loaded: LoadedPipeline, source: str, limit: RateLimit) -> None:
 
 
 def stop(loaded: LoadedPipeline) -> list[str]:
-    """End every active Spark run of the pipeline, and cancel the request for its live run.
+    """End every active Spark run of a generation, and cancel the request for its live run.
 
-    The live run is then neither requested nor paused, so the supervision does not restart it.
+    The live run is then neither requested nor paused, so the supervision does not restart it. Also
+    works after the declaration was changed in a way that the checkpoint can't follow.
+
+    Args:
+        loaded: The pipeline, as declared by the file that the generation runs by.
 
     Returns:
         Names of the sources whose run was ended; empty if none ran or nothing was planned.
@@ -317,14 +337,24 @@ def stop(loaded: LoadedPipeline) -> list[str]:
             still be running and writing.
         UnavailableError: The cluster does not answer.
     """
-    if (context := PipelineContext.find(loaded)) is None:
+    if (name := about(loaded)) is None:
         return []
-    generation = context.generation
+    generation = read_generation(loaded.state, name)
     wanted = read_requested(generation)
     if wanted is not None and (wanted.is_requested or wanted.is_paused):
         request(generation, wanted.source, is_requested=False)
-    names = [source.name for source in context.pipeline.sources]
+    names = [source.name for source in loaded.pipeline.sources]
     return [name for name in names if process.stop(generation, name)]
+
+
+def others_running(loaded: LoadedPipeline) -> list[str]:
+    """Return the names of the generations with a run, but for the one that a declaration is about.
+
+    Raises:
+        StateError: The state is damaged.
+    """
+    others = (each for each in generations(loaded) if each.name != about(loaded))
+    return [each.name for each in others if is_launched(each) or is_held(each)]
 
 
 def is_live(loaded: LoadedPipeline) -> bool:

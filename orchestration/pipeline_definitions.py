@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dagster as dg
 
-from orchestration.defs.assets import approval_check, live_key
+from orchestration.defs.assets import approval_check, live_key, resume_name
 from orchestration.defs.chain_assets import pipeline_assets
 from orchestration.defs.generation_jobs import finish_job, generation_jobs, rerun_schedules
 from orchestration.defs.jobs import control_jobs
@@ -40,7 +40,7 @@ def pipeline_definitions(loaded: LoadedPipeline) -> dg.Definitions:
     if not has_live_run(loaded):
         return made
     resume = dg.define_asset_job(
-        f"{name}_resume",
+        resume_name(loaded),
         selection=[live_key(loaded)],
         description="Start the live stream where it was paused, stopped or drained.",
     )

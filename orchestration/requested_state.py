@@ -10,6 +10,7 @@ from sources.errors import ErrorFields, ErrorReport, StateError
 from spark_jobs.launch.record import last_launch_id
 
 _REQUESTED = "run/requested.json"
+_ASIDE = "run/requested-before-switch.json"
 _WATCH = "run/watch.json"
 _REFUSED = "run/restart-refused.json"
 
@@ -124,6 +125,33 @@ def write_requested(generation: Folder, requested: RequestedState) -> None:
         StateError: The state can't be written.
     """
     generation.replace(_REQUESTED, requested)
+
+
+def set_request_aside(generation: Folder, requested: RequestedState) -> None:
+    """Keep what people requested while a promotion or rollback stops the run; the first one stays.
+
+    Raises:
+        StateError: The state can't be written.
+    """
+    generation.put_if_absent(_ASIDE, requested)
+
+
+def restore_request(generation: Folder, *, restore: bool) -> None:
+    """Let the request that was set aside apply again, or drop it; do nothing if there is none.
+
+    Args:
+        generation: The state folder of the generation.
+        restore: Whether it is to apply again, as after an aborted promotion.
+
+    Raises:
+        StateError: The state can't be read or written.
+    """
+    found = generation.read(_ASIDE, RequestedState)
+    if found is None:
+        return
+    if restore:
+        write_requested(generation, found)
+    generation.path(_ASIDE).unlink()
 
 
 def require_requested(generation: Folder) -> RequestedState:

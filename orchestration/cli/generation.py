@@ -9,7 +9,7 @@ import typer
 from orchestration.cli.output import AsJson, PipelineFile, answer, load
 
 if TYPE_CHECKING:
-    from sources.generations import Serving
+    from sources.serving import Serving
 
 app = typer.Typer(
     help="Compute a new table next to the serving one; promote it, or roll back.",
@@ -78,11 +78,31 @@ def finish(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """Finish an interrupted promotion or rollback; the supervision does it by itself."""
     with answer(as_json) as show:
         from orchestration.generations import promotion
-        from sources.generations import read_serving
+        from sources.serving import read_serving
 
         loaded = load(pipeline)
         promotion.finish(loaded)
         show(*_served(read_serving(loaded)))
+
+
+@app.command()
+def abort(pipeline: PipelineFile, as_json: AsJson = False) -> None:
+    """Give up a promotion or rollback that was begun, until its commit; `list` shows who serves."""
+    with answer(as_json) as show:
+        from orchestration.generations import promotion
+        from sources.serving import read_serving
+
+        loaded = load(pipeline)
+        switch = promotion.abort(loaded)
+        serving = read_serving(loaded).generation
+        text = f"No promotion or rollback is under way. Generation {serving} serves."
+        if switch is not None:
+            text = (
+                f"The {switch.kind} of generation {switch.to} is given up. Generation {serving} "
+                "serves as before; live runs that were requested are started again."
+            )
+        aborted = None if switch is None else switch.to
+        show({"ok": True, "aborted": aborted, "serving": serving}, text)
 
 
 @app.command()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import duckdb
-
+from orchestration.cli.detection import Detected, detect
 from sources.common.fields import check_name
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError
@@ -15,28 +14,6 @@ from sources.storage.listing import find_files
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
 
-# By the suffix of a file's name, without `.gz` and the like.
-_FORMATS = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".ndjson": "json",
-            ".csv": "csv"}  # fmt: skip
-_PACKED = {".gz", ".zst"}
-_READERS = {
-    "parquet": "read_parquet(?)",
-    "json": "read_json(?, format = 'newline_delimited')",
-    "csv": "read_csv(?)",
-}
-# Spark SQL types by DuckDB's names.
-_TYPES = {
-    "BOOLEAN": "boolean",
-    "INTEGER": "int",
-    "BIGINT": "bigint",
-    "DOUBLE": "double",
-    "VARCHAR": "string",
-    "UUID": "string",
-    "DATE": "date",
-    "TIMESTAMP": "timestamp",
-    "TIMESTAMP_NS": "timestamp",
-    "TIMESTAMP WITH TIME ZONE": "timestamp",
-}
 _DECLARATION = """\
 # All fields: docs/pipeline.md, or `hybrid reference`.
 name: {name}
@@ -47,7 +24,7 @@ sources:
     name: history
     path: {path}
     format: {format}
-{schema}{topic}
+{folders}{schema}{select}{topic}
 # Column with the event time, and columns that identify a row; the same in all sources.
 event_time: {event_time}
 key: [{key}]
@@ -74,8 +51,10 @@ _TOPIC = """\
     name: live
     topic: {topic}
     bootstrap_servers: {servers} # `local`: the broker of `hybrid broker`
-    format: json # columns and types as in the source before
-"""
+    format: json{inherited}
+{schema}{select}"""
+_INHERITED = " # columns and types as in the source before"
+_FOLDERS = "    # Not read: {names}, of the folders; `partitions` would make columns of them.\n"
 _TRANSFORM = '''\
 """Transform of the rows, the same for files and topic."""
 
@@ -130,26 +109,8 @@ def start(folder: Path, options: StarterOptions) -> tuple[LoadedPipeline, list[P
     """
     check_name(options.name)
     first = _first_file(folder, options.files)
-    form = _format_of(first)
-    columns = _columns_of(first, form)
-    event_time = options.event_time or _find_event_time(first, columns)
-    key = list(options.key) or _find_key(first, columns)
-    for name in (event_time, *key):
-        if name not in columns:
-            message = f"File {first} has no column `{name}`; its columns: {', '.join(columns)}."
-            option = "--event-time" if name == event_time else "--key"
-            hint = f"Name one of them with `{option}`."
-            raise InputError(message, hint, file=str(first), column=name)
-    kinds = "".join(f"      {name}: {kind}\n" for name, kind in columns.items())
-    declaration = _DECLARATION.format(
-        name=options.name,
-        path=options.files,
-        format=form,
-        schema="" if form == "parquet" else f"    schema:\n{kinds}",
-        topic=_TOPIC.format(topic=options.topic, servers=options.servers) if options.topic else "",
-        event_time=event_time,
-        key=", ".join(key),
-    )
+    found = detect(first, options.event_time, options.key)
+    declaration = _declaration(options, found)
     written = {
         folder / f"{options.name}.yaml": declaration,
         folder / f"{options.name}_transform.py": _TRANSFORM,
@@ -169,6 +130,35 @@ def start(folder: Path, options: StarterOptions) -> tuple[LoadedPipeline, list[P
         raise
 
 
+def _declaration(options: StarterOptions, found: Detected) -> str:
+    """Return the content of the pipeline's file."""
+    kinds = "".join(f"      {name}: {kind}\n" for name, kind in found.columns.items())
+    schema, select = f"    schema:\n{kinds}", ""
+    if found.instant is not None:
+        at = {found.event_time: f"{found.instant}({found.event_time})"}
+        columns = {**{name: name for name in found.columns}, **at}
+        lines = "".join(f"      {name}: {expression}\n" for name, expression in columns.items())
+        select = f"    select:\n{lines}"
+    topic = _TOPIC.format(
+        topic=options.topic,
+        servers=options.servers,
+        inherited="" if select else _INHERITED,
+        schema=schema if select else "",
+        select=select,
+    )
+    return _DECLARATION.format(
+        name=options.name,
+        path=options.files,
+        format=found.format,
+        folders=_FOLDERS.format(names=", ".join(found.folders)) if found.folders else "",
+        schema="" if found.format == "parquet" else schema,
+        select=select,
+        topic=topic if options.topic else "",
+        event_time=found.event_time,
+        key=", ".join(found.key),
+    )
+
+
 def _first_file(folder: Path, pattern: str) -> Path:
     if "://" in pattern:
         message = f"`--files {pattern}` names a store; columns are detected in local files only."
@@ -179,55 +169,3 @@ def _first_file(folder: Path, pattern: str) -> Path:
         raise InputError(message, hint, file=pattern)
     found = find_files("history", [pattern], folder.absolute(), Stores(S3Settings()))
     return Path(found["path"][0].as_py())
-
-
-def _format_of(path: Path) -> str:
-    suffixes = [suffix for suffix in path.suffixes if suffix not in _PACKED]
-    if not suffixes or suffixes[-1] not in _FORMATS:
-        message = (
-            f"The format of file {path.name} is not known by its name; `hybrid init` knows "
-            f"{', '.join(_FORMATS)}, also with .gz or .zst."
-        )
-        hint = (
-            "Rename the files if they have one of these formats; for another one write the "
-            "pipeline's file by hand (docs/sources.md lists all formats)."
-        )
-        raise InputError(message, hint, file=str(path))
-    return _FORMATS[suffixes[-1]]
-
-
-def _columns_of(path: Path, form: str) -> dict[str, str]:
-    """Return names and Spark SQL types of the columns, as DuckDB detects them."""
-    try:
-        with duckdb.connect() as connection:
-            query = f"DESCRIBE SELECT * FROM {_READERS[form]}"
-            found = connection.execute(query, [str(path)]).fetchall()
-    except duckdb.Error as error:
-        message = f"File {path} can't be read as {form}, the format of its name: {error}"
-        hint = (
-            "Rename the file if it has another format; restore or remove it if it is damaged. Then "
-            "run `hybrid init` again."
-        )
-        raise InputError(message, hint, file=str(path)) from None
-    return {name: _TYPES.get(kind, "string") for name, kind, *_ in found}
-
-
-def _find_event_time(path: Path, columns: Mapping[str, str]) -> str:
-    times = [name for name, kind in columns.items() if kind == "timestamp"]
-    if len(times) == 1:
-        return times[0]
-    number = f"{len(times)} columns" if times else "no column"
-    message = (
-        f"The event time can't be detected: {number} of file {path} have the type timestamp, and "
-        "it has to be one."
-    )
-    choice = f"one of {', '.join(times or columns)}"
-    raise InputError(message, f"Name the column with `--event-time`: {choice}.", file=str(path))
-
-
-def _find_key(path: Path, columns: Mapping[str, str]) -> list[str]:
-    if "id" in columns:
-        return ["id"]
-    message = f"The key can't be detected: file {path} has no column `id`."
-    hint = f"Name each column that identifies a row with `--key`: of {', '.join(columns)}."
-    raise InputError(message, hint, file=str(path))

@@ -1,4 +1,7 @@
-"""Commands that control a pipeline's runs: stop, pause, resume, drain, and limit their rate."""
+"""Commands that control a pipeline's runs: stop, pause, resume, drain, and limit their rate.
+
+They act on the generation that serves, unless ``--generation`` names another one.
+"""
 
 from __future__ import annotations
 
@@ -6,55 +9,77 @@ from typing import Annotated
 
 import typer
 
-from orchestration.cli.output import AsJson, PipelineFile, answer, load
+from orchestration.cli.output import (
+    AsJson,
+    GenerationName,
+    PipelineFile,
+    answer,
+    load_acting,
+)
 
 app = typer.Typer()
 
 
 @app.command()
-def stop(pipeline: PipelineFile, as_json: AsJson = False) -> None:
-    """Stop the pipeline's Spark run; `hybrid run` or `hybrid resume` continues from there."""
+def stop(
+    pipeline: PipelineFile, generation: GenerationName = None, as_json: AsJson = False
+) -> None:
+    """Stop a generation's Spark run; `hybrid run` or `hybrid resume` continues from there."""
     with answer(as_json) as show:
         from orchestration import operations
+        from sources.serving import about, described
 
-        loaded = load(pipeline)
+        loaded = load_acting(pipeline, generation, as_kept=True)
         stopped = operations.stop(loaded)
-        text = f"Stopped {', '.join(stopped)}." if stopped else "Nothing was running."
-        show({"ok": True, "pipeline": loaded.pipeline.name, "stopped": stopped}, text)
+        what = f"Stopped {', '.join(stopped)}" if stopped else "Nothing was running"
+        text = f"{what} (generation {described(loaded)})."
+        if others := operations.others_running(loaded):
+            text += f" Still running: {', '.join(others)}; end it with `--generation {others[0]}`."
+        document = {"ok": True, "pipeline": loaded.pipeline.name, "generation": about(loaded)}
+        show({**document, "stopped": stopped, "others_running": others}, text)
 
 
 @app.command()
 def pause(
     pipeline: PipelineFile,
     why: Annotated[str, typer.Option(help="Reason, shown while the stream is paused.")] = "",
+    generation: GenerationName = None,
     as_json: AsJson = False,
 ) -> None:
     """Stop the live stream until `hybrid resume`; the status shows it as paused, and why."""
     with answer(as_json) as show:
         from orchestration.supervision import controls
+        from sources.serving import about, described
 
-        loaded = load(pipeline)
+        loaded = load_acting(pipeline, generation, as_kept=True)
         was_running = controls.pause(loaded, why)
-        text = "Paused." if was_running else "Paused; nothing was running."
-        show({"ok": True, "pipeline": loaded.pipeline.name, "ended": was_running}, text)
+        what = "Paused" if was_running else "Paused; nothing was running"
+        document = {"ok": True, "pipeline": loaded.pipeline.name, "generation": about(loaded)}
+        text = f"{what} (generation {described(loaded)})."
+        show({**document, "ended": was_running}, text)
 
 
 @app.command()
-def resume(pipeline: PipelineFile, as_json: AsJson = False) -> None:
+def resume(
+    pipeline: PipelineFile, generation: GenerationName = None, as_json: AsJson = False
+) -> None:
     """Start the live stream again after it was paused, stopped or drained."""
     with answer(as_json) as show:
         from orchestration.supervision import controls
+        from sources.serving import about, described
 
-        loaded = load(pipeline)
+        loaded = load_acting(pipeline, generation)
         beat = controls.resume(loaded)
-        document = {"ok": True, "pipeline": loaded.pipeline.name, "batch": beat.batch_id}
-        show(document, f"`{beat.source}` is live: driver {beat.pid}.")
+        document = {"ok": True, "pipeline": loaded.pipeline.name, "generation": about(loaded)}
+        text = f"`{beat.source}` of generation {described(loaded)}, is live: driver {beat.pid}."
+        show({**document, "batch": beat.batch_id}, text)
 
 
 @app.command()
 def drain(
     pipeline: PipelineFile,
     within: Annotated[str, typer.Option(help="How long to wait, such as 10 min or 2 h.")] = "1 h",
+    generation: GenerationName = None,
     as_json: AsJson = False,
 ) -> None:
     """Stop the live stream once it has committed all input that is there now.
@@ -64,11 +89,13 @@ def drain(
     with answer(as_json) as show:
         from orchestration.cli import console
         from sources.common.fields import parse_duration
+        from sources.serving import about, described
 
-        loaded = load(pipeline)
+        loaded = load_acting(pipeline, generation, as_kept=True)
         console.drain(loaded, parse_duration(within))
         name = loaded.pipeline.sources[-1].name
-        show({"ok": True, "drained": name}, f"`{name}` is drained and stopped.")
+        text = f"`{name}` of generation {described(loaded)}, is drained and stopped."
+        show({"ok": True, "generation": about(loaded), "drained": name}, text)
 
 
 @app.command()
@@ -85,6 +112,7 @@ def rate(  # noqa: PLR0913, PLR0917 - each is an option
     offsets: Annotated[
         int | None, typer.Option(help="Offsets of topics per second.", min=1)
     ] = None,
+    generation: GenerationName = None,
     as_json: AsJson = False,
 ) -> None:
     """Limit how fast a source is read; without a number, lift the limit.
@@ -94,13 +122,14 @@ def rate(  # noqa: PLR0913, PLR0917 - each is an option
     with answer(as_json) as show:
         from orchestration import operations
         from sources.config.rate_limit import parse_limit
+        from sources.serving import about, described
 
-        loaded = load(pipeline)
+        loaded = load_acting(pipeline, generation, as_kept=True)
         limit = parse_limit(bytes_, files=files, rows=rows, offsets=offsets)
         operations.change_rate(loaded, source, limit)
         given = limit.model_dump(exclude_none=True)
         shown = ", ".join(f"{number:,} {name}" for name, number in given.items())
-        text = f"`{source}` is read without a limit."
-        if given:
-            text = f"`{source}` is read at {shown} per second at most."
-        show({"ok": True, "source": source, "rate": given}, text)
+        how = f"at {shown} per second at most" if given else "without a limit"
+        text = f"`{source}` of generation {described(loaded)}, is read {how}."
+        document = {"ok": True, "generation": about(loaded), "source": source, "rate": given}
+        show(document, text)

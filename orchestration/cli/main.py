@@ -13,9 +13,18 @@ from typing import Annotated
 import typer
 
 from orchestration.cli import generation, live_run, local, target
-from orchestration.cli.output import AsJson, PipelineFile, answer, load
+from orchestration.cli.output import (
+    AsJson,
+    GenerationName,
+    PipelineFile,
+    answer,
+    load,
+    load_acting,
+)
+from orchestration.cli.usage import Commands
 
 app = typer.Typer(
+    cls=Commands,
     help="Load history from files, then follow Kafka, with one Spark query and one table.",
     no_args_is_help=True,
     add_completion=False,
@@ -172,13 +181,23 @@ def step(
 
 
 @app.command()
-def status(pipeline: PipelineFile, as_json: AsJson = False) -> None:
-    """Show the state of a pipeline; exit status 1 if a run failed, or is dead, stuck or late."""
+def status(
+    pipeline: PipelineFile, generation: GenerationName = None, as_json: AsJson = False
+) -> None:
+    """Show the state of a pipeline; exit status 1 if a run failed, or is dead, stuck or late.
+
+    Of the serving generation and of one that waits for its promotion, unless one is named.
+    """
     with answer(as_json) as show:
         from orchestration.cli import tables
         from orchestration.supervision.status import status as look
+        from sources.serving import waiting
 
-        found = look(load(pipeline))
+        loaded = load(pipeline)
+        if generation is not None or waiting(loaded) is None:
+            # After a rollback the newest one neither serves nor waits.
+            loaded = load_acting(pipeline, generation)
+        found = look(loaded)
         show({"ok": found.healthy, **found.model_dump(mode="json")}, tables.status(found))
 
 
@@ -186,14 +205,19 @@ def status(pipeline: PipelineFile, as_json: AsJson = False) -> None:
 def logs(
     pipeline: PipelineFile,
     lines: Annotated[int, typer.Option(min=1, help="Number of lines, from the end.")] = 50,
+    generation: GenerationName = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the output of the latest run's Spark driver, wherever it ran."""
     with answer(as_json) as show:
         from orchestration.cli import console
+        from sources.serving import about, described
 
-        source, text = console.logs(load(pipeline), lines)
-        show({"ok": True, "source": source, "lines": text.splitlines()}, text)
+        loaded = load_acting(pipeline, generation, as_kept=True)
+        source, text = console.logs(loaded, lines)
+        typer.echo(f"`{source}` of generation {described(loaded)}:", err=True)
+        document = {"ok": True, "generation": about(loaded), "source": source}
+        show({**document, "lines": text.splitlines()}, text)
 
 
 # In the order in which `hybrid --help` lists them.

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from sources.config.loader import LoadedPipeline
 
 PipelineFile = Annotated[Path, typer.Argument(help="The pipeline's YAML file.", metavar="PIPELINE")]
+GenerationName = Annotated[
+    str | None,
+    typer.Option("--generation", help="Generation to act on, such as g2; else the serving one."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout.")]
 
 
@@ -30,6 +34,23 @@ def load(path: Path) -> LoadedPipeline:
     from sources.config.loader import load_pipeline
 
     return load_pipeline(path)
+
+
+def load_acting(path: Path, generation: str | None, *, as_kept: bool = False) -> LoadedPipeline:
+    """Read the declaration of the generation that a command on runs or on the table acts on.
+
+    Args:
+        path: The YAML file.
+        generation: Name of the generation; None for the one that serves.
+        as_kept: Use its kept copy if its checkpoint can't follow the file any more.
+
+    Raises:
+        InputError: The file can't be read or is invalid, or there is no such generation.
+        StateError: The state is damaged.
+    """
+    from sources.generations import acting_on
+
+    return acting_on(load(path), generation, as_kept=as_kept)
 
 
 @contextmanager

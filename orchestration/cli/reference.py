@@ -6,7 +6,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic import BaseModel
@@ -21,7 +21,7 @@ _HEAD = """\
 
 All fields of `pipeline.yaml`. A field without a default is required; unknown fields are refused.
 `${NAME}` and `${NAME:-default}` are replaced by environment variables in every text. Durations are
-written as `90 s`, `10 min`, `2 h` or `1 day`, instants as `2024-01-01T12:00:00Z`.
+written as `90 s`, `10 min`, `1.5 h` or `1 day`, instants as `2024-01-01T12:00:00Z`.
 
 This page is printed by `hybrid reference`. `hybrid reference --json` prints a JSON Schema, with
 which an editor completes and checks a pipeline.
@@ -136,6 +136,8 @@ def _default(value: Any) -> str:
         return "none"
     if isinstance(value, timedelta):
         return f"`{_written(value)}`"
+    if isinstance(value, datetime):
+        return f"`{value.isoformat().replace('+00:00', 'Z')}`"
     return f"`{value if isinstance(value, str) else json.dumps(value)}`"
 
 

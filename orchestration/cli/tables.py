@@ -12,49 +12,90 @@ from orchestration.progress import forecast
 from sources.common.positions import iso
 from sources.planning.approval import how_to_approve
 
+_TIME_WIDTH = len("2024-01-01T00:00:00.000Z")
+
 if TYPE_CHECKING:
     from orchestration.audit.compare_generations import GenerationComparison
     from orchestration.audit.report import AuditReport, BadLine, LedgerLine
     from orchestration.generations.lifecycle import GenerationLine
     from orchestration.progress.plan_preview import Preview
     from orchestration.supervision.status import Status
+    from sources.planning.file_plan import FoundFiles
     from sources.planning.plan import Plan
     from sources.planning.topic_plan import TopicPlan
+
+_COLOURS = {"agrees": None, "differs": "red", "unknown": "yellow"}
+_VERDICTS = {
+    "passed": "[green]Passed:[/] the table is proved right.",
+    "failed": "[red]Failed:[/] the table, or what the runs say about it, is wrong.",
+    "unknown": "[yellow]Unknown:[/] nothing wrong was found, but not everything could be checked.",
+}
 
 
 def plan(made: Plan, seen: Preview) -> Group:
     """Show a plan: what is read, how long it takes, and where the topic is expected to start."""
-    names = ("source", "splits", "bytes", "rows", "event time", "complete through")
-    files = Table(*names, "out-of-orderness", title=f"Plan of {made.pipeline}")
+    names = ("source", "splits", "bytes", "rows", "out-of-orderness")
+    files = Table(*names, title=f"Plan of {made.pipeline}")
     for part in made.files:
-        files.add_row(
-            part.source,
-            f"{part.splits:,}",
-            f"{part.bytes:,}",
-            "unknown" if part.rows is None else f"{part.rows:,}",
-            f"{iso(part.event_min_ms)} … {iso(part.end.event_time_ms)}",
-            iso(part.end.complete_through_ms),
-            f"{part.disorder_ms / 1000:,.0f} s",
-        )
-    if (folder := made.folder) is not None:
-        rows = "unknown" if folder.rows is None else f"{folder.rows:,}"
-        sizes = (f"{folder.splits:,}", f"{folder.bytes:,}", rows)
-        files.add_row(folder.source, *sizes, "so far", "never", "")
-    parts: list[Table | str] = [files, f"Estimate: {escape(forecast.describe(seen.estimate))}."]
+        files.add_row(*_sizes(part), part.out_of_orderness)
+    if made.folder is not None:
+        files.add_row(*_sizes(made.folder), "")
+    parts: list[Table | str] = [files]
+    if made.files or made.folder is not None:
+        parts.append(_event_times(made))
+    parts.append(f"Estimate: {escape(forecast.describe(seen.estimate))}.")
     parts.append(_schemas(seen))
     for topic in made.topics:
         parts.append(_starts(topic))
         parts.append(
             f"Duplicates between {topic.source} and history are removed by: {topic.seam_rule}."
         )
+        parts.append(f"Event times of {topic.source}: {topic.event_times.in_words()}.")
         parts.extend(f"Retention: {room}." for room in topic.headroom[:1])
     if seen.previous is not None:
         parts.append(_changes(seen))
     parts.extend(
-        f"[yellow]Warning {number} of {len(made.warnings)}:[/] {text}"
+        f"[yellow]Warning {number} of {len(made.warnings)}:[/] {escape(text)}"
         for number, text in enumerate(made.warnings, 1)
     )
     return Group(*parts)
+
+
+def _sizes(part: FoundFiles) -> tuple[str, str, str, str]:
+    rows = "unknown" if part.rows is None else f"{part.rows:,}"
+    return part.source, f"{part.splits:,}", f"{part.bytes:,}", rows
+
+
+def _event_times(made: Plan) -> Table:
+    """Show the event times of files, one below the other: none is cut off at 80 columns."""
+    table = Table("source", "event times", title="Event times in files")
+    table.add_column("", min_width=_TIME_WIDTH)
+    parts: list[tuple[FoundFiles, str]] = [
+        (part, iso(part.end.complete_through_ms)) for part in made.files
+    ]
+    if made.folder is not None:
+        parts.append((made.folder, "never"))
+    for part, complete in parts:
+        times = part.times
+        of_sample = " (of a sample)" if times.evidence == "sampled" else ""
+        lowest, highest = (
+            "none" if at is None else iso(at) for at in (times.lowest_ms, times.highest_ms)
+        )
+        table.add_row(part.source, f"lowest{of_sample}", lowest)
+        table.add_row("", f"highest{of_sample}", highest)
+        table.add_row("", "complete through", complete)
+        table.add_row("", f"rows outside of the bounds{of_sample}", f"{times.outside:,}")
+        if times.outside:
+            bounds = (times.not_before_ms, times.not_after_ms)
+            outside = (times.outside_lowest_ms or 0, times.outside_highest_ms or 0)
+            table.add_row("", "bounds", "\n".join(map(iso, bounds)))
+            table.add_row("", "from and to, of these rows", "\n".join(map(iso, outside)))
+            more = times.outside_files - len(times.shown_files)
+            shown = [escape(path) for path in times.shown_files]
+            shown += [f"and {more:,} more"] if more else []
+            table.add_row("", "files with such rows", "\n".join(shown))
+        table.add_section()
+    return table
 
 
 def _schemas(seen: Preview) -> Table:
@@ -68,25 +109,24 @@ def _schemas(seen: Preview) -> Table:
 def _changes(seen: Preview) -> Table | str:
     if not seen.changes:
         return f"Nothing differs from the plan of {seen.previous}."
-    table = Table("source", "figure", "before", "now", title=f"Changes since {seen.previous}")
+    table = Table("source", "figure", title=f"Changes since {seen.previous}")
+    for name in ("before", "now"):
+        table.add_column(name, min_width=_TIME_WIDTH)
     for change in seen.changes:
         table.add_row(change.source, change.what, escape(change.before), escape(change.now))
     return table
 
 
 def _starts(topic: TopicPlan) -> Table:
-    starts = Table("topic", "partition", "log start", "start", "until", "log end", "why")
+    names = ["topic", "partition", "log start", "start", "log end"]
+    until = topic.range
+    starts = Table(*names, *([] if until is None else ["until"]))
+    starts.add_column("why", min_width=_TIME_WIDTH)
     starts.title = f"{topic.source}: expected start"
     for at, part in sorted(topic.expected_start.partitions.items()):
-        starts.add_row(
-            at.topic,
-            str(at.partition),
-            str(part.log_start),
-            str(part.start),
-            "" if topic.range is None else str(topic.range.ends[at]),
-            str(part.log_end),
-            part.reason,
-        )
+        offsets = [part.log_start, part.start, part.log_end]
+        offsets += [] if until is None else [until.ends[at]]
+        starts.add_row(at.topic, str(at.partition), *map(str, offsets), part.reason)
     return starts
 
 
@@ -101,10 +141,16 @@ def _status(found: Status) -> Table:
     is_serving = found.generation in (None, found.serving)
     role = "" if is_serving else f" ({found.serving} is serving)"
     table.title = f"{found.pipeline}, generation {found.generation or 'none yet'}{role}"
-    counts = [source.heartbeat.bad_records if source.heartbeat else 0 for source in found.sources]
-    if any(counts):
-        table.add_column("bad records")
-    for source, bad in zip(found.sources, counts, strict=True):
+    beats = [source.heartbeat for source in found.sources]
+    every = {
+        "bad records": [beat.bad_records if beat else 0 for beat in beats],
+        "outside of event-time bounds": [beat.outside_records if beat else 0 for beat in beats],
+        "late rows": [(beat.late_rows or 0) if beat else 0 for beat in beats],
+    }
+    counts = {name: numbers for name, numbers in every.items() if any(numbers)}
+    for name in counts:
+        table.add_column(name, style="red" if name == "late rows" else None)
+    for at, source in enumerate(found.sources):
         beat = source.heartbeat
         splits = f"{beat.splits_done}/{beat.splits_total}" if beat and beat.splits_total else ""
         table.add_row(
@@ -116,25 +162,28 @@ def _status(found: Status) -> Table:
             "" if beat is None or beat.rows_per_s is None else f"{beat.rows_per_s:,.0f}",
             "" if beat is None or beat.event_time_ms is None else iso(beat.event_time_ms),
             "" if source.eta_s is None else forecast.duration(source.eta_s),
-            *([f"{bad:,}"] if any(counts) else []),
+            *(f"{numbers[at]:,}" for numbers in counts.values()),
         )
         if beat is not None and beat.failure:
             table.caption = escape(str(beat.failure))
     if (live := found.live) is not None:
-        is_waiting = live.health in ("starting", "paused")
+        is_waiting = live.health in ("starting", "paused", "catching-up")
         colour = "red" if live.is_red else "yellow" if is_waiting else "green"
         table.caption = f"[{colour}]{live.health}[/]: {escape(live.reason)}"
+    if found.refused is not None:
+        table.caption = f"[red]failed[/]: {escape(str(found.refused))}"
     if found.waits_for_approval:
         table.caption = f"[yellow]{how_to_approve(found.pipeline)}[/]"
-    if (changed := found.transform_changed) is not None:
+    notes = [found.transform_changed, *(source.note for source in found.sources)]
+    for note in filter(None, notes):
         before = f"{table.caption}\n" if table.caption else ""
-        table.caption = f"{before}[yellow]Warning:[/] {escape(changed)}"
+        table.caption = f"{before}[yellow]Warning:[/] {escape(note)}"
     return table
 
 
 def audit(report: AuditReport) -> Group:
     """Show the counts of an audit, examples of what differs, and its recounts and notes."""
-    names = ("expected", "found", "missing", "duplicated", "different", "unexpected")
+    names = ("expected", "found", "missing", "duplicated", "different", "unexpected", "ambiguous")
     document = report.to_dict()
     table = Table(*names, title=f"Audit of {report.pipeline}")
     table.add_row(*(f"{document[name]:,}" for name in names))
@@ -145,7 +194,9 @@ def audit(report: AuditReport) -> Group:
     if report.ledger:
         parts.append(_seam(report.ledger))
     parts.extend(_bad(line) for line in report.bad_records)
-    parts.extend(f"[yellow]Note:[/] {text}" for text in report.notes)
+    parts.extend(f"[yellow]Not checked:[/] {escape(text)}" for text in report.unchecked)
+    parts.extend(f"[yellow]Note:[/] {escape(text)}" for text in report.notes)
+    parts.append(_VERDICTS[report.outcome])
     return Group(*parts)
 
 
@@ -180,17 +231,21 @@ def comparison(found: GenerationComparison) -> Group:
 
 def _bad(line: BadLine) -> str:
     done = "dropped" if line.policy == "drop" else "quarantined"
-    counted = "; no run has counted"
+    counted = f"; {line.reason}" if line.policy == "fail" else "; no run has counted"
     if line.counted is not None:
         counted = f", {line.counted:,} {done} by the runs"
     lacking = f"; {line.lacking:,} are missing from the quarantine table" if line.lacking else ""
-    text = f"Bad records of `{line.source}`: {line.found:,} found by the audit{counted}{lacking}."
-    return text if line.agrees else f"[red]{text}[/]"
+    what = "Bad records" if line.kind == "unreadable" else "Event times that don't count"
+    text = f"{what} of `{line.source}`: {line.found:,} found by the audit{counted}{lacking}."
+    colour = _COLOURS[line.outcome]
+    if colour is None:
+        return text
+    return f"[{colour}]{text}[/]"
 
 
 def _seam(lines: list[LedgerLine]) -> Table:
     names = ("source", "topic", "partition", "start", "first record", "rows in the seam")
-    more = ("also in history", "removed", "from no source")
+    more = ("also in history", "removed", "from no source", "outcome")
     table = Table(*names, *more, title="Hand-over: rows that the audit counts")
     for line in lines:
         values = (
@@ -205,5 +260,6 @@ def _seam(lines: list[LedgerLine]) -> Table:
             line.before_start,
         )
         cells = ("" if value is None else str(value) for value in values)
-        table.add_row(*cells, style=None if line.agrees else "red")
+        outcome = line.outcome if line.reason is None else f"{line.outcome}: {line.reason}"
+        table.add_row(*cells, outcome, style=_COLOURS[line.outcome])
     return table

@@ -6,20 +6,32 @@ from typing import Annotated
 
 import typer
 
-from orchestration.cli.output import AsJson, PipelineFile, answer, load
+from orchestration.cli.output import (
+    AsJson,
+    GenerationName,
+    PipelineFile,
+    answer,
+    load,
+    load_acting,
+)
 
 app = typer.Typer()
 
 
 @app.command()
-def audit(pipeline: PipelineFile, as_json: AsJson = False) -> None:
-    """Compare the target with an independent computation over all input."""
+def audit(
+    pipeline: PipelineFile, generation: GenerationName = None, as_json: AsJson = False
+) -> None:
+    """Compare a generation's table with an independent computation over all input."""
     with answer(as_json) as show:
         from orchestration.audit.run import audit as compare_with_input
         from orchestration.cli import tables
+        from sources.serving import about, described
 
-        report = compare_with_input(load(pipeline))
-        show(report.to_dict(), tables.audit(report))
+        loaded = load_acting(pipeline, generation)
+        report = compare_with_input(loaded)
+        typer.echo(f"Audit of generation {described(loaded)}.", err=True)
+        show({"generation": about(loaded), **report.to_dict()}, tables.audit(report))
 
 
 @app.command()
@@ -62,6 +74,28 @@ def backfill(
 
 
 @app.command()
+def accept(
+    pipeline: PipelineFile,
+    by: Annotated[
+        str, typer.Option(help="Who accepts.", envvar=["USER", "USERNAME"], show_envvar=False)
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Accept changes of the target's rows that others made, such as a legal deletion.
+
+    The pipeline then continues with them. A RESTORE can't be accepted.
+    """
+    with answer(as_json) as show:
+        from orchestration.supervision.belonging import accept_changes
+
+        loaded = load(pipeline)
+        accepted = accept_changes(loaded, by)
+        lines = [f"Accepted version {each.version}: {each.operation}." for each in accepted]
+        document = {"ok": True, "accepted": [each.model_dump(mode="json") for each in accepted]}
+        show(document, "\n".join(lines) or "Nothing had to be accepted.")
+
+
+@app.command()
 def rerun(
     pipeline: PipelineFile,
     promote: Annotated[bool, typer.Option(help="Promote it if it passes.")] = True,
@@ -89,16 +123,21 @@ def rerun(
 
 
 @app.command()
-def compare(pipeline: PipelineFile, as_json: AsJson = False) -> None:
-    """Compare the target with the database table that it was captured from, row by row."""
+def compare(
+    pipeline: PipelineFile, generation: GenerationName = None, as_json: AsJson = False
+) -> None:
+    """Compare a generation's table with the database table that it captures, row by row."""
     with answer(as_json) as show:
         from orchestration.audit.compare_source import compare_with_source
+        from sources.serving import about, described
 
-        found = compare_with_source(load(pipeline))
+        loaded = load_acting(pipeline, generation)
+        found = compare_with_source(loaded)
         lines = [
+            f"Generation {described(loaded)}.",
             f"{found.table}: {found.rows:,} rows, {found.found:,} in the target; "
             f"{found.only_in_source:,} only in the source, {found.only_in_target:,} only in the "
             "target.",
             *found.examples,
         ]
-        show(found.to_dict(), "\n".join(lines))
+        show({"generation": about(loaded), **found.to_dict()}, "\n".join(lines))

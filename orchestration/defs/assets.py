@@ -21,6 +21,11 @@ def live_key(loaded: LoadedPipeline) -> dg.AssetKey:
     return step_key(loaded, loaded.pipeline.sources[-1].name)
 
 
+def resume_name(loaded: LoadedPipeline) -> str:
+    """Return the name of the job that starts a live run that was stopped, paused or drained."""
+    return f"{loaded.pipeline.name}_resume"
+
+
 def plan_key(loaded: LoadedPipeline) -> dg.AssetKey:
     """Return the key of the asset of a pipeline's plan: ``[pipeline, "plan"]``."""
     return step_key(loaded, PlanStep.name)

@@ -26,6 +26,7 @@ from orchestration.defs.assets import (
     RESTART_TAG,
     live_key,
     plan_key,
+    resume_name,
     step_key,
 )
 from orchestration.defs.failures import failures
@@ -34,12 +35,14 @@ from orchestration.progress.plan_preview import preview
 from orchestration.supervision import supervisor
 from sources.config.bad_records import BadRecordCount, bad_count_name
 from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.generations import begin, target_of, waiting
+from sources.generations import acting_on, begin
 from sources.hand_over_checks import CHECKS
 from sources.kafka.start_offsets import GapError
 from sources.ledger import read_ledger
+from sources.serving import described, target_of, waiting
 from spark_jobs.checkpoint.transform_compatibility import last_change
 from spark_jobs.launch.record import log_path
+from spark_jobs.run_state.late_rows import read_late_rows
 
 
 class Which(Enum):
@@ -57,6 +60,16 @@ class PlanConfig(dg.Config):
         description="CURRENT: continue the newest generation. NEW: begin a new generation, which "
         "computes a table next to the serving one from the pipeline's file as it is now; if one "
         "is already waiting for its promotion, that one is continued.",
+    )
+
+
+class LiveConfig(dg.Config):
+    """Launch form of a live run: the configuration of its asset."""
+
+    generation: str = Field(
+        default="",
+        description="Name of the generation, such as g2. If left out, the job that resumes the "
+        "live run acts on the generation that serves; a chain acts on the newest one.",
     )
 
 
@@ -192,7 +205,8 @@ def _bounded(
             for filled in filled_by_history(run.loaded, generation.name, context.instance):
                 context.log_event(filled)
         changed = metadata.transform(last_change(generation))
-        return dg.MaterializeResult(metadata={**metadata.end(end, bad), **changed})
+        late = read_late_rows(generation, step.name)
+        return dg.MaterializeResult(metadata={**metadata.end(end, bad, late), **changed})
 
     return bounded
 
@@ -248,19 +262,22 @@ def _live(
             "committed; the run continues in the background, watched by the supervision."
         ),
     )
-    def live(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+    def live(context: dg.AssetExecutionContext, config: LiveConfig) -> dg.MaterializeResult[None]:
         tags = context.run.tags
-        run = ChainRun(
-            load_pipeline(Path(tags.get(DECLARATION_TAG, loaded.path))), AssetLog(context)
-        )
         is_restart = RESTART_TAG in tags
+        declared = load_pipeline(Path(tags.get(DECLARATION_TAG, loaded.path)))
+        if config.generation or context.run.job_name == resume_name(loaded):
+            with failures():
+                declared = acting_on(declared, config.generation)
+        run = ChainRun(declared, AssetLog(context))
         # The supervision itself decides when a restart is tried again.
         with failures(allow_retries=not is_restart):
             if is_restart:
                 beat = supervisor.restart(run.loaded, run.context.pipeline.source(step.name))
             else:
                 beat = step.run(run).value
-        context.log.info(f"The run of `{step.name}` is live: driver {beat.pid}.")
+        of = f"`{step.name}` (generation {described(run.loaded)})"
+        context.log.info(f"The run of {of} is live: driver {beat.pid}.")
         generation = run.context.generation
         if (changed := last_change(generation)) is not None:
             context.log.warning(changed)

@@ -17,7 +17,8 @@ from orchestration.generations import promotion
 from orchestration.generations.lifecycle import discard, rerun
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.reruns import Rerun
-from sources.generations import Serving, begin
+from sources.generations import begin
+from sources.serving import Serving
 
 
 class Promote(Enum):
@@ -45,13 +46,14 @@ def generation_jobs(loaded: LoadedPipeline) -> dict[str, dg.JobDefinition]:
 
     Returns:
         Jobs by the last part of their names: ``new_generation``, ``compare``, ``promote``,
-        ``rollback``, ``discard`` and ``rerun``.
+        ``rollback``, ``abort``, ``discard`` and ``rerun``.
     """
     made: dict[str, Callable[..., None]] = {
         "new_generation": _new(loaded),
         "compare": _compare(loaded),
         "promote": _promote(loaded),
         "rollback": _roll_back(loaded),
+        "abort": _abort(loaded),
         "discard": _discard(loaded),
         "rerun": _rerun(loaded),
     }
@@ -134,6 +136,20 @@ def _roll_back(loaded: LoadedPipeline) -> Callable[..., None]:
             _say(context, promotion.roll_back(load_pipeline(loaded.path)))
 
     return roll_back
+
+
+def _abort(loaded: LoadedPipeline) -> Callable[..., None]:
+    def abort(context: dg.OpExecutionContext) -> None:
+        """Give up a promotion or rollback that is not committed; what it stopped starts again."""
+        with failures():
+            switch = promotion.abort(load_pipeline(loaded.path))
+        context.log.info(
+            "No promotion or rollback is under way."
+            if switch is None
+            else f"The {switch.kind} of generation {switch.to} is given up; {switch.past} serves."
+        )
+
+    return abort
 
 
 def _discard(loaded: LoadedPipeline) -> Callable[..., None]:

@@ -15,20 +15,30 @@ from orchestration.supervision import controls
 from sources.common.fields import parse_duration
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.rate_limit import parse_limit
+from sources.generations import acting_on
 from sources.hybrid import Boundedness
 from sources.planning.approval import approve
+from sources.serving import described
 
 _REPORT_EVERY = 20
 """Looks between two log lines of a drain: one for each would fill Dagster's event log."""
 
 
-class PauseConfig(dg.Config):
+class GenerationConfig(dg.Config):
+    """Launch form of a job that acts on the serving generation, unless it names another one."""
+
+    generation: str = Field(
+        default="", description="Name of the generation, such as g2; else the one that serves."
+    )
+
+
+class PauseConfig(GenerationConfig):
     """Launch form of a pause."""
 
     why: str = Field(default="", description="Reason, shown for as long as the run is paused.")
 
 
-class DrainConfig(dg.Config):
+class DrainConfig(GenerationConfig):
     """Launch form of a drain."""
 
     within: str = Field(
@@ -37,7 +47,7 @@ class DrainConfig(dg.Config):
     )
 
 
-class RateConfig(dg.Config):
+class RateConfig(GenerationConfig):
     """Launch form of a rate limit; without any number the limit is removed."""
 
     # Numbers are validated by `parse_limit`: Pydantic's refusals show as a stack trace.
@@ -71,7 +81,8 @@ def control_jobs(loaded: LoadedPipeline) -> list[dg.JobDefinition]:
 
     A pipeline that ends in an unbounded source has pause and drain; one whose plan needs an
     approval has approve. Each does what the command of the same name does, and reads the
-    pipeline's file again. To resume, materialize the live asset alone.
+    pipeline's file again. All but approve, which is about the declaration, act on the generation
+    that serves, unless their form names another one; so does the job ``<pipeline>_resume``.
     """
     made = {"stop": _stop, "rate": _rate}
     if loaded.pipeline.sources[-1].boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
@@ -100,11 +111,15 @@ def job_of(loaded: LoadedPipeline, command: str, op: Callable[..., Any]) -> dg.J
 
 
 def _stop(loaded: LoadedPipeline) -> Callable[..., None]:
-    def stop(context: dg.OpExecutionContext) -> None:
-        """Stop each active Spark run of the pipeline. It stays stopped until it is resumed."""
+    def stop(context: dg.OpExecutionContext, config: GenerationConfig) -> None:
+        """Stop the Spark run of the serving generation, or of one that is named, until a resume."""
         with failures():
-            stopped = operations.stop(load_pipeline(loaded.path))
-        context.log.info(f"Stopped {', '.join(stopped)}." if stopped else "Nothing was running.")
+            acting = acting_on(load_pipeline(loaded.path), config.generation, as_kept=True)
+            stopped = operations.stop(acting)
+            others = operations.others_running(acting)
+        what = f"Stopped {', '.join(stopped)}" if stopped else "Nothing was running"
+        rest = f" Still running: {', '.join(others)}." if others else ""
+        context.log.info(f"{what} (generation {described(acting)}).{rest}")
 
     return stop
 
@@ -113,8 +128,10 @@ def _pause(loaded: LoadedPipeline) -> Callable[..., None]:
     def pause(context: dg.OpExecutionContext, config: PauseConfig) -> None:
         """Pause the live run until it is resumed. Its state and its position are kept."""
         with failures():
-            was_there = controls.pause(load_pipeline(loaded.path), config.why)
-        context.log.info("Paused." if was_there else "Paused. Nothing was running.")
+            acting = acting_on(load_pipeline(loaded.path), config.generation, as_kept=True)
+            was_there = controls.pause(acting, config.why)
+        what = "Paused" if was_there else "Paused; nothing was running"
+        context.log.info(f"{what} (generation {described(acting)}).")
 
     return pause
 
@@ -131,7 +148,9 @@ def _drain(loaded: LoadedPipeline) -> Callable[..., None]:
             looks += 1
 
         with failures():
-            controls.drain(load_pipeline(loaded.path), parse_duration(config.within), report)
+            acting = acting_on(load_pipeline(loaded.path), config.generation, as_kept=True)
+            controls.drain(acting, parse_duration(config.within), report)
+        context.log.info(f"Drained and stopped (generation {described(acting)}).")
 
     return drain
 
@@ -144,9 +163,11 @@ def _rate(loaded: LoadedPipeline) -> Callable[..., None]:
                 config.bytes, files=config.files, rows=config.rows, offsets=config.offsets
             )
             source = config.source.value
-            operations.change_rate(load_pipeline(loaded.path), source, limit)
+            acting = acting_on(load_pipeline(loaded.path), config.generation, as_kept=True)
+            operations.change_rate(acting, source, limit)
         given = limit.model_dump(exclude_none=True)
-        context.log.info(f"Rate limit of `{source}`: {given or 'none'}.")
+        of = f"`{source}` (generation {described(acting)})"
+        context.log.info(f"Rate limit of {of}: {given or 'none'}.")
 
     # Dagster takes the form from the annotation.
     rate.__annotations__["config"] = _rate_config(loaded)

@@ -18,6 +18,7 @@ from sources.kafka.start_offsets import GapError
 from sources.ledger import Ledger, LedgerEntry, SeamCount
 from sources.planning.approval import Approval, how_to_approve
 from spark_jobs.run_state.heartbeat import Heartbeat
+from spark_jobs.run_state.late_rows import LateRows
 
 Metadata = dict[str, Any]
 
@@ -42,12 +43,15 @@ def snapshots(taken: Sequence[TakenSnapshot]) -> Metadata:
     }
 
 
-def end(position: EndPosition, bad: BadRecordCount | None) -> Metadata:
-    """Return the metadata of a bounded source's end position, and the number of its bad records.
+def end(
+    position: EndPosition, bad: BadRecordCount | None, late: LateRows | None = None
+) -> Metadata:
+    """Return the metadata of a bounded source's end position, its bad records and its late rows.
 
     Args:
         position: Where the source ended: event time, and offsets where history knows them.
         bad: Count of bad records; None if the source doesn't count them.
+        late: Count of rows dropped behind the watermark; None if the query has none.
     """
     shown: Metadata = {
         "end": iso(position.event_time_ms),
@@ -61,6 +65,11 @@ def end(position: EndPosition, bad: BadRecordCount | None) -> Metadata:
         shown["dagster/row_count"] = position.rows
     if bad is not None:
         shown["bad records"] = bad.total
+        shown["records outside of event-time bounds"] = bad.outside
+    if late is not None:
+        shown["late rows"] = late.dropped
+        if late.unknown_batches:
+            shown["micro-batches with unknown late rows"] = late.unknown_batches
     if position.sequence is not None:
         shown["sequence"] = position.sequence
     if position.snapshot is not None:
@@ -200,6 +209,10 @@ def live(beat: Heartbeat, log: Path, target: str) -> Metadata:
         shown["splits read"] = f"{beat.splits_done or 0:,} of {beat.splits_total:,}"
     if beat.bad_records:
         shown["bad records"] = beat.bad_records
+    if beat.outside_records:
+        shown["records outside of event-time bounds"] = beat.outside_records
+    if beat.late_rows is not None:
+        shown["late rows"] = beat.late_rows
     if beat.ui_url is not None:
         shown["Spark UI"] = dg.MetadataValue.url(beat.ui_url)
     return shown

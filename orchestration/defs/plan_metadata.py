@@ -8,6 +8,7 @@ from orchestration.defs.metadata import Metadata, decided_by, table
 from orchestration.progress.forecast import duration
 from orchestration.progress.plan_preview import Preview
 from sources.common.positions import StartPosition, iso
+from sources.planning.file_plan import FoundFiles
 from sources.planning.plan import Plan
 from sources.planning.topic_plan import RangePlan
 
@@ -38,11 +39,13 @@ def plan(made: Plan, seen: Preview) -> Metadata:
                     "bytes": part.bytes,
                     "event times": part.end.event_times,
                     "decided by": decided_by(part.end.evidence),
-                    "out-of-orderness": f"{part.disorder_ms / 1000:,.0f} s",
+                    "out-of-orderness": part.out_of_orderness,
                 }
                 for part in made.files
             ]
         ),
+        "event times": _event_times(made),
+        "rows outside of the bounds": sum(part.times.outside for part in _files(made)),
         "columns, source by source": _schemas(seen),
     }
     if made.folder is not None:
@@ -68,10 +71,41 @@ def plan(made: Plan, seen: Preview) -> Metadata:
     for topic in made.topics:
         of = f" of {topic.source}" if len(made.topics) > 1 else ""
         shown[f"duplicates removed by{of}"] = topic.seam_rule
+        shown[f"event times{of}"] = topic.event_times.in_words()
         shown[f"expected start{of}"] = _starts(topic.expected_start, topic.range)
     if seen.previous is not None:
         shown[f"changes since {seen.previous}"] = _changes(seen)
     return shown
+
+
+def _files(made: Plan) -> list[FoundFiles]:
+    return [*made.files, *([] if made.folder is None else [made.folder])]
+
+
+def _event_times(made: Plan) -> dg.TableMetadataValue:
+    """Return for each source of files which event times count, and which rows have others."""
+
+    def shown(time_ms: int | None) -> str:
+        return "" if time_ms is None else iso(time_ms)
+
+    return table(
+        [
+            {
+                "source": part.source,
+                "lowest": shown(part.times.lowest_ms),
+                "highest": shown(part.times.highest_ms),
+                "not before": iso(part.times.not_before_ms),
+                "not after": iso(part.times.not_after_ms),
+                "known by": part.times.evidence,
+                "rows outside": part.times.outside,
+                "from": shown(part.times.outside_lowest_ms),
+                "to": shown(part.times.outside_highest_ms),
+                "files with them": part.times.outside_files,
+                "such as": ", ".join(part.times.shown_files),
+            }
+            for part in _files(made)
+        ]
+    )
 
 
 def _estimate(seen: Preview) -> Metadata:

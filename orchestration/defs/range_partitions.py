@@ -10,7 +10,7 @@ from orchestration.defs import generation_metadata
 from orchestration.generations.ranges import complete_through
 from sources.config.loader import LoadedPipeline
 from sources.config.reruns import Ranges
-from sources.generations import read_serving
+from sources.serving import read_serving
 
 MOST_MARKED = 2_000
 """Most partitions of history marked as filled at once; each is an event in Dagster's log."""

@@ -16,8 +16,9 @@ from orchestration.supervision.look import look_at_live
 from orchestration.supervision.verdict import FINDINGS, Finding, expected_findings
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.databases.replication_slot import watched_slot
-from sources.generations import Switch, in_service, pending_switch
 from sources.hybrid import Boundedness
+from sources.kept_definitions import in_service
+from sources.serving import Switch, pending_switch
 from spark_jobs.run_state.lock import is_switching
 
 LOOK_S = 10
@@ -35,7 +36,7 @@ def has_live_run(loaded: LoadedPipeline) -> bool:
 
 
 def live_checks(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
-    """Return the checks of the live run's asset, to be run by hand: alive, lag, waiting time, slot.
+    """Return the checks of the live run's asset, to be run by hand: one for each expectation.
 
     The check ``slot`` is there only if the pipeline declares a replication slot.
     """

@@ -14,7 +14,8 @@ from orchestration.generations import promotion
 from sources import generations
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
-from sources.generations import Serving, read_serving, target_of, waiting
+from sources.kept_definitions import declaration_of
+from sources.serving import Serving, read_serving, target_of, waiting
 
 Role = Literal["serving", "waiting", "served"]
 
@@ -76,8 +77,8 @@ def discard(loaded: LoadedPipeline) -> str:
         UnavailableError: The cluster does not answer.
     """
     promotion.finish(loaded)
-    if waiting(loaded) is not None:
-        operations.stop(loaded)
+    if (name := waiting(loaded)) is not None:
+        operations.stop(declaration_of(loaded, name))
     return generations.discard(loaded)
 
 

@@ -1,42 +1,30 @@
 """Promotion: readers get another generation's rows, in one commit, and can get the old ones back.
 
-It is recorded before its first step (``switch.json``), each step may be repeated, and no run of the
-pipeline starts while it is under way. Whichever process finds it unfinished finishes it.
+All that can refuse it is asked before its first step. It is recorded before that step
+(``switch.json``), each step may be repeated, and no run of the pipeline starts while it is under
+way. Whichever process finds it unfinished finishes it; until its commit it can also be aborted.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 
 from orchestration import operations
+from orchestration.generations import switch_steps
 from orchestration.requested_state import read_requested, request
 from orchestration.supervision.look import look_at_live
 from orchestration.supervision.verdict import Verdict
 from sources.common.positions import now_ms
-from sources.common.state import Folder, Generation, read_generation
-from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.errors import StateError
-from sources.generations import (
-    OWNER,
-    Served,
-    Serving,
-    Switch,
-    kept_file,
-    newest,
-    own_table,
-    pending_switch,
-    read_serving,
-    remove,
-    require_waiting,
-    write_serving,
-)
+from sources.common.state import Folder
+from sources.config.loader import LoadedPipeline
+from sources.errors import HybridError, StateError
 from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
-from spark_jobs.checkpoint import offset_log
-from spark_jobs.launch import process
+from sources.serving import Serving, Switch, pending_switch, read_serving, require_waiting
 from spark_jobs.run_state.lock import take_switch_lock
-from spark_jobs.target.adopt_table import NO_MORE, take_over, transactions_of, version_of
+from spark_jobs.target.belonging import require_belonging
 
 
 def promote(loaded: LoadedPipeline) -> Serving:
@@ -62,9 +50,10 @@ def promote(loaded: LoadedPipeline) -> Serving:
         loaded,
         "Begin a new generation with `hybrid generation new`, and run it with `hybrid run`.",
     )
-    _require_ready(PipelineContext.require(loaded))
-    _begin(loaded, name, read_serving(loaded).generation)
-    finish(loaded)
+    switch = _switch_to(loaded, name)
+    to, _ = switch_steps.contexts(loaded, switch)
+    _require_ready(to)
+    _begin(loaded, switch)
     return read_serving(loaded)
 
 
@@ -96,10 +85,10 @@ def roll_back(loaded: LoadedPipeline) -> Serving:
             "promote it. `generations.keep` sets how many earlier generations are kept."
         )
         raise StateError(message, hint, pipeline=loaded.pipeline.name)
-    name = serving.before[-1].generation
-    operations.require_not_deleted(PipelineContext.require(_declaration(loaded, name)))
-    _begin(loaded, name, serving.generation)
-    finish(loaded)
+    switch = _switch_to(loaded, serving.before[-1].generation)
+    to, _ = switch_steps.contexts(loaded, switch)
+    operations.require_not_deleted(to)
+    _begin(loaded, switch)
     return read_serving(loaded)
 
 
@@ -126,6 +115,59 @@ def finish(loaded: LoadedPipeline) -> bool:
     """
     if pending_switch(loaded) is None:
         return False
+    with _alone(loaded):
+        to = _run_steps(loaded)
+    if to is not None:
+        last = to.pipeline.sources[-1]
+        if last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
+            operations.go_live(to, last)
+    return True
+
+
+def abort(loaded: LoadedPipeline) -> Switch | None:
+    """Return to the state before a promotion or rollback that was begun and is not committed.
+
+    The serving generation stays as it was. Live runs that were requested are started again.
+
+    Returns:
+        What was aborted; None if no promotion or rollback was under way.
+
+    Raises:
+        StateError: It is committed, so that readers see its rows; or another process is completing
+            it at this moment.
+        InputError: The target can't be read.
+        HybridError: The promotion is aborted, but a live run does not start: it stays requested,
+            and the supervision starts it again.
+    """
+    if pending_switch(loaded) is None:
+        return None
+    with _alone(loaded):
+        if (switch := pending_switch(loaded)) is None:
+            return None
+        if switch_steps.is_committed(loaded, switch):
+            raise switch_steps.too_late(switch)
+        switch_steps.release(loaded, switch)
+        Folder(loaded.state).path(Switch.NAME).unlink()
+        for left in loaded.state.glob(f".{Switch.NAME}.*"):
+            # Of a process that was killed while it wrote the document.
+            left.unlink()
+    failure: HybridError | None = None
+    for context in switch_steps.contexts(loaded, switch):
+        last = context.pipeline.sources[-1]
+        wanted = read_requested(context.generation)
+        if wanted is not None and wanted.is_requested:
+            try:
+                operations.resume(context, last)
+            except HybridError as error:
+                failure = failure or error
+    if failure is not None:
+        raise failure
+    return switch
+
+
+@contextmanager
+def _alone(loaded: LoadedPipeline) -> Iterator[None]:
+    """Hold the lock for changing which generation serves, while the body of ``with`` runs."""
     if (lock := take_switch_lock(loaded.state)) is None:
         message = (
             f"Another process is changing which generation of pipeline `{loaded.pipeline.name}` "
@@ -134,47 +176,30 @@ def finish(loaded: LoadedPipeline) -> bool:
         hint = "Wait until `hybrid generation list` shows the change, then repeat the command."
         raise StateError(message, hint, transient=True, pipeline=loaded.pipeline.name)
     try:
-        to = _switch(loaded)
+        yield
     finally:
         os.close(lock)
-    if to is not None:
-        last = to.pipeline.sources[-1]
-        if last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
-            operations.go_live(to, last)
-    return True
 
 
-def _switch(loaded: LoadedPipeline) -> PipelineContext | None:
+def _run_steps(loaded: LoadedPipeline) -> PipelineContext | None:
     """Do all steps of a pending change but the start of the run; return what is to be started."""
     switch = pending_switch(loaded)
     if switch is None:
         # Another process was first.
         return None
-    to, past = (
-        PipelineContext.require(_declaration(loaded, name)) for name in (switch.to, switch.past)
-    )
-    _end_runs(to, past)
-    target = loaded.locate(loaded.pipeline.sink.path)
-    if (past_version := switch.target_version) is None:
-        past_version = version_of(target)
-        switch = switch.model_copy(update={"target_version": past_version})
-        Folder(loaded.state).replace(Switch.NAME, switch)
-    _commit(loaded, switch, target)
-    serving = read_serving(loaded)
-    if serving.generation != switch.to:
-        replaced = Served(generation=switch.past, version=past_version, until_ms=now_ms())
-        kept = [each for each in serving.before if each.generation not in (switch.to, switch.past)]
-        # A generation that was rolled back is the last one to return to.
-        older = [replaced, *kept] if switch.is_rollback else [*kept, replaced]
-        write_serving(loaded, Serving(generation=switch.to, before=older))
-    # The target has links to its files by now.
-    shutil.rmtree(own_table(loaded, switch.to), ignore_errors=True)
-    _clean(loaded)
+    is_committed = switch_steps.is_committed(loaded, switch)
+    with nullcontext() if is_committed else switch_steps.naming_the_abort(switch):
+        to, past = switch_steps.contexts(loaded, switch)
+        switch_steps.end_runs(to, past)
+        switch = switch_steps.commit(loaded, switch)
+    switch_steps.record(loaded, switch)
     last = to.pipeline.sources[-1]
     if last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
         # From now on the supervision starts it whenever it is down.
         request(to.generation, last.name, is_requested=True)
     Folder(loaded.state).path(Switch.NAME).unlink()
+    # Last, as the steps above need the past generation, which may be among those to be removed.
+    switch_steps.clean(loaded)
     return to
 
 
@@ -185,6 +210,7 @@ def _require_ready(context: PipelineContext) -> None:
         StateError: Names what is missing.
     """
     generation = context.generation
+    require_belonging(context.loaded, generation)
     for source in context.pipeline.sources:
         is_bounded = source.boundedness is Boundedness.BOUNDED
         if is_bounded and context.switch_state.end_of(source.name) is None:
@@ -212,58 +238,15 @@ def _require_ready(context: PipelineContext) -> None:
             raise StateError(message, hint, generation=generation.name, source=source.name)
 
 
-def _begin(loaded: LoadedPipeline, to: str, past: str) -> None:
-    is_rollback = read_serving(loaded).served(to) is not None
-    made = Switch(to=to, past=past, at_ms=now_ms(), is_rollback=is_rollback)
-    Folder(loaded.state).put_if_absent(Switch.NAME, made)
-
-
-def _end_runs(to: PipelineContext, past: PipelineContext) -> None:
-    """Stop the runs of both; the new one is requested again once its rows are in the target."""
-    last = past.pipeline.sources[-1].name
-    wanted = read_requested(past.generation)
-    if wanted is not None and (wanted.is_requested or wanted.is_paused):
-        request(past.generation, last, is_requested=False)
-    for context in (to, past):
-        for source in context.pipeline.sources:
-            process.stop(context.generation, source.name)
-
-
-def _commit(loaded: LoadedPipeline, switch: Switch, target: str) -> None:
-    to, past = (read_generation(loaded.state, name) for name in (switch.to, switch.past))
-    fence = dict.fromkeys(_writers(past), NO_MORE)
-    served = read_serving(loaded).served(switch.to)
-    source = own_table(loaded, switch.to) if served is None else target
-    version = None if served is None else served.version
-    if transactions_of(target, list(fence)) == fence:
-        return
-    written = transactions_of(source, _writers(to), version)
-    # A driver that was believed dead and wakes up can't commit a batch any more.
-    properties = {OWNER: to.info.transaction_id}
-    take_over(target, source, version, {**written, **fence}, properties)
-
-
-def _writers(generation: Generation) -> list[str]:
-    """Return a generation's Delta transaction ids: its own for MERGE, its query's for append."""
-    found = offset_log.query_id(generation.checkpoint)
-    return [generation.info.transaction_id, *([] if found is None else [found])]
-
-
-def _declaration(loaded: LoadedPipeline, generation: str) -> LoadedPipeline:
-    """Return the declaration of a generation: the pipeline's own file if it is the newest one."""
-    own = newest(loaded) == generation and loaded.kept is None
-    return loaded if own else load_pipeline(kept_file(loaded, generation))
-
-
-def _clean(loaded: LoadedPipeline) -> None:
-    """Remove previously serving generations beyond the number to be kept."""
+def _switch_to(loaded: LoadedPipeline, to: str) -> Switch:
+    """Return the switch to a generation, which is not begun yet."""
     serving = read_serving(loaded)
-    surplus = len(serving.before) - loaded.pipeline.generations.keep
-    # The newest one belongs to the pipeline's own file, even after a rollback.
-    gone = [each for each in serving.before if each.generation != newest(loaded)][: max(surplus, 0)]
-    if not gone:
-        return
-    kept = [each for each in serving.before if each not in gone]
-    write_serving(loaded, serving.model_copy(update={"before": kept}))
-    for each in gone:
-        remove(loaded, each.generation)
+    is_rollback = serving.served(to) is not None
+    return Switch(to=to, past=serving.generation, at_ms=now_ms(), is_rollback=is_rollback)
+
+
+def _begin(loaded: LoadedPipeline, switch: Switch) -> None:
+    """Check a switch, record it, and run its steps; nothing is changed if it can't be done."""
+    switch_steps.check(loaded, switch)
+    Folder(loaded.state).put_if_absent(Switch.NAME, switch)
+    finish(loaded)

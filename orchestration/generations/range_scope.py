@@ -15,9 +15,9 @@ from sources.errors import InputError, StateError
 from sources.files.split_table import FileListing
 from sources.files.splits import list_source
 from sources.files.time_range import EmptyRangeError
-from sources.generations import require_in_service
 from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
+from sources.serving import require_in_service
 from spark_jobs.checkpoint.transform_compatibility import read_transforms
 
 

@@ -21,9 +21,10 @@ from orchestration.requested_state import read_requested
 from sources.common.positions import Record
 from sources.common.state import Folder
 from sources.config.loader import KEPT, KeptDefinition, LoadedPipeline, load_pipeline
-from sources.generations import in_service, kept_file, target_of
 from sources.hybrid import Boundedness
+from sources.kept_definitions import in_service, kept_file
 from sources.planning.context import PipelineContext
+from sources.serving import target_of
 from spark_jobs.target.adopt_table import paths_of
 from spark_jobs.target.history_files import read_history_files
 from spark_jobs.target.replace_range import Range, Replaced, Replacement
@@ -122,7 +123,7 @@ def backfill(
     replacement = Replacement(
         table=target,
         side=None if side is None else side.locate(side.pipeline.sink.path),
-        where=Range(context.pipeline.event_time, since, until),
+        where=Range(context.pipeline.event_time.column, since, until),
         history=_history(context, target),
         gone=_removed_before(Folder(generation.path(_FOLDER))),
         key=context.pipeline.sink.key,

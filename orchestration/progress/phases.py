@@ -11,8 +11,8 @@ from deltalake.exceptions import DeltaError
 from orchestration.progress.forecast import eta_s, rate
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
-from sources.generations import target_of
 from sources.hybrid import SwitchState
+from sources.serving import target_of
 from spark_jobs.run_state.progress_log import ProgressLog, read_progress_log
 
 MOST_ROWS = 100_000_000
@@ -126,7 +126,7 @@ def rows_by_day(loaded: LoadedPipeline) -> RowsByDay | str:
 def _time_column(loaded: LoadedPipeline, target: DeltaTable) -> str | None:
     """Return the event time, if the target has it; else a time of its key, else its first time."""
     times = [field.name for field in target.schema().fields if str(field.type.type) in _TIMES]
-    preferred = [loaded.pipeline.event_time, *loaded.pipeline.sink.key, *times]
+    preferred = [loaded.pipeline.event_time.column, *loaded.pipeline.sink.key, *times]
     return next((name for name in preferred if name in times), None)
 
 

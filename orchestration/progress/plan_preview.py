@@ -122,6 +122,7 @@ def _facts(folder: Folder, plan: Plan) -> dict[str, dict[str, str]]:
             "rows": "unknown" if part.rows is None else f"{part.rows:,}",
             "start": iso(part.event_min_ms),
             "end": iso(part.end.event_time_ms),
+            "rows outside of the event-time bounds": f"{part.times.outside:,}",
             **{f"column {name}": kind for name, kind in part.columns.items()},
         }
     for topic in plan.topics:

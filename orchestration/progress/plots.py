@@ -26,16 +26,19 @@ _SEAM = "tab:red"
 def phases(logs: Mapping[str, ProgressLog], seam_ms: int | None) -> bytes:
     """Plot throughput, remaining input and event time of each source over time, as PNG bytes.
 
+    With a watermark, also the number of late rows that were dropped behind it so far.
+
     Args:
         logs: Progress log of each source, in the chain's order; at least one has samples.
         seam_ms: Event time through which history is complete, in ms since 1970; None if no bounded
             source has ended yet.
     """
-    figure = Figure(figsize=(11, 7), dpi=_DPI, layout="constrained")
-    rows = figure.subplots(3, len(logs), squeeze=False, sharex="col")
+    has_late = any(each.late_rows is not None for log in logs.values() for each in log.samples)
+    figure = Figure(figsize=(11, 9 if has_late else 7), dpi=_DPI, layout="constrained")
+    rows = figure.subplots(4 if has_late else 3, len(logs), squeeze=False, sharex="col")
     for place, (name, log) in enumerate(logs.items()):
         colour = _COLOURS[place % len(_COLOURS)]
-        speed, left, event_time = rows[:, place]
+        speed, left, event_time = rows[:3, place]
         speed.set_title(name, color=colour, fontweight="bold")
         for launch in _launches(log.samples):
             times = [_time(each.at_ms) for each in launch]
@@ -51,7 +54,9 @@ def phases(logs: Mapping[str, ProgressLog], seam_ms: int | None) -> bytes:
         for axes in (speed, left, event_time):
             axes.grid(alpha=0.3)
             axes.tick_params(labelsize=8)
-        _dates(event_time.xaxis)
+        if has_late:
+            _late_rows(rows[3, place], log, colour)
+        _dates(rows[-1, place].xaxis)
         if not event_time.lines:
             # Spark reports the event time of a topic's rows only where there is a watermark.
             note = {"ha": "center", "va": "center", "transform": event_time.transAxes}
@@ -110,6 +115,17 @@ def _line(axes: Axes, times: Sequence[float], values: Sequence[Any], colour: str
     known = [(at, value) for at, value in zip(times, values, strict=True) if value is not None]
     if known:
         axes.plot(*zip(*known, strict=True), color=colour, marker=".", markersize=4)
+
+
+def _late_rows(axes: Axes, log: ProgressLog, colour: str) -> None:
+    for launch in _launches(log.samples):
+        times = [_time(each.at_ms) for each in launch]
+        _line(axes, times, [each.late_rows for each in launch], colour)
+    axes.set_ylabel("late rows dropped")
+    axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_formatter("{x:,.12g}")
+    axes.grid(alpha=0.3)
+    axes.tick_params(labelsize=8)
 
 
 def _event_time_scale(columns: Sequence[Axes], seam_ms: int | None) -> None:

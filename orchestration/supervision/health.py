@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from orchestration.supervision.observation import Seen, SlotSeen
+from orchestration.supervision import findings
+from orchestration.supervision.findings import seconds
+from orchestration.supervision.late_rows import late_rows
+from orchestration.supervision.observation import Seen
 from orchestration.supervision.verdict import Finding, Health, Verdict, expected_findings
 from sources.common.positions import iso, span_ms
 from sources.config.supervision import Supervision
-from sources.databases.replication_slot import NEW_SNAPSHOT
 from sources.errors import ErrorReport
 
+_WORKING = ("healthy", "catching-up", "late")
 _LAUNCH_MS = 40_000  # from the request to a process; short, as nothing is red until then
 
 
@@ -35,7 +38,7 @@ def judge(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
 
     A pure function. Of several things that are wrong the health names one: an error that waiting
     can't mend first, then a crash loop, a process that is dead or stuck, a replication slot that no
-    longer delivers changes, and input that waits too long.
+    longer delivers changes, too many late rows, and input that waits too long.
 
     Args:
         seen: What one look saw of the run.
@@ -45,7 +48,8 @@ def judge(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
     if seen.requested_ms is None:
         return _not_requested(seen, expected, now_ms)
     health, reason, down, failure = _process(seen, seen.requested_ms, expected, now_ms)
-    lag, waiting_time = _lag(seen, expected), _waiting_time(seen, expected, now_ms)
+    lag, waiting_time = findings.lag(seen, expected), findings.waiting_time(seen, expected, now_ms)
+    late = late_rows(seen.late, expected.late_rows)
     if health != "failed" and _is_looping(seen, expected, is_down=down is not None):
         again = "and is not restarted any more" if seen.gave_up else "which is a crash loop"
         minutes = expected.restarts.within.total_seconds() / 60
@@ -53,16 +57,19 @@ def judge(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
         reason = f"{times}, {again}. {reason}"
         health = "crash-looping"
     alive = Finding(name="alive", passed=health == "healthy", text=reason)
-    if health == "healthy" and not (lag.passed and waiting_time.passed):
-        health = "late"
-        reason = " ".join(found.text for found in (lag, waiting_time) if not found.passed)
-    findings = [alive, lag, waiting_time]
+    behind = [each for each in (lag, waiting_time) if not each.passed]
+    if health == "healthy" and behind:
+        health = "catching-up" if all(each.is_pending for each in behind) else "late"
+        reason = " ".join(each.text for each in behind)
+    if health in _WORKING and not (late.passed or late.is_pending):
+        health, reason = "dropping-rows", late.text
+    found = [alive, lag, waiting_time, late]
     if health == "starting":
-        findings = [found.model_copy(update={"is_pending": not found.passed}) for found in findings]
+        found = [each.model_copy(update={"is_pending": not each.passed}) for each in found]
     if seen.slot is not None:
-        slot = _slot(seen.slot, expected, now_ms)
-        findings.append(slot)
-        if health in ("healthy", "late") and not (slot.passed or slot.is_pending):
+        slot = findings.slot(seen.slot, expected, now_ms)
+        found.append(slot)
+        if health in (*_WORKING, "dropping-rows") and not (slot.passed or slot.is_pending):
             # Whatever else holds: no more changes arrive.
             health, reason = "cut-off", slot.text
     return Verdict(
@@ -71,7 +78,7 @@ def judge(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
         down=down,
         failure=failure,
         error=seen.last_failure if failure is None else str(failure),
-        findings=findings,
+        findings=found,
         numbers=_numbers(seen, now_ms),
     )
 
@@ -89,11 +96,11 @@ def _not_requested(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
     if seen.is_alive:
         reason += " The process of the run is still there."
     names = expected_findings(has_slot=False)
-    findings = [Finding(name=name, passed=True, text=reason) for name in names]
+    found = [Finding(name=name, passed=True, text=reason) for name in names]
     if seen.slot is not None:
-        findings.append(_slot(seen.slot, expected, now_ms))
+        found.append(findings.slot(seen.slot, expected, now_ms))
     numbers: dict[str, int | float] = {} if seen.lag is None else {"lag": seen.lag}
-    return Verdict(health=health, reason=reason, findings=findings, numbers=numbers)
+    return Verdict(health=health, reason=reason, findings=found, numbers=numbers)
 
 
 def _is_looping(seen: Seen, expected: Supervision, *, is_down: bool) -> bool:
@@ -111,13 +118,13 @@ def _process(seen: Seen, requested_ms: int, expected: Supervision, now_ms: int) 
         worked = 0 if beat is None else beat.worked_at_ms or 0
         age = now_ms - max(launched if launched is not None else requested_ms, worked)
         if age >= span_ms(expected.start_within):
-            reason = f"The first micro-batch of the live run is not committed after {_s(age)}."
+            reason = f"The first micro-batch of the live run is not committed after {seconds(age)}."
             return _Process("stuck", reason, "stuck")
         return _Process("starting", "The first micro-batch of the live run is not committed yet.")
     silent = now_ms - beat.at_ms
     if silent >= span_ms(expected.stuck_after):
         driver = f"The driver of the live run, process {beat.pid},"
-        reason = f"{driver} wrote its last heartbeat {_s(silent)} ago."
+        reason = f"{driver} wrote its last heartbeat {seconds(silent)} ago."
         return _Process("stuck", reason, "stuck")
     if seen.behind_since_ms is not None:
         still = now_ms - seen.behind_since_ms
@@ -125,7 +132,7 @@ def _process(seen: Seen, requested_ms: int, expected: Supervision, now_ms: int) 
         idle = min(still, now_ms - (beat.worked_at_ms or 0))
         if idle >= span_ms(expected.stuck_after) + beat.pace_ms:
             waits = "input waits" if seen.lag is None else f"{seen.lag:,} records or splits wait"
-            reason = f"Nothing was committed for {_s(still)} while {waits}."
+            reason = f"Nothing was committed for {seconds(still)} while {waits}."
             return _Process("stuck", reason, "stuck")
     return _Process("healthy", "The live run commits what arrives.")
 
@@ -166,57 +173,6 @@ def _failed(what: str, failure: ErrorReport) -> _Process:
     return _Process("failed", reason, failure=failure)
 
 
-def _lag(seen: Seen, expected: Supervision) -> Finding:
-    if seen.lag is None:
-        why = "nothing was read yet" if seen.beat is None else "the broker does not answer"
-        text = f"How much input waits is unknown: {why}."
-        return Finding(name="lag", passed=False, text=text)
-    text = f"{seen.lag:,} records or splits wait"
-    if expected.lag is not None:
-        text += f"; up to {expected.lag:,} may"
-    passed = expected.lag is None or seen.lag <= expected.lag
-    return Finding(name="lag", passed=passed, text=f"{text}.")
-
-
-def _waiting_time(seen: Seen, expected: Supervision, now_ms: int) -> Finding:
-    late: list[str] = []
-    due = seen.beat.listing_due_ms if seen.beat is not None else None
-    if due is not None and now_ms - due > span_ms(expected.freshness):
-        late.append(f"The folder was due to be listed {_s(now_ms - due)} ago, and was not.")
-    elif seen.lag == 0:
-        return Finding(name="waiting_time", passed=True, text="All input is committed.")
-    if seen.behind_since_ms is not None:
-        still = now_ms - seen.behind_since_ms
-        pace = seen.beat.pace_ms if seen.beat is not None else 0
-        if still > span_ms(expected.freshness) + pace:
-            late.append(f"Input waits, and nothing was committed for {_s(still)}.")
-    reached = seen.beat.event_time_ms if seen.beat is not None else None
-    if expected.event_time_lag is not None and reached is not None:
-        behind = now_ms - reached
-        if behind > span_ms(expected.event_time_lag):
-            late.append(f"The highest event time read is {_s(behind)} behind.")
-    if late:
-        return Finding(name="waiting_time", passed=False, text=" ".join(late))
-    if seen.beat is None:
-        return Finding(name="waiting_time", passed=False, text="Nothing was read yet.")
-    return Finding(name="waiting_time", passed=True, text="Input waits for a short time only.")
-
-
-def _slot(slot: SlotSeen, expected: Supervision, now_ms: int) -> Finding:
-    if slot.gone is not None:
-        text = f"{slot.gone[0].upper()}{slot.gone[1:].rstrip('.')}. {NEW_SNAPSHOT}"
-        return Finding(name="slot", passed=False, text=text)
-    if slot.unknown is not None:
-        text = f"The state of the slot is unknown: {slot.unknown.rstrip('.')}."
-        return Finding(name="slot", passed=False, is_pending=True, text=text)
-    if slot.idle_since_ms is not None:
-        idle = now_ms - slot.idle_since_ms
-        text = f"No connector has read the slot for {_s(idle)}. Start the connector again."
-        is_long = idle > span_ms(expected.freshness)
-        return Finding(name="slot", passed=False, is_pending=not is_long, text=text)
-    return Finding(name="slot", passed=True, text="A connector reads the slot.")
-
-
 def _numbers(seen: Seen, now_ms: int) -> dict[str, int | float]:
     """Return plain numbers, which Dagster plots."""
     beat = seen.beat
@@ -226,6 +182,18 @@ def _numbers(seen: Seen, now_ms: int) -> dict[str, int | float]:
         "restarts": seen.restarts,
         "slot_retained_bytes": None if seen.slot is None else seen.slot.retained_bytes,
     }
+    if seen.behind is not None:
+        found |= {
+            "waiting_s": seen.behind.waiting_ms / 1000,
+            "catch_up_s": seen.behind.left_s,
+        }
+    if seen.late is not None:
+        found |= {
+            "late_rows": seen.late.live,
+            "late_rows_history": seen.late.history,
+            "late_rows_share": seen.late.share,
+            "late_rows_unknown_batches": seen.late.unknown_batches,
+        }
     if beat is not None:
         found |= {
             "batch": beat.batch_id,
@@ -237,6 +205,7 @@ def _numbers(seen: Seen, now_ms: int) -> dict[str, int | float]:
             "state_rows": beat.state_rows,
             "state_bytes": beat.state_bytes,
             "bad_records": beat.bad_records,
+            "outside_records": beat.outside_records,
             "commit_age_s": _since(beat.committed_at_ms, now_ms),
             "heartbeat_age_s": _since(beat.at_ms, now_ms),
         }
@@ -245,7 +214,3 @@ def _numbers(seen: Seen, now_ms: int) -> dict[str, int | float]:
 
 def _since(then_ms: int | None, now_ms: int) -> float | None:
     return None if then_ms is None else (now_ms - then_ms) / 1000
-
-
-def _s(ms: int) -> str:
-    return f"{ms / 1000:,.0f} s"

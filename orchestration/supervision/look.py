@@ -6,7 +6,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from orchestration.requested_state import Watch, read_refused, read_requested, read_watch
+from orchestration.supervision.belonging import find_refusal, with_refusal
+from orchestration.supervision.catching_up import find_behind
 from orchestration.supervision.health import judge
+from orchestration.supervision.late_rows import look_at_late_rows
 from orchestration.supervision.observation import Seen, SlotSeen, behind_since
 from orchestration.supervision.source_status import SourceStatus, source_status
 from orchestration.supervision.verdict import Verdict
@@ -14,10 +17,14 @@ from sources.common.positions import now_ms, span_ms
 from sources.common.state import Generation
 from sources.config.loader import LoadedPipeline
 from sources.databases.replication_slot import SlotGone, ask_slot, slot_gone, watched_slot
+from sources.errors import ErrorReport
 from spark_jobs.launch import process
 from spark_jobs.launch.record import last_launch
 from spark_jobs.launch.runs import find_run, why_ended
 from spark_jobs.run_state.heartbeat import read_heartbeat
+from spark_jobs.run_state.progress_log import read_progress_log
+from spark_jobs.run_state.target_record import was_requested
+from spark_jobs.target.belonging import require_belonging
 
 
 class Look(NamedTuple):
@@ -29,12 +36,15 @@ class Look(NamedTuple):
         now_ms: When it was looked at, in ms since 1970.
         slot_gone: When and how the replication slot of the database's changes was lost, so that
             changes are missing; None if it never was.
+        refused: Why the next launch is refused, since checkpoint, state and target don't belong
+            together; None if they do.
     """
 
     verdict: Verdict
     watch: Watch
     now_ms: int
     slot_gone: SlotGone | None = None
+    refused: ErrorReport | None = None
 
 
 def look_at_live(
@@ -51,9 +61,11 @@ def look_at_live(
         The verdict, and what is to be remembered; None if the live run was never requested.
 
     Raises:
-        StateError: The state can't be read.
+        StateError: The state can't be read, or the record of the request is missing.
     """
     if (requested := read_requested(generation)) is None:
+        if was_requested(generation):
+            require_belonging(loaded, generation)
         return None
     name, expected = loaded.pipeline.sources[-1].name, loaded.pipeline.supervision
     lag = (found or source_status(loaded, generation, name)).lag
@@ -76,6 +88,7 @@ def look_at_live(
     window_ms = looked_ms - span_ms(expected.restarts.within)
     restarts = [restart for restart in watch.restarts if restart.at_ms > window_ms]
     gone, slot = _look_at_slot(loaded, generation, watch.slot_idle_since_ms, looked_ms)
+    progress, late_ms = read_progress_log(generation, name), span_ms(expected.late_after)
     is_alive = running is not None or find_run(generation, name) is not None
     seen = Seen(
         requested_ms=requested.at_ms if requested.is_requested else None,
@@ -93,8 +106,11 @@ def look_at_live(
         paused_why=requested.why,
         obstacle=generation.obstacle(),
         slot=slot,
+        behind=find_behind(progress, beat, lag, behind_ms, looked_ms, late_ms),
+        late=look_at_late_rows(loaded, generation, looked_ms),
     )
-    verdict = judge(seen, expected, looked_ms)
+    refused = find_refusal(loaded, generation)
+    verdict = with_refusal(judge(seen, expected, looked_ms), refused)
     down_ms = None
     if verdict.down is not None:
         known_ms = watch.down_since_ms if watch.launch_id == launch_id else None
@@ -107,7 +123,7 @@ def look_at_live(
         "restarts": restarts,
         "slot_idle_since_ms": None if slot is None else slot.idle_since_ms,
     }
-    return Look(verdict, watch.model_copy(update=changes), looked_ms, gone)
+    return Look(verdict, watch.model_copy(update=changes), looked_ms, gone, refused)
 
 
 def _look_at_slot(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from orchestration.supervision.catching_up import Behind
+from orchestration.supervision.late_rows import LateSeen
 from sources.errors import ErrorReport
 from spark_jobs.run_state.heartbeat import Heartbeat
 
@@ -47,6 +49,8 @@ class Seen:
         paused_why: The reason that people gave for that; empty if none.
         obstacle: Why its state folder can't be written, such as a full disk; None if it can.
         slot: The replication slot that its changes come through; None if none is declared.
+        behind: How far it is behind its input; None if no input waits, or that is unknown.
+        late: Rows dropped behind the watermark; None if the query has no watermark.
     """
 
     requested_ms: int | None
@@ -64,6 +68,8 @@ class Seen:
     paused_why: str = ""
     obstacle: str | None = None
     slot: SlotSeen | None = None
+    behind: Behind | None = None
+    late: LateSeen | None = None
 
 
 def behind_since(

@@ -10,11 +10,13 @@ from orchestration.backlog import backlog_of
 from orchestration.progress.forecast import eta_s
 from sources.common.positions import now_ms, span_ms
 from sources.common.state import Generation
+from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
 from sources.hybrid import Boundedness, SwitchState
 from sources.planning.context import PipelineContext
 from spark_jobs.launch import process
 from spark_jobs.launch.runs import find_run
+from spark_jobs.readers.kept_batch import waiting_change
 from spark_jobs.run_state.heartbeat import ALIVE, Heartbeat, read_heartbeat
 from spark_jobs.run_state.progress_log import read_progress_log
 
@@ -36,6 +38,7 @@ class SourceStatus(BaseModel):
             yet; None if the broker does not answer.
         eta_s: Seconds until nothing is left to read, at the rate of the last minutes; None if it
             does not run, or that is unknown.
+        note: A sentence about a changed declaration that has no effect yet; None if there is none.
     """
 
     source: str
@@ -43,6 +46,7 @@ class SourceStatus(BaseModel):
     heartbeat: Heartbeat | None = None
     lag: int | None = None
     eta_s: float | None = None
+    note: str | None = None
 
 
 def source_status(loaded: LoadedPipeline, generation: Generation | None, name: str) -> SourceStatus:
@@ -66,7 +70,8 @@ def source_status(loaded: LoadedPipeline, generation: Generation | None, name: s
         lag = backlog_of(PipelineContext(loaded, generation)).reported(beat)
     state = _state(loaded, generation, name, beat)
     left = eta_s(read_progress_log(generation, name)) if state == "running" else None
-    return SourceStatus(source=name, state=state, heartbeat=beat, lag=lag, eta_s=left)
+    note = waiting_change(source, generation) if isinstance(source, FileSource) else None
+    return SourceStatus(source=name, state=state, heartbeat=beat, lag=lag, eta_s=left, note=note)
 
 
 def _state(

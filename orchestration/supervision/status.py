@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
+from orchestration.supervision.belonging import find_refusal
 from orchestration.supervision.look import look_at_live
 from orchestration.supervision.source_status import SourceStatus, source_status
 from orchestration.supervision.verdict import Verdict
 from sources.config.loader import LoadedPipeline
-from sources.generations import in_service, read_serving
+from sources.errors import ErrorReport
+from sources.kept_definitions import in_service
 from sources.planning.approval import find_approval
 from sources.planning.plan import Plan
+from sources.serving import read_serving
 from spark_jobs.checkpoint.transform_compatibility import last_change
 
 
@@ -25,9 +28,12 @@ class Status(BaseModel):
         served_by: Status of the serving generation, if it is another one; its health counts, too.
         planned: Whether its plan was made.
         waits_for_approval: Whether that plan waits for a person's approval.
-        healthy: False if a run failed, is dead or silent, or the live run is red.
+        healthy: False if a run failed, is dead or silent, the live run is red, or checkpoint, state
+            and target don't belong together.
         sources: Progress of each source, in order.
         live: Verdict on the live run; None if it was never requested.
+        refused: Why the next launch is refused, since checkpoint, state and target don't belong
+            together; None if they do.
         transform_changed: Warning about a transform that changed under the checkpoint; None if
             none did.
     """
@@ -41,6 +47,7 @@ class Status(BaseModel):
     healthy: bool
     sources: list[SourceStatus]
     live: Verdict | None = None
+    refused: ErrorReport | None = None
     transform_changed: str | None = None
 
 
@@ -56,6 +63,9 @@ def status(loaded: LoadedPipeline) -> Status:
     sources = [source_status(loaded, generation, source.name) for source in loaded.pipeline.sources]
     found = None if generation is None else look_at_live(loaded, generation, sources[-1])
     live = None if found is None else found.verdict
+    refused = None if found is None else found.refused
+    if found is None and generation is not None:
+        refused = find_refusal(loaded, generation)
     is_planned = generation is not None and generation.read("plan.json", Plan) is not None
     waits = loaded.pipeline.approve and is_planned
     if waits and generation is not None:
@@ -70,10 +80,12 @@ def status(loaded: LoadedPipeline) -> Status:
         waits_for_approval=waits,
         healthy=all(source.state not in ("failed", "dead", "silent") for source in judged)
         and not (live is not None and live.is_red)
+        and refused is None
         and (served_by is None or served_by.healthy),
         serving=read_serving(loaded).generation,
         served_by=served_by,
         sources=sources,
         live=live,
+        refused=refused,
         transform_changed=None if generation is None else last_change(generation),
     )

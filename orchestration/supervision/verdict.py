@@ -16,17 +16,25 @@ Health = Literal[
     "dead",
     "failed",
     "stuck",
+    "catching-up",
     "late",
+    "dropping-rows",
     "cut-off",
     "crash-looping",
 ]
-"""``dead`` is restarted; ``failed`` is not, since its error would only occur again."""
-RED: frozenset[Health] = frozenset({"dead", "failed", "stuck", "late", "cut-off", "crash-looping"})
-FindingName = Literal["alive", "lag", "waiting_time", "slot"]
+"""``dead`` is restarted; ``failed`` is not, since its error would only occur again.
+
+``catching-up`` is neither red nor healthy: the run works, and needs a while for what waits.
+"""
+RED: frozenset[Health] = frozenset(
+    {"dead", "failed", "stuck", "late", "dropping-rows", "cut-off", "crash-looping"}
+)
+FindingName = Literal["alive", "lag", "waiting_time", "late_rows", "slot"]
 FINDINGS: dict[FindingName, str] = {
     "alive": "The live run is up and commits what arrives.",
     "lag": "No more input waits than `supervision.lag` allows.",
-    "waiting_time": "Input waits no longer than `supervision.freshness` allows.",
+    "waiting_time": "Input waits no longer than `supervision` allows, and is soon committed.",
+    "late_rows": "No more rows than declared arrive behind the watermark.",
     "slot": "The database keeps its log for the connector, and the connector reads it.",
 }
 

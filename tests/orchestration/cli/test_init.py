@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from orchestration.cli.main import app
@@ -51,12 +52,53 @@ def test_a_pipeline_over_files_can_be_planned_at_once(tmp_path: Path, name: str)
     status, answer = call(tmp_path, "--files", "data/*")
     assert (status, len(answer["written"])) == (0, 3)
     loaded = load_pipeline(tmp_path / "mine.yaml")
-    assert (loaded.pipeline.event_time, loaded.pipeline.key) == ("at", ["id"])
+    assert (loaded.pipeline.event_time.column, loaded.pipeline.key) == ("at", ["id"])
     for command in ("validate", "plan"):
         result = CliRunner().invoke(app, [command, str(loaded.path), "--json"])
         assert result.exit_code == 0, result.output
     columns = json.loads(result.stdout)["files"][0]["columns"]
     assert columns == COLUMNS
+
+
+@pytest.mark.parametrize(
+    ("unit", "function"),
+    [(1, "timestamp_seconds"), (1_000, "timestamp_millis"), (1_000_000, "timestamp_micros")],
+)
+@pytest.mark.parametrize("name", ["a.parquet", "a.csv", "a.jsonl.gz"])
+def test_integers_since_1970_become_the_event_time_of_files_and_topic(
+    tmp_path: Path, name: str, unit: int, function: str
+) -> None:
+    seconds = [int(moment(n).timestamp()) for n in (1, 2)]
+    rows = pa.table({"id": [1, 2], "at": [each * unit for each in seconds], "v": [0.5, 1.5]})
+    write(tmp_path / "data" / name, rows)
+    arguments = ["--files", "data/*", "--topic", "events", "--servers", "kafka:9092"]
+    assert call(tmp_path, *arguments)[0] == 0
+    pipeline = load_pipeline(tmp_path / "mine.yaml").pipeline
+    for source in pipeline.sources:
+        assert source.select == {"id": "id", "at": f"{function}(at)", "v": "v"}
+    assert pipeline.topics[0].declared_columns == {"id": "bigint", "at": "bigint", "v": "double"}
+    without_topic = tmp_path / "mine.yaml"
+    declared = yaml.safe_load(without_topic.read_text())
+    without_topic.write_text(yaml.safe_dump({**declared, "sources": declared["sources"][:1]}))
+    result = CliRunner().invoke(app, ["plan", str(without_topic), "--json"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["files"][0]["columns"]["at"] == "timestamp"
+
+
+def test_columns_of_folders_are_no_columns_of_the_files(tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "day=2024-01-01" / "id=7"
+    folder.mkdir(parents=True)
+    pq.write_table(table().drop(["id", "day"]).append_column("n", [[1, 2]]), folder / "a.parquet")
+    arguments = ["--files", "data/**/*.parquet"]
+    assert "file has no column `id`" in call(tmp_path, *arguments)[1]["message"].replace(
+        str(folder / "a.parquet"), "file"
+    ).replace("file file", "file")
+    for option, name in (("--key", "id"), ("--event-time", "day")):
+        status, answer = call(tmp_path, *arguments, option, name)
+        assert (status, answer["fields"]["column"]) == (2, name)
+        assert "is a column of the folders" in answer["message"]
+    assert call(tmp_path, *arguments, "--key", "n")[0] == 0
+    assert "Not read: day, id, of the folders" in (tmp_path / "mine.yaml").read_text()
 
 
 def test_a_topic_goes_on_where_the_files_end(tmp_path: Path) -> None:
@@ -80,6 +122,8 @@ def test_a_topic_goes_on_where_the_files_end(tmp_path: Path) -> None:
         ),
         (table("later"), ["--files", "data/*"], "with `--event-time`: one of at, later."),
         (table().drop(["at"]), ["--files", "data/*"], "detected: no column of file"),
+        (table(), ["--files", "data/*", "--event-time", "v"], "its type is double"),
+        (table(), ["--files", "data/*", "--event-time", "id"], "since 1970 of the years from"),
         (table().drop(["id"]), ["--files", "data/*"], "identifies a row with `--key`: of at, v,"),
     ],
 )

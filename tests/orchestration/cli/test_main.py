@@ -166,7 +166,13 @@ def test_status_of_a_pipeline_that_never_ran_is_waiting(
 def test_stopping_what_does_not_run_is_no_error(tmp_path: Path, declared: dict[str, Any]) -> None:
     assert call(tmp_path, declared, "stop") == (
         0,
-        {"ok": True, "pipeline": "events", "stopped": []},
+        {
+            "ok": True,
+            "pipeline": "events",
+            "generation": None,
+            "stopped": [],
+            "others_running": [],
+        },
     )
 
 
@@ -224,3 +230,24 @@ def test_a_step_is_done_by_name_and_only_in_its_turn(
     followed = {**declared, "state": "other", "sources": [*declared["sources"], topic]}
     status, answer = step(followed, "live_handover")
     assert (status, answer["ok"]) == (2, False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["plan"], "Missing argument"),
+        (["plan", "p.yaml", "--jsn"], "No such option"),
+        (["plna", "p.yaml"], "No such command"),
+        (["run", "p.yaml", "--until", "never"], "Invalid value"),
+        (["generation", "promot", "p.yaml"], "No such command"),
+    ],
+)
+def test_an_error_of_use_is_a_json_document_with_json(arguments: list[str], message: str) -> None:
+    result = CliRunner().invoke(app, [*arguments, "--json"])
+    answer = json.loads(result.stdout)
+    assert (result.exit_code, answer["ok"], answer["kind"]) == (2, False, "usage")
+    assert message in answer["message"]
+    assert message in result.stderr
+    plain = CliRunner().invoke(app, arguments)
+    assert (plain.exit_code, plain.stdout) == (2, "")
+    assert message in plain.stderr

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from orchestration.cli.main import app
 from orchestration.cli.reference import json_schema, markdown
+from sources.common.fields import parse_duration
 
 ROOT = Path(__file__).parents[3]
 
@@ -42,3 +43,12 @@ def test_the_schema_accepts_the_examples_and_refuses_what_they_do_not_hold(path:
     assert [error.message for error in validator.iter_errors(document)] == []
     document["sources"][0]["formt"] = "parquet"
     assert not validator.is_valid(document)
+
+
+def test_every_default_duration_can_be_written_as_it_is_shown() -> None:
+    cells = [line.split(" | ") for line in markdown().splitlines() if line.startswith("| `")]
+    shown = [row[2].strip("` ") for row in cells if len(row) > 3 and row[1] == "duration"]
+    shown = [text for text in shown if text not in ("", "none")]
+    assert "0.01 s" in shown
+    for text in shown:
+        parse_duration(text)

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import re
 from io import StringIO
+from pathlib import Path
 
 import pytest
+import yaml
 from rich.console import Console, RenderableType
 
 from orchestration.audit.report import AuditReport, BadLine, InputRows
 from orchestration.cli import tables
+from orchestration.progress.plan_preview import preview
 from orchestration.supervision.source_status import SourceStatus
 from orchestration.supervision.status import Status
+from sources.config.loader import load_pipeline
+from sources.planning.plan import make_plan
 from spark_jobs.run_state.heartbeat import Heartbeat
+from tests.sources.files.dirty_files import EPOCH, FUTURE, minute, write_files
 
 
-def text(shown: RenderableType) -> str:
-    console = Console(file=StringIO(), width=200)
+def text(shown: RenderableType, width: int = 200) -> str:
+    console = Console(file=StringIO(), width=width)
     console.print(shown)
     file = console.file
     assert isinstance(file, StringIO)
     return file.getvalue()
 
 
-def status_with(bad_records: int, eta_s: float | None = None) -> Status:
+def status_with(
+    bad_records: int, eta_s: float | None = None, late_rows: int | None = None
+) -> Status:
     beat = Heartbeat(
         launch_id="l",
         pid=1,
@@ -32,6 +41,7 @@ def status_with(bad_records: int, eta_s: float | None = None) -> Status:
         state="running",
         at_ms=0,
         bad_records=bad_records,
+        late_rows=late_rows,
     )
     sources = [
         SourceStatus(source="history", state="finished"),
@@ -49,6 +59,13 @@ def test_bad_records_are_shown_once_there_are_some() -> None:
     assert "1,234" in shown
 
 
+def test_late_rows_are_shown_once_there_are_some() -> None:
+    assert "late rows" not in text(tables.status(status_with(0, late_rows=0)))
+    shown = text(tables.status(status_with(0, late_rows=4321)))
+    assert "late rows" in shown
+    assert "4,321" in shown
+
+
 def test_the_time_left_is_told_where_it_is_known() -> None:
     assert "2 min 5 s" not in text(tables.status(status_with(0)))
     assert "2 min 5 s" in text(tables.status(status_with(0, eta_s=125)))
@@ -57,13 +74,19 @@ def test_the_time_left_is_told_where_it_is_known() -> None:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        (BadLine("live", "drop", 3, 3, None, True), "3 found by the audit, 3 dropped by the runs."),
         (
-            BadLine("live", "quarantine", 3, 2, 1, False),
+            BadLine("live", "drop", 3, 3, None, "agrees"),
+            "3 found by the audit, 3 dropped by the runs.",
+        ),
+        (
+            BadLine("live", "quarantine", 3, 2, 1, "differs"),
             "3 found by the audit, 2 quarantined by the runs; 1 are missing from the quarantine "
             "table.",
         ),
-        (BadLine("live", "drop", 0, None, None, True), "0 found by the audit; no run has counted."),
+        (
+            BadLine("live", "drop", 0, None, None, "unknown"),
+            "0 found by the audit; no run has counted.",
+        ),
     ],
 )
 def test_the_audit_says_what_became_of_bad_records(line: BadLine, told: str) -> None:
@@ -75,12 +98,42 @@ def test_the_audit_says_what_became_of_bad_records(line: BadLine, told: str) -> 
         duplicated=0,
         different=0,
         unexpected=0,
+        ambiguous=0,
         examples={},
         input_rows=InputRows({}, 1),
         ledger=[],
         bad_records=[line],
+        unchecked=[],
         notes=[],
         seconds=0,
     )
-    assert f"Bad records of `live`: {told}" in text(tables.audit(report))
-    assert report.ok == line.agrees
+    shown = text(tables.audit(report))
+    assert f"Bad records of `live`: {told}" in shown
+    verdict = {"agrees": "Passed", "differs": "Failed", "unknown": "Unknown"}[line.outcome]
+    assert f"{verdict}: " in shown
+    assert report.ok == (line.outcome == "agrees")
+
+
+@pytest.mark.parametrize("outside", [False, True])
+def test_times_of_a_plan_are_readable_at_80_columns(tmp_path: Path, outside: bool) -> None:
+    wrong = [FUTURE, EPOCH] if outside else []
+    write_files(tmp_path, "parquet", [[minute(0), minute(1), *wrong]])
+    document = {
+        "name": "p",
+        "event_time": {"column": "at", "outside": "drop"},
+        "sources": [{"name": "h" * 30, "type": "files", "path": "in", "format": "parquet"}],
+        "transform": "transforms:identity",
+        "sink": {"path": "out", "mode": "append", "key": ["id"]},
+        "state": "state",
+    }
+    (tmp_path / "p.yaml").write_text(yaml.safe_dump(document))
+    loaded = load_pipeline(tmp_path / "p.yaml")
+    made = make_plan(loaded)
+    shown = text(tables.plan(made, preview(loaded, made)), width=80)
+    assert max(map(len, shown.splitlines())) <= 80
+    table = shown[: shown.index("Estimate")]
+    assert "2024-01-01T12:00:00Z" in table
+    assert "2024-01-01T12:01:00Z" in table
+    assert ("2099-06-01T00:00:00Z" in table) == outside
+    assert ("1970-01-01T00:00:00Z" in table) == outside
+    assert (re.search(r"rows outside of the\s+│\s+2 ", table) is not None) == outside

@@ -15,7 +15,9 @@ from orchestration.pipeline_definitions import pipeline_definitions
 from sources.common.state import Folder
 from sources.config.reruns import Rerun
 from sources.errors import InputError
-from sources.generations import begin, generations, keep_definition, read_serving
+from sources.generations import begin, generations
+from sources.kept_definitions import keep_definition
+from sources.serving import Switch, read_serving
 from spark_jobs.run_state.lock import take_switch_lock
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase, sensor_of
@@ -159,7 +161,7 @@ def test_a_cron_that_dagster_does_not_take_is_told_by_name(tmp_path: Path) -> No
 def test_a_promotion_that_broke_off_is_finished_by_the_supervision(tmp_path: Path) -> None:
     case = LiveCase(tmp_path)
     case.ask_for_it()
-    switch = {"version": 1, "to": "g2", "past": "g1", "at_ms": 5, "is_rollback": False}
+    switch = {"version": Switch.VERSION, "to": "g2", "past": "g1", "at_ms": 5, "is_rollback": False}
     home = Folder(case.loaded.state)
     home.path("switch.json").write_text(json.dumps(switch))
     with dg.DagsterInstance.ephemeral() as instance:
@@ -179,6 +181,8 @@ def test_of_two_live_runs_the_worse_is_shown_and_each_is_started_by_its_own_file
 ) -> None:
     case = LiveCase(tmp_path)
     keep_definition(case.loaded, case.generation)
+    (case.generation.checkpoint / "offsets").mkdir(parents=True)
+    (case.generation.checkpoint / "offsets/0").write_text("v1")
     case.ask_for_it()
     case.launch("a", state="failed", failure=DISK_FULL)
     begin(case.loaded)

@@ -50,7 +50,9 @@ def test_a_run_is_observed_in_numbers_and_its_checks_pass(tmp_path: Path) -> Non
     case.launch("a", batch_id=7, input_rows_per_s=12.5, watermark_ms=1_700_000_000_000)
     with case.alive():
         found = look(case)
-    assert checks(found) == dict.fromkeys(("alive", "lag", "waiting_time"), (True, "ERROR"))
+    assert checks(found) == dict.fromkeys(
+        ("alive", "lag", "waiting_time", "late_rows"), (True, "ERROR")
+    )
     shown = observed(found)
     assert (shown["health"], shown["red"], shown["batch"], shown["lag"]) == ("healthy", 0, 7, 0)
     assert shown["input_rows_per_s"] == 12.5
@@ -118,7 +120,7 @@ def test_the_checks_run_by_hand_as_well(tmp_path: Path, is_alive: bool) -> None:
     with dg.DagsterInstance.ephemeral() as instance, case.alive():
         done = job.execute_in_process(instance=instance)
     passed = {each.check_name: each.passed for each in done.get_asset_check_evaluations()}
-    assert passed == {"alive": is_alive, "lag": True, "waiting_time": True}
+    assert passed == {"alive": is_alive, "lag": True, "waiting_time": True, "late_rows": True}
 
 
 def test_a_chain_that_ends_is_not_supervised(tmp_path: Path) -> None:

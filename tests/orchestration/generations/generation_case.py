@@ -14,8 +14,12 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from sources.common.positions import EndPosition, to_ms
 from sources.common.state import Generation
 from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.generations import OWNER, keep_definition, target_of
 from sources.hybrid import SwitchState
+from sources.kept_definitions import keep_definition
+from sources.serving import OWNER, target_of
+from spark_jobs.target.belonging import TargetSide
+from spark_jobs.target.starts import announce
+from spark_jobs.target.target_guard import confirm, epoch_transaction
 
 END = datetime(2024, 1, 1, tzinfo=UTC)
 ONE = "from pipeline_words import WORD\n\n\ndef features(rows):\n    return rows\n"
@@ -64,12 +68,16 @@ class GenerationCase:
         keep_definition(loaded, generation)
         path = target_of(loaded, generation.name)
         rows = pa.table({"id": list(values), "v": list(values.values())})
+        side = TargetSide.of(loaded, generation)
+        record = announce(side)
         DeltaTable.create(
             path,
             rows.schema,
             configuration={OWNER: generation.info.transaction_id},
             raise_if_key_not_exists=False,
+            commit_properties=epoch_transaction(side, record),
         )
+        confirm(side, record)
         generation.checkpoint.mkdir(parents=True, exist_ok=True)
         (generation.checkpoint / "metadata").write_text(json.dumps({"id": self.query(generation)}))
         self.append(generation, rows, 0)
@@ -91,7 +99,11 @@ class GenerationCase:
         """A micro-batch of the generation's stream."""
         done = CommitProperties(app_transactions=[Transaction(self.query(generation), batch)])
         path = target_of(self.loaded, generation.name)
+        for folder in ("offsets", "commits"):
+            (generation.checkpoint / folder).mkdir(exist_ok=True)
+        (generation.checkpoint / "offsets" / str(batch)).write_text("v1\n{}\n-")
         write_deltalake(path, rows, mode="append", commit_properties=done)
+        (generation.checkpoint / "commits" / str(batch)).write_text("v1\n{}")
 
     def seen(self) -> dict[int, int]:
         """What readers of the target see."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +13,17 @@ from typer.testing import CliRunner
 from orchestration import operations
 from orchestration.cli.main import app
 from orchestration.generations import promotion
-from sources import generations
 from sources.common.state import read_generation
 from sources.config.loader import load_pipeline
 from sources.config.user_functions import load_transform
-from sources.errors import InputError, StateError
-from sources.generations import begin, in_service, kept_file, read_serving, target_of
+from sources.errors import StateError
+from sources.generations import begin
+from sources.kept_definitions import in_service, kept_file
 from sources.planning.context import PipelineContext
+from sources.serving import read_serving, require_in_service, target_of
 from spark_jobs.run_state.lock import is_switching, take_switch_lock
-from spark_jobs.target import adopt_table
 from spark_jobs.target.adopt_table import NO_MORE, transactions_of
+from spark_jobs.target.belonging import TargetSide, examine, require_belonging
 from tests.orchestration.generations.generation_case import GenerationCase
 
 OLD = {1: 10, 2: 20, 3: 30}
@@ -68,6 +68,16 @@ def test_a_new_generation_has_a_table_of_its_own_until_readers_get_it(tmp_path: 
     assert case.seen() == NEW
 
 
+def test_what_serves_belongs_together_after_each_switch(tmp_path: Path) -> None:
+    case = two(tmp_path)
+    for command in ("promote", "rollback", "rollback"):
+        serving = str(call(case, command)["serving"])
+        generation = read_generation(case.loaded.state, serving)
+        require_belonging(case.loaded, generation)
+        found = examine(TargetSide.of(case.loaded, generation))
+        assert found.written == 0
+
+
 def test_what_would_change_for_readers_is_told_row_by_row(tmp_path: Path) -> None:
     case = two(tmp_path)
     found = call(case, "compare")
@@ -76,40 +86,6 @@ def test_what_would_change_for_readers_is_told_row_by_row(tmp_path: Path) -> Non
     assert found["examples"]["missing"][0]["key"] == {"id": 1}
     changed = found["examples"]["changed"][0]
     assert (changed["column"], changed["expected"], changed["found"]) == ("v", 30, 31)
-
-
-@pytest.mark.parametrize("step", range(8))
-def test_a_promotion_that_breaks_off_anywhere_is_finished_by_whoever_comes_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
-) -> None:
-    case = two(tmp_path)
-    names = [
-        (promotion, "_end_runs"),
-        (promotion, "version_of"),
-        (adopt_table, "link_file"),
-        (promotion, "take_over"),
-        (promotion, "write_serving"),
-        (shutil, "rmtree"),
-        (promotion, "_clean"),
-        (Path, "unlink"),
-    ]
-    where, name = names[step]
-    with monkeypatch.context() as patch:
-
-        def crash(*_: object, **__: object) -> None:
-            raise KeyboardInterrupt
-
-        patch.setattr(where, name, crash)
-        with pytest.raises(KeyboardInterrupt):
-            promotion.promote(case.loaded)
-    assert case.seen() in (OLD, NEW), "readers see the one or the other"
-    # Until it is finished, neither of them is started.
-    with pytest.raises(StateError, match="g2 of `events` is replacing g1"):
-        generations.require_in_service(case.loaded, case.loaded.require_generation())
-    assert call(case, "finish")["serving"] == "g2"
-    assert case.seen() == NEW
-    assert call(case, "rollback")["serving"] == "g1"
-    assert case.seen() == OLD
 
 
 def test_a_driver_that_was_taken_for_dead_adds_nothing_to_the_next_generation(
@@ -199,6 +175,8 @@ def test_what_can_not_be_done_is_refused_by_name(tmp_path: Path) -> None:
     told = call(case, "compare", status=2)["message"]
     assert "Generation g2 of pipeline `events` has no table yet" in told
     (tmp_path / "state/events/g2/plan.json").write_text("{}")
+    (tmp_path / "state/events/g2/checkpoint/offsets").mkdir(parents=True)
+    (tmp_path / "state/events/g2/checkpoint/offsets/0").write_text("v1")
     assert "g2 of pipeline `events` was begun already" in call(case, "new", status=2)["message"]
     assert call(case, "discard")["discarded"] == "g2"
     assert not (tmp_path / "state/events/g2").exists()
@@ -212,7 +190,7 @@ def test_one_that_serves_no_more_is_not_run(tmp_path: Path) -> None:
     generation = case.loaded.require_generation()
     assert generation.name == "g2"
     with pytest.raises(StateError, match="g2 of pipeline `events` no longer serves: g1 replaced"):
-        generations.require_in_service(case.loaded, generation)
+        require_in_service(case.loaded, generation)
     # Its history was read: nothing is to be run for that.
     assert (
         operations.run_bounded(
@@ -220,30 +198,6 @@ def test_one_that_serves_no_more_is_not_run(tmp_path: Path) -> None:
         ).splits
         == 1
     )
-
-
-def test_rows_whose_files_were_vacuumed_are_not_promised(tmp_path: Path) -> None:
-    case = two(tmp_path)
-    promotion.promote(case.loaded)
-    table = DeltaTable(tmp_path / "out")
-    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
-    with pytest.raises(StateError, match="is missing: its rows can't be restored"):
-        promotion.roll_back(case.loaded)
-    assert case.seen() == NEW
-
-
-def test_tables_partitioned_otherwise_do_not_take_each_others_place(tmp_path: Path) -> None:
-    case = GenerationCase(tmp_path)
-    case.run(OLD)
-    begin(case.loaded)
-    generation = case.run(NEW)
-    own = Path(target_of(case.loaded, generation.name))
-    for path in sorted((own / "_delta_log").glob("*.json")):
-        text = path.read_text().replace('"partitionColumns":[]', '"partitionColumns":["id"]')
-        path.write_text(text)
-    with pytest.raises(InputError, match="is partitioned by"):
-        promotion.promote(case.loaded)
-    assert case.seen() == OLD
 
 
 def test_two_promotions_at_once_are_one(tmp_path: Path) -> None:

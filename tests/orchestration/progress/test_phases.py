@@ -136,3 +136,17 @@ def test_a_picture_stays_small_however_long_the_runs_were(launches: int) -> None
         )
         log = log.with_sample(sample)
     assert len(plots.phases({"history": log, "live": log}, 60_000_000)) < 150_000
+
+
+def test_late_rows_have_a_plot_of_their_own_once_there_is_a_watermark() -> None:
+    def height(late_rows: int | None) -> int:
+        samples = [
+            Sample(launch_id="a", at_ms=at * 1000, done=at, left=0, late_rows=late_rows)
+            for at in range(3)
+        ]
+        png = plots.phases({"live": ProgressLog(unit="records", samples=samples)}, None)
+        assert png.startswith(PNG)
+        return int.from_bytes(png[20:24], "big")
+
+    assert height(None) == 560
+    assert height(0) == 720

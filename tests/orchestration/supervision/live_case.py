@@ -41,6 +41,7 @@ class LiveCase:
         folder: Path,
         supervision: Mapping[str, Any] | None = None,
         environment: Mapping[str, str] | None = None,
+        sink_mode: str = "append",
     ) -> None:
         (folder / "transforms.py").write_text(TRANSFORMS)
         columns = {"id": "bigint", "at": "timestamp"}
@@ -54,7 +55,7 @@ class LiveCase:
                 {**files, "name": "inbox", "path": "inbox", "discovery_interval": "1 s"},
             ],
             "transform": "transforms:identity",
-            "sink": {"path": "out", "mode": "append", "key": ["id"]},
+            "sink": {"path": "out", "mode": sink_mode, "key": ["id"]},
             "state": "state",
             "supervision": {**QUICK, **(supervision or {})},
         }

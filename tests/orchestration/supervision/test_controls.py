@@ -115,7 +115,7 @@ def test_a_paused_run_is_not_red_and_says_since_when_why_and_how_much_waits(
     assert not looked.run_requests
     checks = [each for each in looked.asset_events if isinstance(each, dg.AssetCheckEvaluation)]
     assert {(each.check_name, each.passed, each.description) for each in checks} == {
-        (name, True, told) for name in ("alive", "lag", "waiting_time")
+        (name, True, told) for name in ("alive", "lag", "waiting_time", "late_rows")
     }
     # Asked twice is asked once; to stop is another thing.
     assert call(case, "pause", "--why", "again")[0] == 0
@@ -203,7 +203,10 @@ def test_a_folder_is_drained_of_what_it_holds_when_asked(tmp_path: Path, case: L
     assert found.live.health == "stopped"
     case.ask_for_it()
     with driver(case):
-        assert call(case, "drain") == (0, {"ok": True, "drained": "inbox"})
+        assert call(case, "drain") == (
+            0,
+            {"ok": True, "generation": "g1", "drained": "inbox"},
+        )
 
 
 def test_a_run_that_ends_before_it_is_drained_says_so(tmp_path: Path, case: LiveCase) -> None:

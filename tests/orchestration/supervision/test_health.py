@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orchestration.supervision.catching_up import Behind
 from orchestration.supervision.health import judge
+from orchestration.supervision.late_rows import LateSeen
 from orchestration.supervision.observation import Seen, SlotSeen, behind_since
 from orchestration.supervision.verdict import RED, Health, expected_findings
 from sources.config.supervision import Restarts, Supervision
@@ -320,3 +322,65 @@ def test_since_when_input_waits(
     said: Heartbeat | None, lag: int | None, before: int | None, since: int | None
 ) -> None:
     assert behind_since(said, lag, before, NOW) == since
+
+
+def late(**seen: Any) -> Seen:
+    return replace(HEALTHY, late=LateSeen(**seen))
+
+
+def far(waiting_s: int, left_s: float | None = None, is_less: bool | None = None) -> Seen:
+    return replace(BUSY, behind=Behind(waiting_s * S, left_s, is_less))
+
+
+@pytest.mark.parametrize(
+    ("seen", "health", "told"),
+    [
+        (late(), "healthy", ""),
+        (late(live=5, read=500, dropped=5), "healthy", ""),
+        (
+            late(live=6, read=500, dropped=6),
+            "dropping-rows",
+            "6 for 500 rows read (1.20%). `late_rows.live` allows 1.00%.",
+        ),
+        # What was long ago is shown, and no longer red.
+        (late(live=6, read=0, dropped=0), "healthy", ""),
+        (late(history=1), "dropping-rows", "`late_rows.history` allows 0 rows"),
+        (late(unknown_batches=1), "healthy", ""),
+        (replace(late(history=1), is_alive=False), "dead", "ended without a report"),
+        (far(60, 60), "healthy", ""),
+        (far(61, 5), "catching-up", "9 records or splits wait, the first of them for 61 s"),
+        (far(0, 61), "catching-up", "about 61 s left"),
+        (far(599, 5, is_less=False), "catching-up", ""),
+        (far(601, 5, is_less=False), "late", "have not become fewer within 600 s"),
+        (far(9 * 3600, 5, is_less=True), "catching-up", ""),
+        (far(9 * 3600, None, is_less=None), "catching-up", "an unknown time left"),
+        (replace(far(601, 5, is_less=False), lag=1001), "late", "up to 1,000 may"),
+        (replace(far(61, 5), late=LateSeen(history=1)), "dropping-rows", "history` allows 0"),
+    ],
+)
+def test_the_verdict_on_late_rows_and_on_a_run_that_is_behind(
+    seen: Seen, health: Health, told: str
+) -> None:
+    verdict = judge(seen, EXPECTED, NOW)
+    assert verdict.health == health
+    assert told in verdict.reason
+    if health in ("healthy", "catching-up"):
+        assert all(found.passed or found.is_pending for found in verdict.findings)
+
+
+def test_batches_without_a_report_are_shown_and_only_warn() -> None:
+    [found] = [
+        each
+        for each in judge(late(unknown_batches=2), EXPECTED, NOW).findings
+        if each.name == "late_rows"
+    ]
+    assert (found.passed, found.is_pending) == (False, True)
+    assert "Of 2 more micro-batches it is unknown" in found.text
+
+
+def test_late_rows_and_the_time_left_are_numbers() -> None:
+    seen = replace(far(61, 5), late=LateSeen(history=2, live=6, read=500, dropped=6))
+    numbers = judge(seen, EXPECTED, NOW).numbers
+    assert (numbers["waiting_s"], numbers["catch_up_s"]) == (61.0, 5)
+    assert (numbers["late_rows"], numbers["late_rows_history"]) == (6, 2)
+    assert numbers["late_rows_share"] == 0.012

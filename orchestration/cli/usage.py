@@ -1,0 +1,52 @@
+"""Errors in the use of a command: an unknown option, a missing argument, a value that can't be."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from typer.core import TyperGroup
+from typer.exceptions import TyperException
+
+
+class Commands(TyperGroup):
+    """Group of commands whose errors of use are JSON documents on stdout, too, with ``--json``."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run the command of a command line; the parameters are those of Typer's own method.
+
+        Returns:
+            The command's result; with ``standalone_mode`` the process ends instead, with status 2
+            after an error of use.
+        """
+        given = list(sys.argv[1:] if args is None else args)
+        names = (prog_name, complete_var)
+        if not standalone_mode or "--json" not in given:
+            return super().main(given, *names, standalone_mode, windows_expand_args, **extra)
+        try:
+            # An answer's status is returned, other results of commands are None.
+            sys.exit(super().main(given, *names, False, windows_expand_args, **extra))
+        except TyperException as error:
+            message = error.format_message()
+            hint = "See `--help` of the command for its arguments and options."
+            document = {
+                "ok": False,
+                "kind": "usage",
+                "message": message,
+                "hint": hint,
+                "transient": False,
+                "fields": {},
+            }
+            sys.stdout.write(json.dumps(document) + "\n")
+            sys.stderr.write(f"{message} {hint}\n")
+            sys.exit(error.exit_code)

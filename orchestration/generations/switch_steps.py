@@ -1,0 +1,250 @@
+"""Steps of a promotion or rollback, each of which may be repeated, and what undoes them.
+
+:mod:`orchestration.generations.promotion` puts them in order.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from deltalake import DeltaTable
+
+from orchestration.requested_state import (
+    read_requested,
+    request,
+    restore_request,
+    set_request_aside,
+)
+from sources.common.positions import now_ms
+from sources.common.state import Folder, Generation, read_generation
+from sources.config.loader import LoadedPipeline
+from sources.errors import HybridError, InputError, StateError
+from sources.generations import generations, remove
+from sources.kept_definitions import declaration_of
+from sources.planning.context import PipelineContext
+from sources.serving import (
+    Served,
+    Serving,
+    Switch,
+    newest,
+    own_table,
+    read_serving,
+    table_properties,
+    write_serving,
+)
+from spark_jobs.checkpoint import offset_log
+from spark_jobs.launch import process
+from spark_jobs.target.adopt_table import NO_MORE, open_table, transactions_of
+from spark_jobs.target.belonging import epoch_id
+from spark_jobs.target.starts import adopt
+from spark_jobs.target.table_snapshot import LOG, read_snapshot
+from spark_jobs.target.take_over import OutdatedError, TakeOver, prepare
+
+_SWITCHES = "hybrid.switch"
+"""Delta application id of promotions and rollbacks; its version is the time of the last one."""
+_BEFORE_FIRST = -1
+"""Transaction version of a writer whose micro-batch 0 is still to be written."""
+_TRIES = 3
+
+
+def contexts(loaded: LoadedPipeline, switch: Switch) -> tuple[PipelineContext, PipelineContext]:
+    """Return the pipeline and state of the generation that is to serve, and of the past one.
+
+    Raises:
+        InputError: A kept declaration is not valid, or needs a variable that is not set.
+        StateError: The state is damaged.
+    """
+    to, past = (
+        PipelineContext(declaration_of(loaded, name), read_generation(loaded.state, name))
+        for name in (switch.to, switch.past)
+    )
+    return to, past
+
+
+def check(loaded: LoadedPipeline, switch: Switch) -> TakeOver:
+    """Check all that the commit of a switch needs, and return the commit; change nothing.
+
+    A target whose table is gone only gets rows: nothing there can forbid it.
+
+    Raises:
+        InputError: One table can't replace the other, such as for other partition columns.
+        StateError: A file of the table that is to replace the other is missing.
+    """
+    source, version = _source(loaded, switch)
+    target = source if _is_gone(_target(loaded)) else _target(loaded)
+    return prepare(target, source, version)
+
+
+def is_committed(loaded: LoadedPipeline, switch: Switch) -> bool:
+    """Return whether readers of the target see the rows that a switch brings.
+
+    Raises:
+        InputError: The target can't be read.
+    """
+    if _is_gone(_target(loaded)):
+        return False
+    found = transactions_of(_target(loaded), [_SWITCHES])
+    return found.get(_SWITCHES) == switch.at_ms
+
+
+def end_runs(to: PipelineContext, past: PipelineContext) -> None:
+    """Stop the runs of both generations, and cancel the request of the past one's live run.
+
+    What was requested is kept aside, for :func:`release`.
+
+    Raises:
+        RunError: A run can't be stopped.
+        UnavailableError: A cluster does not answer.
+    """
+    wanted = read_requested(past.generation)
+    if wanted is not None and (wanted.is_requested or wanted.is_paused):
+        set_request_aside(past.generation, wanted)
+        request(past.generation, wanted.source, is_requested=False)
+    for context in (to, past):
+        for source in context.pipeline.sources:
+            process.stop(context.generation, source.name)
+
+
+def commit(loaded: LoadedPipeline, switch: Switch) -> Switch:
+    """Replace the target's rows in one commit, unless that was done before.
+
+    The same commit names the new owner, and keeps drivers of the past generation that were
+    believed dead from writing.
+
+    Returns:
+        The switch with the version of the target that it replaced.
+
+    Raises:
+        InputError, StateError: As :func:`check`; or other writers commit all the time.
+    """
+    if is_committed(loaded, switch):
+        return switch
+    to, past = (read_generation(loaded.state, name) for name in (switch.to, switch.past))
+    target, (source, version) = _target(loaded), _source(loaded, switch)
+    if _is_gone(target):
+        # Before the table is there: afterwards nothing says that it was gone.
+        switch = switch.model_copy(update={"is_first": True})
+        Folder(loaded.state).replace(Switch.NAME, switch)
+        made = read_snapshot(source, version)
+        schema = open_table(source, version).schema()
+        DeltaTable.create(target, schema, mode="ignore", partition_by=made.partitions or None)
+    fence = dict.fromkeys(_writers(past), NO_MORE)
+    # What an earlier switch forbade to this generation is allowed again.
+    ids = _writers(to)
+    allowed = dict.fromkeys(transactions_of(target, ids), _BEFORE_FIRST)
+    written = transactions_of(source, ids, version)
+    for attempt in range(_TRIES):
+        ready = prepare(target, source, version)
+        # Before the commit: afterwards nothing says which version it replaced.
+        switch = switch.model_copy(update={"target_version": ready.table.version})
+        Folder(loaded.state).replace(Switch.NAME, switch)
+        try:
+            ready.commit(
+                {**allowed, **written, **fence, _SWITCHES: switch.at_ms}, table_properties(to)
+            )
+        except OutdatedError:
+            if attempt + 1 == _TRIES:
+                raise
+        else:
+            break
+    return switch
+
+
+def record(loaded: LoadedPipeline, switch: Switch) -> None:
+    """Record that a committed switch is done: who serves, and what is kept for a rollback."""
+    if switch.target_version is not None:
+        adopt(loaded, read_generation(loaded.state, switch.to), switch.target_version)
+    serving = read_serving(loaded)
+    if serving.generation != switch.to and switch.target_version is not None:
+        replaced = Served(generation=switch.past, version=switch.target_version, until_ms=now_ms())
+        kept = [each for each in serving.before if each.generation not in (switch.to, switch.past)]
+        # A generation that was rolled back is the last one to return to.
+        older = [replaced, *kept] if switch.is_rollback else [*kept, replaced]
+        # Versions of a table that is gone are none of the one that was made in its place.
+        before = [] if switch.is_first else older
+        write_serving(loaded, Serving(generation=switch.to, before=before))
+    restore_request(read_generation(loaded.state, switch.past), restore=False)
+    # The target has links to its files by now.
+    shutil.rmtree(own_table(loaded, switch.to), ignore_errors=True)
+
+
+def release(loaded: LoadedPipeline, switch: Switch) -> None:
+    """Undo what a switch did before its commit: links in the target, and cancelled requests."""
+    source, version = _source(loaded, switch)
+    # A table that can't be read is why the switch is given up; what is linked from it already is
+    # in no version of the target, so VACUUM removes it.
+    with suppress(InputError):
+        TakeOver(read_snapshot(_target(loaded)), read_snapshot(source, version)).undo_links()
+    if switch.is_first:
+        shutil.rmtree(Path(_target(loaded)) / LOG, ignore_errors=True)
+    restore_request(read_generation(loaded.state, switch.past), restore=True)
+
+
+def clean(loaded: LoadedPipeline) -> None:
+    """Remove previously serving generations beyond the number to be kept."""
+    serving = read_serving(loaded)
+    for name in (each.name for each in generations(loaded)):
+        # Of a table that is gone: it serves no more, and can't be rolled back to.
+        is_older = int(name[1:]) < int(serving.generation[1:])
+        if is_older and serving.served(name) is None:
+            remove(loaded, name)
+    surplus = len(serving.before) - loaded.pipeline.generations.keep
+    # The newest one belongs to the pipeline's own file, even after a rollback.
+    gone = [each for each in serving.before if each.generation != newest(loaded)][: max(surplus, 0)]
+    if not gone:
+        return
+    kept = [each for each in serving.before if each not in gone]
+    write_serving(loaded, serving.model_copy(update={"before": kept}))
+    for each in gone:
+        remove(loaded, each.generation)
+
+
+@contextmanager
+def naming_the_abort(switch: Switch) -> Iterator[None]:
+    """Let errors of a switch that is not committed say how to return to the state before it."""
+    try:
+        yield
+    except HybridError as error:
+        way = f"`hybrid generation abort P` returns to generation {switch.past}."
+        error.hint = f"{error.hint} Or give the switch up: {way}".strip()
+        raise
+
+
+def too_late(switch: Switch) -> StateError:
+    """Return the error that refuses to abort a switch whose rows readers see already."""
+    message = (
+        f"The {switch.kind} of generation {switch.to} can't be aborted: it is committed, and "
+        "readers see its rows."
+    )
+    hint = (
+        "Complete it with `hybrid generation finish P`; then `hybrid generation rollback P` "
+        f"returns to {switch.past}."
+    )
+    return StateError(message, hint, generation=switch.to)
+
+
+def _is_gone(path: str) -> bool:
+    """Return whether a folder holds no Delta table, not even a damaged one."""
+    return not (Path(path) / LOG).is_dir()
+
+
+def _target(loaded: LoadedPipeline) -> str:
+    return loaded.locate(loaded.pipeline.sink.path)
+
+
+def _source(loaded: LoadedPipeline, switch: Switch) -> tuple[str, int | None]:
+    """Return the table with the rows to be served, and its version; None for the newest."""
+    served = read_serving(loaded).served(switch.to)
+    if served is None:
+        return own_table(loaded, switch.to), None
+    return _target(loaded), served.version
+
+
+def _writers(generation: Generation) -> list[str]:
+    """Return a generation's Delta transaction ids: for MERGE, of the epoch, and its query's."""
+    found = offset_log.query_id(generation.checkpoint)
+    own = [generation.info.transaction_id, epoch_id(generation)]
+    return [*own, *([] if found is None else [found])]

@@ -1,0 +1,101 @@
+"""Late rows as the supervision sees them: rows that were dropped behind the watermark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orchestration.supervision.verdict import Finding
+from sources.common.positions import span_ms
+from sources.common.state import Generation
+from sources.config.loader import LoadedPipeline
+from sources.config.supervision import LateRowLimits
+from spark_jobs.run_state.late_rows import read_late_rows
+
+
+@dataclass(frozen=True)
+class LateSeen:
+    """Rows of a generation that were dropped behind the watermark.
+
+    Attributes:
+        history: Rows of the bounded sources.
+        live: Rows of the last source, since it was first read.
+        read, dropped: Rows of the last source that were read and dropped within the declared
+            period.
+        unknown_batches: Micro-batches whose driver ended before it reported them.
+    """
+
+    history: int = 0
+    live: int = 0
+    read: int = 0
+    dropped: int = 0
+    unknown_batches: int = 0
+
+    @property
+    def share(self) -> float:
+        """Share of dropped rows among those read within the period; 0 if none was read."""
+        # An aggregation can drop more rows than it read: one for each window of a row.
+        return min(self.dropped / self.read, 1.0) if self.read else float(self.dropped > 0)
+
+
+def look_at_late_rows(
+    loaded: LoadedPipeline, generation: Generation, now_ms: int
+) -> LateSeen | None:
+    """Read from the state folder how many rows were dropped behind the watermark.
+
+    Args:
+        loaded: The pipeline.
+        generation: Its state.
+        now_ms: The present, in ms since 1970.
+
+    Returns:
+        None if no query with a watermark has run, so that no row can be dropped.
+
+    Raises:
+        StateError: The state can't be read.
+    """
+    names = [source.name for source in loaded.pipeline.sources]
+    counts = [read_late_rows(generation, name) for name in names]
+    known = [each for each in counts if each is not None]
+    if not known:
+        return None
+    since_ms = now_ms - span_ms(loaded.pipeline.supervision.late_rows.within)
+    live = counts[-1]
+    read, dropped = (0, 0) if live is None else live.share(since_ms)
+    return LateSeen(
+        history=sum(each.dropped for each in counts[:-1] if each is not None),
+        live=0 if live is None else live.dropped,
+        read=read,
+        dropped=dropped,
+        unknown_batches=sum(each.unknown_batches for each in known),
+    )
+
+
+def late_rows(seen: LateSeen | None, limits: LateRowLimits) -> Finding:
+    """Judge how many rows were dropped behind the watermark.
+
+    Micro-batches without a report only warn: whether they dropped rows stays unknown.
+    """
+    if seen is None:
+        text = "The query has no watermark, so it drops no late rows."
+        return Finding(name="late_rows", passed=True, text=text)
+    minutes = limits.within.total_seconds() / 60
+    parts = [
+        f"Dropped behind the watermark: {seen.history:,} rows of history",
+        f" and {seen.live:,} of the live run; in the last {minutes:,.0f} min {seen.dropped:,} for "
+        f"{seen.read:,} rows read ({seen.share:.2%}).",
+    ]
+    is_too_many = False
+    if limits.history is not None and seen.history > limits.history:
+        is_too_many = True
+        parts.append(f" `late_rows.history` allows {limits.history:,} rows.")
+    if limits.live is not None and seen.share > limits.live:
+        is_too_many = True
+        parts.append(f" `late_rows.live` allows {limits.live:.2%}.")
+    if seen.unknown_batches:
+        parts.append(
+            f" Of {seen.unknown_batches:,} more micro-batches it is unknown, because their driver "
+            "ended before it reported them."
+        )
+    passed = not (is_too_many or seen.unknown_batches)
+    is_pending = not passed and not is_too_many
+    return Finding(name="late_rows", passed=passed, is_pending=is_pending, text="".join(parts))

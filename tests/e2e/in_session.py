@@ -59,7 +59,9 @@ def run_live(
     is_done: Callable[[Heartbeat], bool] = lambda _: True,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> Heartbeat:
-    """Follow the last source until it is read to its end and ``is_done``, then stop.
+    """Follow the last source until it is read to its end, its seam counted, and ``is_done``.
+
+    Then stop.
 
     Args:
         spark: The session.
@@ -103,13 +105,23 @@ def run_live(
     try:
         wait_for(has_read_all, "the stream to read everything", DEADLINE_S)
         meanwhile()
-        wait_for(lambda: has_read_all() and is_done(seen[-1]), "the stream", DEADLINE_S)
+        wait_for(
+            lambda: has_read_all() and is_done(seen[-1]) and _is_counted(loaded),
+            "the stream",
+            DEADLINE_S,
+        )
     finally:
         stop.set()
         thread.join()
     if failures:
         raise failures[0]
     return seen[-1]
+
+
+def _is_counted(loaded: LoadedPipeline) -> bool:
+    """Whether the rows of the seam are counted, if there is a filter that removes some."""
+    ledger, count = read_ledger(loaded.require_generation(), loaded.pipeline.sources[-1].name)
+    return ledger is None or not ledger.is_filtered or count is not None
 
 
 def seam_is_counted(loaded: LoadedPipeline) -> Callable[[Heartbeat], bool]:

@@ -122,7 +122,7 @@ def test_a_table_of_somebody_else_is_not_touched(tmp_path: Path, servers: str) -
     loaded = case.pipeline()
     write_deltalake(str(tmp_path / "out"), pa.table({"id": [1]}))
     operations.plan(loaded)
-    with pytest.raises(RunError, match="was not made by this generation"):
+    with pytest.raises(StateError, match="was not made by this generation"):
         operations.run_bounded(PipelineContext.require(loaded), history_of(loaded))
 
 

@@ -14,6 +14,7 @@ from orchestration.audit.run import audit
 from sources.errors import InputError
 from sources.planning.plan import make_plan
 from spark_jobs.checkpoint import offset_log
+from spark_jobs.run_state.late_rows import read_late_rows
 from tests.e2e.case import Case, as_json, windows, wrong
 from tests.e2e.in_session import run_and_audit, run_history
 
@@ -148,10 +149,20 @@ def test_files_that_are_read_together_lose_nothing_however_they_overlap(
 def test_rows_are_really_dropped_where_the_order_is_not_checked(
     tmp_path: Path, servers: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_jobs.query.builder.require_order", lambda *_: None)
+    monkeypatch.setattr("spark_jobs.query.builder.judge_order", lambda *_, **__: None)
     case = Case(tmp_path, servers)
     overlapping(case)
 
-    loaded = case.pipeline(one_by_one)
+    def unlimited(document: dict[str, Any]) -> None:
+        one_by_one(document)
+        document["supervision"] = {"late_rows": {"history": None}}
+
+    loaded = case.pipeline(unlimited)
     run_history(spark, loaded)
     assert wrong(audit(loaded))
+    # Aggregates in `foreachBatch` report them, too.
+    count = read_late_rows(loaded.require_generation(), "history")
+    assert count is not None
+    assert count.dropped > 0
+    assert count.first is not None
+    assert count.first.operators == ["stateStoreSave"]

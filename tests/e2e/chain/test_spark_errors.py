@@ -132,8 +132,9 @@ def test_a_batch_that_fails_in_the_jvm_is_reported_too(spark: SparkSession) -> N
     assert report_of(caught.value).fields["offset"] == 5
 
 
+@pytest.mark.parametrize("plan", ["short", "of many operators " * 5_000], ids=["short", "long"])
 def test_a_batch_that_is_interrupted_by_a_stop_is_no_failure(
-    tmp_path: Path, spark: SparkSession
+    tmp_path: Path, spark: SparkSession, capfd: pytest.CaptureFixture[str], plan: str
 ) -> None:
     begun = threading.Event()
 
@@ -143,7 +144,10 @@ def test_a_batch_that_is_interrupted_by_a_stop_is_no_failure(
 
     def write(batch: DataFrame, _: int) -> None:
         begun.set()
-        batch.mapInArrow(sleeps, batch.schema).collect()
+        try:
+            batch.mapInArrow(sleeps, batch.schema).collect()
+        except Exception as error:
+            raise RuntimeError(plan) from error
 
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 9).load()
     writer = source.writeStream.option("checkpointLocation", str(tmp_path))
@@ -152,3 +156,4 @@ def test_a_batch_that_is_interrupted_by_a_stop_is_no_failure(
     running.stop()
     assert running.exception() is None
     assert not running.isActive
+    assert "StackOverflowError" not in capfd.readouterr().err

@@ -24,6 +24,7 @@ from spark_jobs.checkpoint.transform_shape import Shape, digest_of_code
 from spark_jobs.query.streaming_query import RunningQuery
 from spark_jobs.readers.spark_errors import report_of
 from spark_jobs.run_state.heartbeat import read_heartbeat
+from spark_jobs.run_state.target_record import TargetRecord, read_target_record
 from tests.e2e.case import Case, live_of, windows, wrong
 from tests.e2e.in_session import run_history, run_live
 
@@ -111,8 +112,14 @@ def test_state_that_would_mean_something_else_is_refused_and_the_rest_goes_on_ex
         with pytest.raises(StateError, match=told) as caught:
             run_live(spark, named(case, function))
         assert "begin a new generation" in str(caught.value), function
-    # Where nothing was written down Spark is asked, and it knows less.
     shutil.rmtree(generation.path("transforms"))
+    with pytest.raises(StateError, match=r"transforms/0\.json is missing"):
+        run_live(spark, named(case, "with_highest"))
+    # Where nothing was written down Spark is asked, and it knows less.
+    record = read_target_record(generation)
+    assert record is not None
+    written_down = [name for name in record.documents if not name.startswith("transforms/")]
+    generation.replace(TargetRecord.NAME, record.model_copy(update={"documents": written_down}))
     with pytest.raises(StreamingQueryException) as asked:
         run_live(spark, named(case, "with_highest"))
     refusal = report_of(asked.value)

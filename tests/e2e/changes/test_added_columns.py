@@ -47,7 +47,9 @@ class Target:
         made: DataFrame = with_added(rows, columns).drop(*leaves_out)
         prepare_table(self._sink, self.path, made, self._generation, columns, ignored)
         if ids:
-            made.write.format("delta").mode("append").save(self.path)
+            version = DeltaTable(self.path).version()
+            own = {"txnAppId": "t-rows", "txnVersion": str(version)}
+            made.write.format("delta").options(**own).mode("append").save(self.path)
 
     def rows(self) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = DeltaTable(self.path).to_pyarrow_table().to_pylist()

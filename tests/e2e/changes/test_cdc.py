@@ -13,8 +13,10 @@ from typing import Any
 import dagster as dg
 import duckdb
 import psycopg
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
+from psycopg.conninfo import make_conninfo
 from pyspark.sql import SparkSession
 
 from examples.shop import TABLES, Customers, make_shop
@@ -304,6 +306,36 @@ def test_what_can_not_be_taken_over_is_refused_before_anything_is_read(case: Cdc
     case.execute("ALTER TABLE plain REPLICA IDENTITY NOTHING")
     with pytest.raises(InputError, match="REPLICA IDENTITY NOTHING"):
         take_snapshot(case.pipeline("plain", columns))
+
+
+def test_a_table_that_row_level_security_hides_rows_of_is_refused(case: CdcCase) -> None:
+    """PostgreSQL itself would answer with the rows that the role may see, without a word."""
+    reader = f"reader_{case.name}"
+    case.execute(
+        "CREATE TABLE plain (id bigint PRIMARY KEY, v text)",
+        "INSERT INTO plain VALUES (1, 'mine'), (2, 'hidden')",
+        "ALTER TABLE plain ENABLE ROW LEVEL SECURITY",
+        "CREATE POLICY mine ON plain USING (v = 'mine')",
+        f"CREATE ROLE {reader} LOGIN PASSWORD '{os.environ['PGPASSWORD']}'",
+        f"GRANT SELECT ON plain TO {reader}",
+    )
+    case.capture(["public.plain"], snapshot_mode="no_data")
+    columns = {"id": "bigint", "v": "string"}
+
+    def as_reader(document: dict[str, Any]) -> None:
+        dsn = document["sources"][0]["snapshot"]["dsn"]
+        document["sources"][0]["snapshot"]["dsn"] = make_conninfo(dsn, user=reader)
+
+    loaded = case.pipeline("plain", columns, edit=as_reader)
+    with pytest.raises(InputError, match=f"hides rows of table `public.plain` from `{reader}`"):
+        take_snapshot(loaded)
+    assert not list(case.folder.rglob("*.parquet"))
+    write_deltalake(case.folder / "t", pa.table({"id": [1], "v": ["mine"]}))
+    dsn = make_conninfo(case.dsn, user=reader)
+    with pytest.raises(InputError, match="row-level security"):
+        compare_table(dsn, "public.plain", columns, str(case.folder / "t"))
+    case.execute(f"ALTER ROLE {reader} BYPASSRLS")
+    assert take_snapshot(loaded).done[0].rows == 2
 
 
 @pytest.mark.slow

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from spark_jobs.target.sink import prepare_table
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
 SCHEMA = "id bigint, v string, seq string, gone boolean"
-Change = tuple[int, str | None, str | Decimal | None, bool]
+Change = tuple[int, str | None, str | Decimal | datetime | None, bool]
 
 
 class Target:
@@ -128,6 +130,26 @@ def test_a_sequence_of_wide_decimals_keeps_its_order(tmp_path: Path, spark: Spar
     target.merge((1, None, Decimal(first + 2), True), (2, None, Decimal(first + 2), True))
     target.merge((1, "old", Decimal(first + 1), False), (2, "new", Decimal(first + 3), False))
     assert target.rows() == [(2, "new", Decimal(first + 3))]
+
+
+@pytest.mark.parametrize("minute", [10, 70])
+def test_a_sequence_of_timestamps_does_not_depend_on_the_time_zone_of_the_driver(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, minute: int
+) -> None:
+    """In Berlin, the hour from 00:00 UTC on came twice on that day."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        begin = datetime(2024, 10, 27, tzinfo=UTC)
+        first, later = begin + timedelta(minutes=minute), begin + timedelta(minutes=minute + 20)
+        target = Target(tmp_path, spark, schema=SCHEMA.replace("seq string", "seq timestamp"))
+        target.merge((1, "a", begin - timedelta(hours=5), False), (2, None, later, True))
+        target.merge((1, None, later, True))
+        target.merge((1, "old", first, False), (2, "old", first, False))
+        assert target.rows() == []
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_soft_deletes_keep_the_row_as_it_was(tmp_path: Path, spark: SparkSession) -> None:

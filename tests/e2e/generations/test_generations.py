@@ -23,8 +23,9 @@ from orchestration.generations.lifecycle import rerun
 from orchestration.supervision.status import status
 from sources.config.loader import load_pipeline
 from sources.errors import StateError
-from sources.generations import begin, in_service, kept_file
+from sources.generations import begin
 from sources.hand_over import hand_over
+from sources.kept_definitions import in_service, kept_file
 from sources.planning.approval import approve
 from sources.planning.context import PipelineContext
 from tests.e2e.case import TRANSFORMS, Case, live_of, wrong

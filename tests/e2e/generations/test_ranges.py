@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from orchestration.cli.main import app
 from orchestration.pipeline_definitions import pipeline_definitions
 from sources.config.loader import LoadedPipeline
-from sources.generations import keep_definition
 from sources.hand_over import hand_over
+from sources.kept_definitions import keep_definition
 from sources.planning.context import PipelineContext
 from tests.e2e.case import BEGIN, Case, live_of, windows
 from tests.e2e.in_session import run_history, run_live

@@ -51,7 +51,8 @@ def quarantined(loaded: LoadedPipeline) -> list[dict[str, Any]]:
 
 
 def collector(loaded: LoadedPipeline) -> Collector:
-    return Collector(loaded.require_generation(), "live", live_of(loaded))
+    event_time = loaded.pipeline.event_time
+    return Collector(loaded.require_generation(), "live", live_of(loaded), event_time)
 
 
 @pytest.mark.parametrize("mode", ["append", pytest.param("merge", marks=pytest.mark.long)])
@@ -137,7 +138,7 @@ def test_whatever_is_interrupted_each_bad_record_is_kept_once(
     kept = tmp_path / "staged"
     # The driver dies before it collects: what is staged is all there is.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Collector, "collect", lambda _: 0)
+        patch.setattr(Collector, "collect", lambda _: BadRecordCount(source="live"))
         run_chain(spark, loaded)
     shutil.copytree(staged, kept)
     batch = offset_log.last_committed(generation.checkpoint)
@@ -146,7 +147,7 @@ def test_whatever_is_interrupted_each_bad_record_is_kept_once(
     commits = generation.checkpoint / "commits"
     for name in (str(batch), f".{batch}.crc"):
         (commits / name).unlink()
-    assert collector(loaded).collect() == 0
+    assert collector(loaded).collect().total == 0
     assert not DeltaTable.is_deltatable(str(generation.path("quarantine/live")))
     run_live(spark, loaded, lambda beat: beat.bad_records == len(BAD))
     assert [row["value"] for row in quarantined(loaded)] == BAD
@@ -155,7 +156,7 @@ def test_whatever_is_interrupted_each_bad_record_is_kept_once(
         shutil.copytree(kept, staged, dirs_exist_ok=True)
         for name in lost:
             generation.path(name).unlink()
-        assert collector(loaded).collect() == len(BAD)
+        assert collector(loaded).collect().total == len(BAD)
         assert [row["value"] for row in quarantined(loaded)] == BAD
     assert audit(loaded).ok
 

@@ -159,7 +159,7 @@ def test_whatever_is_interrupted_each_bad_row_is_kept_once(case: Case, spark: Sp
     loaded = case.pipeline(quarantined_lines)
     # The driver dies before it collects: what is staged is all there is.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Collector, "collect", lambda _: 0)
+        patch.setattr(Collector, "collect", lambda _: BadRecordCount(source="lines"))
         run_history(spark, loaded)
     generation = loaded.require_generation()
     staged = staging_folder(generation, "lines")
@@ -169,15 +169,16 @@ def test_whatever_is_interrupted_each_bad_row_is_kept_once(case: Case, spark: Sp
     # It dies between the sink's commit and Spark's: the replay is skipped, and stages nothing.
     for name in (str(last), f".{last}.crc"):
         (generation.checkpoint / "commits" / name).unlink()
-    collector = Collector(generation, "lines", history_of(loaded))
-    assert 0 < collector.collect() < len(places)
+    event_time = loaded.pipeline.event_time
+    collector = Collector(generation, "lines", history_of(loaded), event_time)
+    assert 0 < collector.collect().total < len(places)
     hand_over(PipelineContext.require(loaded), live_of(loaded))
     run_live(spark, loaded)
     expected = [(f"{case.folder}/lines/0.json", *place) for place in places]
     assert kept(loaded, "lines") == expected
     # It dies after the table was written, before the folders were removed.
     shutil.copytree(case.folder / "staged", staged, dirs_exist_ok=True)
-    assert collector.collect() == len(places)
+    assert collector.collect().total == len(places)
     assert kept(loaded, "lines") == expected
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (700, {})

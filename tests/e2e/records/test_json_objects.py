@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.schema import ddl, parse_schema
 from sources.decoding.json_batches import read_objects
+from spark_jobs.readers.event_times import EventTimeCheck
 from spark_jobs.readers.parse_records import parse_values
 from tests.e2e.case import Case, as_json, live_of, wrong
 from tests.e2e.in_session import run_and_audit
@@ -110,7 +111,8 @@ def test_times_are_spark_s_alone_where_its_session_has_another_zone(
     for zone in ("UTC", "Europe/Berlin"):
         spark.conf.set("spark.sql.session.timeZone", zone)
         try:
-            rows = parse_values(raw, live_of(loaded), columns, generation)
+            event_time = EventTimeCheck(loaded.pipeline.event_time)
+            rows = parse_values(raw, live_of(loaded), columns, generation, event_time)
             found[zone] = rows.select(F.unix_seconds("at")).collect()[0][0]
         finally:
             spark.conf.set("spark.sql.session.timeZone", "UTC")

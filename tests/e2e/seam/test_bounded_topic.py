@@ -180,6 +180,9 @@ def test_partitions_in_step_lose_no_row_behind_the_watermark(
     def windowed(document: dict[str, Any]) -> None:
         archive_first(max_offsets_per_batch=300, **align)(document)
         windows(document)
+        if not is_aligned:
+            # By default the first of them ends the run.
+            document["supervision"] = {"late_rows": {"history": None}}
 
     report = run_and_audit(spark, case.pipeline(windowed))
     assert report.expected > 30
@@ -209,6 +212,9 @@ def test_a_run_that_stopped_or_died_goes_on_with_the_batch_that_was_due(
     # What a crash between the write and the commit leaves: the batch is made again.
     (generation.checkpoint / "commits" / str(done)).unlink()
     (generation.checkpoint / "commits" / f".{done}.crc").unlink(missing_ok=True)
+    # The stop may have come after Spark had planned the next one.
+    (generation.checkpoint / "offsets" / str(done + 1)).unlink(missing_ok=True)
+    (generation.checkpoint / "offsets" / f".{done + 1}.crc").unlink(missing_ok=True)
     case.produce(range(1000, 1200))
     run_chain(spark, loaded)
     report = audit(loaded)

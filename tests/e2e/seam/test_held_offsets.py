@@ -40,7 +40,7 @@ def test_the_filter_leaves_the_query_once_the_stream_has_passed_the_seam(
     assert sum(count.removed.values()) == 101
     report = audit(loaded)
     assert wrong(report) == {}
-    assert [line.agrees for line in report.ledger] == [True, True]
+    assert [line.outcome for line in report.ledger] == ["agrees", "agrees"]
     assert sum(line.delivered or 0 for line in report.ledger) == 101
     assert report.ok
 

@@ -184,7 +184,7 @@ def test_what_spark_can_not_evaluate_is_refused_before_history_is_read(
 ) -> None:
     case = Case(tmp_path, servers)
     write_files(tmp_path, range(1000))
-    send(case, case.topic, range(500, 510), of_live)
+    send(case, case.topic, range(500, 1010), of_live)
 
     def edit(document: dict[str, Any]) -> None:
         document["sources"][0]["select"] = FILES

@@ -1,0 +1,53 @@
+"""A planned file that can't be read: people are told its path, not only that of the target."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from sources.config.loader import load_pipeline
+from spark_jobs.readers.spark_errors import report_of
+from tests.e2e.case import TRANSFORMS, moment
+from tests.e2e.in_session import run_history
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark]
+
+
+@pytest.mark.parametrize("mode", ["append", "merge"])
+def test_a_damaged_file_is_named_and_nothing_is_tried_again(
+    tmp_path: Path, spark: SparkSession, mode: str
+) -> None:
+    (tmp_path / "transforms.py").write_text(TRANSFORMS)
+    for number in range(2):
+        ids = list(range(1000 * number, 1000 * number + 1000))
+        at = pa.array(map(moment, ids), pa.timestamp("us", "UTC"))
+        path = tmp_path / f"a {number}.parquet"
+        pq.write_table(pa.table({"id": ids, "at": at}), path, use_dictionary=False)
+    # As a disk damages it: same size, same time.
+    damaged = tmp_path / "a 1.parquet"
+    content, found = bytearray(damaged.read_bytes()), damaged.stat()
+    content[100:900] = b"\xff" * 800
+    damaged.write_bytes(content)
+    os.utime(damaged, ns=(found.st_atime_ns, found.st_mtime_ns))
+    declared = {
+        "name": "events",
+        "event_time": "at",
+        "key": ["id"],
+        "sources": [{"name": "history", "type": "files", "path": "*.parquet", "format": "parquet"}],
+        "transform": "transforms:identity",
+        "sink": {"path": "out", "mode": mode, "key": ["id"]},
+        "state": "state",
+    }
+    (tmp_path / "events.yaml").write_text(yaml.safe_dump(declared))
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever PySpark makes of it
+        run_history(spark, load_pipeline(tmp_path / "events.yaml"))
+    report = report_of(caught.value)
+    assert (report.kind, report.transient) == ("input", False)
+    assert report.fields == {"file": str(damaged)}
+    assert f"File {damaged} is damaged or gone" in report.message

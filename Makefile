@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PARALLEL ?= -n 2 --dist worksteal --durations=40
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: install lock demo demo-cdc ui test test-all fast test-ui pictures crash soak lint bench clean
+.PHONY: install lock demo demo-cdc ui test test-all fast test-ui pictures crash chaos soak lint bench clean
 
 install: $(VENV)/installed
 
@@ -59,9 +59,15 @@ pictures: install
 docs: install
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-# Kills at random instants; the tests do a few of them.
+# Kills at random instants; the tests do a few of them. `make crash KILLS=1000 SEED=8`
+KILLS ?= 100
+SEED ?= 7
 crash: install
-	HYBRID_KILLS=100 $(BIN)/python -m pytest tests/e2e/supervision/test_kills.py -s
+	HYBRID_KILLS=$(KILLS) HYBRID_SEED=$(SEED) $(BIN)/python -m pytest tests/e2e/supervision/test_kills.py -s
+
+# Random commands, kills and damage; the tests do a few of them. `make chaos SEED=8`
+chaos: install
+	$(BIN)/python -m tests.machine.chaos --sequences 2000 --seed $(SEED)
 
 # Half an hour of steady input.
 soak: install

@@ -48,6 +48,7 @@ from sources.config.loader import LoadedPipeline
 from sources.kafka.client import KafkaLog
 from spark_jobs.jvm.jar_sets import JarSet, excludes
 from spark_jobs.jvm.jars import obtain
+from spark_jobs.readers.event_times import EventTimeCheck
 from spark_jobs.readers.kafka_stream import stream_topics, with_new_partitions
 from spark_jobs.readers.parse_records import parse_values
 
@@ -139,7 +140,8 @@ def _project(spark: SparkSession, loaded: LoadedPipeline, source: KafkaSource) -
     starts = with_new_partitions({}, KafkaLog(source).partitions)
     raw = stream_topics(spark, source, starts, source.max_offsets_per_batch)
     columns = parse_schema(COLUMNS)
-    return parse_values(raw, source, COLUMNS, generation).select(*columns.names)
+    event_time = EventTimeCheck(loaded.pipeline.event_time)
+    return parse_values(raw, source, COLUMNS, generation, event_time).select(*columns.names)
 
 
 def _plain_spark(spark: SparkSession, servers: str, form: Form) -> DataFrame:

@@ -35,6 +35,7 @@ from sources.common.schema import parse_schema
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.kafka.client import KafkaLog
+from spark_jobs.readers.event_times import EventTimeCheck
 from spark_jobs.readers.kafka_stream import stream_topics, with_new_partitions
 from spark_jobs.readers.parse_records import parse_values
 from spark_jobs.readers.spark_errors import reporting_batch
@@ -181,10 +182,11 @@ def _project(spark: SparkSession, home: Path, servers: str) -> tuple[Path, DataS
     raw = stream_topics(spark, source, starts, source.max_offsets_per_batch)
     columns = source.declared_columns or {}
     names = parse_schema(columns).names
-    rows = parse_values(raw, source, columns, generation).select(*names)
+    event_time = EventTimeCheck(loaded.pipeline.event_time)
+    rows = parse_values(raw, source, columns, generation, event_time).select(*names)
     path = loaded.locate(loaded.pipeline.sink.path)
-    sink.prepare_table(loaded.pipeline.sink, path, rows, generation)
-    writer = sink.write_stream(rows, loaded.pipeline.sink, path, generation, reporting_batch)
+    guard = sink.prepare_table(loaded.pipeline.sink, path, rows, generation)
+    writer = sink.write_stream(rows, loaded.pipeline.sink, path, generation, guard, reporting_batch)
     return Path(path), writer.option("checkpointLocation", str(generation.checkpoint))
 
 

@@ -32,6 +32,7 @@ from sources.planning.plan import make_plan
 from spark_jobs.readers.planned_files import PlannedSource
 
 FILES = 32
+_BEGIN_US = 1_704_067_200_000_000
 COLUMNS = {"id": "bigint", "at": "timestamp", "user": "string", "value": "double"}
 _DDL = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS.items())
 
@@ -103,7 +104,7 @@ def _generate(folder: Path, rows: int, form: str) -> None:
         table = pa.table(
             {
                 "id": ids,
-                "at": pa.array(ids * 1_000_000).cast(pa.timestamp("us", "UTC")),
+                "at": pa.array(_BEGIN_US + ids * 1_000_000).cast(pa.timestamp("us", "UTC")),
                 "user": users.take(pa.array(ids % 1000)),
                 "value": ids * 0.5,
             }

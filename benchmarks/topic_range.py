@@ -30,6 +30,7 @@ from sources.kafka.ranges import Split
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from sources.planning.topic_range import require_range
+from spark_jobs.readers.event_times import EventTimeCheck
 from spark_jobs.readers.kafka_stream import stream_topics
 from spark_jobs.readers.parse_records import parse_values
 from spark_jobs.readers.planned_topic import PlannedTopic
@@ -62,7 +63,9 @@ def main() -> None:
         sys.stdout.write(f"one reader, without Spark: {speed:,.0f} rows/s\n")
         spark = session(loaded, folder)
         columns = parse_schema(COLUMNS)
-        planned = PlannedTopic(source, offset_range, generation, COLUMNS)
+        planned = PlannedTopic(
+            source, offset_range, generation, COLUMNS, loaded.pipeline.event_time
+        )
         planned.prepare()
         contenders: dict[str, Callable[[], DataFrame]] = {
             "project": lambda: planned.stream(spark).select(*columns.names),
@@ -71,6 +74,7 @@ def main() -> None:
                 source,
                 COLUMNS,
                 generation,
+                EventTimeCheck(loaded.pipeline.event_time),
             ).select(*columns.names),
         }
         speeds = race(contenders, options.rounds, options.rows, folder / "out")

@@ -9,8 +9,8 @@ from playwright.sync_api import Page, expect
 
 from orchestration.backlog import wait_until_caught_up
 from orchestration.progress.phases import RowsByDay, rows_by_day
-from sources.generations import read_serving
 from sources.planning.context import PipelineContext
+from sources.serving import read_serving
 from tests.browser import pages
 from tests.browser.site import Site
 

@@ -15,6 +15,7 @@ from sources.common.state import Generation
 from sources.decoding.added_columns import AddedColumn
 from sources.errors import StateError
 from spark_jobs.target.commit_log import CommitLog
+from spark_jobs.target.merge_once import merge_once
 
 _NAME = "columns.json"
 
@@ -187,23 +188,15 @@ def _fill(
     generation: Generation,
 ) -> None:
     # Delta's UPDATE takes no parameters.
-    spark = rows.sparkSession
-    # So that the commit is recognized as the pipeline's own.
-    mark = {
-        "spark.databricks.delta.write.txnAppId": f"{generation.info.transaction_id}-columns",
-        "spark.databricks.delta.write.txnVersion": str(table.version() + 1),
-    }
-    for option, value in mark.items():
-        spark.conf.set(option, value)
-    try:
-        spark.sql(
-            f"MERGE INTO delta.`{table.table_uri}` t USING {{source}} s ON true "
-            f"WHEN MATCHED THEN UPDATE SET t.`{name}` = s.`{name}`",
-            source=with_added(spark.range(1), {name: added[name]}),
-        )
-    finally:
-        for option in mark:
-            spark.conf.unset(option)
+    merge_once(
+        with_added(rows.sparkSession.range(1), {name: added[name]}),
+        table.table_uri,
+        "true",
+        f"WHEN MATCHED THEN UPDATE SET t.`{name}` = s.`{name}`",
+        # So that the commit is recognized as the pipeline's own.
+        f"{generation.info.transaction_id}-columns",
+        table.version() + 1,
+    )
 
 
 def table_schema(rows: DataFrame, added: Collection[str]) -> DeltaSchema:

@@ -13,6 +13,7 @@ from sources.common.state import Generation
 from sources.config.sink import Sink
 from spark_jobs.target.deletes import Deletes, comparable, order
 from spark_jobs.target.merge_keys import KeyRange
+from spark_jobs.target.merge_once import merge_once
 
 
 def target_rows(rows: DataFrame, sink: Sink) -> DataFrame:
@@ -39,10 +40,6 @@ def merge_changes(
         sink: The declaration of the sink, with a ``sequence``.
         generation: State of the generation that owns the target; it keeps deletes of removed rows.
     """
-    # Settings on the outer session silently have no effect in a streaming batch.
-    spark = batch.sparkSession
-    spark.conf.set("spark.databricks.delta.write.txnAppId", generation.info.transaction_id)
-    spark.conf.set("spark.databricks.delta.write.txnVersion", str(batch_id))
     last = _last_of_each_key(batch, sink).persist()
     try:
         # Evaluate the batch even if Delta will skip the MERGE: otherwise Spark finds the state of
@@ -66,10 +63,13 @@ def merge_changes(
             if is_late:
                 # After keep(), which may compact the files.
                 changes = deletes.without_deleted_since(last, lowest)
-        same = keys.condition(limits)
-        spark.sql(
-            f"MERGE INTO delta.`{path}` t USING {{source}} s ON {same} {_clauses(sink)}",
-            source=changes,
+        merge_once(
+            changes,
+            path,
+            keys.condition(limits),
+            _clauses(sink),
+            generation.info.transaction_id,
+            batch_id,
         )
     finally:
         last.unpersist()

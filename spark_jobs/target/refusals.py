@@ -11,6 +11,7 @@ from pathlib import Path
 from sources.common.positions import iso
 from sources.common.state import Generation
 from sources.errors import ErrorFields, StateError
+from sources.serving import Serving
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.target.commit_log import RESTORE, ForeignChanges
 
@@ -89,7 +90,7 @@ def serving_missing(generation: Generation, table: str, target: str) -> StateErr
     )
     hint = (
         "Restore the file from a backup, or write it: "
-        f'`{{"version": 1, "generation": "{generation.name}", "before": []}}`.'
+        f'`{{"version": {Serving.VERSION}, "generation": "{generation.name}", "before": []}}`.'
     )
     return _refused(generation, table, message, hint, file)
 

@@ -21,6 +21,7 @@ from spark_jobs.target.added_columns import follow_columns, table_schema
 from spark_jobs.target.belonging import TargetSide, require_owner
 from spark_jobs.target.merge_changes import merge_changes, target_rows
 from spark_jobs.target.merge_keys import KeyRange
+from spark_jobs.target.merge_once import merge_once
 from spark_jobs.target.starts import announce
 from spark_jobs.target.target_guard import TargetGuard, confirm, epoch_transaction
 
@@ -180,8 +181,6 @@ def merge(
     Raises:
         InputError: Two rows of the batch have the same key.
     """
-    # Settings on the outer session silently have no effect in a streaming batch.
-    spark = batch.sparkSession
     batch = batch.persist()
     try:
         # Evaluate the batch even if Delta will skip the MERGE: otherwise Spark finds the state of
@@ -203,12 +202,13 @@ def merge(
                 "identifies each row, and begin a new generation: `hybrid generation new P`."
             )
             raise InputError(message, hint, field="sink.key", value=names, table=path)
-        spark.conf.set("spark.databricks.delta.write.txnAppId", generation.info.transaction_id)
-        spark.conf.set("spark.databricks.delta.write.txnVersion", str(batch_id))
-        spark.sql(
-            f"MERGE INTO delta.`{path}` t USING {{source}} s ON {keys.condition(limits)} "
+        merge_once(
+            batch,
+            path,
+            keys.condition(limits),
             "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
-            source=batch,
+            generation.info.transaction_id,
+            batch_id,
         )
     finally:
         batch.unpersist()

@@ -59,7 +59,7 @@ def lead_out(people: People) -> None:
 # What a hint says, and what people then do; the first of them that was not tried yet.
 _WAYS: list[tuple[str, str]] = [
     (r"outside: (drop|quarantine)|event_time\.outside", "leave_out"),
-    (r"write it: `\{", "write"),
+    (r"write it[^`]*`\{", "write"),
     (r"on_gap: extend", "extend"),
     (r"on_gap: accept", "accept"),
     (r"[Uu]ndo|Correct |`sink\.path`|[Dd]eclare|approve", "restore_declaration"),
@@ -118,7 +118,7 @@ def _do(people: People, name: str, error: HybridError) -> None:
 
 def _write(error: HybridError) -> None:
     """Write a file as the hint spells it."""
-    found = re.search(r"write it: `(\{.*?\})`", error.hint)
+    found = re.search(r"write it[^`]*`(\{.*?\})`", error.hint)
     assert found is not None
     Path(str(error.fields["file"])).write_text(found[1])
 

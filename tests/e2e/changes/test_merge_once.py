@@ -1,0 +1,41 @@
+"""A MERGE is committed once for a version, and marks no other write of the session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.target.merge_once import merge_once
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.slow]
+
+
+def test_a_merge_is_skipped_by_its_version_and_a_later_write_is_not(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    table = str(tmp_path / "out")
+    spark.sql("SELECT 1 AS id, 'first' AS v").write.format("delta").save(table)
+
+    def merge(value: str, version: int) -> None:
+        merge_once(
+            spark.sql(f"SELECT 1 AS id, '{value}' AS v"),
+            table,
+            "t.id = s.id",
+            "WHEN MATCHED THEN UPDATE SET *",
+            "me",
+            version,
+        )
+
+    def values() -> list[str]:
+        return sorted(row.v for row in spark.read.format("delta").load(table).collect())
+
+    merge("second", 7)
+    assert values() == ["second"]
+    merge("skipped", 7)
+    assert values() == ["second"]
+    spark.sql(f"INSERT INTO delta.`{table}` VALUES (2, 'by others')")
+    assert values() == ["by others", "second"]
+    merge("third", 8)
+    assert values() == ["by others", "third"]

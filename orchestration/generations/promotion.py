@@ -24,7 +24,7 @@ from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
 from sources.serving import Serving, Switch, pending_switch, read_serving, require_waiting
 from spark_jobs.run_state.lock import take_switch_lock
-from spark_jobs.target.belonging import require_belonging
+from spark_jobs.target.belonging import is_committed, require_belonging
 
 
 def promote(loaded: LoadedPipeline) -> Serving:
@@ -144,7 +144,7 @@ def abort(loaded: LoadedPipeline) -> Switch | None:
     with _alone(loaded):
         if (switch := pending_switch(loaded)) is None:
             return None
-        if switch_steps.is_committed(loaded, switch):
+        if is_committed(loaded, switch):
             raise switch_steps.too_late(switch)
         switch_steps.release(loaded, switch)
         Folder(loaded.state).path(Switch.NAME).unlink()
@@ -187,8 +187,8 @@ def _run_steps(loaded: LoadedPipeline) -> PipelineContext | None:
     if switch is None:
         # Another process was first.
         return None
-    is_committed = switch_steps.is_committed(loaded, switch)
-    with nullcontext() if is_committed else switch_steps.naming_the_abort(switch):
+    is_done = is_committed(loaded, switch)
+    with nullcontext() if is_done else switch_steps.naming_the_abort(switch):
         to, past = switch_steps.contexts(loaded, switch)
         switch_steps.end_runs(to, past)
         switch = switch_steps.commit(loaded, switch)

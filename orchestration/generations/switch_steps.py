@@ -38,13 +38,11 @@ from sources.serving import (
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.launch import process
 from spark_jobs.target.adopt_table import NO_MORE, open_table, transactions_of
-from spark_jobs.target.belonging import epoch_id
+from spark_jobs.target.belonging import SWITCHES, epoch_id, is_committed
 from spark_jobs.target.starts import adopt
 from spark_jobs.target.table_snapshot import LOG, read_snapshot
 from spark_jobs.target.take_over import OutdatedError, TakeOver, prepare
 
-_SWITCHES = "hybrid.switch"
-"""Delta application id of promotions and rollbacks; its version is the time of the last one."""
 _BEFORE_FIRST = -1
 """Transaction version of a writer whose micro-batch 0 is still to be written."""
 _TRIES = 3
@@ -76,18 +74,6 @@ def check(loaded: LoadedPipeline, switch: Switch) -> TakeOver:
     source, version = _source(loaded, switch)
     target = source if _is_gone(_target(loaded)) else _target(loaded)
     return prepare(target, source, version)
-
-
-def is_committed(loaded: LoadedPipeline, switch: Switch) -> bool:
-    """Return whether readers of the target see the rows that a switch brings.
-
-    Raises:
-        InputError: The target can't be read.
-    """
-    if _is_gone(_target(loaded)):
-        return False
-    found = transactions_of(_target(loaded), [_SWITCHES])
-    return found.get(_SWITCHES) == switch.at_ms
 
 
 def end_runs(to: PipelineContext, past: PipelineContext) -> None:
@@ -143,7 +129,7 @@ def commit(loaded: LoadedPipeline, switch: Switch) -> Switch:
         Folder(loaded.state).replace(Switch.NAME, switch)
         try:
             ready.commit(
-                {**allowed, **written, **fence, _SWITCHES: switch.at_ms}, table_properties(to)
+                {**allowed, **written, **fence, SWITCHES: switch.at_ms}, table_properties(to)
             )
         except OutdatedError:
             if attempt + 1 == _TRIES:

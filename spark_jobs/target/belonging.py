@@ -13,13 +13,14 @@ OPTIMIZE that is running, and a promotion carries it over in its one commit.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from deltalake import DeltaTable
 
 from sources.common.state import Generation
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
-from sources.serving import OWNER, pending_switch, read_serving, target_of
+from sources.serving import OWNER, Switch, pending_switch, read_serving, target_of
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.run_state.target_record import (
     TargetRecord,
@@ -27,14 +28,17 @@ from spark_jobs.run_state.target_record import (
     read_target_record,
 )
 from spark_jobs.target import refusals
-from spark_jobs.target.adopt_table import open_table
+from spark_jobs.target.adopt_table import open_table, transactions_of
 from spark_jobs.target.commit_log import (
     Commit,
     CommitLog,
     ForeignChanges,
     foreign_changes,
 )
+from spark_jobs.target.table_snapshot import LOG
 
+SWITCHES = "hybrid.switch"
+"""Delta application id of promotions and rollbacks; its version is the time of the last one."""
 _LOOKS = 3  # a driver may be writing both sides while they are compared
 
 
@@ -100,22 +104,39 @@ class Examined:
 def require_belonging(loaded: LoadedPipeline, generation: Generation) -> None:
     """Refuse a checkpoint, state and target that do not belong together; change nothing.
 
-    Nothing is refused while a promotion or a rollback is under way, which exchanges them, and of a
-    generation that another one has replaced in the target: it may not write anyway.
+    Nothing is refused between the commit of a promotion or rollback and its last step: the commit
+    exchanges them. Nor of a generation that another one has replaced in the target: it may not
+    write anyway.
 
     Raises:
         StateError: One of them is missing, or older than the others; the target is another table;
             or others changed its rows. Names what was lost and the way on.
         InputError: The target can't be read.
     """
-    is_replaced = read_serving(loaded).served(generation.name) is not None
-    if is_replaced or pending_switch(loaded) is not None:
+    if read_serving(loaded).served(generation.name) is not None:
         return
     try:
         require(TargetSide.of(loaded, generation))
     except StateError:
+        # Asked last: a process that is at it may have committed since the comparison began.
+        switch = pending_switch(loaded)
+        if switch is not None and is_committed(loaded, switch):
+            return
         _explain_serving(loaded, generation)
         raise
+
+
+def is_committed(loaded: LoadedPipeline, switch: Switch) -> bool:
+    """Return whether readers of the target see the rows that a promotion or rollback brings.
+
+    Raises:
+        InputError: The target can't be read.
+    """
+    target = loaded.locate(loaded.pipeline.sink.path)
+    # A folder without a log, even a damaged one, holds no Delta table.
+    if not (Path(target) / LOG).is_dir():
+        return False
+    return transactions_of(target, [SWITCHES]).get(SWITCHES) == switch.at_ms
 
 
 def _explain_serving(loaded: LoadedPipeline, generation: Generation) -> None:

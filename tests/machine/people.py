@@ -64,7 +64,7 @@ EDITS: list[tuple[str, Any]] = [
     ("sink.partition_by", ["v"]),
     ("state", "state2"),
     ("name", "n"),
-    ("key", None),
+    ("key", ["id", "at"]),
     ("switch", "cold"),
     ("approve", True),
     ("supervision", {"lag": 1}),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from orchestration import operations
 from orchestration.generations import promotion, switch_steps
@@ -28,6 +28,7 @@ from sources.serving import (
     target_of,
 )
 from spark_jobs.launch import process
+from spark_jobs.target.belonging import require_belonging
 from spark_jobs.target.take_over import TakeOver
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.generations.test_generations import NEW, OLD, call, two
@@ -105,6 +106,24 @@ def test_a_promotion_that_breaks_off_anywhere_is_finished_by_whoever_comes_next(
     assert not Path(own_table(case.loaded, "g2")).exists()
     assert call(case, "rollback")["serving"] == "g1"
     assert (case.seen(), owner(case)) == (OLD, names["g1"])
+
+
+def test_a_change_by_others_under_a_promotion_that_broke_off_is_refused_until_its_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = two(tmp_path)
+    broken_off(case, monkeypatch, (TakeOver, "commit", False))
+    serving = read_generation(case.loaded.state, "g1")
+    require_belonging(case.loaded, serving)
+    rows = DeltaTable(tmp_path / "out").to_pyarrow_table().slice(0, 1)
+    write_deltalake(tmp_path / "out", rows, mode="append")
+    with pytest.raises(StateError, match="something other than this pipeline"):
+        require_belonging(case.loaded, serving)
+    # The promotion replaces these rows.
+    broken_off(case, monkeypatch, (TakeOver, "commit", True), promotion.finish)
+    require_belonging(case.loaded, serving)
+    assert call(case, "finish")["serving"] == "g2"
+    assert case.seen() == NEW
 
 
 @pytest.mark.parametrize("at", BEFORE, ids=str)

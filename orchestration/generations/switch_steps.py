@@ -38,7 +38,7 @@ from sources.serving import (
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.launch import process
 from spark_jobs.target.adopt_table import NO_MORE, open_table, transactions_of
-from spark_jobs.target.belonging import SWITCHES, epoch_id, is_committed
+from spark_jobs.target.belonging import SWITCHES, epoch_id, is_committed, require_servable
 from spark_jobs.target.starts import adopt
 from spark_jobs.target.table_snapshot import LOG, read_snapshot
 from spark_jobs.target.take_over import OutdatedError, TakeOver, prepare
@@ -69,8 +69,11 @@ def check(loaded: LoadedPipeline, switch: Switch) -> TakeOver:
 
     Raises:
         InputError: One table can't replace the other, such as for other partition columns.
-        StateError: A file of the table that is to replace the other is missing.
+        StateError: A file of the table that is to replace the other is missing, or others changed
+            its rows.
     """
+    to, _ = contexts(loaded, switch)
+    require_servable(to.loaded, to.generation)
     source, version = _source(loaded, switch)
     target = source if _is_gone(_target(loaded)) else _target(loaded)
     return prepare(target, source, version)
@@ -108,7 +111,7 @@ def commit(loaded: LoadedPipeline, switch: Switch) -> Switch:
     """
     if is_committed(loaded, switch):
         return switch
-    to, past = (read_generation(loaded.state, name) for name in (switch.to, switch.past))
+    to, past = contexts(loaded, switch)
     target, (source, version) = _target(loaded), _source(loaded, switch)
     if _is_gone(target):
         # Before the table is there: afterwards nothing says that it was gone.
@@ -117,19 +120,22 @@ def commit(loaded: LoadedPipeline, switch: Switch) -> Switch:
         made = read_snapshot(source, version)
         schema = open_table(source, version).schema()
         DeltaTable.create(target, schema, mode="ignore", partition_by=made.partitions or None)
-    fence = dict.fromkeys(_writers(past), NO_MORE)
+    fence = dict.fromkeys(_writers(past.generation), NO_MORE)
     # What an earlier switch forbade to this generation is allowed again.
-    ids = _writers(to)
+    ids = _writers(to.generation)
     allowed = dict.fromkeys(transactions_of(target, ids), _BEFORE_FIRST)
     written = transactions_of(source, ids, version)
     for attempt in range(_TRIES):
         ready = prepare(target, source, version)
+        # After the version that is taken over was read: none of its rows is unknown.
+        require_servable(to.loaded, to.generation)
         # Before the commit: afterwards nothing says which version it replaced.
         switch = switch.model_copy(update={"target_version": ready.table.version})
         Folder(loaded.state).replace(Switch.NAME, switch)
         try:
             ready.commit(
-                {**allowed, **written, **fence, SWITCHES: switch.at_ms}, table_properties(to)
+                {**allowed, **written, **fence, SWITCHES: switch.at_ms},
+                table_properties(to.generation),
             )
         except OutdatedError:
             if attempt + 1 == _TRIES:

@@ -126,6 +126,25 @@ def require_belonging(loaded: LoadedPipeline, generation: Generation) -> None:
         raise
 
 
+def require_servable(loaded: LoadedPipeline, generation: Generation) -> None:
+    """Refuse rows that others changed, of a generation that is to serve or to serve again.
+
+    Raises:
+        StateError: Names the changes; or checkpoint, state and its own table don't belong together.
+        InputError: The table can't be read.
+    """
+    side = TargetSide.of(loaded, generation)
+    if (served := read_serving(loaded).served(generation.name)) is None:
+        require(side)
+        return
+    record = read_target_record(generation)
+    if record is None or record.verified is None:
+        return
+    commits = CommitLog(side.path).between(record.verified, served.version)
+    if (found := foreign_changes(commits, record.verified, side.is_own)).commits:
+        raise refusals.changed_before_rollback(generation, side.path, found)
+
+
 def is_committed(loaded: LoadedPipeline, switch: Switch) -> bool:
     """Return whether readers of the target see the rows that a promotion or rollback brings.
 

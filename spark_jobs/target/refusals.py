@@ -202,6 +202,41 @@ def batches_lost(
 
 def changed_by_others(generation: Generation, table: str, found: ForeignChanges) -> StateError:
     """Return the error for changes of the target's rows that the pipeline did not make."""
+    is_restored = any(each.operation == RESTORE for each in found.commits)
+    effect = (
+        "A RESTORE takes rows away that the checkpoint counts as written and would never write "
+        "again. The pipeline does not continue."
+        if is_restored
+        else "The pipeline does not continue with a table whose rows it does not know."
+    )
+    message = f"{_changes(table, found)}\n{effect}"
+    undo = f"`RESTORE TABLE delta.`{table}` TO VERSION AS OF {found.last_good}`"
+    ways = []
+    if not is_restored:
+        ways.append("If the change is intended, accept it: `hybrid accept P --by NAME`.")
+    if found.own_after is None:
+        ways.append(f"To undo it, run {undo}, then repeat the command.")
+    ways.append(f"{'Otherwise' if ways else 'Now'} {_NEW}.")
+    return StateError(message, " ".join(ways), table=table, generation=generation.name)
+
+
+def changed_before_rollback(
+    generation: Generation, table: str, found: ForeignChanges
+) -> StateError:
+    """Return the error for changes by others in rows that are to serve again."""
+    message = (
+        f"{_changes(table, found)}\nThat was before another generation replaced "
+        f"{generation.name}; a rollback would return to these rows. Nothing was changed."
+    )
+    hint = (
+        "Keep the generation that serves, or compute the table again in a new one: `hybrid "
+        "generation new P`, `hybrid run P`, `hybrid generation promote P`."
+    )
+    return StateError(message, hint, table=table, generation=generation.name)
+
+
+def _changes(table: str, found: ForeignChanges) -> str:
+    """Return the sentence that lists changes of a table by others, one in each line."""
     commits = found.commits
     lines = [
         f"  version {each.version}, {iso(each.at_ms) if each.at_ms else 'time unknown'}: "
@@ -211,22 +246,7 @@ def changed_by_others(generation: Generation, table: str, found: ForeignChanges)
     ]
     more = [f"  and {len(commits) - _SHOWN} more"] if len(commits) > _SHOWN else []
     head = f"Rows of the table {table} were changed by something other than this pipeline:"
-    is_restored = any(each.operation == RESTORE for each in commits)
-    effect = (
-        "A RESTORE takes rows away that the checkpoint counts as written and would never write "
-        "again. The pipeline does not continue."
-        if is_restored
-        else "The pipeline does not continue with a table whose rows it does not know."
-    )
-    message = "\n".join([head, *lines, *more, effect])
-    undo = f"`RESTORE TABLE delta.`{table}` TO VERSION AS OF {found.last_good}`"
-    ways = []
-    if not is_restored:
-        ways.append("If the change is intended, accept it: `hybrid accept P --by NAME`.")
-    if found.own_after is None:
-        ways.append(f"To undo it, run {undo}, then repeat the command.")
-    ways.append(f"{'Otherwise' if ways else 'Now'} {_NEW}.")
-    return StateError(message, " ".join(ways), table=table, generation=generation.name)
+    return "\n".join([head, *lines, *more])
 
 
 def run_active(generation: Generation, table: str) -> StateError:

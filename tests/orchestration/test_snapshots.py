@@ -9,6 +9,7 @@ import pytest
 
 from orchestration import snapshots
 from orchestration.chain import ChainRun, run_step, steps_of
+from orchestration.defs import failures
 from orchestration.defs.chain_assets import pipeline_assets
 from sources.common.positions import DatabaseSnapshot
 from sources.config.loader import declare, load_pipeline
@@ -71,7 +72,10 @@ def test_the_snapshot_is_the_first_step_and_others_have_none(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_a_database_that_is_not_there_fails_the_asset_with_the_cause(tmp_path: Path) -> None:
+def test_a_database_that_is_not_there_fails_the_asset_with_the_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failures, "RETRY_POLICY", dg.RetryPolicy(max_retries=1, delay=0))
     loaded = load_pipeline(make(tmp_path))
     first, *_ = pipeline_assets(loaded)
     with dg.DagsterInstance.ephemeral() as instance:

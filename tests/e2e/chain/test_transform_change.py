@@ -124,7 +124,8 @@ def test_state_that_would_mean_something_else_is_refused_and_the_rest_goes_on_ex
         run_live(spark, named(case, "with_highest"))
     refusal = report_of(asked.value)
     assert (refusal.kind, refusal.transient) == ("state", False)
-    assert "not fit the state in the checkpoint; nothing was written." in refusal.message
+    assert "does not fit the state that earlier micro-batches left in the" in refusal.message
+    assert "nothing was written." in refusal.message
     assert "[STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE]" in refusal.message
     assert "=== Streaming Query ===" not in refusal.message
     assert refusal.hint.startswith("Undo the change of the transform")

@@ -126,6 +126,39 @@ def test_a_change_by_others_under_a_promotion_that_broke_off_is_refused_until_it
     assert case.seen() == NEW
 
 
+def test_rows_that_others_added_to_the_candidate_never_serve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = two(tmp_path)
+    broken_off(case, monkeypatch, (switch_steps, "end_runs", False))
+    candidate = own_table(case.loaded, "g2")
+    rows = DeltaTable(candidate).to_pyarrow_table().slice(0, 1)
+    write_deltalake(candidate, rows, mode="append")
+    with pytest.raises(StateError, match="something other than this pipeline") as refused:
+        promotion.finish(case.loaded)
+    assert "hybrid generation abort P" in refused.value.hint
+    assert case.seen() == OLD
+    assert call(case, "abort")["aborted"] is not None
+    with pytest.raises(StateError, match="something other than this pipeline"):
+        promotion.promote(case.loaded)
+    assert pending_switch(case.loaded) is None
+
+
+def test_a_rollback_to_rows_that_others_changed_is_refused_and_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = two(tmp_path)
+    broken_off(case, monkeypatch, (TakeOver, "commit", False))
+    rows = DeltaTable(tmp_path / "out").to_pyarrow_table().slice(0, 1)
+    write_deltalake(tmp_path / "out", rows, mode="append")
+    assert call(case, "finish")["serving"] == "g2"
+    before = content(tmp_path)
+    with pytest.raises(StateError, match="a rollback would return to these rows") as refused:
+        promotion.roll_back(case.loaded)
+    assert "hybrid generation new P" in refused.value.hint
+    assert (content(tmp_path), case.seen()) == (before, NEW)
+
+
 @pytest.mark.parametrize("at", BEFORE, ids=str)
 def test_until_its_commit_an_aborted_promotion_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: tuple[Any, str, bool]

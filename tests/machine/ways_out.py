@@ -6,8 +6,12 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from orchestration.chain import ChainRun, run_chain
 from orchestration.generations import lifecycle, promotion
@@ -60,6 +64,7 @@ def lead_out(people: People) -> None:
 _WAYS: list[tuple[str, str]] = [
     (r"outside: (drop|quarantine)|event_time\.outside", "leave_out"),
     (r"write it[^`]*`\{", "write"),
+    (r"TO VERSION AS OF \d+", "restore_table"),
     (r"on_gap: extend", "extend"),
     (r"on_gap: accept", "accept"),
     (r"[Uu]ndo|Correct |`sink\.path`|[Dd]eclare|approve", "restore_declaration"),
@@ -108,6 +113,7 @@ def _do(people: People, name: str, error: HybridError) -> None:
         "extend": lambda: _cover(people),
         "leave_out": lambda: people.keep("event_time", {"column": "at", "outside": "drop"}),
         "write": lambda: _write(error),
+        "restore_table": lambda: _restore_table(error),
         "accept": lambda: _accept(people),
         "move": lambda: shutil.rmtree(str(error.fields.get("table", "")), ignore_errors=True),
         "afresh": lambda: _afresh(people),
@@ -121,6 +127,14 @@ def _write(error: HybridError) -> None:
     found = re.search(r"write it[^`]*`(\{.*?\})`", error.hint)
     assert found is not None
     Path(str(error.fields["file"])).write_text(found[1])
+
+
+def _restore_table(error: HybridError) -> None:
+    """Restore the table's version that the hint names; one whose files are gone stays as it is."""
+    found = re.search(r"TO VERSION AS OF (\d+)", error.hint)
+    assert found is not None
+    with suppress(DeltaError):
+        DeltaTable(str(error.fields["table"])).restore(int(found[1]))
 
 
 def _cover(people: People) -> None:

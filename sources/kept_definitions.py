@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sources.common.state import Generation, digests, read_generation
 from sources.config.loader import KEPT, KeptDefinition, LoadedPipeline, load_pipeline
+from sources.errors import StateError
 from sources.serving import newest, read_serving
 
 _FOLDER = "definition"
@@ -55,7 +56,7 @@ def declaration_of(loaded: LoadedPipeline, generation: str) -> LoadedPipeline:
 
     Raises:
         InputError: The kept copy is not valid, or needs an environment variable that is not set.
-        StateError: The state is damaged, or there is no such generation.
+        StateError: The kept copy is missing, the state is damaged, or there is no such generation.
     """
     if loaded.kept is not None and loaded.kept.generation == generation:
         return loaded
@@ -64,7 +65,7 @@ def declaration_of(loaded: LoadedPipeline, generation: str) -> LoadedPipeline:
         known = read_generation(loaded.state, generation).info.contract
         if known == digests(loaded.contract()) or not kept.exists():
             return loaded
-    return load_pipeline(kept)
+    return _load_kept(loaded, generation)
 
 
 def in_service(loaded: LoadedPipeline) -> list[LoadedPipeline]:
@@ -76,12 +77,40 @@ def in_service(loaded: LoadedPipeline) -> list[LoadedPipeline]:
     Raises:
         InputError: The kept declaration is not valid, or needs an environment variable that is
             not set.
-        StateError: The state is damaged.
+        StateError: The kept declaration is missing, or the state is damaged.
     """
     serving = read_serving(loaded).generation
-    if newest(loaded) in (None, serving) or not kept_file(loaded, serving).exists():
+    has_run = (loaded.state / serving / "checkpoint").exists()
+    if newest(loaded) in (None, serving) or not (has_run or kept_file(loaded, serving).exists()):
         return [loaded]
-    return [loaded, load_pipeline(kept_file(loaded, serving))]
+    return [loaded, _load_kept(loaded, serving)]
+
+
+def _load_kept(loaded: LoadedPipeline, generation: str) -> LoadedPipeline:
+    """Load the copy of the pipeline's file that is kept for a generation.
+
+    Raises:
+        InputError: It is not valid, or needs an environment variable that is not set.
+        StateError: It is missing, or the file next to it that tells where relative paths start.
+    """
+    kept = kept_file(loaded, generation)
+    origin = kept.with_name(KEPT)
+    for path in (kept, origin):
+        if path.exists():
+            continue
+        message = (
+            f"State file {path} is missing: by it the runs of generation {generation} of pipeline "
+            f"`{loaded.pipeline.name}` go."
+        )
+        made = KeptDefinition(generation=generation, home=str(loaded.folder))
+        hint = f"Restore the file from a backup, or write it: `{made.model_dump_json()}`."
+        if path == kept:
+            hint = (
+                f"Restore the folder {kept.parent} from a backup. Without one, copy the pipeline's "
+                f"file and the modules of its functions there, as they were when {generation} ran."
+            )
+        raise StateError(message, hint, generation=generation, file=str(path))
+    return load_pipeline(kept)
 
 
 def _modules(loaded: LoadedPipeline) -> list[Path]:

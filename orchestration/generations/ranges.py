@@ -25,7 +25,7 @@ from sources.hybrid import Boundedness
 from sources.kept_definitions import in_service, kept_file
 from sources.planning.context import PipelineContext
 from sources.serving import target_of
-from spark_jobs.target.adopt_table import paths_of
+from spark_jobs.target.delta_table import paths_of
 from spark_jobs.target.history_files import read_history_files
 from spark_jobs.target.replace_range import Range, Replaced, Replacement
 

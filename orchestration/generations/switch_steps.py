@@ -37,8 +37,8 @@ from sources.serving import (
 )
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.launch import process
-from spark_jobs.target.adopt_table import NO_MORE, open_table, transactions_of
 from spark_jobs.target.belonging import SWITCHES, epoch_id, is_committed, require_servable
+from spark_jobs.target.delta_table import NO_MORE, open_table, transactions_of
 from spark_jobs.target.starts import adopt
 from spark_jobs.target.table_snapshot import LOG, read_snapshot
 from spark_jobs.target.take_over import OutdatedError, TakeOver, prepare

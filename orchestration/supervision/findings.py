@@ -5,7 +5,7 @@ from __future__ import annotations
 from orchestration.supervision.catching_up import Behind
 from orchestration.supervision.observation import Seen, SlotSeen
 from orchestration.supervision.verdict import Finding
-from sources.common.positions import span_ms
+from sources.common.positions import seconds, span_ms
 from sources.config.supervision import Supervision
 from sources.databases.replication_slot import NEW_SNAPSHOT
 
@@ -82,8 +82,3 @@ def slot(slot: SlotSeen, expected: Supervision, now_ms: int) -> Finding:
         is_long = idle > span_ms(expected.freshness)
         return Finding(name="slot", passed=False, is_pending=not is_long, text=text)
     return Finding(name="slot", passed=True, text="A connector reads the slot.")
-
-
-def seconds(ms: int) -> str:
-    """Return a time in ms as text, in seconds."""
-    return f"{ms / 1000:,.0f} s"

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from orchestration.supervision import findings
-from orchestration.supervision.findings import seconds
 from orchestration.supervision.late_rows import late_rows
 from orchestration.supervision.observation import Seen
 from orchestration.supervision.verdict import Finding, Health, Verdict, expected_findings
-from sources.common.positions import iso, span_ms
+from sources.common.positions import iso, seconds, span_ms
 from sources.config.supervision import Supervision
 from sources.errors import ErrorReport
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from sources.common.positions import Offsets, Part, TopicPartition, now_ms, span_ms
+from sources.common.positions import Offsets, Part, TopicPartition, now_ms, seconds, span_ms
 from sources.config.kafka_source import KafkaSource
 from sources.errors import SeamError
 from sources.kafka.client import KafkaLog
@@ -34,7 +34,7 @@ class Headroom(Part):
     def __str__(self) -> str:
         return (
             f"topic `{self.topic}`, partition {self.partition}: Kafka may delete offset "
-            f"{self.offset}, the first one that is needed, in {self.left_ms / 1000:,.0f} s"
+            f"{self.offset}, the first one that is needed, in {seconds(self.left_ms)}"
         )
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sources.common.positions import EndPosition, HeldOffsets, Part, iso, to_ms, to_us
+from sources.common.positions import EndPosition, HeldOffsets, Part, iso, seconds, to_ms, to_us
 from sources.common.schema import names_and_types
 from sources.common.state import Generation
 from sources.common.state_table import read_state_table
@@ -81,9 +81,8 @@ class FilePlan(FoundFiles):
     @property
     def out_of_orderness(self) -> str:
         """The out-of-orderness in words; unknown where event times are only sampled."""
-        seconds = f"{self.disorder_ms / 1000:,.0f} s"
-        is_known = self.end.event_times == "exact"
-        return seconds if is_known else f"unknown (in samples: {seconds})"
+        found = seconds(self.disorder_ms)
+        return found if self.end.event_times == "exact" else f"unknown (in samples: {found})"
 
 
 def found_files(source: FileSource, listing: FileListing) -> FoundFiles:

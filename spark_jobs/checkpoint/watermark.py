@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pyspark.sql import DataFrame
 
-from sources.common.positions import EndPosition, iso
+from sources.common.positions import EndPosition, iso, seconds
 from sources.errors import InputError
 from spark_jobs.checkpoint.plan_nodes import each_of, kind_of, number_of
 
@@ -96,21 +96,21 @@ def judge_order(
     elif watermark.reads == "some rows":
         why = (
             "the transform filters rows before `withWatermark`; with all rows, micro-batches "
-            f"reach back by {_s(out_of_orderness_ms)}, and the delay is "
-            f"{_s(watermark.delay_ms)}"
+            f"reach back by {seconds(out_of_orderness_ms)}, and the delay is "
+            f"{seconds(watermark.delay_ms)}"
         )
     else:
         message = (
             f"Source `{source}`: micro-batches reach back in event time by "
-            f"{_s(out_of_orderness_ms)}, but the transform's watermark allows for "
-            f"{_s(watermark.delay_ms)}: stateful operators would drop rows. The query was not "
+            f"{seconds(out_of_orderness_ms)}, but the transform's watermark allows for "
+            f"{seconds(watermark.delay_ms)}: stateful operators would drop rows. The query was not "
             "started."
         )
         hint = (
             "Raise the delay of `withWatermark` in the transform above "
-            f"{_s(out_of_orderness_ms)}; or, if files of `{source}` overlap in event time, raise "
-            "its `batch.files` and `batch.bytes`, so that they are read in one micro-batch, and "
-            "plan again (`hybrid plan P`). If single rows have a wrong time, set "
+            f"{seconds(out_of_orderness_ms)}; or, if files of `{source}` overlap in event time, "
+            "raise its `batch.files` and `batch.bytes`, so that they are read in one micro-batch, "
+            "and plan again (`hybrid plan P`). If single rows have a wrong time, set "
             "`event_time.not_after` and `event_time.not_before`, or remove these rows in the "
             "transform before `withWatermark`."
         )
@@ -165,9 +165,9 @@ def judge_seam(
         f"Source `{topic}`: its rows from {iso(end.complete_through_ms)} to {iso(reached_ms)} may "
         f"be dropped as late. History is complete through the first of these times only, by "
         f"`allowed_lateness` or `complete_through`, and moves the watermark to the second one, "
-        f"{_s(watermark.delay_ms)} behind its highest event time. A delay of `withWatermark` of "
-        f"{_s(needed_ms)} or more drops none of them. Dropped rows are counted, and more than "
-        "`supervision.late_rows.live` allows make the live run red."
+        f"{seconds(watermark.delay_ms)} behind its highest event time. A delay of `withWatermark` "
+        f"of {seconds(needed_ms)} or more drops none of them. Dropped rows are counted, and more "
+        "than `supervision.late_rows.live` allows make the live run red."
     )
 
 
@@ -192,7 +192,3 @@ def _reads(watermark: Any, source: Any, event_time: str) -> Reads:
         node = node.child()
     named = [str(each.name()) for each in each_of(node.output()) if number_of(each) == number]
     return reads if named == [event_time] else "unknown"
-
-
-def _s(ms: int) -> str:
-    return f"{ms / 1000:,.0f} s"

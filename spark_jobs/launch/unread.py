@@ -22,8 +22,8 @@ from sources.kept_definitions import declaration_of, kept_file
 from sources.planning.planned_by import is_planned_by
 from sources.serving import FIRST, OWNER, newest, read_serving, target_of
 from spark_jobs.run_state.lock import is_held, take_launch_lock
-from spark_jobs.target.adopt_table import open_table, paths_of
 from spark_jobs.target.belonging import require_belonging
+from spark_jobs.target.delta_table import open_table, paths_of
 
 
 def find_outdated(loaded: LoadedPipeline) -> Generation | None:
@@ -97,10 +97,11 @@ def _require_unread(loaded: LoadedPipeline, generation: Generation) -> None:
     require_belonging(declared, generation)
     with suppress(InputError):
         table = target_of(declared, generation.name)
-        owner = open_table(table).metadata().configuration.get(OWNER)
+        opened = open_table(table)
+        owner = opened.metadata().configuration.get(OWNER)
         if owner != generation.info.transaction_id:
             return
-        if paths_of(table):
+        if paths_of(opened):
             raise _has_rows(loaded, generation, table)
         shutil.rmtree(Path(table))
 

@@ -28,13 +28,13 @@ from spark_jobs.run_state.target_record import (
     read_target_record,
 )
 from spark_jobs.target import refusals
-from spark_jobs.target.adopt_table import open_table, transactions_of
 from spark_jobs.target.commit_log import (
     Commit,
     CommitLog,
     ForeignChanges,
     foreign_changes,
 )
+from spark_jobs.target.delta_table import open_table, transactions_of
 from spark_jobs.target.table_snapshot import LOG
 
 SWITCHES = "hybrid.switch"

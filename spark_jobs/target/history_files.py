@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from sources.common.state import Generation
 from sources.errors import StateError
-from spark_jobs.target.adopt_table import paths_of
+from spark_jobs.target.delta_table import open_table, paths_of
 
 _NAME = "history-files.parquet"
 _COLUMN = "path"
@@ -33,7 +33,9 @@ def keep_history_files(generation: Generation, table: str) -> None:
         return
     part = path.with_name(f".{_NAME}.part")
     with generation.writing(part):
-        pq.write_table(pa.table({_COLUMN: pa.array(paths_of(table), pa.string())}), part)
+        pq.write_table(
+            pa.table({_COLUMN: pa.array(paths_of(open_table(table)), pa.string())}), part
+        )
         part.replace(path)
 
 

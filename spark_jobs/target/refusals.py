@@ -88,10 +88,8 @@ def serving_missing(generation: Generation, table: str, target: str) -> StateErr
         f"State file {file} is missing: generation {generation.name} serves, and its rows are in "
         f"{target}, but without the file its table is {table}, which does not exist."
     )
-    hint = (
-        "Restore the file from a backup, or write it: "
-        f'`{{"version": {Serving.VERSION}, "generation": "{generation.name}", "before": []}}`.'
-    )
+    serving = Serving(generation=generation.name)
+    hint = f"Restore the file from a backup, or write it: `{serving.model_dump_json()}`."
     return _refused(generation, table, message, hint, file)
 
 

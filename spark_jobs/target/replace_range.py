@@ -22,7 +22,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyarrow.dataset import FileSystemDataset
 
 from sources.errors import InputError, StateError
-from spark_jobs.target.adopt_table import add_action, link_file, open_table
+from spark_jobs.target.delta_table import add_action, link_file, open_table
 from spark_jobs.target.key_match import without_keys
 
 _MADE = "range-"

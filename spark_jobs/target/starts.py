@@ -17,9 +17,9 @@ from spark_jobs.run_state.target_record import (
     read_target_record,
 )
 from spark_jobs.target import refusals
-from spark_jobs.target.adopt_table import open_table, paths_of
 from spark_jobs.target.belonging import TargetSide, epoch_id, examine, require
 from spark_jobs.target.commit_log import RESTORE
+from spark_jobs.target.delta_table import open_table, paths_of
 
 
 def announce(side: TargetSide) -> TargetRecord:
@@ -33,7 +33,7 @@ def announce(side: TargetSide) -> TargetRecord:
     """
     found = require(side)
     if found.table is not None:
-        _require_files(side)
+        _require_files(side, found.table)
     epoch = found.table.transaction_version(epoch_id(side.generation)) if found.table else None
     # While nothing was committed, a deleted target may be created again.
     known = {} if found.table else {"table_id": None, "verified": None}
@@ -44,11 +44,11 @@ def announce(side: TargetSide) -> TargetRecord:
     return record
 
 
-def _require_files(side: TargetSide) -> None:
+def _require_files(side: TargetSide, table: DeltaTable) -> None:
     """Refuse a table on this machine of which data files are missing: nobody could read it."""
     if "://" in side.path:
         return
-    names = map(unquote, paths_of(side.path))
+    names = map(unquote, paths_of(table))
     if lacking := [name for name in names if not Path(side.path, name).exists()]:
         raise refusals.files_missing(side.generation, side.path, lacking)
 

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
-from spark_jobs.target.adopt_table import open_table
+from spark_jobs.target.delta_table import open_table
 from spark_jobs.target.protocol import Protocol
 
 LOG = "_delta_log"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sources.errors import InputError, StateError
-from spark_jobs.target.adopt_table import link_file, missing_file
+from spark_jobs.target.delta_table import link_file, missing_file
 from spark_jobs.target.protocol import CARRIED
 from spark_jobs.target.table_snapshot import (
     LOG,

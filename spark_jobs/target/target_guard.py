@@ -10,9 +10,9 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.run_state.target_record import TargetRecord
 from spark_jobs.target import refusals
-from spark_jobs.target.adopt_table import open_table
 from spark_jobs.target.belonging import TargetSide, epoch_id
 from spark_jobs.target.commit_log import Commit, CommitLog, foreign_changes
+from spark_jobs.target.delta_table import open_table
 from spark_jobs.target.starts import verified
 
 RECORD_S = 60.0

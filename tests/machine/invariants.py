@@ -10,6 +10,7 @@ from orchestration.audit.report import AuditReport
 from orchestration.supervision.status import Status
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError
+from sources.kept_definitions import declaration_of
 from sources.serving import target_of
 from tests.machine.world import World
 
@@ -65,7 +66,9 @@ def require_right_if_green(world: World, loaded: LoadedPipeline, found: Status) 
         is_green = each.live is not None and each.live.health == "healthy" and each.healthy
         if not is_green or last.lag != 0:
             continue
-        wrong = world.wrong(target_of(loaded, each.generation))
+        # One that serves goes by the declaration that it was started with.
+        declared = declaration_of(loaded, each.generation or "")
+        wrong = world.wrong(target_of(declared, each.generation))
         rows += len(world.rows)
         if wrong:
             message = f"healthy, nothing left to read, and yet {each.generation} lacks: {wrong}"

@@ -64,6 +64,7 @@ def lead_out(people: People) -> None:
 _WAYS: list[tuple[str, str]] = [
     (r"outside: (drop|quarantine)|event_time\.outside", "leave_out"),
     (r"write it[^`]*`\{", "write"),
+    (r"copy the pipeline's file", "copy_definition"),
     (r"TO VERSION AS OF \d+", "restore_table"),
     (r"on_gap: extend", "extend"),
     (r"on_gap: accept", "accept"),
@@ -113,6 +114,7 @@ def _do(people: People, name: str, error: HybridError) -> None:
         "extend": lambda: _cover(people),
         "leave_out": lambda: people.keep("event_time", {"column": "at", "outside": "drop"}),
         "write": lambda: _write(error),
+        "copy_definition": lambda: _copy_definition(people, error),
         "restore_table": lambda: _restore_table(error),
         "accept": lambda: _accept(people),
         "move": lambda: shutil.rmtree(str(error.fields.get("table", "")), ignore_errors=True),
@@ -127,6 +129,15 @@ def _write(error: HybridError) -> None:
     found = re.search(r"write it[^`]*`(\{.*?\})`", error.hint)
     assert found is not None
     Path(str(error.fields["file"])).write_text(found[1])
+
+
+def _copy_definition(people: People, error: HybridError) -> None:
+    """Copy the pipeline's file and its transform to where a generation keeps them."""
+    people.restore_declaration()
+    there = Path(str(error.fields["file"])).parent
+    there.mkdir(exist_ok=True)
+    for name in ("m.yaml", "transforms.py"):
+        shutil.copy(people.world.folder / name, there)
 
 
 def _restore_table(error: HybridError) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +15,18 @@ from typer.testing import CliRunner
 from orchestration import operations
 from orchestration.cli.main import app
 from orchestration.generations import promotion
+from orchestration.supervision.status import status
 from sources.common.state import read_generation
-from sources.config.loader import load_pipeline
+from sources.config.loader import KEPT, load_pipeline
 from sources.config.user_functions import load_transform
 from sources.errors import StateError
 from sources.generations import begin
 from sources.kept_definitions import in_service, kept_file
 from sources.planning.context import PipelineContext
-from sources.serving import read_serving, require_in_service, target_of
+from sources.serving import pending_switch, read_serving, require_in_service, target_of
 from spark_jobs.run_state.lock import is_switching, take_switch_lock
-from spark_jobs.target.adopt_table import NO_MORE, transactions_of
 from spark_jobs.target.belonging import TargetSide, examine, require_belonging
+from spark_jobs.target.delta_table import NO_MORE, transactions_of
 from tests.orchestration.generations.generation_case import GenerationCase
 
 OLD = {1: 10, 2: 20, 3: 30}
@@ -181,6 +184,37 @@ def test_what_can_not_be_done_is_refused_by_name(tmp_path: Path) -> None:
     assert call(case, "discard")["discarded"] == "g2"
     assert not (tmp_path / "state/events/g2").exists()
     assert case.seen() == OLD
+
+
+def test_a_kept_declaration_that_was_deleted_is_named_and_nothing_hides_the_one_that_serves(
+    tmp_path: Path,
+) -> None:
+    case = two(tmp_path)
+    kept = kept_file(case.loaded, "g1")
+    assert status(case.loaded).served_by is not None
+    kept.unlink()
+    for look in (status, promotion.promote, in_service):
+        with pytest.raises(StateError, match=f"State file {kept} is missing") as refused:
+            look(case.loaded)
+        assert "copy the pipeline's file" in refused.value.hint
+    assert pending_switch(case.loaded) is None
+    shutil.copy(case.loaded.path, kept)
+    assert status(case.loaded).served_by is not None
+
+
+def test_without_its_origin_a_kept_declaration_is_not_taken_for_another_pipeline(
+    tmp_path: Path,
+) -> None:
+    case = two(tmp_path)
+    origin = kept_file(case.loaded, "g1").with_name(KEPT)
+    origin.unlink()
+    with pytest.raises(StateError, match=f"State file {origin} is missing") as refused:
+        status(case.loaded)
+    written = re.search(r"write it: `(.*)`", refused.value.hint)
+    assert written is not None
+    origin.write_text(written[1])
+    assert call(case, "promote")["serving"] == "g2"
+    assert case.seen() == NEW
 
 
 def test_one_that_serves_no_more_is_not_run(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from sources.errors import StateError
 from sources.serving import OWNER, table_properties
 from spark_jobs.run_state.target_record import TargetRecord, read_target_record
-from spark_jobs.target.adopt_table import NO_MORE, paths_of, transactions_of
 from spark_jobs.target.belonging import epoch_id, require_belonging
+from spark_jobs.target.delta_table import NO_MORE, open_table, paths_of, transactions_of
 from spark_jobs.target.replace_range import Range, Replaced, Replacement
 from spark_jobs.target.starts import adopt, announce
 from spark_jobs.target.take_over import prepare
@@ -329,7 +329,7 @@ def test_a_backfill_of_a_range_is_the_pipelines_own(case: TargetCase) -> None:
         table=case.out,
         side=None,
         where=Range("at", moment(0), moment(50)),
-        history=set(paths_of(case.out)),
+        history=set(paths_of(open_table(str(case.out)))),
         gone=set(),
         key=["id"],
         transaction=f"{case.generation.info.transaction_id}-range-abc",
@@ -443,7 +443,7 @@ def test_the_record_says_what_is_known(case: TargetCase) -> None:
 
 def test_a_data_file_that_was_deleted_is_refused_at_the_next_start(case: TargetCase) -> None:
     case.run(0, 1)
-    name = paths_of(case.out)[0]
+    name = paths_of(open_table(str(case.out)))[0]
     content = Path(case.out, name).read_bytes()
     Path(case.out, name).unlink()
     with pytest.raises(StateError, match="are missing, although its log lists them") as caught:

@@ -14,7 +14,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from sources.errors import InputError, StateError
-from spark_jobs.target.adopt_table import NO_MORE, transactions_of, version_of
+from spark_jobs.target.delta_table import NO_MORE, transactions_of, version_of
 from spark_jobs.target.table_snapshot import data_files, read_snapshot
 from spark_jobs.target.take_over import OutdatedError, prepare
 

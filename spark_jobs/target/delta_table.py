@@ -50,13 +50,9 @@ def version_of(path: str) -> int:
     return int(open_table(path).version())
 
 
-def paths_of(path: str) -> list[str]:
-    """Return the paths of the files in a Delta table's newest version, as its log names them.
-
-    Raises:
-        InputError: The table can't be read.
-    """
-    files = pa.table(open_table(path).get_add_actions())
+def paths_of(table: DeltaTable) -> list[str]:
+    """Return the paths of the files of a Delta table, as its log names them."""
+    files = pa.table(table.get_add_actions())
     return [str(name) for name in files["path"].to_pylist()]
 
 

@@ -57,12 +57,12 @@ def _prefer(folder: str, package: str) -> None:
     """
     if sys.path[:1] != [folder]:
         sys.path.insert(0, folder)
-    others = [each for each in _preferred if each != folder]
+    others = tuple(f"{each}{os.sep}" for each in _preferred if each != folder)
     _preferred.add(folder)
     for name, module in list(sys.modules.items()):
         top = name.partition(".")[0]
         where = getattr(module, "__file__", None) or ""
-        if top != package and not any(where.startswith(f"{each}{os.sep}") for each in others):
+        if top != package and not where.startswith(others):
             continue
         own = PathFinder.find_spec(top, [folder])
         known = getattr(sys.modules.get(top), "__file__", None)

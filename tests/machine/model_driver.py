@@ -202,7 +202,7 @@ class ModelQuery:
             except Exception:
                 continue
         rows = cast("DataFrame", _Rows())
-        sink.prepare_table(
+        self._guard = sink.prepare_table(
             self._context.pipeline.sink, self._path, rows, self._context.generation, {}, ()
         )
         if not self.declared.is_bounded:
@@ -238,6 +238,8 @@ class ModelQuery:
 
     def follow(self, reporter: Reporter) -> None:
         """Read all that the topic holds now, in one micro-batch."""
+        # As a driver does every second.
+        self._guard.look()
         self._replay()
         starts = self.declared.place.starts or {}
         initial = self._checkpoint / "sources" / "1" / "0"

@@ -96,7 +96,7 @@ def test_a_bad_record_stops_the_stream_with_topic_partition_and_offset(
     producer = Producer({"bootstrap.servers": servers})
     producer.produce(case.topic, b'{"id": "x"', partition=0, timestamp=1704200000000)
     assert producer.flush(30) == 0
-    with pytest.raises(RunError, match=rf"topic `{case.topic}`, partition 0, offset 600"):
+    with pytest.raises(RunError, match=rf"Topic `{case.topic}`, partition 0, offset 600"):
         start_live(loaded)
     assert not operations.is_live(loaded)
 

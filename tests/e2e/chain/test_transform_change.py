@@ -97,7 +97,8 @@ def test_state_that_would_mean_something_else_is_refused_and_the_rest_goes_on_ex
     run_history(spark, loaded)
     hand_over(PipelineContext.require(loaded), live_of(loaded))
     generation = loaded.require_generation()
-    before = DeltaTable(str(tmp_path / "out")).version()
+    # Each start of a query is a commit without rows.
+    before = sorted(DeltaTable(str(tmp_path / "out")).file_uris())
     begun = last_planned(generation.checkpoint)
     assert last_change(generation) is None
 
@@ -129,7 +130,7 @@ def test_state_that_would_mean_something_else_is_refused_and_the_rest_goes_on_ex
     assert "[STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE]" in refusal.message
     assert "=== Streaming Query ===" not in refusal.message
     assert refusal.hint.startswith("Undo the change of the transform")
-    assert DeltaTable(str(tmp_path / "out")).version() == before
+    assert sorted(DeltaTable(str(tmp_path / "out")).file_uris()) == before
 
     # The batch that Spark had begun and refused is made anew.
     assert begun is not None

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict
 
 from orchestration.progress.forecast import Estimate, earlier_generations, estimate, read_earlier
 from sources.common.positions import iso
 from sources.common.state import Folder
+from sources.common.state_table import read_state_table
 from sources.config.loader import LoadedPipeline
 from sources.planning.file_plan import FoundFiles
 from sources.planning.plan import Plan
@@ -60,7 +60,8 @@ def preview(loaded: LoadedPipeline, plan: Plan) -> Preview:
     generation that has one.
 
     Raises:
-        StateError: The pipeline has no state, since no plan was made.
+        StateError: The pipeline has no state, since no plan was made; or a table of splits is
+            missing.
     """
     generation = loaded.require_generation()
     previous = next(
@@ -68,6 +69,7 @@ def preview(loaded: LoadedPipeline, plan: Plan) -> Preview:
             (folder, found)
             for folder in earlier_generations(loaded, generation)
             if (found := read_earlier(folder, "plan.json", Plan)) is not None
+            and found.is_whole(folder)
         ),
         None,
     )
@@ -151,6 +153,4 @@ def _files(source: str, before: set[str], now: set[str]) -> list[Change]:
 
 
 def _paths(folder: Folder, found: FoundFiles) -> set[str]:
-    table = pq.read_table(folder.path(found.splits_file), columns=["path"])
-    paths: Sequence[str] = table["path"].unique().to_pylist()
-    return set(paths)
+    return set(read_state_table(folder, found.splits_file)["path"].unique().to_pylist())

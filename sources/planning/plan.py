@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sources.common.positions import Record, iso, now_ms
 from sources.common.schema import check_event_time, parse_schema
-from sources.common.state import Generation
+from sources.common.state import Folder, Generation
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.errors import StateError
@@ -83,6 +83,15 @@ class Plan(Record):
         return parse_schema(self.columns_by_name)
 
     @property
+    def listed(self) -> list[FoundFiles]:
+        """All listings of files that the plan was made of."""
+        return [*self.files, *([] if self.folder is None else [self.folder])]
+
+    def is_whole(self, folder: Folder) -> bool:
+        """Return whether the state folder of the plan's generation holds all tables of splits."""
+        return all(folder.path(each.splits_file).exists() for each in self.listed)
+
+    @property
     def columns_by_name(self) -> dict[str, str]:
         """Columns that the transform gets, as names and Spark SQL types."""
         if self.files:
@@ -122,7 +131,7 @@ def make_plan(loaded: LoadedPipeline, drop_outdated: Callable[[], None] | None =
         hint = "Make the folder writable, then plan again: `hybrid plan PIPELINE`."
         raise StateError(message, hint, pipeline=plan.pipeline, file=state)
     keep_declaration(loaded, generation)
-    for part in [*plan.files, *([] if plan.folder is None else [plan.folder])]:
+    for part in plan.listed:
         keep_splits(part, listings[part.source], generation)
     return generation.put_if_absent("plan.json", plan)
 

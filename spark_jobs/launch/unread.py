@@ -19,6 +19,7 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, StateError
 from sources.generations import is_unread
 from sources.kept_definitions import declaration_of, kept_file
+from sources.planning.plan import Plan
 from sources.planning.planned_by import is_planned_by
 from sources.serving import FIRST, OWNER, newest, read_serving, target_of
 from spark_jobs.run_state.lock import is_held, take_launch_lock
@@ -27,7 +28,9 @@ from spark_jobs.target.delta_table import open_table, paths_of
 
 
 def find_outdated(loaded: LoadedPipeline) -> Generation | None:
-    """Return the newest generation if another declaration planned it and nothing was read by it.
+    """Return the newest generation if its plan can't stay and nothing was read by it.
+
+    It can't stay if another declaration made it, or if a table of its splits is missing.
 
     Args:
         loaded: The pipeline, with the declaration that is to be planned.
@@ -44,7 +47,9 @@ def find_outdated(loaded: LoadedPipeline) -> Generation | None:
     if loaded.kept is not None or not (loaded.state / name / "generation.json").exists():
         return None
     generation = read_generation(loaded.state, name)
-    if is_planned_by(loaded, generation) or not is_unread(generation):
+    plan = generation.read("plan.json", Plan)
+    is_whole = plan is None or plan.is_whole(generation)
+    if (is_whole and is_planned_by(loaded, generation)) or not is_unread(generation):
         return None
     return generation
 

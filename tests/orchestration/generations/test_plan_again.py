@@ -185,6 +185,36 @@ def test_a_plan_that_breaks_off_on_its_way_is_made_by_the_next_one(
     assert generation.path(plan.files[0].splits_file).exists()
 
 
+@pytest.mark.parametrize("second", [False, True])
+def test_a_plan_that_lost_its_splits_is_made_again_until_something_is_read(
+    case: GenerationCase, second: bool
+) -> None:
+    assert files(case) == 2
+    if second:
+        read_something(case)
+        begin(case.loaded)
+        assert files(case) == 2
+
+    def splits() -> Path:
+        generation = case.loaded.require_generation()
+        plan = generation.read("plan.json", Plan)
+        assert plan is not None
+        return generation.path(plan.files[0].splits_file)
+
+    splits().unlink()
+    assert files(case) == 2
+    assert splits().exists()
+    read_something(case)
+    splits().unlink()
+    if second:
+        # What changed since the generation before can't be told any more.
+        refused = call(case, "plan", status=2)
+        assert refused["message"].startswith(f"State file {splits()} is missing")
+    else:
+        call(case, "plan")
+    assert not splits().exists()
+
+
 def test_an_empty_table_that_a_run_left_goes_with_its_plan(case: GenerationCase) -> None:
     call(case, "plan")
     generation = case.loaded.require_generation()

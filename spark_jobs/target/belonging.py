@@ -140,6 +140,8 @@ def require_servable(loaded: LoadedPipeline, generation: Generation) -> None:
     record = read_target_record(generation)
     if record is None or record.verified is None:
         return
+    # Refused here if it is gone, with what to do then.
+    open_table(side.path)
     commits = CommitLog(side.path).between(record.verified, served.version)
     if (found := foreign_changes(commits, record.verified, side.is_own)).commits:
         raise refusals.changed_before_rollback(generation, side.path, found)

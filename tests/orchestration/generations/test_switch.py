@@ -17,7 +17,7 @@ from orchestration.generations import promotion, switch_steps
 from orchestration.requested_state import read_requested, request
 from sources import generations
 from sources.common.state import read_generation
-from sources.errors import StateError
+from sources.errors import InputError, StateError
 from sources.generations import begin
 from sources.serving import (
     OWNER,
@@ -157,6 +157,16 @@ def test_a_rollback_to_rows_that_others_changed_is_refused_and_changes_nothing(
         promotion.roll_back(case.loaded)
     assert "hybrid generation new P" in refused.value.hint
     assert (content(tmp_path), case.seen()) == (before, NEW)
+
+
+def test_a_rollback_of_a_deleted_target_is_refused_with_a_way_out(tmp_path: Path) -> None:
+    case = two(tmp_path)
+    promotion.promote(case.loaded)
+    shutil.rmtree(tmp_path / "out")
+    with pytest.raises(InputError, match=f"The table {tmp_path / 'out'} can't be read") as refused:
+        promotion.roll_back(case.loaded)
+    assert "hybrid generation new P" in refused.value.hint
+    assert pending_switch(case.loaded) is None
 
 
 @pytest.mark.parametrize("at", BEFORE, ids=str)

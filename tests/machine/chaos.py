@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -35,7 +36,16 @@ def main() -> int:
             }
             command = [sys.executable, "-m", "pytest", "tests/machine/test_people.py", "-q"]
             started.append(subprocess.Popen(command, env=environment))
-        failed = [each.wait() for each in started]
+        # Interrupted, it tells what was done until then.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            statuses = [each.wait() for each in started]
+            end = "wrong" if any(statuses) else "0 wrong"
+        except KeyboardInterrupt:
+            for each in started:
+                each.terminate()
+            statuses = [max(each.wait(), 0) for each in started]
+            end = "interrupted"
         for kind in ("People", "PeopleWithSpark"):
             counts: Counter[str] = Counter()
             for path in sorted(Path(folder).glob(f"{kind}-*.json")):
@@ -44,8 +54,8 @@ def main() -> int:
             sys.stdout.write(f"\n{kind}: {counts['sequences']:,} sequences, {steps:,} steps\n")
             for name, count in sorted(counts.items()):
                 sys.stdout.write(f"{count:>10,} {name}\n")
-    sys.stdout.write(f"seeds from {options.seed}; {'wrong' if any(failed) else '0 wrong'}\n")
-    return int(any(failed))
+    sys.stdout.write(f"seeds from {options.seed}; {end}\n")
+    return int(any(statuses))
 
 
 if __name__ == "__main__":

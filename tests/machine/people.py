@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
@@ -126,6 +127,14 @@ class People(RuleBasedStateMachine):
             finally:
                 self.patch.undo()
                 shutil.rmtree(self.folder, ignore_errors=True)
+                self.keep_counts()
+
+    def keep_counts(self) -> None:
+        """Write what was done so far, where somebody wants to know: a run may be interrupted."""
+        if (folder := os.environ.get("HYBRID_COUNTS")) is not None:
+            seed = os.environ.get("HYBRID_SEED", "7")
+            path = Path(folder) / f"{type(self).__name__}-{seed}.json"
+            path.write_text(json.dumps(dict(sorted(self.counts.items()))))
 
     # How a step is done.
 

@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
@@ -45,9 +43,6 @@ def play(people: type[People], servers: str, sequences: int) -> None:
         counts = dict(sorted(people.counts.items()))
         lines = [f"seed {SEED}", *(f"{count:>8,} {name}" for name, count in counts.items())]
         sys.stderr.write("\n".join(["", *lines, ""]))
-        if (folder := os.environ.get("HYBRID_COUNTS")) is not None:
-            path = Path(folder) / f"{people.__name__}-{SEED}.json"
-            path.write_text(json.dumps(counts))
 
 
 def test_whatever_people_do_what_is_green_is_right(servers: str) -> None:

@@ -25,7 +25,7 @@ from sources.hybrid import Boundedness
 from sources.kept_definitions import in_service, kept_file
 from sources.planning.context import PipelineContext
 from sources.serving import target_of
-from spark_jobs.target.delta_table import paths_of
+from spark_jobs.target.delta_table import open_table, paths_of
 from spark_jobs.target.history_files import read_history_files
 from spark_jobs.target.replace_range import Range, Replaced, Replacement
 
@@ -247,7 +247,7 @@ def _history(context: PipelineContext, target: str) -> set[str]:
     """Return the target's files that hold history: all of them until a stream was requested."""
     last = context.pipeline.sources[-1]
     if last.boundedness is Boundedness.BOUNDED or read_requested(context.generation) is None:
-        return set(paths_of(target))
+        return set(paths_of(open_table(target)))
     return read_history_files(context.generation)
 
 

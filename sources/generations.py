@@ -78,7 +78,7 @@ def begin(loaded: LoadedPipeline) -> Generation:
         raise StateError(message, hint, pipeline=loaded.pipeline.name)
     if waiting(loaded) is not None:
         begun = read_generation(loaded.state, name)
-        if begun.read_bytes("plan.json") is None:
+        if is_unread(begun) and begun.read_bytes("plan.json") is None:
             # It has done nothing yet, so it can adopt the declaration as it is now.
             info = begun.info.model_copy(update={"contract": digests(loaded.contract())})
             begun.replace("generation.json", info)

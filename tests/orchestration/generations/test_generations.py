@@ -186,6 +186,19 @@ def test_what_can_not_be_done_is_refused_by_name(tmp_path: Path) -> None:
     assert case.seen() == OLD
 
 
+def test_one_that_waits_and_lost_its_plan_is_not_begun_again(tmp_path: Path) -> None:
+    case = two(tmp_path)
+    read = tmp_path / "state/events/g2/checkpoint/offsets"
+    read.mkdir(parents=True, exist_ok=True)
+    (read / "0").write_text("v1")
+    (tmp_path / "state/events/g2/plan.json").unlink(missing_ok=True)
+    refused = call(case, "new", status=2)
+    assert "g2 of pipeline `events` was begun already" in refused["message"]
+    assert "hybrid generation discard" in refused["hint"]
+    assert call(case, "discard")["discarded"] == "g2"
+    assert call(case, "new")["generation"] == "g2"
+
+
 def test_a_kept_declaration_that_was_deleted_is_named_and_nothing_hides_the_one_that_serves(
     tmp_path: Path,
 ) -> None:

@@ -80,8 +80,10 @@ def in_service(loaded: LoadedPipeline) -> list[LoadedPipeline]:
         StateError: The kept declaration is missing, or the state is damaged.
     """
     serving = read_serving(loaded).generation
-    has_run = (loaded.state / serving / "checkpoint").exists()
-    if newest(loaded) in (None, serving) or not (has_run or kept_file(loaded, serving).exists()):
+    if newest(loaded) in (None, serving):
+        return [loaded]
+    has_run = read_generation(loaded.state, serving).checkpoint.exists()
+    if not (has_run or kept_file(loaded, serving).exists()):
         return [loaded]
     return [loaded, _load_kept(loaded, serving)]
 
@@ -91,8 +93,11 @@ def _load_kept(loaded: LoadedPipeline, generation: str) -> LoadedPipeline:
 
     Raises:
         InputError: It is not valid, or needs an environment variable that is not set.
-        StateError: It is missing, or the file next to it that tells where relative paths start.
+        StateError: It is missing, or the file next to it that tells where relative paths start; or
+            the generation's state is.
     """
+    # First of all: without its state, a copy of its declaration would not help.
+    read_generation(loaded.state, generation)
     kept = kept_file(loaded, generation)
     origin = kept.with_name(KEPT)
     for path in (kept, origin):

@@ -215,6 +215,19 @@ def test_a_kept_declaration_that_was_deleted_is_named_and_nothing_hides_the_one_
     assert status(case.loaded).served_by is not None
 
 
+def test_a_generation_whose_whole_state_was_deleted_is_refused_with_a_way_that_leads_out(
+    tmp_path: Path,
+) -> None:
+    case = two(tmp_path)
+    gone = tmp_path / "state/events/g1"
+    shutil.rmtree(gone)
+    for look in (in_service, promotion.promote):
+        # A copy of the declaration alone would not bring it back.
+        with pytest.raises(StateError, match=f"State file {gone}/generation.json") as refused:
+            look(case.loaded)
+        assert "declare another `state` and another `sink.path`" in refused.value.hint
+
+
 def test_without_its_origin_a_kept_declaration_is_not_taken_for_another_pipeline(
     tmp_path: Path,
 ) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sources.common.positions import Offsets, flatten
+from sources.errors import StateError
 
 
 def _latest(folder: Path) -> int | None:
@@ -59,9 +60,22 @@ def offset_of(checkpoint: Path, batch_id: int, place: int) -> Any:
         Spark's offset, decoded from JSON; None if the source never had one.
 
     Raises:
-        FileNotFoundError: The micro-batch was never begun, or Spark has removed its file.
+        StateError: The micro-batch's file is missing.
     """
-    lines = (checkpoint / "offsets" / str(batch_id)).read_text().splitlines()[2:]
+    path = checkpoint / "offsets" / str(batch_id)
+    try:
+        lines = path.read_text().splitlines()[2:]
+    except FileNotFoundError:
+        message = (
+            f"Checkpoint file {path} is missing, so it is unknown up to where micro-batch "
+            f"{batch_id} read its sources. Nothing was started."
+        )
+        hint = (
+            "Restore the checkpoint's files from a backup. If they are lost, compute the table "
+            "again in a new generation: `hybrid generation new P`, `hybrid run P`, `hybrid "
+            "generation promote P`."
+        )
+        raise StateError(message, hint, file=str(path)) from None
     return None if place >= len(lines) or lines[place] == "-" else json.loads(lines[place])
 
 
@@ -75,6 +89,9 @@ def committed_offset(checkpoint: Path, place: int) -> Any:
     Returns:
         Spark's offset, decoded from JSON; None if no micro-batch was committed, or the source
         never had an offset.
+
+    Raises:
+        StateError: The file with the offsets of the last committed micro-batch is missing.
     """
     batch_id = last_committed(checkpoint)
     return None if batch_id is None else offset_of(checkpoint, batch_id, place)
@@ -98,6 +115,9 @@ def reached(checkpoint: Path, place: int) -> Offsets:
 
     Returns:
         Empty if the source was never read.
+
+    Raises:
+        StateError: The file with the offsets of the last committed micro-batch is missing.
     """
     return kafka_offsets(committed_offset(checkpoint, place))
 

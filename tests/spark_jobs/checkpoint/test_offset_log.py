@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sources.common.positions import TopicPartition
+from sources.errors import StateError
 from spark_jobs.checkpoint import offset_log
 
 _OFFSET = '{"sourceVersion":1,"reservoirId":"x","reservoirVersion":%d,"index":%d}'
@@ -33,6 +34,13 @@ def test_only_a_committed_batch_counts(tmp_path: Path) -> None:
     batch(tmp_path, 1, DRAINED, "-", committed=False)
     assert offset_log.last_committed(tmp_path) == 0
     assert not offset_log.is_drained(offset_log.committed_offset(tmp_path, 0), 1)
+
+
+def test_a_committed_batch_whose_offsets_were_deleted_is_refused_by_name(tmp_path: Path) -> None:
+    batch(tmp_path, 0, READING, committed=True)
+    (tmp_path / "offsets" / "0").unlink()
+    with pytest.raises(StateError, match=f"Checkpoint file {tmp_path}/offsets/0 is missing"):
+        offset_log.reached(tmp_path, 0)
 
 
 def test_batches_are_counted_as_numbers_not_as_names(tmp_path: Path) -> None:

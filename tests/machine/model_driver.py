@@ -365,7 +365,7 @@ class ModelQuery:
         begin = {**starts, **offset_log.kafka_offsets(old)}
         end = offset_log.kafka_offsets(new)
         seam = self.declared.place.seam
-        held: set[str] = set()
+        held: set[str | None] = set()
         if seam is not None and seam.rule == "key":
             held = set(self._history_keys())
         rows = []
@@ -379,7 +379,7 @@ class ModelQuery:
             rows.append(dict(zip(COLUMNS.names, each.row.as_tuple(), strict=True)))
         return pa.Table.from_pylist(rows, COLUMNS)
 
-    def _history_keys(self) -> list[str]:
+    def _history_keys(self) -> list[str | None]:
         paths = [path for part in self._entries() for path in part]
         tables = [pq.read_table(path, columns=["id"]) for path in paths]
         return [key for table in tables for key in table["id"].to_pylist()]

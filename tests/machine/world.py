@@ -33,7 +33,7 @@ SMALL = {
     "spark.ui.enabled": "false",
     "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
-ODD = ["", " ", "null", "-0", "0", "é", "'", '"', "a\nb", "%2F", "..", "k0 ", "K1"]
+ODD = [None, "", " ", "null", "-0", "0", "é", "'", '"', "a\nb", "%2F", "..", "k0 ", "K1"]
 TRANSFORMS = "def identity(rows):\n    return rows\n"
 
 
@@ -48,12 +48,12 @@ class Row:
     """A row of raw input.
 
     Attributes:
-        id: Its key.
+        id: Its key; null is one like any other.
         minute: Its event time, in minutes since the beginning.
         year: Year that a wrong clock said instead; such a row belongs into no table.
     """
 
-    id: str
+    id: str | None
     minute: int
     year: int | None = None
 
@@ -63,7 +63,7 @@ class Row:
         moment = BEGIN + timedelta(minutes=self.minute)
         return moment if self.year is None else moment.replace(year=self.year, day=1)
 
-    def as_tuple(self) -> tuple[str, datetime, float]:
+    def as_tuple(self) -> tuple[str | None, datetime, float]:
         """The row as it stands in a table."""
         return self.id, self.at, self.minute / 2
 
@@ -137,7 +137,7 @@ class World:
         for number in range(count):
             self._minute += 1
             back = min(late, LATENESS) if number == count - 1 else 0
-            key = f"k{len(self.rows)}"
+            key: str | None = f"k{len(self.rows)}"
             if odd and self._odd:
                 key, odd = self._odd.pop(0), odd - 1
             self._send(Row(key, max(self._minute - back, 0)))
@@ -301,7 +301,7 @@ class World:
             }
         return {name: count for name, count in counts.items() if count}
 
-    def kept_by_nobody(self) -> Counter[str]:
+    def kept_by_nobody(self) -> Counter[str | None]:
         """Rows that neither a file nor the topic holds any more, by key."""
         there = {
             each.row for each in self.sent if each.offset >= self.deleted_to.get(each.partition, 0)

@@ -136,28 +136,28 @@ def foreign_changes(
 ) -> ForeignChanges:
     """Find the changes of rows that others made, and that no later RESTORE has undone.
 
-    A RESTORE to a version at or after ``verified`` undoes the changes after it, if the pipeline
-    itself has written nothing in between. Any other RESTORE takes rows of the pipeline away and
-    is a foreign change itself.
+    A RESTORE to a version at or after ``verified`` leaves those changes in effect that were so at
+    that version, if the pipeline itself has written nothing in between. Any other RESTORE takes
+    rows of the pipeline away and is a foreign change itself.
 
     Args:
         commits: The commits after ``verified``, in order.
         verified: Newest version that is known to be good.
         is_own: Whether a commit was made by the pipeline.
     """
-    foreign: list[Commit] = []
+    foreign: tuple[Commit, ...] = ()
+    # In effect at each version: a RESTORE can bring back what an earlier one had undone.
+    at: dict[int, tuple[Commit, ...]] = {verified: foreign}
     own: list[int] = []
     for commit in commits:
-        if not commit.changes_rows:
-            continue
-        if is_own(commit):
-            own.append(commit.version)
-            continue
         to = commit.restored_to
-        if to is not None and to >= verified and not any(number > to for number in own):
-            foreign = [each for each in foreign if each.version <= to]
-            continue
-        foreign.append(commit)
+        if commit.changes_rows and is_own(commit):
+            own.append(commit.version)
+        elif commit.changes_rows and to in at and not any(number > to for number in own):
+            foreign = at[to]
+        elif commit.changes_rows:
+            foreign = (*foreign, commit)
+        at[commit.version] = foreign
     last_good = foreign[0].version - 1 if foreign else verified
     after = [number for number in own if number > last_good]
-    return ForeignChanges(tuple(foreign), last_good, max(after, default=None))
+    return ForeignChanges(foreign, last_good, max(after, default=None))

@@ -6,17 +6,10 @@ import json
 import os
 from pathlib import Path
 
+from sources.common.cache import cache_folder
 from sources.errors import UnavailableError
 
 LOCAL = "local"
-
-
-def cache_folder() -> Path:
-    """Return the cache folder: ``$HYBRID_CACHE``, or ``~/.cache/hybrid-backfill``.
-
-    It holds downloads and the file with the local broker's address; it need not exist yet.
-    """
-    return Path(os.environ.get("HYBRID_CACHE") or Path.home() / ".cache" / "hybrid-backfill")
 
 
 def local_address_file() -> Path:

@@ -15,8 +15,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from sources.common.cache import cache_folder
 from sources.errors import RunError
-from sources.kafka.address import cache_folder
 from spark_jobs.jvm.java import find_java, spark_environment
 
 _JOB = Path(__file__).parent / "archive_job.py"

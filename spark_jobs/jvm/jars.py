@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from sources.common.cache import cache_folder
 from sources.errors import InputError
-from sources.kafka.address import cache_folder
 from spark_jobs.jvm import ivy
 from spark_jobs.jvm.jar_sets import JarSet, find_set
 from spark_jobs.jvm.java import require_java

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from services.process import HOST, end, free_ports, last_lines, spawn
-from sources.kafka.address import cache_folder
+from sources.common.cache import cache_folder
 from spark_jobs.jvm.ivy import repository
 from spark_jobs.jvm.jar_sets import JarSet
 from spark_jobs.jvm.jars import obtain

@@ -1,0 +1,97 @@
+"""The JVM part of this project: checkpoints and Delta logs in S3, written by condition.
+
+Of two drivers that write the same file, one fails.
+
+The jar is part of the package, with its source in it. ``python -m spark_jobs.jvm.storage_jar``
+builds it again, which needs a JDK.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+from sources.errors import InputError
+from spark_jobs.jvm.jars import resolve
+
+SOURCE = Path(__file__).with_name("storage")
+JAR = SOURCE / "hybrid-storage.jar"
+LOG_STORE = "spark.delta.logStore.s3a.impl"
+CONF = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "hybridbackfill.storage.ConditionalCheckpointFileManager"
+    ),
+    LOG_STORE: "hybridbackfill.storage.ConditionalLogStore",
+    # What these would check first is not needed: objects are whole, and have no folders.
+    "spark.hadoop.fs.s3a.performance.flags": "create,mkdir,delete",
+}
+"""Spark properties of a query whose checkpoint or target is in S3."""
+_PACKAGE = "hybridbackfill/storage"
+_TIME = (1980, 1, 1, 0, 0, 0)
+
+
+def require_jar() -> Path:
+    """Return the jar.
+
+    Raises:
+        InputError: The installed package lacks it.
+    """
+    if not JAR.exists():
+        message = (
+            f"{JAR} is missing. Without it, checkpoints and Delta logs in S3 are not safe: of two "
+            "drivers that meet, one would lose its commits silently. Nothing was started."
+        )
+        hint = "Install this package again; the jar is part of it."
+        raise InputError(message, hint, file=str(JAR))
+    return JAR
+
+
+def compile_classes(folder: Path) -> None:
+    """Compile the sources against the jars of Spark, Hadoop and Delta that a query has.
+
+    Args:
+        folder: Folder for the class files.
+
+    Raises:
+        InputError: There is no Java compiler, or a jar can't be downloaded.
+        CalledProcessError: The sources can't be compiled.
+    """
+    if (javac := shutil.which("javac")) is None:
+        message = "The storage jar can't be built: there is no Java compiler (`javac`)."
+        raise InputError(message, "Install a JDK, version 17 or later.", value="javac")
+    pyspark = importlib.util.find_spec("pyspark")
+    spark = "" if pyspark is None else str(Path(str(pyspark.origin)).with_name("jars"))
+    path = [f"{spark}/*", *map(str, (*resolve("spark"), *resolve("s3")))]
+    command = [javac, "--release", "17", "-proc:none", "-d", str(folder), "-cp", ":".join(path)]
+    files = sorted(map(str, SOURCE.glob("*.java")))
+    subprocess.run([*command, *files], check=True)
+
+
+def build() -> bytes:
+    """Compile the sources and return the jar; the same compiler makes the same bytes.
+
+    Raises:
+        InputError: There is no Java compiler, or a jar can't be downloaded.
+        CalledProcessError: The sources can't be compiled.
+    """
+    out = io.BytesIO()
+    with tempfile.TemporaryDirectory() as scratch, zipfile.ZipFile(out, "w") as jar:
+        compile_classes(Path(scratch))
+        classes = {path.relative_to(scratch): path for path in Path(scratch).rglob("*.class")}
+        sources = {Path(_PACKAGE, path.name): path for path in SOURCE.glob("*.java")}
+        for name, path in sorted({**classes, **sources}.items()):
+            info = zipfile.ZipInfo(str(name), _TIME)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            jar.writestr(info, path.read_bytes())
+    return out.getvalue()
+
+
+if __name__ == "__main__":
+    JAR.write_bytes(build())
+    sys.stdout.write(f"{JAR}: {JAR.stat().st_size:,} bytes\n")

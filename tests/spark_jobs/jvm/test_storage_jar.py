@@ -1,0 +1,41 @@
+"""This project's jar: made of the sources that are next to it, and never silently missing."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from sources.errors import InputError
+from spark_jobs.jvm import storage_jar
+from spark_jobs.jvm.storage_jar import JAR, SOURCE, compile_classes, require_jar
+
+PACKAGE = "hybridbackfill/storage"
+
+
+def names(kind: str) -> set[str]:
+    with zipfile.ZipFile(JAR) as jar:
+        return {name for name in jar.namelist() if name.endswith(kind)}
+
+
+def test_the_jar_holds_the_sources_as_they_are() -> None:
+    assert names(".java") == {f"{PACKAGE}/{path.name}" for path in SOURCE.glob("*.java")}
+    with zipfile.ZipFile(JAR) as jar:
+        for path in SOURCE.glob("*.java"):
+            held = jar.read(f"{PACKAGE}/{path.name}")
+            assert held == path.read_bytes(), "python -m spark_jobs.jvm.storage_jar"
+
+
+@pytest.mark.slow
+def test_the_sources_compile_to_the_classes_of_the_jar(tmp_path: Path) -> None:
+    compile_classes(tmp_path)
+    found = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.class")}
+    assert found == names(".class")
+
+
+def test_a_package_without_the_jar_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert require_jar() == JAR
+    monkeypatch.setattr(storage_jar, "JAR", SOURCE / "none.jar")
+    with pytest.raises(InputError, match="would lose its commits silently"):
+        require_jar()

@@ -59,11 +59,12 @@ pictures: install
 docs: install
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-# Kills at random instants; the tests do a few of them. `make crash KILLS=1000 SEED=8`
+# Kills at random instants; the tests do a few of them. `make crash KILLS=1000 SEED=8 STORE=s3`
 KILLS ?= 100
 SEED ?= 7
+STORE ?= disk
 crash: install
-	HYBRID_KILLS=$(KILLS) HYBRID_SEED=$(SEED) $(BIN)/python -m pytest tests/e2e/supervision/test_kills.py -s
+	HYBRID_KILLS=$(KILLS) HYBRID_SEED=$(SEED) HYBRID_STORE=$(STORE) $(BIN)/python -m pytest tests/e2e/supervision/test_kills.py -s
 
 # Random commands, kills and damage; the tests do a few of them. `make chaos SEED=8`
 chaos: install

@@ -184,10 +184,10 @@ def _project(spark: SparkSession, home: Path, servers: str) -> tuple[Path, DataS
     names = parse_schema(columns).names
     event_time = EventTimeCheck(loaded.pipeline.event_time)
     rows = parse_values(raw, source, columns, generation, event_time).select(*names)
-    path = loaded.locate(loaded.pipeline.sink.path)
-    guard = sink.prepare_table(loaded.pipeline.sink, path, rows, generation)
-    writer = sink.write_stream(rows, loaded.pipeline.sink, path, generation, guard, reporting_batch)
-    return Path(path), writer.option("checkpointLocation", str(generation.checkpoint))
+    target, declared = loaded.target, loaded.pipeline.sink
+    guard = sink.prepare_table(declared, target, rows, generation)
+    writer = sink.write_stream(rows, declared, target, generation, guard, reporting_batch)
+    return target.root, writer.option("checkpointLocation", generation.checkpoint.hadoop_path)
 
 
 def _plain_spark(

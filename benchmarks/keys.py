@@ -84,7 +84,7 @@ def _measure(folder: Path, servers: str, keys: int, conf: dict[str, str]) -> dic
     running.stop()
     peak = _peak_mib(jvm_pid(spark))
     spark.stop()
-    state = loaded.require_generation().checkpoint / "state"
+    state = loaded.require_generation().checkpoint.root / "state"
     size = sum(path.stat().st_size for path in state.rglob("*") if path.is_file())
     return {
         "keys": keys,

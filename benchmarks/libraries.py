@@ -32,6 +32,7 @@ from benchmarks.topics import COLUMNS, MESSAGE, SCHEMA, Form, descriptors, encod
 from sources.common.schema import parse_schema
 from sources.decoding.avro import AvroReader
 from sources.decoding.protobuf import ProtobufReader
+from sources.storage.folder import Folder
 from spark_jobs.readers.plan_log import Entry, PlanLog, versions_of
 
 _RECORDS = 10_000
@@ -98,7 +99,7 @@ def _plan_log() -> dict[str, Callable[[], Any]]:
 
     def ours(folder: Path) -> None:
         for version, (first, stop) in enumerate(versions):
-            PlanLog(folder).write(version, columns, entries[first:stop])
+            PlanLog(Folder(folder)).write(version, columns, entries[first:stop])
 
     def delta_rs(folder: Path) -> None:
         schema, table = Schema.from_arrow(columns), None

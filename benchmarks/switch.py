@@ -30,9 +30,10 @@ from orchestration import operations
 from orchestration.cli import console
 from services.broker import LocalBroker, create_topic
 from sources.common.positions import iso, now_ms
-from sources.common.state import Generation
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.hybrid import SwitchState
+from sources.state.generation import Generation
+from sources.storage.folder import Folder
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.jvm.jars import resolve
 from spark_jobs.launch.record import last_launch
@@ -139,11 +140,17 @@ def _run(loaded: LoadedPipeline, done: dict[str, int]) -> tuple[int, int]:
         for batch in range(last + 1)
         if "events" in str(offset_log.offset_of(folder, batch, LIVE_PLACE))
     )
-    before = offset_log.committed_at_ms(folder, first - 1)
-    begun = (folder / "offsets" / str(first)).stat().st_mtime_ns // 1_000_000
+    before = _committed_at_ms(folder, first - 1)
+    begun = (folder.root / "offsets" / str(first)).stat().st_mtime_ns // 1_000_000
     steps = {**seen, "the first live micro-batch has begun": begun}
     done |= {name: time_ms - before for name, time_ms in steps.items()}
-    return begun - before, offset_log.committed_at_ms(folder, first) - before
+    return begun - before, _committed_at_ms(folder, first) - before
+
+
+def _committed_at_ms(checkpoint: Folder, batch: int) -> int:
+    found = offset_log.committed_at_ms(checkpoint, batch)
+    assert found is not None
+    return found
 
 
 def _observe_steps(loaded: LoadedPipeline, seen: dict[str, int], is_over: threading.Event) -> None:
@@ -200,7 +207,7 @@ def _run_plain(folder: Path, servers: str) -> tuple[int, int]:
     command = [sys.executable, str(folder / "plain.py"), servers, *paths, jars]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     begun = (folder / "state" / "offsets" / "0").stat().st_mtime_ns // 1_000_000
-    return begun - launched, offset_log.committed_at_ms(folder / "state", 0) - launched
+    return begun - launched, _committed_at_ms(Folder(folder / "state"), 0) - launched
 
 
 def _write(folder: Path, servers: str) -> None:

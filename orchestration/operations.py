@@ -17,7 +17,6 @@ from orchestration.requested_state import (
     write_requested,
 )
 from sources.common.positions import EndPosition, Offsets
-from sources.common.state import read_generation
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
@@ -38,6 +37,7 @@ from sources.planning.context import PipelineContext
 from sources.planning.plan import Plan, make_plan
 from sources.planning.topic_range import find_range, read_range_splits, require_range, unread
 from sources.serving import about, require_in_service
+from sources.state.generation import read_generation
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.jvm.java import require_java
 from spark_jobs.launch import process

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pydantic import Field
 
 from sources.common.positions import Part, Record, now_ms
-from sources.common.state import Folder, Generation
 from sources.errors import ErrorFields, ErrorReport, StateError
+from sources.state.generation import Generation
+from sources.storage.folder import Folder
 from spark_jobs.launch.record import last_launch_id
 
 _REQUESTED = "run/requested.json"
@@ -151,7 +152,7 @@ def restore_request(generation: Folder, *, restore: bool) -> None:
         return
     if restore:
         write_requested(generation, found)
-    generation.path(_ASIDE).unlink()
+    generation.delete(_ASIDE)
 
 
 def require_requested(generation: Folder) -> RequestedState:

@@ -3,21 +3,10 @@
 from __future__ import annotations
 
 import re
-import shutil
-from pathlib import Path
 
-from sources.common.state import (
-    CURRENT,
-    CurrentGeneration,
-    Folder,
-    Generation,
-    digests,
-    make_generation,
-    read_generation,
-)
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, StateError
-from sources.kept_definitions import declaration_of, keep_definition, kept_file
+from sources.kept_definitions import declaration_of, is_kept, keep_definition, kept_folder
 from sources.serving import (
     newest,
     own_table,
@@ -25,6 +14,16 @@ from sources.serving import (
     require_waiting,
     target_of,
     waiting,
+)
+from sources.state.generation import (
+    CURRENT,
+    IDENTITY,
+    CurrentGeneration,
+    Generation,
+    digests,
+    make_generation,
+    read_generation,
+    remove_generation,
 )
 
 _NAME = re.compile(r"g(\d+)")
@@ -44,7 +43,7 @@ def generations(loaded: LoadedPipeline) -> list[Generation]:
         read_generation(loaded.state, f"g{number}")
         for number in _numbers(loaded)
         if (last is None or number <= _number(last))
-        and (loaded.state / f"g{number}" / "generation.json").exists()
+        and loaded.state.exists(f"g{number}/{IDENTITY}")
     ]
 
 
@@ -81,8 +80,8 @@ def begin(loaded: LoadedPipeline) -> Generation:
         if is_unread(begun) and begun.read_bytes("plan.json") is None:
             # It has done nothing yet, so it can adopt the declaration as it is now.
             info = begun.info.model_copy(update={"contract": digests(loaded.contract())})
-            begun.replace("generation.json", info)
-            return Generation(begun.root, info)
+            begun.replace(IDENTITY, info)
+            return Generation(begun, info)
         if is_unread(begun):
             # Its plan is made again if the declaration is another one by now.
             return begun
@@ -104,14 +103,13 @@ def begin(loaded: LoadedPipeline) -> Generation:
             remove(loaded, f"g{number}")
     # Never reuse a name: a folder that could not be removed keeps its own.
     made = make_generation(loaded.state, f"g{max(_numbers(loaded)) + 1}", loaded.contract())
-    Folder(loaded.state).replace(CURRENT, CurrentGeneration(generation=made.name))
+    loaded.state.replace(CURRENT, CurrentGeneration(generation=made.name))
     return made
 
 
 def _numbers(loaded: LoadedPipeline) -> list[int]:
     """Return the numbers of all generations that have a state folder, sorted."""
-    found = (path.name for path in loaded.state.glob("g*") if _NAME.fullmatch(path.name))
-    return sorted(map(_number, found))
+    return sorted(map(_number, filter(_NAME.fullmatch, loaded.state.folders())))
 
 
 def _number(generation: str) -> int:
@@ -124,16 +122,16 @@ def is_unread(generation: Generation) -> bool:
     No micro-batch was planned in its checkpoint (Spark writes ``offsets/N`` before it reads), and
     no source has ended.
     """
-    batches = (generation.checkpoint / "offsets").glob("[0-9]*")
-    return not any(batches) and not any(generation.path("positions").glob("*-end.json"))
+    batches = generation.names("checkpoint/offsets/[0-9]*")
+    return not batches and not generation.names("positions/*-end.json")
 
 
 def _has_run(loaded: LoadedPipeline, serving: str) -> bool:
     """Return whether the serving generation was launched, and has at least made its table."""
     if not is_unread(read_generation(loaded.state, serving)):
         return True
-    log = Path(target_of(loaded, serving)) / "_delta_log"
-    return kept_file(loaded, serving).exists() and log.exists()
+    log = target_of(loaded, serving).folder("_delta_log")
+    return is_kept(loaded, serving) and not log.is_empty()
 
 
 def _require_definition(loaded: LoadedPipeline, serving: Generation) -> None:
@@ -144,12 +142,12 @@ def _require_definition(loaded: LoadedPipeline, serving: Generation) -> None:
     Raises:
         StateError: The copy is missing, and the pipeline's file has changed since.
     """
-    if loaded.kept is not None or kept_file(loaded, serving.name).exists():
+    if loaded.kept is not None or is_kept(loaded, serving.name):
         return
     if serving.info.contract == digests(loaded.contract()):
         keep_definition(loaded, serving)
         return
-    missing = kept_file(loaded, serving.name)
+    missing = kept_folder(loaded, serving.name).location(loaded.path.name)
     message = (
         f"The definition that was kept for generation {serving.name}, {missing}, is missing, and "
         f"the pipeline's file has changed since {serving.name} began: its runs could not continue."
@@ -159,7 +157,7 @@ def _require_definition(loaded: LoadedPipeline, serving: Generation) -> None:
         "command, which keeps the definition again, and change the file afterwards."
     )
     raise StateError(
-        message, hint, pipeline=loaded.pipeline.name, generation=serving.name, file=str(missing)
+        message, hint, pipeline=loaded.pipeline.name, generation=serving.name, file=missing
     )
 
 
@@ -174,12 +172,12 @@ def discard(loaded: LoadedPipeline) -> str:
     hint = (
         "Only a generation that was never promoted can be discarded. `hybrid generation list "
         f"{loaded.path.name}` shows all. To remove the serving one, stop the pipeline, then delete "
-        f"{loaded.state} and the table; readers lose the table."
+        f"{loaded.state.url} and the table; readers lose the table."
     )
     name = require_waiting(loaded, hint)
     # First of all, so that no process continues what is about to be removed.
     last = CurrentGeneration(generation=read_serving(loaded).generation)
-    Folder(loaded.state).replace(CURRENT, last)
+    loaded.state.replace(CURRENT, last)
     remove(loaded, name)
     return name
 
@@ -193,8 +191,8 @@ def remove(loaded: LoadedPipeline, generation: str) -> None:
         loaded: The pipeline.
         generation: Name of the generation; its runs must have ended.
     """
-    shutil.rmtree(own_table(loaded, generation), ignore_errors=True)
-    shutil.rmtree(loaded.state / generation, ignore_errors=True)
+    own_table(loaded, generation).delete_all()
+    remove_generation(loaded.state, generation)
 
 
 def acting_on(

@@ -11,9 +11,9 @@ from enum import Enum
 from typing import Generic, Protocol, TypeVar
 
 from sources.common.positions import EndPosition, StartPosition
-from sources.common.state import Generation
 from sources.common.topic_log import Log
 from sources.errors import InputError, SeamError, StateError
+from sources.state.generation import Generation
 
 
 class Boundedness(Enum):

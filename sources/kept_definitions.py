@@ -5,10 +5,12 @@ from __future__ import annotations
 from modulefinder import ModuleFinder
 from pathlib import Path
 
-from sources.common.state import Generation, digests, read_generation
 from sources.config.loader import KEPT, KeptDefinition, LoadedPipeline, load_pipeline
 from sources.errors import StateError
 from sources.serving import newest, read_serving
+from sources.state.generation import Generation, digests, read_generation
+from sources.state.local_copy import local_copy
+from sources.storage.folder import Folder
 
 _FOLDER = "definition"
 
@@ -36,12 +38,17 @@ def keep_definition(loaded: LoadedPipeline, generation: Generation) -> None:
         generation.replace(f"{_FOLDER}/{KEPT}", kept)
 
 
-def kept_file(loaded: LoadedPipeline, generation: str) -> Path:
-    """Return the path of the copy of the pipeline's file that is kept for a generation.
+def kept_folder(loaded: LoadedPipeline, generation: str) -> Folder:
+    """Return the folder of the state with the definition that is kept for a generation."""
+    return loaded.state.folder(generation).folder(_FOLDER)
 
-    It exists once the generation has run; until then the pipeline's own file applies.
+
+def is_kept(loaded: LoadedPipeline, generation: str) -> bool:
+    """Return whether a copy of the pipeline's file is kept for a generation.
+
+    One is, once the generation has run; until then the pipeline's own file applies.
     """
-    return loaded.state / generation / _FOLDER / loaded.path.name
+    return kept_folder(loaded, generation).exists(loaded.path.name)
 
 
 def declaration_of(loaded: LoadedPipeline, generation: str) -> LoadedPipeline:
@@ -60,10 +67,9 @@ def declaration_of(loaded: LoadedPipeline, generation: str) -> LoadedPipeline:
     """
     if loaded.kept is not None and loaded.kept.generation == generation:
         return loaded
-    kept = kept_file(loaded, generation)
     if loaded.kept is None and newest(loaded) == generation:
         known = read_generation(loaded.state, generation).info.contract
-        if known == digests(loaded.contract()) or not kept.exists():
+        if known == digests(loaded.contract()) or not is_kept(loaded, generation):
             return loaded
     return _load_kept(loaded, generation)
 
@@ -82,8 +88,8 @@ def in_service(loaded: LoadedPipeline) -> list[LoadedPipeline]:
     serving = read_serving(loaded).generation
     if newest(loaded) in (None, serving):
         return [loaded]
-    has_run = read_generation(loaded.state, serving).checkpoint.exists()
-    if not (has_run or kept_file(loaded, serving).exists()):
+    has_run = not read_generation(loaded.state, serving).checkpoint.is_empty()
+    if not (has_run or is_kept(loaded, serving)):
         return [loaded]
     return [loaded, _load_kept(loaded, serving)]
 
@@ -98,24 +104,23 @@ def _load_kept(loaded: LoadedPipeline, generation: str) -> LoadedPipeline:
     """
     # First of all: without its state, a copy of its declaration would not help.
     read_generation(loaded.state, generation)
-    kept = kept_file(loaded, generation)
-    origin = kept.with_name(KEPT)
-    for path in (kept, origin):
-        if path.exists():
+    kept = kept_folder(loaded, generation)
+    for name in (loaded.path.name, KEPT):
+        if kept.exists(name):
             continue
         message = (
-            f"State file {path} is missing: by it the runs of generation {generation} of pipeline "
-            f"`{loaded.pipeline.name}` go."
+            f"State file {kept.location(name)} is missing: by it the runs of generation "
+            f"{generation} of pipeline `{loaded.pipeline.name}` go."
         )
         made = KeptDefinition(generation=generation, home=str(loaded.folder))
         hint = f"Restore the file from a backup, or write it: `{made.model_dump_json()}`."
-        if path == kept:
+        if name != KEPT:
             hint = (
-                f"Restore the folder {kept.parent} from a backup. Without one, copy the pipeline's "
+                f"Restore the folder {kept} from a backup. Without one, copy the pipeline's "
                 f"file and the modules of its functions there, as they were when {generation} ran."
             )
-        raise StateError(message, hint, generation=generation, file=str(path))
-    return load_pipeline(kept)
+        raise StateError(message, hint, generation=generation, file=kept.location(name))
+    return load_pipeline(local_copy(kept) / loaded.path.name)
 
 
 def _modules(loaded: LoadedPipeline) -> list[Path]:

@@ -13,11 +13,12 @@ from sources.common.positions import (
     Record,
     StartPosition,
 )
-from sources.common.state import Folder, digests
 from sources.common.topic_log import Log
 from sources.config.kafka_source import KafkaSource
 from sources.errors import StateError
 from sources.kafka.seam import SeamRule
+from sources.state.generation import digests
+from sources.storage.folder import Folder
 
 
 class LedgerEntry(Part):
@@ -222,13 +223,13 @@ def require_ledger(generation: Folder, source: KafkaSource) -> Ledger:
     if (ledger := find_ledger(generation, source)) is None:
         message = (
             f"The hand-over to `{source.name}` is not recorded: "
-            f"{generation.path(ledger_name(source.name))} does not exist."
+            f"{generation.location(ledger_name(source.name))} does not exist."
         )
         hint = (
             f"Run `hybrid step P {source.name}_handover`; offsets that are already decided are "
             "kept."
         )
-        file = str(generation.path(ledger_name(source.name)))
+        file = generation.location(ledger_name(source.name))
         raise StateError(message, hint, source=source.name, file=file)
     return ledger
 

@@ -11,9 +11,10 @@ from typing import ClassVar
 from pydantic import Field
 
 from sources.common.positions import Part, Record
-from sources.common.state import CURRENT, CurrentGeneration, Folder, Generation
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
+from sources.state.generation import CURRENT, CurrentGeneration, Generation
+from sources.storage.folder import Folder
 
 OWNER = "hybrid.generation"
 """Property of a table: the transaction id of the generation that writes to it."""
@@ -103,7 +104,7 @@ def pending_switch(loaded: LoadedPipeline) -> Switch | None:
     Raises:
         StateError: Its document is damaged, or of another version.
     """
-    return Folder(loaded.state).read(Switch.NAME, Switch)
+    return loaded.state.read(Switch.NAME, Switch)
 
 
 def read_serving(loaded: LoadedPipeline) -> Serving:
@@ -112,7 +113,7 @@ def read_serving(loaded: LoadedPipeline) -> Serving:
     Raises:
         StateError: The document is damaged, or of another version.
     """
-    return Folder(loaded.state).read(_SERVING, Serving) or Serving(generation=FIRST)
+    return loaded.state.read(_SERVING, Serving) or Serving(generation=FIRST)
 
 
 def write_serving(loaded: LoadedPipeline, serving: Serving) -> None:
@@ -121,7 +122,7 @@ def write_serving(loaded: LoadedPipeline, serving: Serving) -> None:
     Raises:
         StateError: The state can't be written.
     """
-    Folder(loaded.state).replace(_SERVING, serving)
+    loaded.state.replace(_SERVING, serving)
 
 
 def newest(loaded: LoadedPipeline) -> str | None:
@@ -132,7 +133,7 @@ def newest(loaded: LoadedPipeline) -> str | None:
     Raises:
         StateError: The document is damaged, or of another version.
     """
-    current = Folder(loaded.state).read(CURRENT, CurrentGeneration)
+    current = loaded.state.read(CURRENT, CurrentGeneration)
     return None if current is None else current.generation
 
 
@@ -177,7 +178,7 @@ def require_waiting(loaded: LoadedPipeline, hint: str) -> str:
     return name
 
 
-def target_of(loaded: LoadedPipeline, generation: str | None = None) -> str:
+def target_of(loaded: LoadedPipeline, generation: str | None = None) -> Folder:
     """Return the folder or URL of the Delta table that a generation writes to.
 
     That is the target (``sink.path``) if the generation serves or has served, else a table of its
@@ -192,14 +193,13 @@ def target_of(loaded: LoadedPipeline, generation: str | None = None) -> str:
     """
     if generation is None:
         generation = about(loaded) or FIRST
-    target = loaded.locate(loaded.pipeline.sink.path)
     serving = read_serving(loaded)
     if generation == serving.generation or serving.served(generation) is not None:
-        return target
+        return loaded.target
     return own_table(loaded, generation)
 
 
-def own_table(loaded: LoadedPipeline, generation: str) -> str:
+def own_table(loaded: LoadedPipeline, generation: str) -> Folder:
     """Return the folder or URL of the table that a generation has until it is promoted.
 
     It is the path of the target with ``.<generation>`` at its end; it need not exist.
@@ -208,7 +208,7 @@ def own_table(loaded: LoadedPipeline, generation: str) -> str:
         loaded: The pipeline.
         generation: Name of the generation; not ``g1``, which writes to the target itself.
     """
-    return f"{loaded.locate(loaded.pipeline.sink.path).rstrip('/')}.{generation}"
+    return loaded.target.sibling(f".{generation}")
 
 
 def require_in_service(loaded: LoadedPipeline, generation: Generation) -> None:

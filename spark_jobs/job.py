@@ -65,16 +65,20 @@ def main(arguments: list[str]) -> int:
         context = PipelineContext.require(load_pipeline(options.pipeline))
         # A job may be started by hand, too.
         require_approved(context)
-        with QueryLock(context.generation):
+        with QueryLock(context.generation, options.launch_id) as lock:
             require_belonging(context.loaded, context.generation)
-            return _run_all(context, options.source, options.launch_id, stop)
+            return _run_all(context, options.source, options.launch_id, stop, lock)
     except HybridError as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
         return 2
 
 
 def _run_all(
-    context: PipelineContext, sources: Sequence[str], launch_id: str, stop: threading.Event
+    context: PipelineContext,
+    sources: Sequence[str],
+    launch_id: str,
+    stop: threading.Event,
+    lock: QueryLock,
 ) -> int:
     """Read sources one after the other until one fails, is stopped, or may not be read yet."""
     status = 0
@@ -85,7 +89,7 @@ def _run_all(
             break
         # The Dagster step that launched this job is about the first source only.
         with (open_pipes() if is_first else None) or nullcontext() as pipes:
-            reporter = Reporter(context, source, launch_id, pipes)
+            reporter = Reporter(context, source, launch_id, pipes, lock)
             prepared = None if ahead is None else ahead.prepared
             ahead = _ahead(context, source, is_same_driver=following is not None)
             status = _run(context, source, reporter, stop, ahead, prepared)

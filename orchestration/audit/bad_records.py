@@ -15,7 +15,6 @@ from orchestration.audit.readers.topic import bad_records_table, outside_table
 from orchestration.audit.report import BadLine, Outcome
 from orchestration.audit.sql import count_rows, quoted
 from sources.common.positions import Offsets, TopicPartition
-from sources.common.state import Generation
 from sources.config.bad_records import BadRecordCount, bad_count_name
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
@@ -25,6 +24,7 @@ from sources.planning.discovery import found_so_far
 from sources.planning.file_plan import FoundFiles, read_splits
 from sources.planning.plan import Plan
 from sources.planning.rounds import history_of
+from sources.state.generation import Generation
 
 
 def recount_bad_records(
@@ -62,13 +62,13 @@ def recount_bad_records(
     bad = bad_records_table(source.name)
     _remove_unread(connection, bad, starts)
     if source.on_bad_record != "fail":
-        lines.append(_compare(connection, source, generation, bad, is_whole=is_whole))
+        lines.append(_compare(connection, loaded, source, bad, is_whole=is_whole))
     # A copy: the view of the topic's rows is without all of them.
     outside = f"audit.{quoted(f'{source.name}.outside.read')}"
     connection.execute(f"CREATE TABLE {outside} AS SELECT * FROM {outside_table(source.name)}")
     _remove_unread(connection, outside, starts)
     found = count_rows(connection, outside)
-    create_claims(connection, source, generation)
+    create_claims(connection, source, generation, loaded.pipeline.stores)
     lacking = count_rows(connection, f"{outside} ANTI JOIN audit.claims ON {SAME_PLACE}")
     policy = loaded.pipeline.event_time.outside
     return lines + _outside_line(source, policy, generation, found, lacking, is_whole=is_whole)
@@ -105,13 +105,13 @@ def recount_bad_rows(
     if source.on_bad_record != "fail":
         _keep_planned(connection, source, files, planned)
         bad = bad_records_table(source.name)
-        lines.append(_compare(connection, source, generation, bad, is_whole=True))
+        lines.append(_compare(connection, loaded, source, bad, is_whole=True))
     found = 0 if outside is None else count_rows(connection, f"({outside})")
     local = [path for each in planned or [] if Path(path := files.local_path(each)).exists()]
     if found and local:
         view = f"audit.{quoted(f'{source.name}.planned')}"
         found = count_rows(connection, f"({files.create_view(connection, source, local, view)})")
-    create_claims(connection, source, generation)
+    create_claims(connection, source, generation, loaded.pipeline.stores)
     # Rows of these files have no offsets that the audit knows: they are compared by number.
     lacking = max(found - count_rows(connection, "audit.claims"), 0)
     policy = loaded.pipeline.event_time.outside
@@ -167,8 +167,8 @@ def _keep_planned(
 
 def _compare(
     connection: duckdb.DuckDBPyConnection,
+    loaded: LoadedPipeline,
     source: FileSource | KafkaSource,
-    generation: Generation | None,
     bad: str,
     *,
     is_whole: bool,
@@ -177,18 +177,21 @@ def _compare(
 
     Args:
         connection: The audit's database, with the table.
+        loaded: The pipeline, whose state holds the runs' count.
         source: The source.
-        generation: Holds the runs' count; None if there was no run.
         bad: Name of the table.
         is_whole: Whether the table has every bad record that the runs may have read.
     """
     found = count_rows(connection, bad)
     counted = lacking = None
+    generation = loaded.open_generation(create=False)
     if generation is not None:
         count = generation.read(bad_count_name(source.name), BadRecordCount)
         counted = count.total if count is not None else 0
         if source.on_bad_record == "quarantine":
-            lacking = count_not_quarantined(connection, source, generation, bad)
+            lacking = count_not_quarantined(
+                connection, source, generation, loaded.pipeline.stores, bad
+            )
     outcome, reason = judge(found, counted, lacking, is_whole=is_whole)
     return BadLine(source.name, source.on_bad_record, found, counted, lacking, outcome, reason)
 

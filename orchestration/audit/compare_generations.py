@@ -83,7 +83,7 @@ def compare_generations(loaded: LoadedPipeline) -> GenerationComparison:
         if (table := open_target(path)) is None:
             message = f"Generation {name} of pipeline `{pipeline}` has no table yet: {path}."
             hint = f"Compute the table of {name} first: `hybrid run`."
-            raise InputError(message, hint, pipeline=pipeline, generation=name, table=path)
+            raise InputError(message, hint, pipeline=pipeline, generation=name, table=path.url)
         tables[name] = table
     columns = {
         name: [field.name for field in each.schema().fields] for name, each in tables.items()

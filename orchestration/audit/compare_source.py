@@ -32,6 +32,8 @@ from sources.config.loader import LoadedPipeline
 from sources.config.snapshot import SnapshotOptions
 from sources.errors import InputError
 from sources.serving import target_of
+from sources.storage.delta import delta_table, is_delta_table
+from sources.storage.folder import Folder
 
 with needs_extra("postgres", "Comparing with PostgreSQL"):
     import psycopg
@@ -88,7 +90,9 @@ def compare_with_source(loaded: LoadedPipeline) -> SourceComparison:
     return compare_table(options.dsn, table, columns, target_of(loaded))
 
 
-def compare_table(dsn: str, table: str, columns: Mapping[str, str], path: str) -> SourceComparison:
+def compare_table(
+    dsn: str, table: str, columns: Mapping[str, str], path: Folder
+) -> SourceComparison:
     """Compare a Delta table with a PostgreSQL table row by row, each row as often as it occurs.
 
     Args:
@@ -96,16 +100,16 @@ def compare_table(dsn: str, table: str, columns: Mapping[str, str], path: str) -
         table: Name of the PostgreSQL table, ``schema.table``.
         columns: Its columns and their Spark SQL types; only those that the Delta table has are
             compared.
-        path: Path or URL of the Delta table.
+        path: Folder of the Delta table.
 
     Raises:
         InputError: There is no Delta table, or one of the two can't be read.
     """
-    if not DeltaTable.is_deltatable(path):
+    if not is_delta_table(path):
         message = f"There is no Delta table {path} to compare with `{table}`."
         hint = "Compute the table first, with `hybrid run`, or correct its path."
-        raise InputError(message, hint, table=path)
-    target = DeltaTable(path)
+        raise InputError(message, hint, table=path.url)
+    target = delta_table(path)
     target_columns = {field.name for field in target.schema().fields}
     compared = {name: kind for name, kind in columns.items() if name in target_columns}
     with (

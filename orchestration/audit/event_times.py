@@ -15,12 +15,12 @@ import duckdb
 
 from orchestration.audit.sql import count_rows, quoted
 from sources.common.positions import span_ms
-from sources.common.state import Generation
 from sources.config.event_time import AHEAD, EventTime
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
 from sources.hybrid import Boundedness
 from sources.planning.plan import Plan
+from sources.state.generation import Generation
 
 _AHEAD_MS = span_ms(AHEAD)
 

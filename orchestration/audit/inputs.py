@@ -129,7 +129,7 @@ def create_inputs(
                 first_source = next(iter(columns.items()), None)
                 types = _topic_columns(connection, source, first_source)
                 bounds = bounds_of(pipeline.event_time, source, generation, clock_ms)
-                create_claims(connection, source, generation)
+                create_claims(connection, source, generation, pipeline.stores)
                 reader = readers[source.name]
                 notes += create_topic_view(connection, source, reader, types, bounds)
                 columns[source.name] = dict.fromkeys(source.select or types, "")

@@ -18,7 +18,6 @@ from orchestration.audit.report import LedgerLine
 from orchestration.audit.sql import column_list, columns_of, error_text, insert_arrow, quoted
 from orchestration.audit.versions import sequence_in
 from sources.common.positions import Offsets, TopicPartition, iso
-from sources.common.state import Generation
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
@@ -28,6 +27,7 @@ from sources.planning.file_plan import read_splits
 from sources.planning.plan import require_plan
 from sources.planning.rounds import history_of
 from sources.planning.topic_range import find_range
+from sources.state.generation import Generation
 
 
 def recount_ledgers(

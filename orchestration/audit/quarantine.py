@@ -5,15 +5,16 @@ from __future__ import annotations
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from orchestration.audit.sql import count_rows, error_text
-from sources.common.state import Generation
-from sources.config.bad_records import quarantine_path
+from sources.config.bad_records import quarantine_folder
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
 from sources.errors import InputError
+from sources.state.generation import Generation
+from sources.storage.delta import delta_table, is_delta_table
+from sources.storage.stores import Stores
 
 SAME_PLACE = '_place = place AND _partition IS NOT DISTINCT FROM "partition" AND _offset = "offset"'
 """SQL condition that a row of a table of bad records lies where a row of the quarantine does."""
@@ -27,6 +28,7 @@ def create_claims(
     connection: duckdb.DuckDBPyConnection,
     source: FileSource | KafkaSource,
     generation: Generation | None,
+    stores: Stores,
 ) -> None:
     """Create the table ``audit.claims``: what runs say that they left out for its event time.
 
@@ -36,7 +38,7 @@ def create_claims(
     Raises:
         InputError: The quarantine table exists but can't be read.
     """
-    claims = None if generation is None else _read_quarantine(source, generation, "outside")
+    claims = None if generation is None else _read_quarantine(source, generation, stores, "outside")
     connection.register("_quarantined", _NOTHING if claims is None else claims)
     connection.execute(
         'CREATE OR REPLACE TABLE audit.claims AS SELECT DISTINCT place, "partition", "offset" '
@@ -49,6 +51,7 @@ def count_not_quarantined(
     connection: duckdb.DuckDBPyConnection,
     source: FileSource | KafkaSource,
     generation: Generation,
+    stores: Stores,
     bad: str,
 ) -> int:
     """Return how many records of a table of bad records the source's quarantine does not hold.
@@ -57,12 +60,13 @@ def count_not_quarantined(
         connection: The audit's database.
         source: The source.
         generation: The generation whose runs wrote the quarantine table.
+        stores: Stores that it may be in.
         bad: Name of the table of bad records.
 
     Raises:
         InputError: The quarantine table exists but can't be read.
     """
-    kept = _read_quarantine(source, generation)
+    kept = _read_quarantine(source, generation, stores)
     connection.register("_quarantined", _NOTHING if kept is None else kept)
     count = count_rows(connection, f"{bad} ANTI JOIN _quarantined ON {SAME_PLACE}")
     connection.unregister("_quarantined")
@@ -70,13 +74,17 @@ def count_not_quarantined(
 
 
 def _read_quarantine(
-    source: FileSource | KafkaSource, generation: Generation, kind: str | None = None
+    source: FileSource | KafkaSource,
+    generation: Generation,
+    stores: Stores,
+    kind: str | None = None,
 ) -> pa.Table | None:
     """Return place, partition and offset of the records in a source's quarantine table.
 
     Args:
         source: The source.
         generation: The generation whose runs wrote it.
+        stores: Stores that it may be in.
         kind: Only records of this kind, such as ``outside``; all of them if left out.
 
     Returns:
@@ -85,11 +93,11 @@ def _read_quarantine(
     Raises:
         InputError: The quarantine table can't be read.
     """
-    path = quarantine_path(source.name, source.quarantine, generation)
-    if not DeltaTable.is_deltatable(path):
+    folder = quarantine_folder(source.name, source.quarantine, generation, stores)
+    if not is_delta_table(folder):
         return None
     try:
-        table = DeltaTable(path)
+        table = delta_table(folder)
         columns = [*_NOTHING.column_names]
         if kind is not None:
             if "kind" not in {field.name for field in table.schema().fields}:
@@ -98,11 +106,11 @@ def _read_quarantine(
         rows = table.to_pyarrow_table(columns=columns)
     except (DeltaError, OSError) as error:
         message = (
-            f"The quarantine table of source `{source.name}`, {path}, can't be read: "
+            f"The quarantine table of source `{source.name}`, {folder}, can't be read: "
             f"{error_text(error)}"
         )
         hint = (
             "Restore its files and its `_delta_log` from a backup, then run `hybrid audit` again."
         )
-        raise InputError(message, hint, source=source.name, table=path) from None
+        raise InputError(message, hint, source=source.name, table=folder.url) from None
     return rows if kind is None else rows.filter(pc.equal(rows["kind"], kind))

@@ -14,6 +14,8 @@ from orchestration.audit.sql import FLOATING, INTEGERS, column_list, columns_of,
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, UnavailableError
 from sources.serving import target_of
+from sources.storage.delta import delta_table, is_delta_table
+from sources.storage.folder import Folder
 
 _NUMBERS = {*FLOATING, *INTEGERS, "DECIMAL"}
 
@@ -115,8 +117,8 @@ def _views(connection: duckdb.DuckDBPyConnection) -> list[str]:
     return [f"`{row[0]}`" for row in connection.execute(query).fetchall()]
 
 
-def open_target(path: str) -> DeltaTable | None:
-    """Open the Delta table at a path or URL with delta-rs, without Spark.
+def open_target(table: Folder) -> DeltaTable | None:
+    """Open the Delta table of a folder with delta-rs, without Spark.
 
     Returns:
         None if there is no Delta table.
@@ -126,18 +128,18 @@ def open_target(path: str) -> DeltaTable | None:
         InputError: There is a Delta table, but its Delta log can't be read.
     """
     try:
-        if not DeltaTable.is_deltatable(path):
+        if not is_delta_table(table):
             return None
     except OSError as error:
-        message = f"Whether there is a Delta table at {path} can't be found out: {error}."
+        message = f"Whether there is a Delta table at {table} can't be found out: {error}."
         hint = "Check that the store answers and that its login may read, then repeat the command."
-        raise UnavailableError(message, hint, table=path) from None
+        raise UnavailableError(message, hint, table=table.url) from None
     try:
-        return DeltaTable(path)
+        return delta_table(table)
     except (DeltaError, OSError) as error:
-        message = f"The target table {path} can't be read: {error_text(error)}"
+        message = f"The target table {table} can't be read: {error_text(error)}"
         hint = "Restore the files of its `_delta_log` from a backup, then repeat the command."
-        raise InputError(message, hint, table=path) from None
+        raise InputError(message, hint, table=table.url) from None
 
 
 def create_target_rows(

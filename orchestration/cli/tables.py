@@ -174,6 +174,13 @@ def _status(found: Status) -> Table:
         table.caption = f"[red]failed[/]: {escape(str(found.refused))}"
     if found.waits_for_approval:
         table.caption = f"[yellow]{how_to_approve(found.pipeline)}[/]"
+    if (lease := found.lease) is not None and lease.is_valid:
+        role = "driver" if lease.is_driven else "launch"
+        held = (
+            f"The {role}, process {lease.pid} on {lease.host}, renewed its lease "
+            f"{lease.age_s:.0f} s ago (epoch {lease.epoch})."
+        )
+        table.caption = f"{table.caption}\n{held}" if table.caption else held
     notes = [found.transform_changed, *(source.note for source in found.sources)]
     for note in filter(None, notes):
         before = f"{table.caption}\n" if table.caption else ""

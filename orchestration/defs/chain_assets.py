@@ -282,7 +282,7 @@ def _live(
         if (changed := last_change(generation)) is not None:
             context.log.warning(changed)
         log = log_path(generation, step.name)
-        target = target_of(run.loaded, generation.name)
+        target = target_of(run.loaded, generation.name).url
         shown = {**metadata.live(beat, log, target), **metadata.transform(changed)}
         return dg.MaterializeResult(metadata=shown)
 

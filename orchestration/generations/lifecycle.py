@@ -56,7 +56,7 @@ def overview(loaded: LoadedPipeline) -> list[GenerationLine]:
                 role=role if served is None else "served",
                 begun_ms=each.info.created_ms,
                 until_ms=None if served is None else served.until_ms,
-                table=target_of(loaded, each.name),
+                table=target_of(loaded, each.name).url,
             )
         )
     return lines

@@ -7,7 +7,6 @@ way. Whichever process finds it unfinished finishes it; until its commit it can 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
@@ -17,7 +16,6 @@ from orchestration.requested_state import read_requested, request
 from orchestration.supervision.look import look_at_live
 from orchestration.supervision.verdict import Verdict
 from sources.common.positions import now_ms
-from sources.common.state import Folder
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, StateError
 from sources.hybrid import Boundedness
@@ -147,10 +145,10 @@ def abort(loaded: LoadedPipeline) -> Switch | None:
         if is_committed(loaded, switch):
             raise switch_steps.too_late(switch)
         switch_steps.release(loaded, switch)
-        Folder(loaded.state).path(Switch.NAME).unlink()
-        for left in loaded.state.glob(f".{Switch.NAME}.*"):
+        loaded.state.delete(Switch.NAME)
+        for left in loaded.state.names(f".{Switch.NAME}.*"):
             # Of a process that was killed while it wrote the document.
-            left.unlink()
+            loaded.state.delete(left)
     failure: HybridError | None = None
     for context in switch_steps.contexts(loaded, switch):
         last = context.pipeline.sources[-1]
@@ -178,7 +176,7 @@ def _alone(loaded: LoadedPipeline) -> Iterator[None]:
     try:
         yield
     finally:
-        os.close(lock)
+        lock.release()
 
 
 def _run_steps(loaded: LoadedPipeline) -> PipelineContext | None:
@@ -197,7 +195,7 @@ def _run_steps(loaded: LoadedPipeline) -> PipelineContext | None:
     if last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
         # From now on the supervision starts it whenever it is down.
         request(to.generation, last.name, is_requested=True)
-    Folder(loaded.state).path(Switch.NAME).unlink()
+    loaded.state.delete(Switch.NAME)
     # Last, as the steps above need the past generation, which may be among those to be removed.
     switch_steps.clean(loaded)
     return to
@@ -248,5 +246,5 @@ def _switch_to(loaded: LoadedPipeline, to: str) -> Switch:
 def _begin(loaded: LoadedPipeline, switch: Switch) -> None:
     """Check a switch, record it, and run its steps; nothing is changed if it can't be done."""
     switch_steps.check(loaded, switch)
-    Folder(loaded.state).put_if_absent(Switch.NAME, switch)
+    loaded.state.put_if_absent(Switch.NAME, switch)
     finish(loaded)

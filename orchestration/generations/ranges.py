@@ -6,7 +6,6 @@ the target; then one commit replaces the rows of history in the range by the row
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,12 +18,13 @@ from orchestration.chain import ChainRun, Observer, Outcome, PlanStep, Step, run
 from orchestration.generations.range_scope import last_files, parts_of, require_fit, shown
 from orchestration.requested_state import read_requested
 from sources.common.positions import Record
-from sources.common.state import Folder
 from sources.config.loader import KEPT, KeptDefinition, LoadedPipeline, load_pipeline
 from sources.hybrid import Boundedness
-from sources.kept_definitions import in_service, kept_file
+from sources.kept_definitions import in_service, kept_folder
 from sources.planning.context import PipelineContext
 from sources.serving import target_of
+from sources.state.local_copy import local_copy
+from sources.storage.folder import Folder
 from spark_jobs.target.delta_table import open_table, paths_of
 from spark_jobs.target.history_files import read_history_files
 from spark_jobs.target.replace_range import Range, Replaced, Replacement
@@ -113,7 +113,7 @@ def backfill(
     context = _serving(loaded)
     generation = context.generation
     require_fit(context, since, until)
-    folder = Folder(generation.path(f"{_FOLDER}/{run_id}"))
+    folder = generation.folder(f"{_FOLDER}/{run_id}")
     side = _side_pipeline(context, folder, since, until)
     if side is None:
         say(f"No file contains rows from {shown(since)} until {shown(until)}.")
@@ -122,17 +122,17 @@ def backfill(
     target = target_of(context.loaded, generation.name)
     replacement = Replacement(
         table=target,
-        side=None if side is None else side.locate(side.pipeline.sink.path),
+        side=None if side is None else side.target,
         where=Range(context.pipeline.event_time.column, since, until),
         history=_history(context, target),
-        gone=_removed_before(Folder(generation.path(_FOLDER))),
+        gone=_removed_before(generation.folder(_FOLDER)),
         key=context.pipeline.sink.key,
         transaction=f"{generation.info.transaction_id}-range-{run_id}",
-        scratch=folder.path("scratch"),
+        scratch=folder.folder("scratch"),
     )
     done = replacement.run(lambda paths: folder.replace(_REMOVED, RemovedFiles(paths=paths)))
     for name in ("scratch", "state", "rows"):
-        shutil.rmtree(folder.path(name), ignore_errors=True)
+        folder.folder(name).delete_all()
     replaced = done or Replaced(0, 0, 0)
     kept = f"; {replaced.kept_live:,} rows of the live run are kept" if replaced.kept_live else ""
     say(f"{replaced.removed:,} rows of history are replaced by {replaced.written:,}{kept}.")
@@ -217,9 +217,9 @@ def _side_pipeline(
     }
     if not time_ranges:
         return None
-    path = folder.path(loaded.path.name)
-    if not path.exists():
-        document = yaml.safe_load(kept_file(loaded, generation.name).read_text())
+    own, definition = folder.folder("definition"), kept_folder(loaded, generation.name)
+    if not own.exists(loaded.path.name):
+        document = yaml.safe_load(definition.read_bytes(loaded.path.name) or b"")
         kept = {key: document[key] for key in _SAME if key in document}
         sources = [
             {key: value for key, value in each.items() if key not in _NOT_FOR_A_RANGE}
@@ -230,20 +230,18 @@ def _side_pipeline(
         side = {
             **kept,
             "sources": sources,
-            "state": str(folder.path("state")),
-            "sink": {**document["sink"], "path": str(folder.path("rows"))},
+            "state": folder.location("state"),
+            "sink": {**document["sink"], "path": folder.location("rows")},
         }
-        definition = KeptDefinition(
-            generation=None,
-            home=str(loaded.folder),
-            code=str(kept_file(loaded, generation.name).parent),
+        origin = KeptDefinition(
+            generation=None, home=str(loaded.folder), code=str(local_copy(definition))
         )
-        folder.replace(KEPT, definition)
-        folder.replace_bytes(path.name, yaml.safe_dump(side).encode())
-    return load_pipeline(path)
+        own.replace(KEPT, origin)
+        own.replace_bytes(loaded.path.name, yaml.safe_dump(side).encode())
+    return load_pipeline(local_copy(own) / loaded.path.name)
 
 
-def _history(context: PipelineContext, target: str) -> set[str]:
+def _history(context: PipelineContext, target: Folder) -> set[str]:
     """Return the target's files that hold history: all of them until a stream was requested."""
     last = context.pipeline.sources[-1]
     if last.boundedness is Boundedness.BOUNDED or read_requested(context.generation) is None:
@@ -253,6 +251,5 @@ def _history(context: PipelineContext, target: str) -> set[str]:
 
 def _removed_before(ranges: Folder) -> set[str]:
     """Return the files of history that earlier backfills removed from the target."""
-    names = [path.parent.name for path in ranges.root.glob(f"*/{_REMOVED}")]
-    documents = (ranges.read(f"{name}/{_REMOVED}", RemovedFiles) for name in names)
+    documents = (ranges.read(name, RemovedFiles) for name in ranges.names(f"*/{_REMOVED}"))
     return {path for each in documents if each is not None for path in each.paths}

@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 from deltalake import DeltaTable
 
@@ -19,7 +17,6 @@ from orchestration.requested_state import (
     set_request_aside,
 )
 from sources.common.positions import now_ms
-from sources.common.state import Folder, Generation, read_generation
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, InputError, StateError
 from sources.generations import generations, remove
@@ -35,6 +32,8 @@ from sources.serving import (
     table_properties,
     write_serving,
 )
+from sources.state.generation import Generation, read_generation
+from sources.storage.folder import Folder
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.launch import process
 from spark_jobs.target.belonging import SWITCHES, epoch_id, is_committed, require_servable
@@ -75,7 +74,7 @@ def check(loaded: LoadedPipeline, switch: Switch) -> TakeOver:
     to, _ = contexts(loaded, switch)
     require_servable(to.loaded, to.generation)
     source, version = _source(loaded, switch)
-    target = source if _is_gone(_target(loaded)) else _target(loaded)
+    target = source if _is_gone(loaded.target) else loaded.target
     return prepare(target, source, version)
 
 
@@ -112,14 +111,20 @@ def commit(loaded: LoadedPipeline, switch: Switch) -> Switch:
     if is_committed(loaded, switch):
         return switch
     to, past = contexts(loaded, switch)
-    target, (source, version) = _target(loaded), _source(loaded, switch)
+    target, (source, version) = loaded.target, _source(loaded, switch)
     if _is_gone(target):
         # Before the table is there: afterwards nothing says that it was gone.
         switch = switch.model_copy(update={"is_first": True})
-        Folder(loaded.state).replace(Switch.NAME, switch)
+        loaded.state.replace(Switch.NAME, switch)
         made = read_snapshot(source, version)
         schema = open_table(source, version).schema()
-        DeltaTable.create(target, schema, mode="ignore", partition_by=made.partitions or None)
+        DeltaTable.create(
+            target.url,
+            schema,
+            mode="ignore",
+            partition_by=made.partitions or None,
+            storage_options=target.documents.delta_options,
+        )
     fence = dict.fromkeys(_writers(past.generation), NO_MORE)
     # What an earlier switch forbade to this generation is allowed again.
     ids = _writers(to.generation)
@@ -131,7 +136,7 @@ def commit(loaded: LoadedPipeline, switch: Switch) -> Switch:
         require_servable(to.loaded, to.generation)
         # Before the commit: afterwards nothing says which version it replaced.
         switch = switch.model_copy(update={"target_version": ready.table.version})
-        Folder(loaded.state).replace(Switch.NAME, switch)
+        loaded.state.replace(Switch.NAME, switch)
         try:
             ready.commit(
                 {**allowed, **written, **fence, SWITCHES: switch.at_ms},
@@ -160,7 +165,7 @@ def record(loaded: LoadedPipeline, switch: Switch) -> None:
         write_serving(loaded, Serving(generation=switch.to, before=before))
     restore_request(read_generation(loaded.state, switch.past), restore=False)
     # The target has links to its files by now.
-    shutil.rmtree(own_table(loaded, switch.to), ignore_errors=True)
+    own_table(loaded, switch.to).delete_all()
 
 
 def release(loaded: LoadedPipeline, switch: Switch) -> None:
@@ -169,9 +174,9 @@ def release(loaded: LoadedPipeline, switch: Switch) -> None:
     # A table that can't be read is why the switch is given up; what is linked from it already is
     # in no version of the target, so VACUUM removes it.
     with suppress(InputError):
-        TakeOver(read_snapshot(_target(loaded)), read_snapshot(source, version)).undo_links()
+        TakeOver(read_snapshot(loaded.target), read_snapshot(source, version)).undo()
     if switch.is_first:
-        shutil.rmtree(Path(_target(loaded)) / LOG, ignore_errors=True)
+        loaded.target.folder(LOG).delete_all()
     restore_request(read_generation(loaded.state, switch.past), restore=True)
 
 
@@ -218,21 +223,17 @@ def too_late(switch: Switch) -> StateError:
     return StateError(message, hint, generation=switch.to)
 
 
-def _is_gone(path: str) -> bool:
+def _is_gone(table: Folder) -> bool:
     """Return whether a folder holds no Delta table, not even a damaged one."""
-    return not (Path(path) / LOG).is_dir()
+    return table.folder(LOG).is_empty()
 
 
-def _target(loaded: LoadedPipeline) -> str:
-    return loaded.locate(loaded.pipeline.sink.path)
-
-
-def _source(loaded: LoadedPipeline, switch: Switch) -> tuple[str, int | None]:
+def _source(loaded: LoadedPipeline, switch: Switch) -> tuple[Folder, int | None]:
     """Return the table with the rows to be served, and its version; None for the newest."""
     served = read_serving(loaded).served(switch.to)
     if served is None:
         return own_table(loaded, switch.to), None
-    return _target(loaded), served.version
+    return loaded.target, served.version
 
 
 def _writers(generation: Generation) -> list[str]:

@@ -9,13 +9,14 @@ from typing import NamedTuple, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from sources.common.positions import Record
-from sources.common.state import Folder, Generation
 from sources.config.loader import LoadedPipeline
 from sources.config.spark_settings import SparkSettings
 from sources.errors import StateError
 from sources.generations import generations
 from sources.hybrid import Boundedness
 from sources.planning.plan import Plan
+from sources.state.generation import Generation
+from sources.storage.folder import Folder
 from spark_jobs.run_state.progress_log import ProgressLog, Sample, Unit, progress_log_name
 
 R = TypeVar("R", bound=Record)

@@ -13,6 +13,7 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 from sources.hybrid import SwitchState
 from sources.serving import target_of
+from sources.storage.delta import delta_table, is_delta_table
 from spark_jobs.run_state.progress_log import ProgressLog, read_progress_log
 
 MOST_ROWS = 100_000_000
@@ -101,9 +102,9 @@ def rows_by_day(loaded: LoadedPipeline) -> RowsByDay | str:
     """
     path = target_of(loaded)
     try:
-        if not DeltaTable.is_deltatable(path):
+        if not is_delta_table(path):
             return "There is no target table yet."
-        target = DeltaTable(path)
+        target = delta_table(path)
         column = _time_column(loaded, target)
         if column is None:
             return "The target table has no timestamp or date column to count its rows by."

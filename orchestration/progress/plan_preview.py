@@ -8,12 +8,12 @@ from pydantic import BaseModel, ConfigDict
 
 from orchestration.progress.forecast import Estimate, earlier_generations, estimate, read_earlier
 from sources.common.positions import iso
-from sources.common.state import Folder
-from sources.common.state_table import read_state_table
 from sources.config.loader import LoadedPipeline
 from sources.planning.file_plan import FoundFiles
 from sources.planning.plan import Plan
 from sources.planning.topic_plan import TopicPlan
+from sources.state.state_table import read_state_table
+from sources.storage.folder import Folder
 
 _SHOWN = 5
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from orchestration.supervision.verdict import Finding, Verdict
 from sources.common.positions import now_ms
-from sources.common.state import Generation
 from sources.config.loader import LoadedPipeline
 from sources.errors import ErrorReport, HybridError, InputError
 from sources.kept_definitions import in_service
+from sources.state.generation import Generation
 from spark_jobs.run_state.target_record import AcceptedChange
 from spark_jobs.target.belonging import TargetSide, require_belonging
 from spark_jobs.target.starts import accept

@@ -10,13 +10,13 @@ from orchestration import operations
 from orchestration.backlog import backlog_of
 from orchestration.requested_state import RequestedState, read_requested, write_requested
 from sources.common.positions import now_ms
-from sources.common.state import Generation
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, RunError, StateError
 from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
+from sources.state.generation import Generation
 from spark_jobs.launch import process
 from spark_jobs.launch.record import log_path
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from orchestration.supervision.verdict import Finding
 from sources.common.positions import span_ms
-from sources.common.state import Generation
 from sources.config.loader import LoadedPipeline
 from sources.config.supervision import LateRowLimits
+from sources.state.generation import Generation
 from spark_jobs.run_state.late_rows import read_late_rows
 
 

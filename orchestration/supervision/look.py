@@ -14,10 +14,10 @@ from orchestration.supervision.observation import Seen, SlotSeen, behind_since
 from orchestration.supervision.source_status import SourceStatus, source_status
 from orchestration.supervision.verdict import Verdict
 from sources.common.positions import now_ms, span_ms
-from sources.common.state import Generation
 from sources.config.loader import LoadedPipeline
 from sources.databases.replication_slot import SlotGone, ask_slot, slot_gone, watched_slot
 from sources.errors import ErrorReport
+from sources.state.generation import Generation
 from spark_jobs.launch import process
 from spark_jobs.launch.record import last_launch
 from spark_jobs.launch.runs import find_run, why_ended

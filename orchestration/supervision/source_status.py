@@ -9,11 +9,11 @@ from pydantic import BaseModel
 from orchestration.backlog import backlog_of
 from orchestration.progress.forecast import eta_s
 from sources.common.positions import now_ms, span_ms
-from sources.common.state import Generation
 from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
 from sources.hybrid import Boundedness, SwitchState
 from sources.planning.context import PipelineContext
+from sources.state.generation import Generation
 from spark_jobs.launch import process
 from spark_jobs.launch.runs import find_run
 from spark_jobs.readers.kept_batch import waiting_change

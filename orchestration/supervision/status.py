@@ -15,6 +15,8 @@ from sources.planning.approval import find_approval
 from sources.planning.plan import Plan
 from sources.serving import read_serving
 from spark_jobs.checkpoint.transform_compatibility import last_change
+from spark_jobs.run_state.lease import SeenLease
+from spark_jobs.run_state.lock import seen_lease
 
 
 class Status(BaseModel):
@@ -36,6 +38,9 @@ class Status(BaseModel):
             together; None if they do.
         transform_changed: Warning about a transform that changed under the checkpoint; None if
             none did.
+        lease: Lease of the driver, or of the process that launches one, with its holder and age;
+            None if there was never one, or if the state is on a file system, whose kernel keeps
+            the locks.
     """
 
     pipeline: str
@@ -49,6 +54,7 @@ class Status(BaseModel):
     live: Verdict | None = None
     refused: ErrorReport | None = None
     transform_changed: str | None = None
+    lease: SeenLease | None = None
 
 
 def status(loaded: LoadedPipeline) -> Status:
@@ -88,4 +94,5 @@ def status(loaded: LoadedPipeline) -> Status:
         live=live,
         refused=refused,
         transform_changed=None if generation is None else last_change(generation),
+        lease=None if generation is None else seen_lease(generation),
     )

@@ -11,8 +11,10 @@ from typing import Literal
 
 from sources.common.fields import Declared
 from sources.common.positions import Record
-from sources.common.state import Generation
 from sources.config.event_time import EventTime
+from sources.state.generation import Generation
+from sources.storage.folder import Folder
+from sources.storage.stores import Stores
 
 BadKind = Literal["unreadable", "outside"]
 """Why a record is bad: it can't be read, or its event time is outside of its bounds."""
@@ -118,7 +120,9 @@ def bad_count_name(source: str) -> str:
     return f"bad/{source}.json"
 
 
-def quarantine_path(source: str, declared: str | None, generation: Generation) -> str:
+def quarantine_folder(
+    source: str, declared: str | None, generation: Generation, stores: Stores
+) -> Folder:
     """Return the folder of the Delta table that a source's bad records are written to.
 
     Args:
@@ -126,5 +130,11 @@ def quarantine_path(source: str, declared: str | None, generation: Generation) -
         declared: Declared folder, absolute; None if none is declared.
         generation: Generation (one computation of the whole target) whose state folder contains
             the table if no folder is declared.
+        stores: Stores that the declared folder may be in.
+
+    Raises:
+        InputError: The scheme of the declared folder is not supported.
     """
-    return declared or str(generation.path(f"quarantine/{source}"))
+    if declared is None:
+        return generation.folder(f"quarantine/{source}")
+    return Folder(declared, stores.documents_of(declared))

@@ -15,9 +15,10 @@ from pydantic import BaseModel, ValidationError
 
 from sources.common.positions import Record
 from sources.common.security import check_secrets_come_from_environment
-from sources.common.state import Folder, Generation, open_generation
 from sources.config.pipeline import SOURCE_MODELS, Pipeline
 from sources.errors import InputError, StateError
+from sources.state.generation import Generation, open_generation
+from sources.storage.folder import Folder
 
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 KEPT = "hybrid-definition.json"
@@ -77,9 +78,31 @@ class LoadedPipeline:
         return [Path(self.kept.code or self.path.parent), self.folder]
 
     @property
-    def state(self) -> Path:
-        """Absolute path of the folder with the state of all generations: ``<state>/<name>``."""
-        return Path(self.locate(self.pipeline.state)) / self.pipeline.name
+    def state(self) -> Folder:
+        """Folder with the state of all generations: ``<state>/<name>``.
+
+        Raises:
+            InputError: The scheme of ``state`` is not supported.
+        """
+        return self.place(self.pipeline.state).folder(self.pipeline.name)
+
+    @property
+    def target(self) -> Folder:
+        """Folder of the target table that readers see.
+
+        Raises:
+            InputError: The scheme of ``sink.path`` is not supported.
+        """
+        return self.place(self.pipeline.sink.path)
+
+    def place(self, path: str) -> Folder:
+        """Return the folder of a declared path, in the store that it names.
+
+        Raises:
+            InputError: The path's scheme is not supported.
+        """
+        located = self.locate(path)
+        return Folder(located, self.pipeline.stores.documents_of(located))
 
     def locate(self, path: str) -> str:
         """Return a path of the declaration as an absolute path; URLs are returned unchanged."""
@@ -102,7 +125,8 @@ class LoadedPipeline:
         Raises:
             StateError: The declaration changed in a way that the checkpoint can't follow; or the
                 state is damaged, or can't be written.
-            InputError: ``state`` is not a local folder.
+            InputError: The scheme of ``state`` is not supported, or its store refuses.
+            UnavailableError: The store of ``state`` does not answer.
         """
         named = None if self.kept is None else self.kept.generation
         return open_generation(self.state, self.contract(), named, create=create)
@@ -136,7 +160,8 @@ class LoadedPipeline:
         Raises:
             StateError: The pipeline was never planned or run, or the declaration changed in a way
                 that the checkpoint can't follow; or the state is damaged.
-            InputError: ``state`` is not a local folder.
+            InputError: The scheme of ``state`` is not supported, or its store refuses.
+            UnavailableError: The store of ``state`` does not answer.
         """
         generation = self.open_generation(create=False)
         if generation is None:

@@ -73,7 +73,8 @@ class Pipeline(Declared):
         transform: Function from DataFrame to DataFrame as ``module:function``, applied to all
             sources alike.
         sink: Target table.
-        state: Folder for plans, positions and checkpoints, relative to the pipeline's file.
+        state: Folder for plans, positions and checkpoints, relative to the pipeline's file, or a
+            URL such as ``s3://bucket/state`` or ``hdfs://namenode/state``.
         audit: Independent computation that proves the target.
         approve: Whether a person has to approve the plan before anything is read or written.
         switch: ``warm``: when the whole chain is run, the driver that finished a bounded source

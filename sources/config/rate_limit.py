@@ -14,8 +14,8 @@ from pydantic import ByteSize, PositiveInt, ValidationError
 
 from sources.common.fields import Declared
 from sources.common.positions import Record
-from sources.common.state import Generation
 from sources.errors import InputError
+from sources.state.generation import Generation
 
 
 class RateLimit(Declared):

@@ -14,7 +14,7 @@ class Sink(Declared):
 
     Attributes:
         path: Folder of the table, relative to the pipeline's file, or a URL such as
-            ``s3://bucket/table``.
+            ``s3://bucket/table`` or ``hdfs://namenode/table``.
         mode: ``append`` adds every row; for rows that never change. ``merge`` inserts or updates
             by ``key``.
         key: Columns that identify a row of the target.

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from sources.common.optional import needs_extra
 from sources.common.positions import Record, iso, now_ms
-from sources.common.state import Folder
 from sources.config.loader import LoadedPipeline
 from sources.config.snapshot import SnapshotOptions
 from sources.errors import InputError
+from sources.storage.folder import Folder
 
 if TYPE_CHECKING:
     import psycopg

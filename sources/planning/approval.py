@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 
 from sources.common.positions import Record, now_ms
-from sources.common.state import Generation
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, StateError
 from sources.planning.context import PipelineContext
 from sources.planning.plan import Plan
+from sources.state.generation import Generation
 
 _APPROVAL = "approval.json"
 _PLAN = "plan.json"

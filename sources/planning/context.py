@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from sources.common.state import Generation
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.hybrid import SwitchState
 from sources.planning.plan import Plan, require_plan
+from sources.state.generation import Generation
 
 
 @dataclass(frozen=True)

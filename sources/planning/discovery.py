@@ -10,13 +10,13 @@ from __future__ import annotations
 import pyarrow as pa
 
 from sources.common.positions import Record, now_ms, span_ms
-from sources.common.state import Generation
 from sources.errors import StateError
 from sources.files.new_files import list_arrived, paths_of
 from sources.files.splits import new_files
 from sources.planning.context import PipelineContext
 from sources.planning.event_times import judge_outside
 from sources.planning.file_plan import FoundFiles, found_files, keep_splits, read_splits
+from sources.state.generation import Generation
 
 
 class Discovery(Record):

@@ -9,12 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from sources.common.positions import EndPosition, HeldOffsets, Part, iso, seconds, to_ms, to_us
 from sources.common.schema import names_and_types
-from sources.common.state import Generation
-from sources.common.state_table import read_state_table
 from sources.config.file_options import FileBatch, OffsetColumns
 from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
@@ -30,6 +27,8 @@ from sources.planning.event_times import (
     judge_outside,
     misread_unit,
 )
+from sources.state.generation import Generation
+from sources.state.state_table import read_state_table, write_state_table
 
 Ints = npt.NDArray[np.int64]
 _MANY_FILES = 10_000
@@ -333,9 +332,7 @@ def keep_splits(files: FoundFiles, listing: FileListing, generation: Generation)
     Raises:
         StateError: The file can't be written.
     """
-    path = generation.path(files.splits_file)
-    with generation.writing(path):
-        pq.write_table(listing.splits, path)
+    write_state_table(generation, files.splits_file, listing.splits)
 
 
 def read_splits(files: FoundFiles, generation: Generation) -> pa.Table:

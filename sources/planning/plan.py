@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from sources.common.positions import Record, iso, now_ms
 from sources.common.schema import check_event_time, parse_schema
-from sources.common.state import Folder, Generation
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.errors import StateError
@@ -30,6 +29,9 @@ from sources.planning.folder_plan import plan_folder
 from sources.planning.planned_by import keep_declaration
 from sources.planning.schema_check import check_key, check_sequence, compare_declared
 from sources.planning.topic_plan import Earlier, TopicPlan, plan_topics
+from sources.state.generation import Generation
+from sources.storage.folder import Folder
+from sources.storage.probe import require_writable
 
 
 class Plan(Record):
@@ -89,7 +91,7 @@ class Plan(Record):
 
     def is_whole(self, folder: Folder) -> bool:
         """Return whether the state folder of the plan's generation holds all tables of splits."""
-        return all(folder.path(each.splits_file).exists() for each in self.listed)
+        return all(folder.exists(each.splits_file) for each in self.listed)
 
     @property
     def columns_by_name(self) -> dict[str, str]:
@@ -122,6 +124,8 @@ def make_plan(loaded: LoadedPipeline, drop_outdated: Callable[[], None] | None =
         if generation is not None and (kept := generation.read("plan.json", Plan)) is not None:
             return kept
     plan, listings = draft_plan(loaded)
+    require_writable(loaded.state, "state")
+    require_writable(loaded.target, "sink.path")
     if drop_outdated is not None:
         drop_outdated()
     generation = loaded.open_generation(create=True)
@@ -150,12 +154,12 @@ def require_plan(generation: Generation) -> Plan:
     plan = generation.read("plan.json", Plan)
     if plan is None:
         name = generation.info.generation
-        message = f"Generation {name} has no plan yet in {generation.root}."
+        message = f"Generation {name} has no plan yet in {generation.url}."
         hint = (
             "Make the plan first: `hybrid plan PIPELINE`; or run the pipeline, which plans first: "
             "`hybrid run PIPELINE`."
         )
-        raise StateError(message, hint, generation=name, file=str(generation.root))
+        raise StateError(message, hint, generation=name, file=str(generation.url))
     return plan
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from sources.common.positions import Record
-from sources.common.state import Generation, digests
 from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
+from sources.state.generation import Generation, digests
 
 _NAME = "planned-by.json"
 # What a plan depends on, besides the contract, which a checkpoint has to follow.

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import pyarrow.compute as pc
 
 from sources.common.positions import EndPosition, Offsets, Record, StartPosition, span_ms
-from sources.common.state import Generation
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
@@ -30,6 +29,7 @@ from sources.planning.file_plan import (
 )
 from sources.planning.plan import Plan
 from sources.planning.topic_plan import start_factory
+from sources.state.generation import Generation
 
 EXTEND_ROUNDS = 20
 

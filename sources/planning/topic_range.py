@@ -10,11 +10,8 @@ import uuid
 from collections.abc import Sequence
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from sources.common.positions import EndPosition, Offsets, Record, TopicPartition, now_ms
-from sources.common.state import Generation
-from sources.common.state_table import read_state_table
 from sources.config.kafka_source import KafkaSource
 from sources.errors import StateError
 from sources.kafka.batching import cut_range
@@ -25,6 +22,8 @@ from sources.planning.context import PipelineContext
 from sources.planning.plan import Plan
 from sources.planning.rounds import history_of
 from sources.planning.topic_plan import is_continued
+from sources.state.generation import Generation
+from sources.state.state_table import read_state_table, write_state_table
 
 # Columns of the table of splits, in reading order; each row is a split.
 RANGE_SPLITS = pa.schema(
@@ -218,9 +217,7 @@ def decide_range(context: PipelineContext, source: KafkaSource) -> TopicRange:
         end=end.model_copy(update={"splits": len(table)}),
         seam_end=seam_end,
     )
-    path = generation.path(made.splits_file)
-    with generation.writing(path):
-        pq.write_table(table, path)
+    write_state_table(generation, made.splits_file, table)
     return generation.put_if_absent(f"ranges/{source.name}.json", made)
 
 

@@ -99,6 +99,11 @@ class Storage(Protocol):
         """Return the URI by which Spark's Hadoop client reads a path; nothing is asked."""
 
 
+def hadoop_path(path: str) -> str:
+    """Return an absolute path as Hadoop's clients take it: they have ``s3a`` for ``s3``."""
+    return f"s3a{path[2:]}" if path.startswith("s3://") else path
+
+
 def table_of(files: Iterable[File]) -> pa.Table:
     """Collect files in a table of schema :data:`FILES`, in chunks to save memory for many files."""
     chunks: list[pa.RecordBatch] = []

@@ -7,9 +7,10 @@ pipeline's file.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -21,13 +22,14 @@ from botocore.exceptions import ConnectionError as StoreConnectionError
 from pyarrow import fs
 
 from sources.errors import HybridError, InputError, UnavailableError
-from sources.storage.base import Children, File, table_of
+from sources.storage.base import Children, File, hadoop_path, table_of
 from sources.storage.settings import S3Settings
 
 _WORKERS = 32
 REFUSALS = (BotoCoreError, ClientError)
 """What boto3 raises where a store does not answer, or refuses."""
-_MISSING = {"404", "NoSuchKey", "NotFound"}
+MISSING = {"404", "NoSuchKey", "NotFound"}
+"""Codes of the store's answer where there is no object of that key."""
 # https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html
 _THROTTLED = {"RequestTimeout", "SlowDown", "Throttling", "ThrottlingException"}
 
@@ -53,7 +55,7 @@ class S3Storage:
             UnavailableError: The store does not answer, or can't serve the request at the moment.
             InputError: The store refuses: no such bucket, or no permission.
         """
-        bucket, prefix = _split(folder)
+        bucket, prefix = split(folder)
         prefix = f"{prefix}/" if prefix else ""
         folders: list[str] = []
 
@@ -93,7 +95,7 @@ class S3Storage:
             UnavailableError: The store does not answer, or can't serve the request at the moment.
             InputError: The store refuses, or there are no credentials.
         """
-        bucket, key = _split(path)
+        bucket, key = split(path)
         try:
             return self._files.open_input_file(f"{bucket}/{key}")
         except FileNotFoundError:
@@ -105,17 +107,17 @@ class S3Storage:
 
     def uri(self, path: str) -> str:
         """Return the URI by which Spark reads a path: Hadoop's client has the scheme ``s3a``."""
-        bucket, key = _split(path)
-        return f"s3a://{bucket}/{quote(key)}"
+        bucket, key = split(path)
+        return hadoop_path(f"s3://{bucket}/{quote(key)}")
 
     def _head(self, path: str, what: str = "examined") -> File | None:
-        bucket, key = _split(path)
+        bucket, key = split(path)
         if not key:
             return None
         try:
             found = self._client.head_object(Bucket=bucket, Key=key)
         except ClientError as error:
-            if error.response["Error"]["Code"] in _MISSING:
+            if error.response["Error"]["Code"] in MISSING:
                 return None
             raise refused(self._settings, path, what, error) from None
         except BotoCoreError as error:
@@ -181,13 +183,20 @@ def _is_outage(error: object) -> bool:
 
 
 def connect(settings: S3Settings) -> Any:
-    """Return a client of boto3 for an object store, without connecting to it.
+    """Return the client of boto3 for an object store; all callers with one login share it.
 
-    It repeats a failed request up to four times.
+    Nothing is connected yet. It repeats a failed request up to four times.
 
     Args:
         settings: Address of the store.
     """
+    # Variables such as AWS_PROFILE may change while a process runs.
+    login = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    return _client(settings, tuple(sorted(login.items())))
+
+
+@cache
+def _client(settings: S3Settings, _login: tuple[tuple[str, str], ...]) -> Any:
     style = "path" if settings.path_style else "virtual"
     config = Config(
         s3={"addressing_style": style},
@@ -199,7 +208,8 @@ def connect(settings: S3Settings) -> Any:
     )
 
 
-def _split(path: str) -> tuple[str, str]:
+def split(path: str) -> tuple[str, str]:
+    """Return the bucket and the key of an ``s3://`` path; the key may be empty."""
     bucket, _, key = path.partition("://")[2].partition("/")
     return bucket, key
 

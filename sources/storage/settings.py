@@ -27,6 +27,16 @@ class S3Settings(Declared):
     region: str = "us-east-1"
     path_style: bool = True
 
+    @property
+    def delta_options(self) -> dict[str, str]:
+        """Storage options of delta-rs; without credentials, which it finds as boto3 does."""
+        options = {"AWS_REGION": self.region}
+        if self.endpoint is not None:
+            is_plain = self.endpoint.startswith("http://")
+            options |= {"AWS_ENDPOINT_URL": self.endpoint, "AWS_ALLOW_HTTP": str(is_plain)}
+        style = "false" if self.path_style else "true"
+        return {**options, "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": style}
+
 
 class HdfsSettings(Declared):
     """HDFS cluster behind ``hdfs://``, in addition to what ``HADOOP_CONF_DIR`` configures.

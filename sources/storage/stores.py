@@ -9,6 +9,7 @@ from itertools import groupby
 
 from sources.errors import InputError
 from sources.storage.base import File, LocalStorage, Storage
+from sources.storage.documents import DocumentStore, LocalDocuments
 from sources.storage.settings import HdfsSettings, S3Settings
 
 
@@ -50,6 +51,27 @@ class Stores:
             raise InputError(message, hint, file=path)
         return self._local
 
+    def documents_of(self, path: str) -> DocumentStore:
+        """Return the store for documents at an absolute path: what is written by condition.
+
+        Args:
+            path: ``/folder``, ``s3://bucket/prefix`` or ``hdfs://namenode/folder``.
+
+        Raises:
+            InputError: The path's scheme is not supported, or it is ``hdfs`` and the package's
+                extra ``hdfs`` is not installed.
+        """
+        self.of(path)
+        if path.startswith("s3://"):
+            from sources.storage.s3_documents import S3Documents
+
+            return S3Documents(self._s3)
+        if path.startswith("hdfs://"):
+            from sources.storage.hdfs_documents import HdfsDocuments
+
+            return HdfsDocuments(self._hdfs)
+        return LocalDocuments()
+
     def stat(self, paths: Sequence[str]) -> Iterator[File | None]:
         """Yield size, modification time and ETag of each file as it is now, in the given order.
 
@@ -83,16 +105,7 @@ class Stores:
         None for a table on this machine. The options hold no credentials: delta-rs finds them as
         boto3 does.
         """
-        if path.startswith("hdfs://"):
-            return self._hdfs.client_conf
-        if not path.startswith("s3://"):
-            return None
-        options = {"AWS_REGION": self._s3.region}
-        if self._s3.endpoint is not None:
-            is_plain = self._s3.endpoint.startswith("http://")
-            options |= {"AWS_ENDPOINT_URL": self._s3.endpoint, "AWS_ALLOW_HTTP": str(is_plain)}
-        style = "false" if self._s3.path_style else "true"
-        return {**options, "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": style}
+        return self.documents_of(path).delta_options
 
     @cached_property
     def _local(self) -> LocalStorage:

@@ -9,46 +9,44 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from sources.common.positions import Offsets, flatten
 from sources.errors import StateError
+from sources.storage.folder import Folder
 
 
-def _latest(folder: Path) -> int | None:
-    try:
-        numbers = [int(entry.name) for entry in folder.iterdir() if entry.name.isdigit()]
-    except FileNotFoundError:
-        return None
-    return max(numbers, default=None)
+def _latest(checkpoint: Folder, folder: str) -> int | None:
+    names = (name.rpartition("/")[2] for name in checkpoint.names(f"{folder}/*"))
+    return max((int(name) for name in names if name.isdigit()), default=None)
 
 
-def last_planned(checkpoint: Path) -> int | None:
+def last_planned(checkpoint: Folder) -> int | None:
     """Return the number of the last micro-batch whose offsets were written; None without any.
 
     It may not be committed: then Spark repeats it at the next start.
     """
-    return _latest(checkpoint / "offsets")
+    return _latest(checkpoint, "offsets")
 
 
-def last_committed(checkpoint: Path) -> int | None:
+def last_committed(checkpoint: Folder) -> int | None:
     """Return the number of the last micro-batch that was committed; None without any."""
-    return _latest(checkpoint / "commits")
+    return _latest(checkpoint, "commits")
 
 
-def committed_at_ms(checkpoint: Path, batch_id: int) -> int:
+def committed_at_ms(checkpoint: Folder, batch_id: int) -> int | None:
     """Return when a micro-batch was committed, in ms since the epoch.
 
     It is the time at which its file under ``commits`` was last written.
 
-    Raises:
-        FileNotFoundError: The micro-batch is not committed, or Spark has removed its file.
+    Returns:
+        The time; None if the micro-batch is not committed, or Spark has removed its file.
     """
-    return (checkpoint / "commits" / str(batch_id)).stat().st_mtime_ns // 1_000_000
+    found = checkpoint.document(f"commits/{batch_id}")
+    return None if found is None else found.modified_ms
 
 
-def offset_of(checkpoint: Path, batch_id: int, place: int) -> Any:
+def offset_of(checkpoint: Folder, batch_id: int, place: int) -> Any:
     """Return the end offset of a source in a micro-batch: up to where that micro-batch reads it.
 
     Args:
@@ -62,10 +60,10 @@ def offset_of(checkpoint: Path, batch_id: int, place: int) -> Any:
     Raises:
         StateError: The micro-batch's file is missing.
     """
-    path = checkpoint / "offsets" / str(batch_id)
-    try:
-        lines = path.read_text().splitlines()[2:]
-    except FileNotFoundError:
+    name = f"offsets/{batch_id}"
+    data = checkpoint.read_bytes(name)
+    if data is None:
+        path = checkpoint.location(name)
         message = (
             f"Checkpoint file {path} is missing, so it is unknown up to where micro-batch "
             f"{batch_id} read its sources. Nothing was started."
@@ -75,11 +73,12 @@ def offset_of(checkpoint: Path, batch_id: int, place: int) -> Any:
             "again in a new generation: `hybrid generation new P`, `hybrid run P`, `hybrid "
             "generation promote P`."
         )
-        raise StateError(message, hint, file=str(path)) from None
+        raise StateError(message, hint, file=path)
+    lines = data.decode().splitlines()[2:]
     return None if place >= len(lines) or lines[place] == "-" else json.loads(lines[place])
 
 
-def committed_offset(checkpoint: Path, place: int) -> Any:
+def committed_offset(checkpoint: Folder, place: int) -> Any:
     """Return the end offset of a source in the last committed micro-batch.
 
     Args:
@@ -106,7 +105,7 @@ def kafka_offsets(offset: Any) -> Offsets:
     return {} if offset is None else flatten(offset)
 
 
-def reached(checkpoint: Path, place: int) -> Offsets:
+def reached(checkpoint: Folder, place: int) -> Offsets:
     """Return the first offset of each partition that no committed micro-batch has read.
 
     Args:
@@ -150,7 +149,7 @@ def position_in_plan(offset: Any, entries: Sequence[int]) -> int:
     return sum(entries[:version]) + max(int(offset["index"]) + 1, 0)
 
 
-def initial_kafka_offsets(checkpoint: Path, place: int) -> Offsets | None:
+def initial_kafka_offsets(checkpoint: Folder, place: int) -> Offsets | None:
     """Return the start offset of each partition that Spark fixed at a Kafka source's first start.
 
     From then on Spark silently ignores other starting offsets, so the caller compares them.
@@ -158,16 +157,14 @@ def initial_kafka_offsets(checkpoint: Path, place: int) -> Offsets | None:
     Returns:
         None if the source was never started on this checkpoint.
     """
-    path = checkpoint / "sources" / str(place) / "0"
-    if not path.exists():
+    data = checkpoint.read_bytes(f"sources/{place}/0")
+    if data is None:
         return None
-    text = path.read_text()
+    text = data.decode()
     return flatten(json.loads(text[text.index("{") :]))
 
 
-def query_id(checkpoint: Path) -> str | None:
+def query_id(checkpoint: Folder) -> str | None:
     """Return the query's id, Delta's transaction id for a streaming sink; None before its start."""
-    try:
-        return str(json.loads((checkpoint / "metadata").read_text())["id"])
-    except FileNotFoundError:
-        return None
+    data = checkpoint.read_bytes("metadata")
+    return None if data is None else str(json.loads(data)["id"])

@@ -11,8 +11,8 @@ from __future__ import annotations
 from itertools import pairwise, zip_longest
 
 from sources.common.positions import Record
-from sources.common.state import Generation
 from sources.errors import StateError
+from sources.state.generation import Generation
 from spark_jobs.checkpoint import offset_log
 
 _WAY_OUT = (
@@ -75,9 +75,9 @@ def read_transforms(generation: Generation) -> list[Transform]:
     have committed a micro-batch yet.
     """
     numbers = sorted(
-        int(path.stem)
-        for path in generation.path("transforms").glob("*.json")
-        if path.stem.isdigit()
+        int(number)
+        for name in generation.names("transforms/*.json")
+        if (number := name.removeprefix("transforms/").removesuffix(".json")).isdigit()
     )
     found = (generation.read(_name(number), Transform) for number in numbers)
     return [each for each in found if each is not None]

@@ -17,7 +17,6 @@ from spark_jobs.driver.warm_up import Ahead, rehearsal
 from spark_jobs.driver.watch import (
     collect_bad_records,
     count_seam,
-    ends_when,
     look_up_older,
     start,
     watch,
@@ -131,7 +130,7 @@ def _read(
             return running.is_over()
 
         with rehearsal(spark, query, ahead):
-            watch(running, report, reporter, bad_records, ends_when(stop, is_over))
+            watch(running, report, reporter, bad_records, stop, is_over)
     except StreamingQueryException as error:
         with reporter.at_work():
             look_up_older(spark, query.place.seam, reporter, error)

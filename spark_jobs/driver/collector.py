@@ -6,10 +6,8 @@ was staged, appends it to the quarantine table, and removes the batch's folder.
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,11 +15,12 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from sources.common.state import Generation
-from sources.config.bad_records import BadRecordCount, BadRecords, bad_count_name, quarantine_path
+from sources.config.bad_records import BadRecordCount, BadRecords, bad_count_name, quarantine_folder
 from sources.config.event_time import EventTime
 from sources.config.pipeline import Pipeline
 from sources.errors import InputError
+from sources.state.generation import Generation
+from sources.storage.stores import Stores
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.readers.bad_records import STAGED, staging_folder
 
@@ -41,15 +40,21 @@ class Collector:
         source: Name of the source.
         declared: Its ``on_bad_record``, and the quarantine table if it has one.
         event_time: The pipeline's event time with its policy ``outside``.
+        stores: Stores that the quarantine table may be in.
     """
 
     def __init__(
-        self, generation: Generation, source: str, declared: BadRecords, event_time: EventTime
+        self,
+        generation: Generation,
+        source: str,
+        declared: BadRecords,
+        event_time: EventTime,
+        stores: Stores,
     ) -> None:
         self._generation = generation
         self._source = source
         self._recorded = pa.array(declared.recorded(event_time), pa.string())
-        self._path = quarantine_path(source, declared.quarantine, generation)
+        self._table = quarantine_folder(source, declared.quarantine, generation, stores)
         self._folder = staging_folder(generation, source)
 
     def collect(self) -> BadRecordCount:
@@ -71,20 +76,16 @@ class Collector:
                 break
             counted = self._take(batch, counted)
             # A task that was abandoned may still write there: the next call removes that.
-            shutil.rmtree(self._folder / str(batch), ignore_errors=True)
+            self._folder.folder(str(batch)).delete_all()
         return counted
 
     def _staged(self) -> list[int]:
-        try:
-            names = [entry.name for entry in self._folder.iterdir()]
-        except FileNotFoundError:
-            return []
-        return sorted(int(name) for name in names if name.isdigit())
+        return sorted(int(name) for name in self._folder.folders() if name.isdigit())
 
     def _take(self, batch: int, counted: BadRecordCount) -> BadRecordCount:
         """Append to the table and count; each is skipped if it was done for this batch before."""
-        files = sorted((self._folder / str(batch)).glob("*.parquet"))
-        tables = [pq.read_table(file, columns=_COUNTED) for file in files]
+        files = self._folder.names(f"{batch}/*.parquet")
+        tables = [self._file(name).read(columns=_COUNTED) for name in files]
         staged = pa.concat_tables([STAGED.empty_table().select(_COUNTED), *tables])
         is_first = pa.array(~staged.select(_PLACE).to_pandas().duplicated())
         selected = pc.and_(is_first, pc.is_in(staged["kind"].combine_chunks(), self._recorded))
@@ -102,11 +103,17 @@ class Collector:
         self._generation.replace(bad_count_name(self._source), now)
         return now
 
-    def _append(self, batch: int, files: list[Path], selected: pa.BooleanArray) -> None:
+    def _file(self, name: str) -> pq.ParquetFile:
+        return pq.ParquetFile(pa.BufferReader(self._folder.read_bytes(name)))
+
+    def _append(self, batch: int, files: list[str], selected: pa.BooleanArray) -> None:
         application = f"{self._generation.info.transaction_id}/{self._source}"
         done = Transaction(application, batch)
         try:
-            table = DeltaTable.create(self._path, _TABLE, mode="ignore")
+            options = self._table.documents.delta_options
+            table = DeltaTable.create(
+                self._table.url, _TABLE, mode="ignore", storage_options=options
+            )
             written = table.transaction_version(application)
             if written is not None and written >= batch:
                 return
@@ -115,7 +122,7 @@ class Collector:
             write_deltalake(table, rows, mode="append", commit_properties=properties)
         except DeltaError as error:
             message = (
-                f"The quarantine table {self._path} of source `{self._source}` can't be written: "
+                f"The quarantine table {self._table} of source `{self._source}` can't be written: "
                 f"{str(error).rstrip('.')}. The bad records of micro-batch {batch} stay staged "
                 f"in {self._folder}."
             )
@@ -124,15 +131,15 @@ class Collector:
                 "the source; then run the pipeline again: `hybrid run P`."
             )
             raise InputError(
-                message, hint, source=self._source, table=self._path, field="quarantine"
+                message, hint, source=self._source, table=self._table.url, field="quarantine"
             ) from None
 
     def _rows(
-        self, batch: int, files: list[Path], selected: pa.BooleanArray
+        self, batch: int, files: list[str], selected: pa.BooleanArray
     ) -> Iterator[pa.RecordBatch]:
         at = 0
-        for path in files:
-            with pq.ParquetFile(path) as file:
+        for name in files:
+            with self._file(name) as file:
                 for rows in file.iter_batches(_READ_ROWS):
                     kept = rows.filter(selected.slice(at, rows.num_rows))
                     at += rows.num_rows
@@ -151,7 +158,9 @@ class Collectors:
 
     def __init__(self, pipeline: Pipeline, generation: Generation) -> None:
         self._collectors = {
-            source.name: Collector(generation, source.name, source, pipeline.event_time)
+            source.name: Collector(
+                generation, source.name, source, pipeline.event_time, pipeline.stores
+            )
             for source in pipeline.sources
             if source.left_out(pipeline.event_time)
         }

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from sources.common.positions import now_ms
-from sources.common.state import Generation
+from sources.state.generation import Generation
 from spark_jobs.launch.record import last_launch, log_path
 from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
 from spark_jobs.run_state.progress_log import (
@@ -17,7 +17,7 @@ from spark_jobs.run_state.progress_log import (
     read_progress_log,
     sample_of,
 )
-from spark_jobs.run_state.run_log import trim
+from spark_jobs.run_state.run_log import keep, trim
 
 
 class HeartbeatWriter:
@@ -84,8 +84,11 @@ class HeartbeatWriter:
         if not self.is_replaced():
             self._generation.replace(heartbeat_name(self._latest.source), self._latest)
             state, at = self._sampled
-            if state != self._latest.state or time.monotonic() - at >= EVERY_S:
-                trim(log_path(self._generation, self._latest.source))
+            every_s = max(EVERY_S, 3 * self._generation.pace_s)
+            if state != self._latest.state or time.monotonic() - at >= every_s:
+                log = log_path(self._generation, self._latest.source)
+                trim(log)
+                keep(self._generation, f"run/{log.name}", log)
                 self._keep_sample()
 
     def _keep_sample(self) -> None:

@@ -220,7 +220,7 @@ class Measurement:
         return max(committed_at, beat.advanced_at_ms or 0)
 
     def _committed_at_ms(self, committed: int) -> int:
-        return offset_log.committed_at_ms(self._declared.generation.checkpoint, committed)
+        return offset_log.committed_at_ms(self._declared.generation.checkpoint, committed) or 0
 
 
 def _finite(value: float) -> float | None:

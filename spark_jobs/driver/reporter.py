@@ -25,6 +25,7 @@ from spark_jobs.query.declaration import QueryDeclaration
 from spark_jobs.query.place import Growing, PlaceStream
 from spark_jobs.query.streaming_query import RunningQuery
 from spark_jobs.run_state.heartbeat import Heartbeat, describe
+from spark_jobs.run_state.lock import QueryLock
 
 BEAT_S = 1.0
 
@@ -73,15 +74,24 @@ class Reporter:
         source: Name of the source.
         launch_id: Id of the launch.
         pipes: The channel to Dagster's run; None if no Dagster step launched the job.
+        lock: The driver's lock.
 
     Attributes:
         listeners: Receivers of the job's messages: Dagster's run and standard error.
+        every_s: Seconds between two heartbeats of a driver that has nothing new to report.
     """
 
     def __init__(
-        self, context: PipelineContext, source: str, launch_id: str, pipes: PipesContext | None
+        self,
+        context: PipelineContext,
+        source: str,
+        launch_id: str,
+        pipes: PipesContext | None,
+        lock: QueryLock | None = None,
     ) -> None:
         self.listeners = Listeners(pipes)
+        self._lock = lock
+        self.every_s = max(BEAT_S, context.generation.pace_s)
         self._pace = Pace()
         self._tasks: TaskWatch | None = None
         self._growing: Growing | None = None
@@ -133,7 +143,7 @@ class Reporter:
         done = threading.Event()
 
         def beat() -> None:
-            while not done.wait(BEAT_S):
+            while not done.wait(self.every_s):
                 self.look_at_tasks()
                 self.update()
 
@@ -167,6 +177,19 @@ class Reporter:
     def is_replaced(self) -> bool:
         """Return whether the state folder records a later launch: this one was taken for dead."""
         return self._beat.is_replaced()
+
+    def has_lease(self) -> bool:
+        """Return whether the driver's lock is a lease, by which it learns of a later driver."""
+        return self._lock is not None and self._lock.is_lease
+
+    def require_lock(self) -> None:
+        """Refuse to go on once another driver may have been started.
+
+        Raises:
+            StateError: The driver's lease is lost.
+        """
+        if self._lock is not None:
+            self._lock.require_held()
 
     def ended(self, state: Literal["finished", "stopped"]) -> None:
         """Report that the run ended without a failure, in the heartbeat and in Dagster's log."""
@@ -245,10 +268,13 @@ class QueryReporter:
         if self._late is not None:
             self._reporter.late_rows(self._late.take(running.spark_query).dropped)
 
-    def progress(self, running: RunningQuery) -> None:
+    def progress(self, running: RunningQuery) -> int | None:
         """Write a heartbeat if a micro-batch was committed, idleness changed, or a second passed.
 
         A committed micro-batch is also reported to Dagster's log.
+
+        Returns:
+            Number of the last committed micro-batch; None if none was committed.
         """
         self._reporter.look_at_tasks()
         measured, beat = self._measurement, self._beat.latest
@@ -262,6 +288,7 @@ class QueryReporter:
                 self._beat.lag = measured.lag(latest)
             self._reporter.update(**fields)
             self._reporter.listeners.log(self._reporter.position())
-        elif idle != beat.idle or self._beat.age_s() >= BEAT_S:
+        elif idle != beat.idle or self._beat.age_s() >= self._reporter.every_s:
             advanced = measured.advanced_at_ms(committed, beat, idle=idle)
             self._reporter.update(idle=idle, advanced_at_ms=advanced)
+        return committed

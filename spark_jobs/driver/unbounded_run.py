@@ -14,7 +14,6 @@ from spark_jobs.driver.reporter import Reporter
 from spark_jobs.driver.watch import (
     collect_bad_records,
     count_seam,
-    ends_when,
     look_up_older,
     start,
     watch,
@@ -86,7 +85,7 @@ def run_unbounded(
                         _take_in(growing, discoverer, reporter)
                     return running.is_outdated()
 
-                watch(running, report, reporter, bad_records, ends_when(stop, is_over))
+                watch(running, report, reporter, bad_records, stop, is_over)
         except StreamingQueryException as error:
             look_up_older(spark, query.place.seam, reporter, error)
     reporter.ended("stopped")

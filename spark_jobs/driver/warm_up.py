@@ -15,12 +15,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from sources.common.state import Generation
 from sources.config.kafka_source import KafkaSource
+from sources.state.generation import Generation
+from sources.storage.folder import Folder
 from spark_jobs.query.declaration import QueryDeclaration
 from spark_jobs.query.followed_topic import ExpectedTopic, Prepared
 
@@ -87,7 +87,7 @@ def _rehearse(
     spark: SparkSession, query: QueryDeclaration, ahead: Ahead, stop: threading.Event
 ) -> None:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
-        shadow = Generation(Path(name), query.generation.info)
+        shadow = Generation(Folder(name), query.generation.info)
         try:
             expected = expected_topic(query, ahead.live)
             if expected is None:
@@ -99,7 +99,7 @@ def _rehearse(
                 expected.rehearsal(spark, shadow)
                 .writeStream.format("noop")
                 .queryName(f"rehearsal of {ahead.live.name}")
-                .option("checkpointLocation", str(shadow.checkpoint))
+                .option("checkpointLocation", shadow.checkpoint.hadoop_path)
                 # One micro-batch, at once.
                 .trigger(processingTime="1 day")
                 .start()

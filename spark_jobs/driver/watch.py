@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from sources.errors import StateError
 from sources.planning.context import PipelineContext
@@ -65,27 +67,31 @@ def watch(
     report: QueryReporter,
     reporter: Reporter,
     bad_records: Collectors,
-    ends: Callable[[], bool],
+    stop: threading.Event,
+    is_over: Callable[[], bool],
 ) -> None:
-    """Report on a query each second until it ends, and stop it when ``ends`` returns True.
+    """Report on a query each second until it ends, and stop it when it is told to.
+
+    If its state is in a store where each look is a request, each 10 s, and after each commit.
 
     Args:
         running: The query.
         report: Reporter of this query.
         reporter: Reporter of the launch.
         bad_records: Collectors of the bad records that tasks stage.
-        ends: Called each second; True stops the query.
+        stop: Event that stops the query.
+        is_over: Called before each look; True stops the query.
 
     Raises:
-        StateError: A later launch was recorded meanwhile: this driver was taken for dead. Or the
-            target was changed by others, or taken away.
+        StateError: A later launch was recorded meanwhile: this driver was taken for dead; or its
+            lease could not be renewed. Or the target was changed by others, or taken away.
         InputError: A quarantine table can't be written.
         StreamingQueryException: The query failed.
     """
     query = running.spark_query
     try:
-        while query.isActive and not ends():
-            if reporter.is_replaced():
+        while query.isActive and not (stop.is_set() or is_over()):
+            if not reporter.has_lease() and reporter.is_replaced():
                 source = running.declared.source.name
                 message = (
                     f"This driver, which reads source `{source}`, was taken for dead, and another "
@@ -96,10 +102,11 @@ def watch(
                     "micro-batch, and each micro-batch is written once."
                 )
                 raise StateError(message, hint, source=source)
-            _wait(running, report)
-            report.progress(running)
+            reporter.require_lock()
+            _wait(running, report, stop)
+            committed = report.progress(running)
             reporter.bad_records(bad_records.collect())
-            running.guard.look()
+            running.guard.look(committed)
     finally:
         if query.isActive:
             query.stop()
@@ -111,14 +118,25 @@ def watch(
     running.guard.keep()
 
 
-def _wait(running: RunningQuery, report: QueryReporter) -> None:
-    """Wait for a second, or until the query has ended; count its late rows meanwhile."""
-    step = _LATE_ROWS_S if running.has_watermark else POLL_S
-    for _ in range(round(POLL_S / step)):
-        # PySpark multiplies it by 1000.
-        if running.spark_query.awaitTermination(step):  # type: ignore[arg-type]
+def _wait(running: RunningQuery, report: QueryReporter, stop: threading.Event) -> None:
+    """Wait until the next look is due, or the query ends or has to; count late rows meanwhile."""
+    query, step = running.spark_query, _LATE_ROWS_S if running.has_watermark else POLL_S
+    pace_s = max(POLL_S, running.declared.generation.pace_s)
+    begun, seen = time.monotonic(), _progress_at(query)
+    while (waited := time.monotonic() - begun) < pace_s and not stop.is_set():
+        # PySpark multiplies it by 1000, and Spark refuses 0 ms.
+        left_s = max(min(step, pace_s - waited), 0.001)
+        if query.awaitTermination(left_s):  # type: ignore[arg-type]
             return
         report.late_rows(running)
+        if waited >= POLL_S and _progress_at(query) != seen:
+            return
+
+
+def _progress_at(query: StreamingQuery) -> str | None:
+    """Return when the last micro-batch began; None before the first one's end."""
+    latest = query.lastProgress
+    return None if latest is None else str(latest["timestamp"])
 
 
 def look_up_older(
@@ -168,8 +186,3 @@ def count_seam(spark: SparkSession, seam: Seam, reporter: Reporter) -> None:
     reporter.listeners.log(
         f"{counted.source}: the seam is passed; {removed:,} of its {read:,} rows were removed."
     )
-
-
-def ends_when(stop: threading.Event, condition: Callable[[], bool]) -> Callable[[], bool]:
-    """Return a function that is True once ``stop`` is set, or ``condition`` returns True."""
-    return lambda: stop.is_set() or condition()

@@ -20,7 +20,7 @@ class Order(NamedTuple):
         environment: All of its environment variables.
         folder: Its working directory.
         log: The run's log file, for what the command prints; emptied first.
-        lock: File descriptor of the launch lock; the lock is released once every process that the
+        descriptors: File descriptors of the launch lock; it is free once every process that the
             command starts has ended.
     """
 
@@ -28,7 +28,7 @@ class Order(NamedTuple):
     environment: dict[str, str]
     folder: Path
     log: Path
-    lock: int
+    descriptors: tuple[int, ...]
 
 
 class Status(NamedTuple):
@@ -90,6 +90,7 @@ def start(order: Order) -> subprocess.Popen[bytes]:
     Raises:
         OSError: The program can't be started, or the log can't be written.
     """
+    order.log.parent.mkdir(parents=True, exist_ok=True)
     run_log.forget(order.log)
     # Appending: the driver truncates the log while it runs.
     with order.log.open("ab") as output:
@@ -101,5 +102,5 @@ def start(order: Order) -> subprocess.Popen[bytes]:
             cwd=order.folder,
             env=order.environment,
             start_new_session=True,
-            pass_fds=[order.lock],
+            pass_fds=order.descriptors,
         )

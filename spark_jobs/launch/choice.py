@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from sources.common.state import Generation
 from sources.config.spark_settings import SparkSettings
+from sources.state.generation import Generation
 from spark_jobs.launch.base import Launcher
 from spark_jobs.launch.kubernetes import KubernetesLauncher
 from spark_jobs.launch.local import LocalLauncher

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import time
 
-from sources.common.state import Generation
 from sources.errors import StateError, UnavailableError
+from sources.state.generation import Generation
+from sources.state.local_copy import local_path
 from spark_jobs.launch.base import Launcher, Status
 from spark_jobs.launch.choice import launcher_at
 from spark_jobs.launch.record import Launch, last_launch
@@ -38,7 +39,7 @@ class DriverState:
     @classmethod
     def of(cls, generation: Generation, launch: Launch) -> DriverState:
         """Return the state of a recorded launch's driver, with the launcher of its place."""
-        log = generation.path(launch.log)
+        log = local_path(generation, launch.log)
         return cls(generation, launch, launcher_at(launch.place, generation, log))
 
     @property
@@ -141,8 +142,9 @@ class DriverState:
             At most ``count`` lines; those of ``spark-submit`` if the driver's are not available;
             empty if there are none either.
         """
-        log = self.generation.path(self.launch.log)
-        return self.launcher.logs(self.launch, count) or run_log.last_lines(log, count)
+        log = local_path(self.generation, self.launch.log)
+        own = self.launcher.logs(self.launch, count) or run_log.last_lines(log, count)
+        return own or run_log.kept_lines(self.generation, self.launch.log, count)
 
     def require_known(self) -> None:
         """Refuse a driver whose state is unknown, before another one is started next to it.

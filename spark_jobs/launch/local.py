@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from sources.common.state import Generation
 from sources.errors import RunError
+from sources.state.generation import Generation
 from spark_jobs.launch.base import Status
 from spark_jobs.launch.record import Launch
 from spark_jobs.run_state import run_log

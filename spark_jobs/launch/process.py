@@ -7,9 +7,9 @@ import signal
 import socket
 from collections.abc import Callable, Mapping, Sequence
 
-from sources.common.state import Generation
 from sources.config.loader import LoadedPipeline
 from sources.errors import RunError
+from sources.state.generation import Generation
 from spark_jobs.launch.local import GRACE_S, wait_until
 from spark_jobs.launch.runs import find_or_launch, find_run
 from spark_jobs.launch.watched_run import OnOutput

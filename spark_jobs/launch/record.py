@@ -13,8 +13,9 @@ from typing import Literal
 from pydantic import Field
 
 from sources.common.positions import Part, Record, now_ms
-from sources.common.state import Generation
 from sources.errors import StateError
+from sources.state.generation import Generation
+from sources.state.local_copy import local_path
 
 _RECORD = "run/launch.json"
 
@@ -155,4 +156,4 @@ def log_path(generation: Generation, source: str) -> Path:
     """
     last = last_launch(generation)
     is_its = last is not None and last.source == source
-    return generation.path(last.log if last is not None and is_its else log_name(source))
+    return local_path(generation, last.log if last is not None and is_its else log_name(source))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 import uuid
 from collections.abc import Mapping, Sequence
 
 from sources.common.positions import now_ms
-from sources.common.state import Generation
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
+from sources.state.generation import Generation
+from sources.state.local_copy import local_path
 from spark_jobs.launch import submit
 from spark_jobs.launch.base import Order, start
 from spark_jobs.launch.choice import launcher_at, place_of
@@ -20,7 +20,7 @@ from spark_jobs.launch.driver_state import DriverState
 from spark_jobs.launch.local import GRACE_S
 from spark_jobs.launch.record import Launch, last_launch, log_name, write_launch
 from spark_jobs.launch.watched_run import WatchedRun
-from spark_jobs.run_state.lock import is_held, launch_lock_path, take_launch_lock
+from spark_jobs.run_state.lock import Lock, is_held, launch_lock_path, take_launch_lock
 
 
 def find_run(generation: Generation, source: str) -> WatchedRun | None:
@@ -113,7 +113,7 @@ def find_or_launch(
     command = submit.command(loaded, generation, sources, launch_id)
     scratch = submit.scratch_folder(generation, launch_id)
     environment = {**submit.environment(loaded, scratch), **extra}
-    locked = _lock_or_find(loaded, generation, source)
+    locked = _lock_or_find(loaded, generation, source, launch_id)
     if isinstance(locked, WatchedRun):
         return locked
     try:
@@ -131,17 +131,20 @@ def find_or_launch(
             at_ms=now_ms(),
             place=place,
         )
-        log = generation.path(launch.log)
+        log = local_path(generation, launch.log)
         write_launch(generation, launch)
-        process = start(Order(command, environment, loaded.folder, log, locked))
+        process = start(Order(command, environment, loaded.folder, log, locked.descriptors))
         write_launch(generation, launch.model_copy(update={"group": process.pid}))
+        locked.hand_over(process.pid)
     finally:
-        os.close(locked)
+        locked.release()
     launcher = launcher_at(place, generation, log, process)
     return WatchedRun(DriverState(generation, launch, launcher), process)
 
 
-def _lock_or_find(loaded: LoadedPipeline, generation: Generation, source: str) -> int | WatchedRun:
+def _lock_or_find(
+    loaded: LoadedPipeline, generation: Generation, source: str, launch_id: str
+) -> Lock | WatchedRun:
     """Take the launch lock, or return the run that another process launched in the meantime.
 
     Raises:
@@ -149,7 +152,7 @@ def _lock_or_find(loaded: LoadedPipeline, generation: Generation, source: str) -
             launches nothing.
     """
     deadline = time.monotonic() + GRACE_S
-    while (lock := take_launch_lock(generation)) is None:
+    while (lock := take_launch_lock(generation, launch_id)) is None:
         if (running := find_run(generation, source)) is not None:
             return running
         found = last_driver(generation)
@@ -165,7 +168,7 @@ def _lock_or_find(loaded: LoadedPipeline, generation: Generation, source: str) -
                 f"Find the process that holds {lock_file} (`fuser` shows its number) and end it, "
                 "then run the same command again."
             )
-            raise StateError(message, hint, pipeline=name, file=str(lock_file))
+            raise StateError(message, hint, pipeline=name, file=lock_file)
         if time.monotonic() > deadline and found is not None:
             # Its driver has ended, the process that started it has not.
             WatchedRun(found).kill_remains()

@@ -7,21 +7,23 @@ import os
 import sys
 import tempfile
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from sources.common.state import Generation
 from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline, variables_used
 from sources.errors import InputError
+from sources.state.generation import Generation
 from spark_jobs.jvm.class_archive import use_archive
 from spark_jobs.jvm.jar_sets import excludes, packages
 from spark_jobs.jvm.jars import resolve
 from spark_jobs.jvm.java import spark_environment
+from spark_jobs.jvm.storage_jar import CONF, JAR, require_jar
 from spark_jobs.launch import kubernetes, yarn
 from spark_jobs.launch.choice import place_of
 from spark_jobs.launch.record import Place, application_name
 
 _HERE = Path(__file__).parents[1]
+_S3 = ("s3://", "s3a://")
 # Prefixes of the properties that give a driver an environment variable; a hint names the first.
 _VARIABLES = {
     "local": (),
@@ -152,16 +154,23 @@ def command(
     _require_variables(loaded, place)
     conf = {**_s3_conf(loaded), **hdfs, **spark_conf(loaded, scratch)}
     sets = ["spark", "s3"] if _uses_s3(loaded) else ["spark"]
+    own = [require_jar()] if _writes_s3(loaded) else []
     application, job = application_name(launch_id), str(_HERE / "job.py")
     if place.kind == "kubernetes":
         # A pod can't get files from this machine.
         conf = {**_packages(sets), **conf, **kubernetes.conf(application)}
         job, jars = f"local://{loaded.pipeline.spark.job_file or job}", []
+        if own:
+            # Where the project is installed in the image.
+            place_of_job = PurePosixPath(job.removeprefix("local://")).parent
+            jar = place_of_job / JAR.relative_to(_HERE).as_posix()
+            jars = ["--jars", f"local://{jar}"]
     else:
         conf |= yarn.conf(application) if place.kind == "yarn" else {}
         if place.kind == "local":
             conf = use_archive(spark_home(), resolve("spark"), conf)
-        jars = ["--jars", ",".join(str(jar) for name in sets for jar in resolve(name))]
+        every = [*(jar for name in sets for jar in resolve(name)), *own]
+        jars = ["--jars", ",".join(map(str, every))]
     return [
         str(spark_home() / "bin" / "spark-submit"),
         *(part for key, value in conf.items() for part in ("--conf", f"{key}={value}")),
@@ -204,12 +213,18 @@ def _require_variables(loaded: LoadedPipeline, place: Place) -> None:
 
 
 def _uses_s3(loaded: LoadedPipeline) -> bool:
-    return any(
-        pattern.startswith(("s3://", "s3a://"))
+    patterns = (
+        pattern
         for source in loaded.pipeline.sources
         if isinstance(source, FileSource)
         for pattern in source.patterns
     )
+    return _writes_s3(loaded) or any(each.startswith(_S3) for each in patterns)
+
+
+def _writes_s3(loaded: LoadedPipeline) -> bool:
+    """Return whether the checkpoint or the target is in an object store."""
+    return any(each.url.startswith(_S3) for each in (loaded.state, loaded.target))
 
 
 def _s3_conf(loaded: LoadedPipeline) -> dict[str, str]:
@@ -232,7 +247,8 @@ def _s3_conf(loaded: LoadedPipeline) -> dict[str, str]:
     if settings.endpoint is not None:
         conf["endpoint"] = settings.endpoint
         conf["connection.ssl.enabled"] = str(settings.endpoint.startswith("https")).lower()
-    return {f"spark.hadoop.fs.s3a.{name}": value for name, value in conf.items()}
+    named = {f"spark.hadoop.fs.s3a.{name}": value for name, value in conf.items()}
+    return {**named, **(CONF if _writes_s3(loaded) else {})}
 
 
 def environment(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import os
-import shutil
+import uuid
 from contextlib import suppress
-from pathlib import Path
 
-from sources.common.state import (
-    CURRENT,
-    CurrentGeneration,
-    Folder,
-    Generation,
-    make_generation,
-    read_generation,
-)
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, StateError
 from sources.generations import is_unread
-from sources.kept_definitions import declaration_of, kept_file
+from sources.kept_definitions import declaration_of, is_kept
 from sources.planning.plan import Plan
 from sources.planning.planned_by import is_planned_by
 from sources.serving import FIRST, OWNER, newest, read_serving, target_of
-from spark_jobs.run_state.lock import is_held, take_launch_lock
+from sources.state.generation import (
+    CURRENT,
+    IDENTITY,
+    CurrentGeneration,
+    Generation,
+    make_generation,
+    read_generation,
+    remove_generation,
+)
+from sources.storage.folder import Folder
+from spark_jobs.run_state.lock import LEASE, is_held, take_launch_lock
 from spark_jobs.target.belonging import require_belonging
 from spark_jobs.target.delta_table import open_table, paths_of
 
@@ -44,7 +44,7 @@ def find_outdated(loaded: LoadedPipeline) -> Generation | None:
     """
     # Without a newest one, the first may be left by a process that was killed while it removed it.
     name = newest(loaded) or FIRST
-    if loaded.kept is not None or not (loaded.state / name / "generation.json").exists():
+    if loaded.kept is not None or not loaded.state.exists(f"{name}/{IDENTITY}"):
         return None
     generation = read_generation(loaded.state, name)
     plan = generation.read("plan.json", Plan)
@@ -69,24 +69,21 @@ def drop_unread(loaded: LoadedPipeline, generation: Generation) -> None:
         StateError: A run of it is active, has read something in the meantime, or has written to the
             table; or the state can't be written.
     """
-    lock = take_launch_lock(generation)
+    lock = take_launch_lock(generation, uuid.uuid4().hex)
     try:
         if lock is None or is_held(generation):
             raise _in_use(loaded, generation)
         _require_unread(loaded, generation)
         # Before anything is removed, so that no process continues with what is left.
-        current, serving = Folder(loaded.state), read_serving(loaded).generation
+        current, serving = loaded.state, read_serving(loaded).generation
         if generation.name != serving:
             current.replace(CURRENT, CurrentGeneration(generation=serving))
         else:
-            current.path(CURRENT).unlink(missing_ok=True)
-        aside = loaded.state / f".unread-{generation.name}"
-        shutil.rmtree(aside, ignore_errors=True)
-        generation.root.rename(aside)
-        shutil.rmtree(aside, ignore_errors=True)
+            current.delete(CURRENT)
+        remove_generation(loaded.state, generation.name, keep=[LEASE])
     finally:
         if lock is not None:
-            os.close(lock)
+            lock.release()
     if generation.name != serving:
         made = make_generation(loaded.state, generation.name, loaded.contract())
         current.replace(CURRENT, CurrentGeneration(generation=made.name))
@@ -94,7 +91,7 @@ def drop_unread(loaded: LoadedPipeline, generation: Generation) -> None:
 
 def _require_unread(loaded: LoadedPipeline, generation: Generation) -> None:
     """Remove the generation's table if it is empty; refuse if the table holds rows of it."""
-    if not kept_file(loaded, generation.name).exists():
+    if not is_kept(loaded, generation.name):
         # No run was ever launched.
         return
     declared = declaration_of(loaded, generation.name)
@@ -108,7 +105,7 @@ def _require_unread(loaded: LoadedPipeline, generation: Generation) -> None:
             return
         if paths_of(opened):
             raise _has_rows(loaded, generation, table)
-        shutil.rmtree(Path(table))
+        table.delete_all()
 
 
 def _in_use(loaded: LoadedPipeline, generation: Generation) -> StateError:
@@ -125,7 +122,7 @@ def _in_use(loaded: LoadedPipeline, generation: Generation) -> StateError:
     return StateError(message, hint, transient=True, pipeline=name, generation=generation.name)
 
 
-def _has_rows(loaded: LoadedPipeline, generation: Generation, table: str) -> StateError:
+def _has_rows(loaded: LoadedPipeline, generation: Generation, table: Folder) -> StateError:
     name = loaded.pipeline.name
     message = (
         f"The table {table} holds rows of generation {generation.name}, but its checkpoint "
@@ -136,4 +133,4 @@ def _has_rows(loaded: LoadedPipeline, generation: Generation, table: str) -> Sta
         "Restore the checkpoint from a backup; or compute the table again next to this one: "
         "`hybrid generation new P`."
     )
-    return StateError(message, hint, pipeline=name, generation=generation.name, table=table)
+    return StateError(message, hint, pipeline=name, generation=generation.name, table=table.url)

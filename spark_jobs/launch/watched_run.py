@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 from sources.errors import RunError
+from sources.state.local_copy import local_path
 from spark_jobs.launch import submit
 from spark_jobs.launch.base import Status
 from spark_jobs.launch.driver_error import DriverError
@@ -19,6 +20,8 @@ from spark_jobs.run_state.heartbeat import ALIVE, Heartbeat, heartbeat_name
 from spark_jobs.run_state.lock import is_held, is_launched
 
 _POLL_S = 0.2
+# Between two heartbeats, where each look is a request.
+_LOOKS = 10
 _TAIL_LINES = 25
 
 OnOutput = Callable[[str], None]
@@ -37,7 +40,7 @@ class WatchedRun:
         self.driver = driver
         self._process = process
         self._generation = driver.generation
-        self._log = driver.generation.path(driver.launch.log)
+        self._log = local_path(driver.generation, driver.launch.log)
         # A process that did not launch the run gets what is printed from now on.
         self._output = run_log.Tail(self._log, 0 if process is not None else None)
 
@@ -86,7 +89,7 @@ class WatchedRun:
             if answer is not None and answer.reason not in ("", shown):
                 shown = answer.reason
                 on_output(f"{answer.state}: {shown}")
-            time.sleep(_POLL_S)
+            time.sleep(max(_POLL_S, self._generation.pace_s / _LOOKS))
         self._hand_on(on_output)
 
     def end(self) -> None:

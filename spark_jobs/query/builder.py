@@ -91,7 +91,7 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
     if (changed := record_transform(generation, _transform(spark, query))) is not None:
         warnings.append(changed)
     writer = sink.write_stream(rows, pipeline.sink, path, generation, guard, reporting_batch)
-    writer = writer.option("checkpointLocation", str(generation.checkpoint))
+    writer = writer.option("checkpointLocation", generation.checkpoint.hadoop_path)
     is_paced = query.is_bounded and stream.interval_ms > 0
     if query.is_bounded and not is_paced:
         writer = writer.trigger(availableNow=True)

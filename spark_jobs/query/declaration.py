@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sources.common.state import Generation
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
 from sources.config.rate_limit import RateLimit, rate_of
@@ -22,6 +21,7 @@ from sources.planning.file_plan import FoundFiles
 from sources.planning.plan import Plan
 from sources.planning.rounds import history_of
 from sources.planning.topic_range import find_range, require_range, seam_end_after
+from sources.state.generation import Generation
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.query.file_places import GrowingFolderPlace, PlannedFilesPlace
 from spark_jobs.query.followed_topic import Prepared

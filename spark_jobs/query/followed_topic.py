@@ -9,12 +9,12 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from sources.common.positions import EndPosition, Offsets, span_ms
-from sources.common.state import Generation
 from sources.config.kafka_source import KafkaSource
 from sources.config.rate_limit import RateLimit, live_pace, rate_of
 from sources.kafka.client import KafkaLog
 from sources.planning.context import PipelineContext
 from sources.planning.topic_range import seam_end_after
+from sources.state.generation import Generation
 from spark_jobs.query.history import EarlierSources
 from spark_jobs.query.seam import Seam
 from spark_jobs.readers.event_times import EventTimeCheck

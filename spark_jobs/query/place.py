@@ -18,12 +18,12 @@ from pyspark.sql import DataFrame, SparkSession
 from sources.common.positions import EndPosition, Offsets
 from sources.common.schema import ddl, parse_schema
 from sources.common.select import Selection
-from sources.common.state import Generation
 from sources.planning.context import PipelineContext
 from sources.planning.discovery import GrowingFolder
 from sources.planning.file_plan import FoundFiles
 from sources.planning.rounds import Round
 from sources.planning.topic_plan import TopicPlan
+from sources.state.generation import Generation
 from spark_jobs.query.seam import Seam
 from spark_jobs.readers.select import select_columns
 
@@ -195,5 +195,5 @@ def empty_stream(spark: SparkSession, generation: Generation, columns: pa.Schema
     Only a glob that matches nothing can be swapped for the real source later: Spark rebuilds the
     last micro-batch at a restart, and checks the paths of a plain folder.
     """
-    nowhere = f"{generation.root}/nothing/*"
+    nowhere = f"{generation.hadoop_path}/nothing/*"
     return spark.readStream.schema(ddl(columns)).parquet(nowhere)

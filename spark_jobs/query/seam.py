@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -14,7 +13,9 @@ from sources.kafka.seam import seam_rule
 from sources.ledger import SeamCount, count_name
 from sources.planning.context import PipelineContext
 from sources.planning.topic_range import find_range
+from sources.storage.folder import Folder
 from spark_jobs.query.history import EarlierSources
+from spark_jobs.query.kept_rows import find_kept
 from spark_jobs.query.seam_filter import (
     KEYS,
     EventTimeFilter,
@@ -72,14 +73,14 @@ class Seam:
     @property
     def made_of(self) -> tuple[object, ...]:
         """Everything that the seam filter depends on; seams of equal values have equal filters."""
-        return (self.rule, self._folder, list(self._ends), self._seam_end)
+        return (self.rule, self._folder.url, list(self._ends), self._seam_end)
 
     @property
-    def _folder(self) -> Path:
+    def _folder(self) -> Folder:
         """Folder of the kept keys; history that has grown since has another one."""
         splits = sum(end.splits for end in self._ends)
         name = f"{splits}-splits-with-content-from-{self._keys_from_ms}"
-        return self._generation.path(f"seam/{self._source.name}/{name}")
+        return self._generation.folder(f"seam/{self._source.name}/{name}")
 
     @property
     def _keys_from_ms(self) -> int:
@@ -144,7 +145,7 @@ class Seam:
         """
         if self._needs_history():
             self._history.require_unchanged()
-            self._key_filter(spark).kept_keys()
+            self._key_filter(spark).keep()
 
     def look_up_older(self, spark: SparkSession) -> int:
         """Find the rows of the seam that are older than the keys kept and that history holds.
@@ -187,7 +188,7 @@ class Seam:
 
     def _needs_history(self) -> bool:
         """Whether history has to be read for the filter: its keys are not kept yet."""
-        return self.rule == "key" and not (self._folder / KEYS).exists()
+        return self.rule == "key" and find_kept(self._folder, KEYS) is None
 
     def _filter(self, spark: SparkSession) -> SeamFilter:
         """The filter that the rule asks for."""

@@ -12,26 +12,25 @@ is later, so it is refused, never dropped: next to each key the hashes of its ro
 
 from __future__ import annotations
 
-import shutil
-import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from pathlib import Path
 from typing import Protocol
 
-import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.positions import DatabaseSnapshot, Offsets, iso
 from sources.decoding.value_format import EnvelopePart
 from sources.errors import SeamError
+from sources.storage.folder import Folder
+from spark_jobs.query.kept_rows import KeptRows, adopt, find_kept, write_rows
 from spark_jobs.query.row_content import content_of
 from spark_jobs.readers.kafka_stream import LOG_COLUMNS, OFFSET, PARTITION, TOPIC
 from spark_jobs.readers.spark_errors import raise_at_record
 
 KEYS = "keys"  # with the hashes of their rows
+_OLDER = "older"
 _IN_SEAM = "__in_seam"
 _CONTENTS = "__contents"
 _SAME = "__same"
@@ -200,7 +199,7 @@ class KeyFilter:
 
     def __init__(
         self,
-        folder: Path,
+        folder: Folder,
         history: DataFrame,
         columns: KeyColumns,
         *,
@@ -224,10 +223,11 @@ class KeyFilter:
         :class:`SeamError` at the first row whose key history holds with other values only.
         """
         spark = live.sparkSession
-        keys = self.kept_keys()
+        kept = self.keep()
+        keys = kept.read(spark, self._folder)
         marked = mark_seam(live, self._ends)
         # A broadcast table has to fit into memory, the driver's first; a sort can spill.
-        way = "broadcast" if self._count_kept() <= _MOST_BROADCAST else "merge"
+        way = "broadcast" if kept.rows <= _MOST_BROADCAST else "merge"
         is_held = self._matches(marked, keys) & marked[_IN_SEAM]
         # Each key is kept once, so no row is doubled.
         found = marked.join(keys.hint(way), is_held, "left")
@@ -241,10 +241,10 @@ class KeyFilter:
             .otherwise(F.lit(True))
         )
         remaining = found.where(remains).select(*marked.columns)
-        older = self._older_folder()
-        if not older.exists():
+        older = find_kept(self._folder, _OLDER)
+        if older is None:
             return self._refuse_older(remaining).drop(_IN_SEAM)
-        known = spark.read.parquet(str(older))
+        known = older.read(spark, self._folder)
         known = known.select(*(F.col(name).alias(f"{name}_known") for name in LOG_COLUMNS))
         same = [remaining[name] == known[f"{name}_known"] for name in LOG_COLUMNS]
         return remaining.join(
@@ -275,33 +275,32 @@ class KeyFilter:
             F.array_contains(_CONTENTS, content_of(self._compared)).alias(_SAME),
             self._key_text().alias(_KEY_TEXT),
         )
-        written = self._write(held, self._older_folder())
-        found = seam.sparkSession.read.parquet(str(written))
+        written = write_rows(self._folder, _OLDER, held)
+        found = written.read(seam.sparkSession, self._folder)
         changed = found.where(~F.col(_SAME)).orderBy(*LOG_COLUMNS).first()
         if changed is not None:
-            shutil.rmtree(written)
+            self._folder.folder(written.folder).delete_all()
             topic, partition, offset = (changed[name] for name in LOG_COLUMNS)
             message = (
                 f"Topic `{topic}`, partition {partition}, offset {offset}: the row "
                 f"{changed[_KEY_TEXT]} {_CHANGED}."
             )
             raise SeamError(message, _CHANGED_HINT, topic=topic, partition=partition, offset=offset)
-        self._adopt(written, self._older_folder())
-        return seam.sparkSession.read.parquet(str(self._older_folder())).count()
+        return adopt(self._folder, _OLDER, written).rows
 
-    def kept_keys(self) -> DataFrame:
-        """Return the keys of history's rows from ``keys_from_ms`` on, and of rows without a time.
+    def keep(self) -> KeptRows:
+        """Keep the keys of history's rows from ``keys_from_ms`` on, and of rows without a time.
 
-        Each key is there once, with the hashes of all its rows. They are read from Parquet next to
-        the checkpoint; the first call reads all of history and writes them there.
+        Each key is there once, with the hashes of all its rows, as Parquet next to the checkpoint.
+        The first call reads all of history and writes them there.
         """
-        folder = self._folder / KEYS
-        if not folder.exists():
-            # Rows without an event time may be in the seam, too.
-            at = F.col(self._event_time)
-            recent = self._history.where((at >= self._keys_from) | at.isNull())
-            self._adopt(self._write(self._grouped(recent), folder), folder)
-        return self._history.sparkSession.read.parquet(str(folder))
+        kept = find_kept(self._folder, KEYS)
+        if kept is not None:
+            return kept
+        # Rows without an event time may be in the seam, too.
+        at = F.col(self._event_time)
+        recent = self._history.where((at >= self._keys_from) | at.isNull())
+        return adopt(self._folder, KEYS, write_rows(self._folder, KEYS, self._grouped(recent)))
 
     def _grouped(self, rows: DataFrame) -> DataFrame:
         """Return each key of some rows of history, renamed, with the hashes of its rows."""
@@ -318,28 +317,6 @@ class KeyFilter:
 
     def _key_text(self) -> Column:
         return F.to_json(F.struct(*self._key))
-
-    def _count_kept(self) -> int:
-        files = (self._folder / KEYS).glob("*.parquet")
-        return sum(pq.read_metadata(file).num_rows for file in files)
-
-    def _older_folder(self) -> Path:
-        return self._folder / "older"
-
-    def _write(self, rows: DataFrame, folder: Path) -> Path:
-        """Write rows next to a folder, under another name, and return it."""
-        temporary = folder.with_name(f".{folder.name}-{uuid.uuid4().hex}")
-        rows.coalesce(1).write.parquet(str(temporary))
-        return temporary
-
-    def _adopt(self, written: Path, folder: Path) -> None:
-        """Give what was written its name: a folder that exists is complete."""
-        try:
-            written.rename(folder)
-        except OSError:
-            shutil.rmtree(written)
-            if not folder.exists():
-                raise
 
     def _is_older(self) -> Column:
         return F.col(self._event_time) < self._keys_from

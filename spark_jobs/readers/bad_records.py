@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from sources.common.schema import TIMESTAMP
-from sources.common.state import Generation
 from sources.config.bad_records import BadKind
 from sources.errors import RunError
 from sources.formats.lines import BadRow
+from sources.state.generation import Generation
+from sources.state.state_table import write_state_table
+from sources.storage.folder import Folder
 from spark_jobs.readers.spark_errors import Step
 
 STAGED = pa.schema(
@@ -44,12 +44,12 @@ _STAGED_ROWS = 10_000
 _BATCH_ID = "streaming.sql.batchId"
 
 
-def staging_folder(generation: Generation, source: str) -> Path:
+def staging_folder(generation: Generation, source: str) -> Folder:
     """Return the folder in which tasks stage a source's bad records.
 
     It has one subfolder for each micro-batch.
     """
-    return generation.path(f"bad/{source}-staged")
+    return generation.folder(f"bad/{source}-staged")
 
 
 class Stager:
@@ -64,7 +64,7 @@ class Stager:
         RunError: The task belongs to no micro-batch of a streaming query.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Folder) -> None:
         from pyspark import TaskContext  # noqa: PLC0415 - there is one in a worker only
 
         task = TaskContext.get()
@@ -75,8 +75,8 @@ class Stager:
                 f"a streaming query (it has no property `{_BATCH_ID}`). Read the source as a "
                 "stream, or without a folder for bad records."
             )
-            raise RunError(message, transient=False, file=str(folder))
-        self._folder = folder / batch
+            raise RunError(message, transient=False, file=folder.url)
+        self._folder = folder.folder(batch)
         self._held: list[pa.RecordBatch] = []
         self._bytes = 0
 
@@ -91,14 +91,14 @@ class Stager:
         """Write the records added since the last call as one Parquet file, atomically.
 
         Call it at the end of the task; without records nothing is written.
+
+        Raises:
+            StateError: The state folder can't be written.
         """
         if not self._held:
             return
-        self._folder.mkdir(parents=True, exist_ok=True)
-        name = uuid.uuid4().hex
-        temporary = self._folder / f".{name}"
-        pq.write_table(pa.Table.from_batches(self._held, STAGED), temporary)
-        temporary.rename(self._folder / f"{name}.parquet")
+        staged = pa.Table.from_batches(self._held, STAGED)
+        write_state_table(self._folder, f"{uuid.uuid4().hex}.parquet", staged)
         self._held.clear()
         self._bytes = 0
 
@@ -115,7 +115,7 @@ class RowStager:
         RunError: The task belongs to no micro-batch of a streaming query.
     """
 
-    def __init__(self, folder: Path, *, keeps: bool, kind: BadKind = "unreadable") -> None:
+    def __init__(self, folder: Folder, *, keeps: bool, kind: BadKind = "unreadable") -> None:
         self._stager = Stager(folder)
         self._keeps = keeps
         self._kind = kind
@@ -158,7 +158,7 @@ def staged_rows(rows: Sequence[BadRow], kind: BadKind, *, keeps: bool) -> pa.Rec
 
 
 def removing(
-    folder: Path,
+    folder: Folder,
     mark: str,
     kept: Sequence[str],
     bad: Callable[[pa.RecordBatch], pa.RecordBatch],

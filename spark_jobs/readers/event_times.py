@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,6 +29,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 from sources.config.event_time import EventTime
 from sources.errors import HybridError, InputError
+from sources.storage.folder import Folder
 from spark_jobs.readers.bad_records import STAGED, Stager
 from spark_jobs.readers.decode_records import KEY, RECORD, TIME, VALUE
 from spark_jobs.readers.kafka_stream import OFFSET, PARTITION, TOPIC
@@ -64,7 +64,7 @@ class EventTimeCheck:
             return []
         return [*RECORD] if self.declared.outside == "quarantine" else [TIME]
 
-    def apply(self, rows: DataFrame, staging: Path) -> DataFrame:
+    def apply(self, rows: DataFrame, staging: Folder) -> DataFrame:
         """Return the rows whose event time counts, and those without an event time.
 
         Under ``outside: fail`` any other row fails the query with an :class:`InputError` that has
@@ -138,7 +138,7 @@ class EventTimeCheck:
         return F.struct(*(columns[name].alias(name) for name in STAGED.names))
 
 
-def _staging(folder: Path) -> Callable[[Iterator[pa.Array]], Iterator[pa.Array]]:
+def _staging(folder: Folder) -> Callable[[Iterator[pa.Array]], Iterator[pa.Array]]:
     """Return a function that stages rows which are not null, and returns whether a row is null."""
 
     def stage(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:

@@ -7,9 +7,9 @@ the limits of the plan stay in force until the next plan, whatever the declarati
 from __future__ import annotations
 
 from sources.common.positions import Record
-from sources.common.state import Generation
 from sources.config.file_options import FileBatch
 from sources.config.file_source import FileSource
+from sources.state.generation import Generation
 
 
 class KeptBatch(Record):

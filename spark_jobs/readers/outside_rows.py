@@ -8,7 +8,6 @@ it. Either way they are then collected like bad rows (:mod:`spark_jobs.readers.b
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -18,11 +17,11 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.positions import Record, bounds_us
-from sources.common.state import Generation
 from sources.config.event_time import EventTime
 from sources.config.file_source import FileSource
 from sources.files.outside_rows import outside_of_parquet
 from sources.planning.event_times import EventTimes, judge_outside
+from sources.state.generation import Generation
 from sources.storage.stores import Stores
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.readers.bad_records import STAGED, staged_rows, staging_folder
@@ -87,14 +86,13 @@ def stage_outside(
     judge_outside(source.name, event_time, times)
     # Noted first: a run that was interrupted in between has not begun a micro-batch.
     staged = generation.put_if_absent(name, StagedOutside(batch=done + 1))
-    folder = staging_folder(generation, source.name) / str(staged.batch)
-    folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / f".{uuid.uuid4().hex}"
+    folder = staging_folder(generation, source.name).folder(str(staged.batch))
     keeps = event_time.outside == "quarantine"
     bounds = bounds_us(times.not_before_ms, times.not_after_ms)
     bad = splits.filter(pc.greater(splits["outside"], 0))
-    with pq.ParquetWriter(temporary, STAGED) as writer:
+    out = pa.BufferOutputStream()
+    with pq.ParquetWriter(out, STAGED) as writer:
         for path, partition in zip(*(bad[name].to_pylist() for name in _PLACE), strict=True):
             for rows in outside_of_parquet(path, partition, columns, event, bounds, stores):
                 writer.write_batch(staged_rows(rows, "outside", keeps=keeps))
-    temporary.rename(folder / f"outside-{number}.parquet")
+    folder.replace_bytes(f"outside-{number}.parquet", out.getvalue().to_pybytes())

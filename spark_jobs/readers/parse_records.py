@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -19,13 +18,14 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from sources.common.schema import ddl, parse_schema, parse_type
-from sources.common.state import Generation
 from sources.config.kafka_source import KafkaSource
 from sources.decoding.decoder import NO_VALUE, RowDecoder, field_reader
 from sources.decoding.json_batches import read_objects, supports_schema
 from sources.decoding.value_format import RAW_COLUMN
 from sources.errors import InputError
 from sources.planning.plan import Plan
+from sources.state.generation import Generation
+from sources.storage.folder import Folder
 from spark_jobs.readers.bad_records import removing, staging_folder
 from spark_jobs.readers.decode_records import (
     KEY,
@@ -115,7 +115,7 @@ def _parsed(
     raw: DataFrame,
     source: KafkaSource,
     columns: Mapping[str, str],
-    staging: Path,
+    staging: Folder,
     extra: Sequence[str],
 ) -> DataFrame:
     """Return all columns of each record that can be read, before ``select``, and the extra ones.

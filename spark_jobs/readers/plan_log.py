@@ -17,16 +17,15 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from sources.common.state import Folder
+from sources.storage.delta import delta_table
+from sources.storage.folder import Folder
 
 CHECKPOINT_EVERY = 50  # versions
 # For each micro-batch Delta's source reads the versions that it takes files from as a whole.
@@ -71,12 +70,12 @@ class PlanLog:
         folder: Folder of the log; Spark reads it as a Delta table once a version is written.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Folder) -> None:
         self.folder = folder
 
     def has(self, version: int) -> bool:
         """Return whether the file of this version exists."""
-        return (self.folder / _commit(version)).exists()
+        return self.folder.exists(_commit(version))
 
     def stream(
         self, spark: SparkSession, batch_files: int | None, batch_bytes: int | None = None
@@ -93,7 +92,7 @@ class PlanLog:
         reader = reader.option("maxFilesPerTrigger", batch_files)
         if batch_bytes is not None:
             reader = reader.option("maxBytesPerTrigger", f"{batch_bytes}b")
-        return reader.load(str(self.folder))
+        return reader.load(self.folder.hadoop_path)
 
     def keep(self, name: str, table: pa.Table) -> Entry:
         """Write a table of splits as Parquet into the log's folder, atomically and durably.
@@ -111,7 +110,7 @@ class PlanLog:
         out = pa.BufferOutputStream()
         pq.write_table(table, out)
         content = out.getvalue().to_pybytes()
-        Folder(self.folder).replace_bytes(name, content)
+        self.folder.replace_bytes(name, content)
         return Entry(name, len(content))
 
     def write(
@@ -134,11 +133,11 @@ class PlanLog:
         """
         header = [] if version else _header(columns, partitions)
         lines = (f"{json.dumps(action)}\n" for action in chain(header, _adds(entries)))
-        Folder(self.folder).replace_bytes(_commit(version), "".join(lines).encode())
+        self.folder.replace_bytes(_commit(version), "".join(lines).encode())
         if version and version % CHECKPOINT_EVERY == 0:
             # Spark reads a log from its last checkpoint; the log of a folder that fills for months
             # has many versions.
-            DeltaTable(str(self.folder)).create_checkpoint()
+            delta_table(self.folder).create_checkpoint()
 
 
 def _commit(version: int) -> str:

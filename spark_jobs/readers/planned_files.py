@@ -20,13 +20,13 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.positions import bounds_us
 from sources.common.schema import ddl, parse_schema
-from sources.common.state import Generation
 from sources.config.event_time import EventTime
 from sources.config.file_source import FileSource
 from sources.config.rate_limit import Batch
 from sources.errors import InputError
 from sources.files.split_table import changed_splits
 from sources.planning.file_plan import FoundFiles, read_splits
+from sources.state.generation import Generation
 from sources.storage.partitions import values_of
 from sources.storage.stores import Stores
 from spark_jobs.readers.bad_records import staging_folder
@@ -87,7 +87,7 @@ class PlannedSource:
         self._entries = PlanEntries(
             tuple(PlannedPart(read_splits(part, generation), source) for part in parts)
         )
-        self._log = PlanLog(generation.path(f"plan-log/{source.name}"))
+        self._log = PlanLog(generation.folder(f"plan-log/{source.name}"))
         self._staging = staging_folder(generation, source.name)
 
     @property
@@ -201,7 +201,7 @@ class PlannedSource:
         Raises:
             InputError: Spark can't evaluate ``select``, or a type differs from the planned one.
         """
-        return self._rows(spark, spark.read.format("delta").load(str(self._log.folder)))
+        return self._rows(spark, spark.read.format("delta").load(self._log.folder.hadoop_path))
 
     def _rows(self, spark: SparkSession, entries: DataFrame) -> DataFrame:
         rows, kept = entries, BOUNDS.names

@@ -19,7 +19,6 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.positions import EndPosition, TopicPartition
 from sources.common.schema import TIMESTAMP, ddl, parse_schema
-from sources.common.state import Generation
 from sources.config.event_time import EventTime
 from sources.config.kafka_source import KafkaSource
 from sources.config.rate_limit import Batch
@@ -30,6 +29,7 @@ from sources.kafka.consumer import consumer_settings
 from sources.kafka.range_reader import RangeReader
 from sources.kafka.ranges import Split
 from sources.planning.topic_range import RANGE_SPLITS, TopicRange, read_range_splits, unread
+from sources.state.generation import Generation
 from spark_jobs.readers.event_times import EventTimeCheck
 from spark_jobs.readers.kafka_stream import read_topics
 from spark_jobs.readers.parse_records import parse_values
@@ -75,7 +75,7 @@ class PlannedTopic:
         self._generation = generation
         self._read = read
         self._columns = source.selected(read)
-        self._log = PlanLog(generation.path(f"plan-log/{source.name}"))
+        self._log = PlanLog(generation.folder(f"plan-log/{source.name}"))
         # A log without an entry would never be read to its end.
         self._batches = max(decided.batches, 1)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -15,6 +14,7 @@ from sources.formats.lines import BadRow, OnBad, refuse
 from sources.formats.open import read_region
 from sources.formats.regions import Region
 from sources.formats.row_check import RowCheck
+from sources.storage.folder import Folder
 from sources.storage.partitions import typed, values_of
 from sources.storage.stores import Stores
 from spark_jobs.readers.bad_records import RowStager
@@ -27,7 +27,7 @@ def split_reader(
     source: FileSource,
     event_time: EventTime,
     stores: Stores,
-    staging: Path | None = None,
+    staging: Folder | None = None,
 ) -> Step:
     """Return a function for ``mapInArrow`` that turns rows of splits into the rows of their files.
 
@@ -68,7 +68,7 @@ def split_reader(
 
 
 def _handlers(
-    source: FileSource, event_time: EventTime, staging: Path | None
+    source: FileSource, event_time: EventTime, staging: Folder | None
 ) -> tuple[OnBad, OnBad]:
     """Return the handlers of bad rows, and of rows whose event time does not count."""
     bad: OnBad = refuse if source.on_bad_record == "fail" else _pass_over

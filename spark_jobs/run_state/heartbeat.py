@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from sources.common.positions import Offsets, Record, iso
-from sources.common.state import Folder
 from sources.errors import ErrorReport
+from sources.storage.folder import Folder
 
 Phase = Literal["bounded", "unbounded"]
 ALIVE = ("starting", "running")

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import Field
 
 from sources.common.positions import Part, Record, to_ms
-from sources.common.state import Folder
+from sources.storage.folder import Folder
 
 # Periods kept of the recent past; the share of dropped rows is computed over their sum.
 _PERIODS = 60

@@ -1,9 +1,12 @@
-"""One Spark run at a time for each generation: locks that the kernel frees when the holder ends.
+"""One Spark run at a time for each generation: locks that are free once their holder has ended.
 
-There are two. The *launch lock* is taken before anything is started, and inherited by the process
+There are two. The *launch lock* is taken before anything is started, and passed on to the process
 that is: of two launches at the same time only one continues, and a later observer sees that a run
 is there. The *query lock* is held by the driver itself, so that a driver started by hand is seen,
-too.
+too. A third one, for the whole pipeline, is held while another generation is made to serve.
+
+On a file system the kernel keeps the locks. In a store without a kernel a lease does, which is
+one for launch and query (:mod:`spark_jobs.run_state.lease`).
 """
 
 from __future__ import annotations
@@ -12,51 +15,144 @@ import errno
 import fcntl
 import os
 import time
+import uuid
 from pathlib import Path
 from types import TracebackType
+from typing import Protocol
 
-from sources.common.state import Generation
 from sources.errors import StateError
+from sources.state.generation import Generation
+from sources.storage.folder import Folder
+from spark_jobs.run_state import lease
+from spark_jobs.run_state.lease import LAUNCH_TTL_S, Lease, SeenLease
 
 _QUERY = "run/query.lock"
 _LAUNCH = "run/launch.lock"
 _SWITCH = "switch.lock"
+LEASE = "run/lease.json"
+"""Document of the lease of a generation's driver, relative to its folder."""
+_SWITCH_LEASE = "switch-lease.json"
 _TRIES = 20
 _PAUSE_S = 0.05
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
+class Lock(Protocol):
+    """A lock that this process holds.
+
+    Attributes:
+        descriptors: File descriptors that a process has to inherit in order to hold it, too.
+    """
+
+    descriptors: tuple[int, ...]
+
+    def hand_over(self, pid: int) -> None:
+        """Leave the lock to a process that was started to hold it."""
+
+    def release(self) -> None:
+        """Free the lock, unless a process holds it that it was handed over to."""
+
+
+class _FileLock:
+    """A lock that the kernel frees once every process that inherited it has ended."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptors: tuple[int, ...] = (descriptor,)
+
+    def hand_over(self, _: int) -> None:
+        """Close this process's descriptor."""
+        self.release()
+
+    def release(self) -> None:
+        """Close this process's descriptor; repeating it does nothing."""
+        for each in self.descriptors:
+            os.close(each)
+        self.descriptors = ()
+
+
+class _LeaseLock:
+    """A lock that is a lease."""
+
+    def __init__(self, held: Lease) -> None:
+        self.descriptors: tuple[int, ...] = ()
+        self._held: Lease | None = held
+
+    def hand_over(self, pid: int) -> None:
+        """Leave the renewals to a process that has the same holder."""
+        if self._held is not None:
+            self._held.hand_over(pid)
+        self._held = None
+
+    def release(self) -> None:
+        """Release the lease; repeating it, or calling it after a hand-over, does nothing."""
+        if self._held is not None:
+            self._held.release()
+        self._held = None
+
+
 class QueryLock:
     """Lock that a driver holds as long as it lives: never two drivers on one checkpoint.
 
-    A context manager. The kernel frees the lock if the driver is killed.
+    A context manager. The lock is free if the driver is killed; a lease only after a while.
 
     Args:
         generation: State folder of the generation (one computation of the whole table).
+        launch_id: The launch that the driver belongs to, whose lease it takes on.
     """
 
-    def __init__(self, generation: Generation) -> None:
-        self._path = generation.path(_QUERY)
-        self._held: int | None = None
+    def __init__(self, generation: Generation, launch_id: str | None = None) -> None:
+        self._generation = generation
+        self._holder = launch_id or uuid.uuid4().hex
+        self._file: int | None = None
+        self._lease: Lease | None = None
 
     def __enter__(self) -> QueryLock:
         """Take the lock.
 
         Raises:
             StateError: Another run of this generation holds it, or its file can't be written.
+            UnavailableError: The store of the state does not answer.
         """
-        self._held = _take(self._path)
-        if self._held is None:
+        if self._generation.is_local:
+            self._file = _take(self._generation.path(_QUERY))
+        else:
+            self._lease = lease.take(self._generation, LEASE, self._holder, is_driven=True)
+        if self._file is None and self._lease is None:
+            path = self._generation.location(_QUERY if self._generation.is_local else LEASE)
             message = (
                 "Another run of this pipeline is active and may be writing to the table: its "
-                f"driver holds the lock {self._path}. Two drivers must not share a checkpoint."
+                f"driver holds the lock {path}. Two drivers must not share a checkpoint."
             )
             hint = (
                 "Wait until that run has ended, or end it with `hybrid stop P`, then run the same "
                 "command again."
             )
-            raise StateError(message, hint, transient=True, file=str(self._path))
+            raise StateError(message, hint, transient=True, file=path)
         return self
+
+    @property
+    def is_lease(self) -> bool:
+        """Whether it is a lease, and not a lock that the kernel keeps; computed."""
+        return self._lease is not None
+
+    def require_held(self) -> None:
+        """Refuse to go on with a lease that was not renewed in time, so that others may have it.
+
+        Raises:
+            StateError: The lease is lost.
+        """
+        if self._lease is None or self._lease.is_held():
+            return
+        path = self._generation.location(LEASE)
+        message = (
+            f"The lease {path} of this driver could not be renewed in time, so another driver may "
+            "have been started. This driver stops its query now."
+        )
+        hint = (
+            "Nothing is lost: the next run resumes from the last committed micro-batch, and each "
+            "micro-batch is written once. Check that this machine reaches the store of the state."
+        )
+        raise StateError(message, hint, transient=True, file=path)
 
     def __exit__(
         self,
@@ -65,60 +161,94 @@ class QueryLock:
         trace: TracebackType | None,
     ) -> None:
         """Free the lock, so that another driver may start."""
-        if self._held is not None:
-            os.close(self._held)
+        if self._file is not None:
+            os.close(self._file)
+        if self._lease is not None:
+            self._lease.release()
 
 
-def take_launch_lock(generation: Generation) -> int | None:
+def take_launch_lock(generation: Generation, launch_id: str) -> Lock | None:
     """Take the launch lock of a generation, so that no other process launches a driver.
 
+    Args:
+        generation: State folder of the generation.
+        launch_id: The launch; its driver may hold the lock, too.
+
     Returns:
-        A file descriptor; the lock is free once every process that inherited it has ended. None
-        if another launch holds it.
+        The lock; None if another launch holds it.
 
     Raises:
         StateError: The state folder can't be written; transient if its disk is full.
+        UnavailableError: The store of the state does not answer.
     """
-    return _take(generation.path(_LAUNCH))
+    return _lock(generation, _LAUNCH, LEASE, launch_id)
 
 
-def launch_lock_path(generation: Generation) -> Path:
+def launch_lock_path(generation: Generation) -> str:
     """Return the file of a generation's launch lock, for messages; it may not exist yet."""
-    return generation.path(_LAUNCH)
+    return generation.location(_LAUNCH if generation.is_local else LEASE)
 
 
 def is_launched(generation: Generation) -> bool:
     """Return whether a process holds the launch lock: a launching one, or the one it started."""
-    return _is_held(generation.path(_LAUNCH))
+    if generation.is_local:
+        return _is_held(generation.path(_LAUNCH))
+    seen = seen_lease(generation)
+    return seen is not None and seen.is_valid
 
 
 def is_held(generation: Generation) -> bool:
     """Return whether a driver of this generation is alive: whether one holds the query lock."""
-    return _is_held(generation.path(_QUERY))
+    if generation.is_local:
+        return _is_held(generation.path(_QUERY))
+    seen = seen_lease(generation)
+    return seen is not None and seen.is_valid and seen.is_driven
 
 
-def take_switch_lock(home: Path) -> int | None:
+def seen_lease(generation: Generation) -> SeenLease | None:
+    """Return the lease of a generation's driver as it is now; None where the kernel keeps locks.
+
+    Raises:
+        StateError: Its document is damaged.
+        UnavailableError: The store of the state does not answer.
+    """
+    return None if generation.is_local else lease.look(generation, LEASE)
+
+
+def take_switch_lock(home: Folder) -> Lock | None:
     """Take the lock for changing which generation's table readers see: one change at a time.
 
     Args:
         home: The pipeline's folder in the state folder.
 
     Returns:
-        A file descriptor: close it to free the lock. None if another process holds it.
+        The lock; None if another process holds it.
 
     Raises:
         StateError: The state folder can't be written; transient if its disk is full.
+        UnavailableError: The store of the state does not answer.
     """
-    return _take(home / _SWITCH)
+    return _lock(home, _SWITCH, _SWITCH_LEASE, uuid.uuid4().hex)
 
 
-def is_switching(home: Path) -> bool:
+def is_switching(home: Folder) -> bool:
     """Return whether a process holds the switch lock: a promotion or a rollback is under way.
 
     Args:
         home: The pipeline's folder in the state folder.
     """
-    return _is_held(home / _SWITCH)
+    if home.is_local:
+        return _is_held(home.path(_SWITCH))
+    seen = lease.look(home, _SWITCH_LEASE)
+    return seen is not None and seen.is_valid
+
+
+def _lock(folder: Folder, file: str, document: str, holder: str) -> Lock | None:
+    if folder.is_local:
+        taken = _take(folder.path(file))
+        return None if taken is None else _FileLock(taken)
+    held = lease.take(folder, document, holder, is_driven=False, ttl_s=LAUNCH_TTL_S)
+    return None if held is None else _LeaseLock(held)
 
 
 def _take(path: Path) -> int | None:

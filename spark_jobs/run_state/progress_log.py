@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from sources.common.positions import Part, Record
-from sources.common.state import Folder
+from sources.storage.folder import Folder
 from spark_jobs.run_state.heartbeat import Heartbeat
 
 EVERY_S = 5.0

@@ -7,6 +7,9 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from sources.storage.folder import Folder
+
+_KEPT_BYTES = 64 << 10
 MOST_BYTES = 4 << 20
 """Size in bytes beyond which the run's log file is rotated."""
 
@@ -40,6 +43,31 @@ def last_lines(log: Path, count: int) -> str:
         if len(found) < count and size(path):
             found = [*path.read_text(errors="replace").splitlines(), *found]
     return "\n".join(found[-count:])
+
+
+def keep(folder: Folder, name: str, log: Path) -> None:
+    """Copy the end of a log, up to 64 KiB, to the state if that is not on this machine.
+
+    Args:
+        folder: Folder of the state.
+        name: Path of the log in it.
+        log: The log file on this machine.
+
+    Raises:
+        UnavailableError: The store does not answer.
+        InputError: The store refuses.
+    """
+    if folder.is_local or not size(log):
+        return
+    with log.open("rb") as file:
+        file.seek(max(size(log) - _KEPT_BYTES, 0))
+        folder.replace_bytes(name, file.read())
+
+
+def kept_lines(folder: Folder, name: str, count: int) -> str:
+    """Return the last lines of a log as :func:`keep` has copied them; empty if it has not."""
+    data = None if folder.is_local else folder.read_bytes(name)
+    return "" if data is None else "\n".join(data.decode(errors="replace").splitlines()[-count:])
 
 
 def forget(log: Path) -> None:

@@ -11,7 +11,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from sources.common.positions import Part, Record
-from sources.common.state import Generation
+from sources.state.generation import Generation
 
 _ALWAYS = ("generation.json", "plan.json", "columns.json", "history-files.parquet")
 _GROUPS = ("positions", "ranges", "rounds", "ledger", "transforms")
@@ -76,19 +76,21 @@ def documents_of(generation: Generation) -> list[str]:
 
     Logs, heartbeats and whatever a run replaces or tidies away are not among them.
     """
-    single = [name for name in (*_ALWAYS, _REQUESTED) if generation.path(name).exists()]
-    grouped = [
-        f"{group}/{path.name}"
-        for group in _GROUPS
-        for path in generation.path(group).glob("*.json")
-        if not path.name.startswith(".")
-    ]
-    return sorted([*single, *grouped])
+    single = [name for name in (*_ALWAYS, _REQUESTED) if generation.exists(name)]
+    return sorted([*single, *_grouped(generation)])
+
+
+def _grouped(generation: Generation) -> list[str]:
+    names = (name for group in _GROUPS for name in generation.names(f"{group}/*.json"))
+    return [name for name in names if name.count("/") == 1 and "/." not in name]
 
 
 def missing_documents(generation: Generation, record: TargetRecord) -> list[str]:
     """Return those of the recorded documents that are no longer there."""
-    return [name for name in record.documents if not generation.path(name).exists()]
+    grouped = set(_grouped(generation))
+    return [
+        name for name in record.documents if name not in grouped and not generation.exists(name)
+    ]
 
 
 def was_requested(generation: Generation) -> bool:

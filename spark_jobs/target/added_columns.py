@@ -11,9 +11,10 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.types import StructField, StructType
 
 from sources.common.positions import Part, Record
-from sources.common.state import Generation
 from sources.decoding.added_columns import AddedColumn
 from sources.errors import StateError
+from sources.state.generation import Generation
+from sources.storage.folder import Folder
 from spark_jobs.target.commit_log import CommitLog
 from spark_jobs.target.merge_once import merge_once
 
@@ -67,6 +68,7 @@ def with_added(rows: DataFrame, added: Mapping[str, AddedColumn]) -> DataFrame:
 
 
 def follow_columns(
+    target: Folder,
     table: DeltaTable,
     rows: DataFrame,
     generation: Generation,
@@ -80,6 +82,7 @@ def follow_columns(
     another default.
 
     Args:
+        target: Folder of the target.
         table: The target; it has the columns afterwards.
         rows: DataFrame that the transform returns; a column that it lacks is not added.
         generation: State of the generation that owns the target; it keeps the record.
@@ -102,14 +105,14 @@ def follow_columns(
         if known is not None and known.is_done:
             if (known.type, known.default) == (entry.type, entry.default):
                 continue
-            _require_untouched(table, name, known, entry)
+            _require_untouched(target, name, known, entry)
         followed[name] = entry
         generation.replace(_NAME, log.model_copy(update={"followed": followed}))
         if name not in there:
             table.alter.add_columns(_field(rows, name))
         # A table that was just created has no rows.
         if begun and (known is not None or entry.default is not None):
-            _fill(rows, table, name, added, generation)
+            _fill(rows, target, table.version(), name, added, generation)
             table.update_incremental()
     ended = {
         name: each.model_copy(update={"is_done": True, "at_version": table.version()})
@@ -162,12 +165,12 @@ def _require_new(name: str, there: Collection[str], log: ColumnsLog, version: in
 
 
 def _require_untouched(
-    table: DeltaTable, name: str, known: FollowedColumn, found: FollowedColumn
+    target: Folder, name: str, known: FollowedColumn, found: FollowedColumn
 ) -> None:
     """Refuse another type, or another default for rows that may hold values of changes."""
     is_same = (known.type, known.table) == (found.type, found.table)
     # Each start of a query makes a commit, too, which changes no row.
-    since = CommitLog(table.table_uri).between(known.at_version, found.at_version)
+    since = CommitLog(target).between(known.at_version, found.at_version)
     if not is_same or any(commit.changes_rows for commit in since):
         message = (
             f"`added_columns`: `{name}` was followed as {known.type} with the default "
@@ -182,7 +185,8 @@ def _require_untouched(
 
 def _fill(
     rows: DataFrame,
-    table: DeltaTable,
+    target: Folder,
+    version: int,
     name: str,
     added: Mapping[str, AddedColumn],
     generation: Generation,
@@ -190,12 +194,12 @@ def _fill(
     # Delta's UPDATE takes no parameters.
     merge_once(
         with_added(rows.sparkSession.range(1), {name: added[name]}),
-        table.table_uri,
+        target,
         "true",
         f"WHEN MATCHED THEN UPDATE SET t.`{name}` = s.`{name}`",
         # So that the commit is recognized as the pipeline's own.
         f"{generation.info.transaction_id}-columns",
-        table.version() + 1,
+        version + 1,
     )
 
 

@@ -13,14 +13,15 @@ OPTIMIZE that is running, and a promotion carries it over in its one commit.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from deltalake import DeltaTable
 
-from sources.common.state import Generation
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.serving import OWNER, Switch, pending_switch, read_serving, target_of
+from sources.state.generation import Generation
+from sources.storage.delta import is_delta_table
+from sources.storage.folder import Folder
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.run_state.target_record import (
     TargetRecord,
@@ -53,13 +54,13 @@ class TargetSide:
 
     Attributes:
         generation: State of the generation.
-        path: Folder or URL of the table.
+        table: Folder of the table.
         is_append: Whether Spark's own sink writes the micro-batches, under the query's id; else
             they are merged under the generation's transaction id.
     """
 
     generation: Generation
-    path: str
+    table: Folder
     is_append: bool
 
     @classmethod
@@ -141,10 +142,10 @@ def require_servable(loaded: LoadedPipeline, generation: Generation) -> None:
     if record is None or record.verified is None:
         return
     # Refused here if it is gone, with what to do then.
-    open_table(side.path)
-    commits = CommitLog(side.path).between(record.verified, served.version)
+    open_table(side.table)
+    commits = CommitLog(side.table).between(record.verified, served.version)
     if (found := foreign_changes(commits, record.verified, side.is_own)).commits:
-        raise refusals.changed_before_rollback(generation, side.path, found)
+        raise refusals.changed_before_rollback(generation, side.table, found)
 
 
 def is_committed(loaded: LoadedPipeline, switch: Switch) -> bool:
@@ -153,20 +154,20 @@ def is_committed(loaded: LoadedPipeline, switch: Switch) -> bool:
     Raises:
         InputError: The target can't be read.
     """
-    target = loaded.locate(loaded.pipeline.sink.path)
+    target = loaded.target
     # A folder without a log, even a damaged one, holds no Delta table.
-    if not (Path(target) / LOG).is_dir():
+    if target.folder(LOG).is_empty():
         return False
     return transactions_of(target, [SWITCHES]).get(SWITCHES) == switch.at_ms
 
 
 def _explain_serving(loaded: LoadedPipeline, generation: Generation) -> None:
     """Refuse with the actual cause where only ``serving.json`` is missing."""
-    target, own = loaded.locate(loaded.pipeline.sink.path), target_of(loaded, generation.name)
+    target, own = loaded.target, target_of(loaded, generation.name)
     record = read_target_record(generation)
-    if own == target or record is None or DeltaTable.is_deltatable(own):
+    if own.url == target.url or record is None or is_delta_table(own):
         return
-    if DeltaTable.is_deltatable(target) and (
+    if is_delta_table(target) and (
         open_table(target).metadata().configuration.get(OWNER) == generation.info.transaction_id
     ):
         raise refusals.serving_missing(generation, own, target)
@@ -176,7 +177,7 @@ def require(side: TargetSide) -> Examined:
     """Refuse what does not belong together, as :func:`require_belonging`; return what was found."""
     found = examine(side)
     if found.foreign.commits:
-        raise refusals.changed_by_others(side.generation, side.path, found.foreign)
+        raise refusals.changed_by_others(side.generation, side.table, found.foreign)
     return found
 
 
@@ -211,20 +212,20 @@ def _examine(side: TargetSide, known: TargetRecord | None) -> Examined:
             raise refusals.documents_missing(generation, [TargetRecord.NAME])
         if names := missing_documents(generation, record):
             raise refusals.documents_missing(generation, names)
-    if not DeltaTable.is_deltatable(side.path):
+    if not is_delta_table(side.table):
         last = record.written if committed is None else committed
         if last is not None:
-            raise refusals.table_missing(generation, side.path, last)
+            raise refusals.table_missing(generation, side.table, last)
         return Examined(record, None, None, ForeignChanges((), -1))
-    table = open_table(side.path)
+    table = open_table(side.table)
     _require_same_table(side, record, table)
     written = _require_same_batches(side, record, table, committed)
     after = -1 if record.verified is None else record.verified
-    commits = CommitLog(side.path).between(after, table.version())
+    commits = CommitLog(side.table).between(after, table.version())
     return Examined(record, table, written, foreign_changes(commits, after, side.is_own))
 
 
-def require_owner(generation: Generation, path: str, table: DeltaTable) -> None:
+def require_owner(generation: Generation, path: Folder, table: DeltaTable) -> None:
     """Refuse a table whose properties do not name the generation as its owner.
 
     Raises:
@@ -237,7 +238,7 @@ def require_owner(generation: Generation, path: str, table: DeltaTable) -> None:
 
 def _require_same_table(side: TargetSide, record: TargetRecord, table: DeltaTable) -> None:
     """Refuse a table of another owner or id, and one that is older or newer than the state."""
-    generation, path = side.generation, side.path
+    generation, path = side.generation, side.table
     metadata = table.metadata()
     require_owner(generation, path, table)
     if record.table_id not in (None, str(metadata.id)):
@@ -260,7 +261,7 @@ def _require_same_batches(
 
     A driver writes in this order: offsets, table, commits. ``committed`` was read before the table.
     """
-    generation, path = side.generation, side.path
+    generation, path = side.generation, side.table
     writer = side.writer()
     written = None if writer is None else table.transaction_version(writer)
     planned = offset_log.last_planned(generation.checkpoint)

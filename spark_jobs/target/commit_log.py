@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from deltalake.fs import DeltaStorageHandler
+from sources.storage.folder import Folder
 
 RESTORE = "RESTORE"
 REMOVED = "unknown, since Delta has removed the commit from the log"
@@ -42,11 +42,11 @@ class CommitLog:
     """Reader of a Delta table's commits.
 
     Args:
-        table: Folder or URL of the table.
+        table: Folder of the table.
     """
 
-    def __init__(self, table: str) -> None:
-        self._store = DeltaStorageHandler(table)
+    def __init__(self, table: Folder) -> None:
+        self._table = table
 
     def read(self, version: int) -> Commit | None:
         """Return one commit.
@@ -57,16 +57,12 @@ class CommitLog:
         Raises:
             OSError: It is there and can't be read.
         """
-        try:
-            text = self._store.open_input_file(f"_delta_log/{version:020d}.json").read()
-        except FileNotFoundError:
-            return None
-        return parse_commit(version, bytes(text))
+        text = self._table.read_bytes(f"_delta_log/{version:020d}.json")
+        return None if text is None else parse_commit(version, text)
 
     def holds(self, version: int) -> bool:
         """Return whether the log holds a commit; it need not be readable."""
-        (found,) = self._store.get_file_info([f"_delta_log/{version:020d}.json"])
-        return bool(found.is_file)
+        return self._table.exists(f"_delta_log/{version:020d}.json")
 
     def between(self, after: int, last: int) -> list[Commit]:
         """Return the commits after a version, up to and including another one.

@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date
 from functools import reduce
-from pathlib import Path
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import write_deltalake
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.types import TimestampType
 
 from sources.config.sink import Sink
+from sources.storage.delta import delta_table, is_delta_table
+from sources.storage.folder import Folder
 
 # Up to so many deletes of a micro-batch are collected on the driver.
 _FEW = 10_000
@@ -67,8 +68,8 @@ class Deletes:
         sink: The declaration of the sink, which names key and sequence.
     """
 
-    def __init__(self, folder: Path, sink: Sink) -> None:
-        self._folder = str(folder)
+    def __init__(self, folder: Folder, sink: Sink) -> None:
+        self._folder = folder
         self._key = sink.key
         self._sequence = sink.order
 
@@ -82,12 +83,12 @@ class Deletes:
             lowest: Value of the first sequence column in the change with the lowest sequence, as
                 :func:`comparable` returns it; None for null, which comes first.
         """
-        if not DeltaTable.is_deltatable(self._folder):
+        if not is_delta_table(self._folder):
             return False
         # Only these types are ordered by Python as by Spark.
         if not isinstance(lowest, int | str):
             return True
-        files = pa.table(DeltaTable(self._folder).get_add_actions(flatten=True))
+        files = pa.table(delta_table(self._folder).get_add_actions(flatten=True))
         name = f"max.{self._sequence[0]}"
         # Statistics of timestamps are cut off to milliseconds.
         if name not in files.column_names or pa.types.is_timestamp(files[name].type):
@@ -104,7 +105,7 @@ class Deletes:
             lowest: Value of the first sequence column in the change with the lowest sequence, as
                 :func:`comparable` returns it; None for null, which comes first.
         """
-        deletes = rows.sparkSession.read.format("delta").load(self._folder)
+        deletes = rows.sparkSession.read.format("delta").load(self._folder.hadoop_path)
         first = F.col(f"`{self._sequence[0]}`")
         if (
             isinstance(lowest, int)
@@ -132,13 +133,18 @@ class Deletes:
         """
         kept = rows.select(*(F.col(f"`{name}`") for name in [*self._key, *self._sequence]))
         if count > _FEW:
-            kept.coalesce(1).write.format("delta").mode("append").save(self._folder)
+            kept.coalesce(1).write.format("delta").mode("append").save(self._folder.hadoop_path)
         else:
             # Delta's Rust library needs milliseconds where Spark needs half a second.
-            write_deltalake(self._folder, kept.toArrow(), mode="append")
+            write_deltalake(
+                self._folder.url,
+                kept.toArrow(),
+                mode="append",
+                storage_options=self._folder.documents.delta_options,
+            )
             # Spark's checksum of a Delta checkpoint that Rust may just have replaced.
-            Path(self._folder, "_delta_log", "._last_checkpoint.crc").unlink(missing_ok=True)
-        table = DeltaTable(self._folder)
+            self._folder.delete("_delta_log/._last_checkpoint.crc")
+        table = delta_table(self._folder)
         if not _CONFIGURATION.items() <= table.metadata().configuration.items():
             table.alter.set_table_properties(_CONFIGURATION)
         if len(table.file_uris()) > _MOST_FILES:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,16 +15,21 @@ from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction
 
 from sources.errors import InputError, StateError
+from sources.storage.delta import delta_table
+from sources.storage.folder import Folder
 
+_COPIES = 16
 NO_MORE = 2**62
 """Transaction version beyond any micro-batch: a writer with that id writes nothing more."""
 
 
-def transactions_of(path: str, ids: Sequence[str], version: int | None = None) -> dict[str, int]:
+def transactions_of(
+    table: Folder, ids: Sequence[str], version: int | None = None
+) -> dict[str, int]:
     """Return the last transaction version that a Delta table records for some application ids.
 
     Args:
-        path: The table's folder.
+        table: The table's folder.
         ids: Application ids (Delta's ``txn.appId``).
         version: Version of the table; None for the newest.
 
@@ -36,18 +39,18 @@ def transactions_of(path: str, ids: Sequence[str], version: int | None = None) -
     Raises:
         InputError: The table can't be read.
     """
-    table = open_table(path, version)
-    versions = {each: table.transaction_version(each) for each in ids}
+    opened = open_table(table, version)
+    versions = {each: opened.transaction_version(each) for each in ids}
     return {each: number for each, number in versions.items() if number is not None}
 
 
-def version_of(path: str) -> int:
+def version_of(table: Folder) -> int:
     """Return the number of a Delta table's newest version.
 
     Raises:
         InputError: The table can't be read.
     """
-    return int(open_table(path).version())
+    return int(open_table(table).version())
 
 
 def paths_of(table: DeltaTable) -> list[str]:
@@ -56,51 +59,52 @@ def paths_of(table: DeltaTable) -> list[str]:
     return [str(name) for name in files["path"].to_pylist()]
 
 
-def open_table(path: str, version: int | None = None) -> DeltaTable:
+def open_table(folder: Folder, version: int | None = None) -> DeltaTable:
     """Open a Delta table at a version; None for the newest.
 
     Raises:
         InputError: The table can't be read.
     """
     try:
-        return DeltaTable(path, version=version)
+        return delta_table(folder, version)
     except (DeltaError, OSError) as error:
         at = "" if version is None else f" at version {version}"
-        message = f"The table {path} can't be read{at}: {str(error).rstrip('.')}."
+        message = f"The table {folder} can't be read{at}: {str(error).rstrip('.')}."
         hint = (
             "If the folder is not the pipeline's table, correct `sink.path`. If it is, restore its "
             "folder `_delta_log` and the files that are missing. Without a backup, move its folder "
             "away and compute the table again: `hybrid generation new P`, `hybrid run P`, "
             "`hybrid generation promote P`."
         )
-        raise InputError(message, hint, table=path) from None
+        raise InputError(message, hint, table=folder.url) from None
 
 
-def link_file(there: Path, here: Path) -> None:
-    """Link a file of one table into the folder of another one, or copy it where links fail.
+def bring(source: Folder, target: Folder, names: Mapping[str, str]) -> None:
+    """Link or copy files of one table into the folder of another one.
 
     Args:
-        there: The existing file.
-        here: Path that it gets in the other table; nothing is done if that exists.
+        source: Folder of the table that has them.
+        target: Folder of the other one; files that it has already are left as they are.
+        names: Name in the target by name in the source, both relative to the folder.
 
     Raises:
-        StateError: The existing file is missing.
+        StateError: A file is missing.
     """
-    if here.exists():
-        return
-    here.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.link(there, here)
-    except FileNotFoundError:
-        raise missing_file(there) from None
-    except OSError:
-        # Another file system, or one without links.
-        part = here.with_name(f".{here.name}.part")
-        shutil.copyfile(there, part)
-        part.replace(here)
+
+    def one(pair: tuple[str, str]) -> None:
+        there, here = pair
+        try:
+            target.documents.copy(source.location(there), target.location(here))
+        except FileNotFoundError:
+            raise missing_file(source.location(there)) from None
+
+    # A store answers each request after a while, and many at once.
+    with ThreadPoolExecutor(_COPIES) as pool:
+        for _ in pool.map(one, names.items()):
+            pass
 
 
-def missing_file(path: Path) -> StateError:
+def missing_file(path: str) -> StateError:
     """Return the error to raise for a file that is missing, so that its rows can't be used."""
     message = (
         f"File {path} is missing: its rows can't be restored. VACUUM removes files of older "
@@ -110,7 +114,7 @@ def missing_file(path: Path) -> StateError:
         "Restore the file from a backup and repeat the command; or compute the rows again in a "
         "new generation: `hybrid generation new P`."
     )
-    return StateError(message, hint, file=str(path))
+    return StateError(message, hint, file=path)
 
 
 def add_action(row: dict[str, Any], path: str) -> AddAction:

@@ -6,17 +6,18 @@ Later, rows of history are told from live ones by the file that they are in.
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from sources.common.state import Generation
 from sources.errors import StateError
+from sources.state.generation import Generation
+from sources.state.state_table import read_state_table, write_state_table
+from sources.storage.folder import Folder
 from spark_jobs.target.delta_table import open_table, paths_of
 
 _NAME = "history-files.parquet"
 _COLUMN = "path"
 
 
-def keep_history_files(generation: Generation, table: str) -> None:
+def keep_history_files(generation: Generation, table: Folder) -> None:
     """Record the target's files as those of history, once, in the state folder.
 
     Call it before the first live micro-batch; later calls do nothing.
@@ -28,25 +29,20 @@ def keep_history_files(generation: Generation, table: str) -> None:
     Raises:
         InputError: The target can't be read.
     """
-    path = generation.path(_NAME)
-    if path.exists():
-        return
-    part = path.with_name(f".{_NAME}.part")
-    with generation.writing(part):
-        pq.write_table(
-            pa.table({_COLUMN: pa.array(paths_of(open_table(table)), pa.string())}), part
-        )
-        part.replace(path)
+    if not generation.exists(_NAME):
+        paths = pa.array(paths_of(open_table(table)), pa.string())
+        write_state_table(generation, _NAME, pa.table({_COLUMN: paths}))
 
 
 def read_history_files(generation: Generation) -> set[str]:
     """Return the paths of the target's files that hold history, as the Delta log names them.
 
     Raises:
-        StateError: They were not recorded, since the live stream was never started.
+        StateError: They were not recorded, since the live stream was never started; or the record
+            can't be read.
     """
-    path = generation.path(_NAME)
-    if not path.exists():
+    if not generation.exists(_NAME):
+        path = generation.location(_NAME)
         message = (
             f"Generation {generation.name} has no record ({path}) of which files of its table hold "
             "history, so a range of them can't be replaced. The record is written when the live "
@@ -56,5 +52,5 @@ def read_history_files(generation: Generation) -> set[str]:
             "If the live stream has not started yet, start it: `hybrid run P`. Else recompute the "
             "whole table, which writes the record: `hybrid rerun P`."
         )
-        raise StateError(message, hint, generation=generation.name, file=str(path))
-    return set(pq.read_table(path)[_COLUMN].to_pylist())
+        raise StateError(message, hint, generation=generation.name, file=path)
+    return set(read_state_table(generation, _NAME)[_COLUMN].to_pylist())

@@ -9,8 +9,9 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
-from sources.common.state import Generation
 from sources.config.sink import Sink
+from sources.state.generation import Generation
+from sources.storage.folder import Folder
 from spark_jobs.target.deletes import Deletes, comparable, order
 from spark_jobs.target.merge_keys import KeyRange
 from spark_jobs.target.merge_once import merge_once
@@ -25,7 +26,7 @@ def target_rows(rows: DataFrame, sink: Sink) -> DataFrame:
 
 
 def merge_changes(
-    batch: DataFrame, batch_id: int, path: str, sink: Sink, generation: Generation
+    batch: DataFrame, batch_id: int, target: Folder, sink: Sink, generation: Generation
 ) -> None:
     """Merge one micro-batch of changes into the target in one commit.
 
@@ -36,7 +37,7 @@ def merge_changes(
         batch: Rows that the transform returned; of several changes of a key only the one with the
             highest sequence counts.
         batch_id: Number of the micro-batch.
-        path: The target's folder.
+        target: The table's folder.
         sink: The declaration of the sink, with a ``sequence``.
         generation: State of the generation that owns the target; it keeps deletes of removed rows.
     """
@@ -54,7 +55,7 @@ def merge_changes(
         ).first() or (0, 0, None)
         changes = last
         if sink.deleted and sink.removes_rows:
-            deletes = Deletes(generation.path("deletes"), sink)
+            deletes = Deletes(generation.folder("deletes"), sink)
             # A row's own delete is not in this batch, which has one row for each key.
             is_late = others > 0 and deletes.may_hold_later(lowest)
             if deleted:
@@ -65,7 +66,7 @@ def merge_changes(
                 changes = deletes.without_deleted_since(last, lowest)
         merge_once(
             changes,
-            path,
+            target,
             keys.condition(limits),
             _clauses(sink),
             generation.info.transaction_id,

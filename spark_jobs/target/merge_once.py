@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
+from sources.storage.folder import Folder
+
 _PREFIX = "spark.databricks.delta.write."
 
 
 def merge_once(
-    rows: DataFrame, path: str, condition: str, clauses: str, application: str, version: int
+    rows: DataFrame, target: Folder, condition: str, clauses: str, application: str, version: int
 ) -> None:
     """Merge rows into a Delta table in one commit, at most once for an application's version.
 
     Args:
         rows: The rows, ``s`` in the condition and the clauses.
-        path: The table's folder; the table is ``t`` there.
+        target: The table's folder; the table is ``t`` there.
         condition: SQL that tells which row of the table belongs to which of the rows.
         clauses: The ``WHEN`` clauses of the MERGE.
         application: Application id of the transaction; the commit records it with the version.
@@ -28,7 +30,8 @@ def merge_once(
         spark.conf.set(name, value)
     try:
         spark.sql(
-            f"MERGE INTO delta.`{path}` t USING {{source}} s ON {condition} {clauses}",
+            f"MERGE INTO delta.`{target.hadoop_path}` t USING {{source}} s "
+            f"ON {condition} {clauses}",
             source=rows,
         )
     finally:

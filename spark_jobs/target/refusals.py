@@ -6,12 +6,12 @@ Only the texts are here; :mod:`spark_jobs.target.belonging` decides.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from sources.common.positions import iso
-from sources.common.state import Generation
 from sources.errors import ErrorFields, StateError
 from sources.serving import Serving
+from sources.state.generation import Generation
+from sources.storage.folder import Folder
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.target.commit_log import RESTORE, ForeignChanges
 
@@ -23,12 +23,12 @@ _NEW = (
 
 
 def _refused(
-    generation: Generation, table: str, message: str, hint: str, file: Path | None = None
+    generation: Generation, table: Folder, message: str, hint: str, file: str | None = None
 ) -> StateError:
     nothing = "Nothing was started, and nothing was written."
-    fields: ErrorFields = {"table": table, "generation": generation.name}
+    fields: ErrorFields = {"table": table.url, "generation": generation.name}
     if file is not None:
-        fields["file"] = str(file)
+        fields["file"] = file
     return StateError(f"{message} {nothing}", hint, **fields)
 
 
@@ -37,10 +37,8 @@ def _batches(first: int, last: int) -> str:
 
 
 def _since(generation: Generation, batch_id: int) -> str:
-    try:
-        return f" (committed at {iso(offset_log.committed_at_ms(generation.checkpoint, batch_id))})"
-    except FileNotFoundError:
-        return ""
+    at_ms = offset_log.committed_at_ms(generation.checkpoint, batch_id)
+    return "" if at_ms is None else f" (committed at {iso(at_ms)})"
 
 
 def _shown(names: Sequence[str]) -> str:
@@ -51,7 +49,7 @@ def _shown(names: Sequence[str]) -> str:
 
 def documents_missing(generation: Generation, names: Sequence[str]) -> StateError:
     """Return the error for documents of the state that are gone after something was committed."""
-    files = [str(generation.path(name)) for name in names]
+    files = [generation.location(name) for name in names]
     message = (
         f"State file {_shown(files)} is missing, although micro-batches were committed by it. "
         "Deciding it again could lose or double rows. Nothing was started."
@@ -60,7 +58,7 @@ def documents_missing(generation: Generation, names: Sequence[str]) -> StateErro
     return StateError(message, hint, generation=generation.name, file=files[0])
 
 
-def table_missing(generation: Generation, table: str, committed: int) -> StateError:
+def table_missing(generation: Generation, table: Folder, committed: int) -> StateError:
     """Return the error for a target that is gone after micro-batches were committed to it."""
     message = (
         f"The table {table} is missing. The rows of {_batches(0, committed)}"
@@ -71,7 +69,7 @@ def table_missing(generation: Generation, table: str, committed: int) -> StateEr
     return _refused(generation, table, message, hint)
 
 
-def files_missing(generation: Generation, table: str, names: Sequence[str]) -> StateError:
+def files_missing(generation: Generation, table: Folder, names: Sequence[str]) -> StateError:
     """Return the error for data files of the target that are gone, although its log lists them."""
     message = (
         f"Data files of the table {table} are missing, although its log lists them: "
@@ -81,9 +79,9 @@ def files_missing(generation: Generation, table: str, names: Sequence[str]) -> S
     return _refused(generation, table, message, hint)
 
 
-def serving_missing(generation: Generation, table: str, target: str) -> StateError:
+def serving_missing(generation: Generation, table: Folder, target: Folder) -> StateError:
     """Return the error for a missing ``serving.json``: the generation's table is the target."""
-    file = generation.root.parent / "serving.json"
+    file = f"{generation.url.rpartition('/')[0]}/serving.json"
     message = (
         f"State file {file} is missing: generation {generation.name} serves, and its rows are in "
         f"{target}, but without the file its table is {table}, which does not exist."
@@ -93,10 +91,12 @@ def serving_missing(generation: Generation, table: str, target: str) -> StateErr
     return _refused(generation, table, message, hint, file)
 
 
-def another_owner(generation: Generation, table: str, prop: str, owner: str | None) -> StateError:
+def another_owner(
+    generation: Generation, table: Folder, prop: str, owner: str | None
+) -> StateError:
     """Return the error for a table that names another generation, or none, as its owner."""
     message = (
-        f"The table {table} was not made by this generation ({generation.root}): its property "
+        f"The table {table} was not made by this generation ({generation.url}): its property "
         f"`{prop}` is {owner or 'not set'}, this generation's id is "
         f"{generation.info.transaction_id}. Nothing was written to it."
     )
@@ -105,10 +105,10 @@ def another_owner(generation: Generation, table: str, prop: str, owner: str | No
         "rows of that table any more, move its folder away and run the pipeline again. If the "
         "state folder was restored or lost, restore the one that wrote this table."
     )
-    return StateError(message, hint, table=table, generation=generation.name, field="sink.path")
+    return StateError(message, hint, table=table.url, generation=generation.name, field="sink.path")
 
 
-def another_table(generation: Generation, table: str, found: str, known: str) -> StateError:
+def another_table(generation: Generation, table: Folder, found: str, known: str) -> StateError:
     """Return the error for a table with another id than the one that was written to."""
     message = (
         f"The table {table} is not the one that this pipeline wrote to: its Delta id is {found}, "
@@ -118,7 +118,7 @@ def another_table(generation: Generation, table: str, found: str, known: str) ->
     return _refused(generation, table, message, hint)
 
 
-def table_behind(generation: Generation, table: str, found: str, known: str) -> StateError:
+def table_behind(generation: Generation, table: Folder, found: str, known: str) -> StateError:
     """Return the error for a target that is older than the state, as after restoring a copy."""
     message = (
         f"The table {table} is older than the state: {found}, but the state has seen {known}. An "
@@ -132,10 +132,10 @@ def table_behind(generation: Generation, table: str, found: str, known: str) -> 
     return _refused(generation, table, message, hint)
 
 
-def state_behind(generation: Generation, table: str, found: str, known: str) -> StateError:
+def state_behind(generation: Generation, table: Folder, found: str, known: str) -> StateError:
     """Return the error for a state folder that is older than the target."""
     message = (
-        f"The state folder {generation.root} is older than the table {table}: {found}, but the "
+        f"The state folder {generation.url} is older than the table {table}: {found}, but the "
         f"state knows {known}. It was restored from a backup, or a file of it was. A run would "
         "skip new rows as already written, or write rows twice."
     )
@@ -143,7 +143,7 @@ def state_behind(generation: Generation, table: str, found: str, known: str) -> 
     return _refused(generation, table, message, hint)
 
 
-def checkpoint_missing(generation: Generation, table: str, written: int) -> StateError:
+def checkpoint_missing(generation: Generation, table: Folder, written: int) -> StateError:
     """Return the error for a checkpoint that is gone, or was begun again, after a commit."""
     message = (
         f"The checkpoint {generation.checkpoint} is missing, or another one is in its place. The "
@@ -156,7 +156,7 @@ def checkpoint_missing(generation: Generation, table: str, written: int) -> Stat
 
 
 def checkpoint_behind(
-    generation: Generation, table: str, planned: int | None, written: int
+    generation: Generation, table: Folder, planned: int | None, written: int
 ) -> StateError:
     """Return the error for a checkpoint that does not know batches that the target holds."""
     known = "none" if planned is None else f"none after {planned}"
@@ -179,12 +179,12 @@ def commits_missing(generation: Generation, committed: int | None, planned: int)
     )
     hint = f"Restore the checkpoint's files. If they are lost, {_NEW}."
     return StateError(
-        message, hint, generation=generation.name, file=str(generation.checkpoint / "commits")
+        message, hint, generation=generation.name, file=generation.checkpoint.location("commits")
     )
 
 
 def batches_lost(
-    generation: Generation, table: str, written: int | None, committed: int
+    generation: Generation, table: Folder, written: int | None, committed: int
 ) -> StateError:
     """Return the error for a target that lacks micro-batches that the checkpoint committed."""
     first = 0 if written is None else written + 1
@@ -198,7 +198,7 @@ def batches_lost(
     return _refused(generation, table, message, hint)
 
 
-def changed_by_others(generation: Generation, table: str, found: ForeignChanges) -> StateError:
+def changed_by_others(generation: Generation, table: Folder, found: ForeignChanges) -> StateError:
     """Return the error for changes of the target's rows that the pipeline did not make."""
     is_restored = any(each.operation == RESTORE for each in found.commits)
     effect = (
@@ -215,11 +215,11 @@ def changed_by_others(generation: Generation, table: str, found: ForeignChanges)
     if found.own_after is None:
         ways.append(f"To undo it, run {undo}, then repeat the command.")
     ways.append(f"{'Otherwise' if ways else 'Now'} {_NEW}.")
-    return StateError(message, " ".join(ways), table=table, generation=generation.name)
+    return StateError(message, " ".join(ways), table=table.url, generation=generation.name)
 
 
 def changed_before_rollback(
-    generation: Generation, table: str, found: ForeignChanges
+    generation: Generation, table: Folder, found: ForeignChanges
 ) -> StateError:
     """Return the error for changes by others in rows that are to serve again."""
     message = (
@@ -230,10 +230,10 @@ def changed_before_rollback(
         "Keep the generation that serves, or compute the table again in a new one: `hybrid "
         "generation new P`, `hybrid run P`, `hybrid generation promote P`."
     )
-    return StateError(message, hint, table=table, generation=generation.name)
+    return StateError(message, hint, table=table.url, generation=generation.name)
 
 
-def _changes(table: str, found: ForeignChanges) -> str:
+def _changes(table: Folder, found: ForeignChanges) -> str:
     """Return the sentence that lists changes of a table by others, one in each line."""
     commits = found.commits
     lines = [
@@ -247,10 +247,10 @@ def _changes(table: str, found: ForeignChanges) -> str:
     return "\n".join([head, *lines, *more])
 
 
-def run_active(generation: Generation, table: str) -> StateError:
+def run_active(generation: Generation, table: Folder) -> StateError:
     """Return the error for changes that are to be accepted while a run writes to the table."""
     message = (
         f"A run of generation {generation.name} is active, so no change of {table} can be accepted."
     )
     hint = "End it with `hybrid pause P`, accept the change, then run `hybrid resume P`."
-    return StateError(message, hint, transient=True, table=table, generation=generation.name)
+    return StateError(message, hint, transient=True, table=table.url, generation=generation.name)

@@ -22,7 +22,9 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyarrow.dataset import FileSystemDataset
 
 from sources.errors import InputError, StateError
-from spark_jobs.target.delta_table import add_action, link_file, open_table
+from sources.storage.delta import is_delta_table
+from sources.storage.folder import Folder
+from spark_jobs.target.delta_table import add_action, bring, open_table
 from spark_jobs.target.key_match import without_keys
 
 _MADE = "range-"
@@ -101,14 +103,14 @@ class Replacement:
         scratch: Folder for rewritten rows; it is created, and the caller removes it.
     """
 
-    table: str
-    side: str | None
+    table: Folder
+    side: Folder | None
     where: Range
     history: set[str]
     gone: set[str]
     key: Sequence[str]
     transaction: str
-    scratch: Path
+    scratch: Folder
 
     def run(self, before_commit: Callable[[list[str]], None]) -> Replaced | None:
         """Replace the range in one commit; try up to 10 times if other writers commit first.
@@ -131,7 +133,7 @@ class Replacement:
             if opened.transaction_version(self.transaction) is not None:
                 return None
             try:
-                return self._run(opened, self.scratch / str(number), before_commit)
+                return self._run(opened, self.scratch.folder(str(number)), before_commit)
             except CommitFailedError:
                 # Another writer has changed one of these files first.
                 time.sleep(_PAUSE_S)
@@ -144,10 +146,10 @@ class Replacement:
             "if it fails again, stop the live stream for its duration (`hybrid pause P`, then "
             "`hybrid resume P`), and any other job that writes or compacts the table."
         )
-        raise StateError(message, hint, transient=True, table=self.table)
+        raise StateError(message, hint, transient=True, table=self.table.url)
 
     def _run(
-        self, opened: DeltaTable, scratch: Path, before_commit: Callable[[list[str]], None]
+        self, opened: DeltaTable, scratch: Folder, before_commit: Callable[[list[str]], None]
     ) -> Replaced:
         if self.where.column not in [field.name for field in opened.schema().fields]:
             message = (
@@ -159,7 +161,7 @@ class Replacement:
                 "(`hybrid generation new P`), and recompute ranges of its table; or recompute the "
                 "whole table: `hybrid rerun P`."
             )
-            raise InputError(message, hint, table=self.table, column=self.where.column)
+            raise InputError(message, hint, table=self.table.url, column=self.where.column)
         rows = pa.table(opened.get_add_actions()).to_pylist()
         old, live = self._concerned(rows)
         read = _Reader(opened)
@@ -181,15 +183,15 @@ class Replacement:
             for row in pa.table(side.get_add_actions()).to_pylist():
                 if live_keys is None:
                     written += row["num_records"]
-                    adds.append(self._bring(Path(self.side), row))
+                    adds.append(self._bring(self.side, row))
                     continue
                 made = recomputed.rows(row)
                 new = without_keys(made, live_keys)
                 written += new.num_rows
                 kept_live += made.num_rows - new.num_rows
                 self._write(opened, scratch, new)
-        if DeltaTable.is_deltatable(str(scratch)):
-            rewritten = pa.table(open_table(str(scratch)).get_add_actions()).to_pylist()
+        if is_delta_table(scratch):
+            rewritten = pa.table(open_table(scratch).get_add_actions()).to_pylist()
             adds += [self._bring(scratch, row) for row in rewritten]
         before_commit([row["path"] for row in touched])
         now_ms = int(time.time() * 1000)
@@ -217,7 +219,7 @@ class Replacement:
                 "Recompute the whole table: `hybrid rerun P`. To recompute ranges later, don't "
                 "run OPTIMIZE over its files of history."
             )
-            raise StateError(message, hint, table=self.table, file=min(lacking))
+            raise StateError(message, hint, table=self.table.url, file=min(lacking))
         made = {name for name in names if Path(name).name.startswith(_MADE)}
         concerned = [row for row in rows if self.where.may_be_in(row)]
         of_history = self.history | made
@@ -232,17 +234,23 @@ class Replacement:
         keys = pa.concat_tables(found) if found else None
         return keys if keys is not None and keys.num_rows else None
 
-    def _write(self, opened: DeltaTable, scratch: Path, rows: pa.Table) -> None:
+    def _write(self, opened: DeltaTable, scratch: Folder, rows: pa.Table) -> None:
         """Add rows to the rewritten files."""
         if rows.num_rows:
             partitions = opened.metadata().partition_columns or None
-            write_deltalake(str(scratch), rows, mode="append", partition_by=partitions)
+            write_deltalake(
+                scratch.url,
+                rows,
+                mode="append",
+                partition_by=partitions,
+                storage_options=scratch.documents.delta_options,
+            )
 
-    def _bring(self, source: Path, row: dict[str, Any]) -> AddAction:
+    def _bring(self, source: Folder, row: dict[str, Any]) -> AddAction:
         """Link a file into the table's folder, under a name that marks it as history."""
         path = Path(unquote(row["path"]))
         name = str(path.with_name(f"{_MADE}{path.name}"))
-        link_file(source / path, Path(self.table) / name)
+        bring(source, self.table, {str(path): name})
         return add_action(row, name)
 
 

@@ -12,11 +12,12 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import BooleanType, StructType
 
-from sources.common.state import Generation
 from sources.config.sink import Sink
 from sources.decoding.added_columns import AddedColumn
 from sources.errors import InputError, StateError
 from sources.serving import table_properties
+from sources.state.generation import Generation
+from sources.storage.folder import Folder
 from spark_jobs.target.added_columns import follow_columns, table_schema
 from spark_jobs.target.belonging import TargetSide, require_owner
 from spark_jobs.target.merge_changes import merge_changes, target_rows
@@ -31,7 +32,7 @@ BatchFunction = Callable[[DataFrame, int], None]
 
 def prepare_table(
     sink: Sink,
-    path: str,
+    target: Folder,
     rows: DataFrame,
     generation: Generation,
     added: Mapping[str, AddedColumn] | None = None,
@@ -43,7 +44,7 @@ def prepare_table(
 
     Args:
         sink: The declaration of the sink.
-        path: The table's folder, absolute.
+        target: The table's folder.
         rows: DataFrame that will be written; it determines the columns.
         generation: Generation (one computation of the whole table) that owns the target.
         added: Columns that the source got later; the table gets those that it lacks.
@@ -89,26 +90,27 @@ def prepare_table(
         )
         raise InputError(message, hint, field="sink.deleted", column=sink.deleted)
     rows = target_rows(rows, sink)
-    side = TargetSide(generation, path, is_append=sink.mode == "append")
+    side = TargetSide(generation, target, is_append=sink.mode == "append")
     record = announce(side)
     # Delta's Rust library needs milliseconds where a cold JVM needs seconds.
     table = DeltaTable.create(
-        path,
+        target.url,
         table_schema(rows, added or {}),
         mode="ignore",
         partition_by=sink.partition_by or None,
         configuration=dict(table_properties(generation)),
         raise_if_key_not_exists=False,
         commit_properties=epoch_transaction(side, record),
+        storage_options=target.documents.delta_options,
     )
-    require_owner(generation, path, table)
+    require_owner(generation, target, table)
     if added or ignored:
-        follow_columns(table, rows, generation, added or {}, ignored)
-    _require_columns(path, json.loads(table.schema().to_json()), rows.schema)
+        follow_columns(target, table, rows, generation, added or {}, ignored)
+    _require_columns(target, json.loads(table.schema().to_json()), rows.schema)
     return confirm(side, record)
 
 
-def _require_columns(path: str, table: dict[str, Any], rows: StructType) -> None:
+def _require_columns(target: Folder, table: dict[str, Any], rows: StructType) -> None:
     """Refuse rows whose columns differ from those of the target; nullability may differ."""
     there = {field.name: field.dataType.simpleString() for field in StructType.fromJson(table)}
     made = {field.name: field.dataType.simpleString() for field in rows}
@@ -118,19 +120,19 @@ def _require_columns(path: str, table: dict[str, Any], rows: StructType) -> None
         if there.get(name) != made.get(name)
     ]
     if lines:
-        said = f"The transform's columns differ from those of the table {path}:"
+        said = f"The transform's columns differ from those of the table {target}:"
         message = "\n".join([said, *lines, "The query was not started."])
         hint = (
             "Let the transform return the table's columns again, or begin a new generation, whose "
             "table has the new columns: `hybrid generation new P`."
         )
-        raise StateError(message, hint, table=path, field="transform")
+        raise StateError(message, hint, table=target.url, field="transform")
 
 
 def write_stream(
     rows: DataFrame,
     sink: Sink,
-    path: str,
+    target: Folder,
     generation: Generation,
     guard: TargetGuard,
     reporting: Callable[[BatchFunction], BatchFunction],
@@ -143,7 +145,7 @@ def write_stream(
     Args:
         rows: DataFrame that the transform returned.
         sink: The declaration of the sink.
-        path: The target's folder.
+        target: The table's folder.
         generation: Generation that owns the target; its transaction id names the query.
         guard: Refuses a micro-batch that does not follow what the target holds.
         reporting: Wraps the function for ``foreachBatch`` so that its errors, which Spark turns
@@ -151,20 +153,20 @@ def write_stream(
     """
     writer = rows.writeStream.queryName(generation.info.transaction_id)
     if sink.mode == "append":
-        return writer.format("delta").outputMode("append").option("path", path)
+        return writer.format("delta").outputMode("append").option("path", target.hadoop_path)
 
     def write(batch: DataFrame, batch_id: int) -> None:
         guard.before(batch_id)
         if sink.sequence:
-            merge_changes(batch, batch_id, path, sink, generation)
+            merge_changes(batch, batch_id, target, sink, generation)
         else:
-            merge(batch, batch_id, path, sink.key, generation)
+            merge(batch, batch_id, target, sink.key, generation)
 
     return writer.outputMode("update").foreachBatch(reporting(write))
 
 
 def merge(
-    batch: DataFrame, batch_id: int, path: str, key: Sequence[str], generation: Generation
+    batch: DataFrame, batch_id: int, target: Folder, key: Sequence[str], generation: Generation
 ) -> None:
     """Merge one micro-batch into the target by key, in one commit.
 
@@ -174,7 +176,7 @@ def merge(
     Args:
         batch: Rows that the transform returned for the micro-batch.
         batch_id: Number of the micro-batch.
-        path: The target's folder.
+        target: The table's folder.
         key: Names of the columns that identify a row.
         generation: Generation that owns the target; its transaction id is Delta's application id.
 
@@ -201,10 +203,10 @@ def merge(
                 "and run the pipeline again: `hybrid run P`. Or declare a `sink.key` that "
                 "identifies each row, and begin a new generation: `hybrid generation new P`."
             )
-            raise InputError(message, hint, field="sink.key", value=names, table=path)
+            raise InputError(message, hint, field="sink.key", value=names, table=target.url)
         merge_once(
             batch,
-            path,
+            target,
             keys.condition(limits),
             "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
             generation.info.transaction_id,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from urllib.parse import unquote
 
 from deltalake import DeltaTable
 
-from sources.common.state import Generation
 from sources.config.loader import LoadedPipeline
+from sources.state.generation import Generation
+from sources.storage.delta import delta_table
 from spark_jobs.run_state.lock import is_held
 from spark_jobs.run_state.target_record import (
     AcceptedChange,
@@ -46,11 +46,11 @@ def announce(side: TargetSide) -> TargetRecord:
 
 def _require_files(side: TargetSide, table: DeltaTable) -> None:
     """Refuse a table on this machine of which data files are missing: nobody could read it."""
-    if "://" in side.path:
+    if not side.table.is_local:
         return
     names = map(unquote, paths_of(table))
-    if lacking := [name for name in names if not Path(side.path, name).exists()]:
-        raise refusals.files_missing(side.generation, side.path, lacking)
+    if lacking := [name for name in names if not side.table.exists(name)]:
+        raise refusals.files_missing(side.generation, side.table, lacking)
 
 
 def _last_epoch(record: TargetRecord) -> int:
@@ -74,11 +74,11 @@ def accept(side: TargetSide, by: str, at_ms: int) -> list[AcceptedChange]:
             pipeline has written; or checkpoint, state and target don't belong together otherwise.
     """
     if is_held(side.generation):
-        raise refusals.run_active(side.generation, side.path)
+        raise refusals.run_active(side.generation, side.table)
     found = examine(side)
     commits = found.foreign.commits
     if any(commit.operation == RESTORE for commit in commits):
-        raise refusals.changed_by_others(side.generation, side.path, found.foreign)
+        raise refusals.changed_by_others(side.generation, side.table, found.foreign)
     if not commits or found.table is None:
         return []
     accepted = [
@@ -109,7 +109,7 @@ def adopt(loaded: LoadedPipeline, generation: Generation, since: int) -> None:
     """
     if (record := read_target_record(generation)) is None:
         return
-    target = open_table(loaded.locate(loaded.pipeline.sink.path))
+    target = open_table(loaded.target)
     changes = {"table_id": str(target.metadata().id), "verified": since}
     generation.replace(TargetRecord.NAME, record.model_copy(update=changes))
 
@@ -117,7 +117,7 @@ def adopt(loaded: LoadedPipeline, generation: Generation, since: int) -> None:
 def verified(side: TargetSide, record: TargetRecord, version: int) -> TargetRecord:
     """Return a record of the target as it is at a verified version; nothing is written."""
     writer = side.writer()
-    table = DeltaTable(side.path, version=version)
+    table = delta_table(side.table, version)
     changes = {
         "is_announced": False,
         "table_id": str(table.metadata().id),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import re
-import shutil
 import tempfile
 import uuid
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
+from sources.storage.folder import Folder
 from spark_jobs.target.delta_table import open_table
 from spark_jobs.target.protocol import Protocol
 
@@ -45,7 +45,7 @@ class TableSnapshot:
         domains: Configuration of each metadata domain that is not removed, as text.
     """
 
-    folder: Path
+    folder: Folder
     version: int
     protocol: Protocol
     metadata: dict[str, Any]
@@ -63,26 +63,26 @@ class TableSnapshot:
         return dict(self.metadata["configuration"])
 
 
-def read_snapshot(path: str, version: int | None = None) -> TableSnapshot:
+def read_snapshot(folder: Folder, version: int | None = None) -> TableSnapshot:
     """Read one version of a Delta table from its log; nothing is written to the table.
 
     Args:
-        path: The table's folder.
+        folder: The table's folder.
         version: Number of the version; None for the newest.
 
     Raises:
         InputError: The table can't be read at that version.
     """
-    number = int(open_table(path, version).version())
+    number = int(open_table(folder, version).version())
     with tempfile.TemporaryDirectory(prefix="hybrid-log-") as scratch:
-        _copy_log(Path(path) / LOG, Path(scratch) / LOG, number)
-        open_table(scratch, number).create_checkpoint()
+        _copy_log(folder.folder(LOG), Path(scratch) / LOG, number)
+        open_table(Folder(scratch), number).create_checkpoint()
         checkpoint = pq.ParquetFile(Path(scratch) / LOG / f"{number:020d}.checkpoint.parquet")
         kinds = [each for each in _KINDS if each in checkpoint.schema_arrow.names]
         actions = checkpoint.read(columns=kinds).to_pylist(maps_as_pydicts="strict")
     of = {kind: [each[kind] for each in actions if each.get(kind) is not None] for kind in _KINDS}
     return TableSnapshot(
-        folder=Path(path),
+        folder=folder,
         version=number,
         protocol=Protocol.of(of["protocol"][0]),
         metadata=_known(of["metaData"][0]),
@@ -131,21 +131,26 @@ def identity(add: dict[str, Any]) -> tuple[Any, ...]:
     )
 
 
-def _copy_log(log: Path, copy: Path, version: int) -> None:
+def _copy_log(log: Folder, copy: Path, version: int) -> None:
     """Copy what the log of a version is made of: its last checkpoint and the commits after it."""
-    numbered = [
-        (int(found[1]), each) for each in log.iterdir() if (found := _NUMBERED.match(each.name))
-    ]
+    names = log.names("*")
+    numbered = [(int(found[1]), name) for name in names if (found := _NUMBERED.match(name))]
     begin = max(
-        (number for number, each in numbered if ".checkpoint." in each.name and number <= version),
+        (number for number, name in numbered if ".checkpoint." in name and number <= version),
         default=0,
     )
     copy.mkdir()
-    for number, each in numbered:
-        if begin <= number <= version and ".compacted." not in each.name:
-            shutil.copyfile(each, copy / each.name)
-    if (sidecars := log / "_sidecars").is_dir():
-        shutil.copytree(sidecars, copy / "_sidecars")
+    wanted = [
+        name
+        for number, name in numbered
+        if begin <= number <= version and ".compacted." not in name
+    ]
+    for name in [*wanted, *(name for name in names if name.startswith("_sidecars/"))]:
+        data = log.read_bytes(name)
+        if data is None:
+            continue
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        (copy / name).write_bytes(data)
 
 
 def _known(action: dict[str, Any]) -> dict[str, Any]:

@@ -9,15 +9,14 @@ before. Readers see the one version or the other. What Delta's RESTORE does with
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from sources.errors import InputError, StateError
-from spark_jobs.target.delta_table import link_file, missing_file
+from sources.storage.folder import Folder
+from spark_jobs.target.delta_table import bring, missing_file
 from spark_jobs.target.protocol import CARRIED
 from spark_jobs.target.table_snapshot import (
     LOG,
@@ -32,7 +31,6 @@ _LAYOUT = "delta.columnMapping."
 """Prefix of the properties that say how files store the columns: they come with the files."""
 _CONSTRAINT = "delta.constraints."
 _CLUSTERING = "delta.clustering"
-_PART = ".hybrid-take-over.json"
 
 
 class OutdatedError(StateError):
@@ -63,58 +61,42 @@ class TakeOver:
             StateError: A file of the other table is missing. The table is unchanged then.
             OutdatedError: Another writer has committed to the table since this was prepared.
         """
-        self._link()
+        self._bring()
         lines = [json.dumps(each) for each in self._actions(transactions, properties)]
-        log = self.table.folder / LOG
-        # One process changes a table at a time (the switch lock), so one name is enough.
-        part = log / _PART
-        # A process that was killed right after the link below left this name behind, for the file
-        # of the version that it committed: writing to it would change that version.
-        part.unlink(missing_ok=True)
-        try:
-            with part.open("x", encoding="utf-8") as file:
-                file.write("\n".join([*lines, ""]))
-                file.flush()
-                os.fsync(file.fileno())
-            # Refused if that version exists, so of two writers one wins, as Delta demands.
-            os.link(part, log / f"{self.table.version + 1:020d}.json")
-        except FileExistsError:
+        target = self.table.folder
+        name = f"{LOG}/{self.table.version + 1:020d}.json"
+        # Refused if that version exists, so of two writers one wins, as Delta demands.
+        with target.writing():
+            data = "\n".join([*lines, ""]).encode()
+            is_written = target.documents.put_if_absent(target.location(name), data)
+        if is_written is None:
             message = (
-                f"Another writer has committed to the table {self.table.folder} in the meantime; "
-                "its rows were not replaced."
+                f"Another writer has committed to the table {target} in the meantime; its rows "
+                "were not replaced."
             )
             hint = "End what writes to the table, then run `hybrid generation finish P`."
-            raise OutdatedError(
-                message, hint, transient=True, table=str(self.table.folder)
-            ) from None
-        finally:
-            part.unlink(missing_ok=True)
-        folder = os.open(log, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+            raise OutdatedError(message, hint, transient=True, table=target.url)
 
-    def undo_links(self) -> None:
+    def undo(self) -> None:
         """Remove the other table's files from the folder again, if no commit lists them."""
-        (self.table.folder / LOG / _PART).unlink(missing_ok=True)
-        if self.table.folder == self.other.folder:
+        if self.table.folder.url == self.other.folder.url:
             return
         listed = {name for add in self.table.files for name in data_files(add)}
-        for name in {name for add in self.other.files for name in data_files(add)} - listed:
-            if not is_absolute(name):
-                here = self.table.folder / name
-                for path in (here, here.with_name(f".{here.name}.part")):
-                    path.unlink(missing_ok=True)
-                _remove_empty(here.parent, self.table.folder)
+        for name in set(self._files()) - listed:
+            self.table.folder.delete(name)
+            # A copy that was interrupted.
+            folder, _, last = name.rpartition("/")
+            self.table.folder.delete(f"{folder}/.{last}.part".lstrip("/"))
 
-    def _link(self) -> None:
-        if self.table.folder == self.other.folder:
-            return
-        for add in self.other.files:
-            for name in data_files(add):
-                if not is_absolute(name):
-                    link_file(self.other.folder / name, self.table.folder / name)
+    def _bring(self) -> None:
+        if self.table.folder.url != self.other.folder.url:
+            names = self._files()
+            bring(self.other.folder, self.table.folder, dict(zip(names, names, strict=True)))
+
+    def _files(self) -> list[str]:
+        """Names of the files of the other table, relative to its folder."""
+        names = (name for add in self.other.files for name in data_files(add))
+        return [name for name in dict.fromkeys(names) if not is_absolute(name)]
 
     def _actions(
         self, transactions: Mapping[str, int], properties: Mapping[str, str]
@@ -152,11 +134,11 @@ class TakeOver:
         return actions
 
 
-def prepare(path: str, source: str, version: int | None) -> TakeOver:
+def prepare(target: Folder, source: Folder, version: int | None) -> TakeOver:
     """Check whether all rows of a table can be replaced by those of another one; change nothing.
 
     Args:
-        path: The table's folder.
+        target: The table's folder.
         source: Folder of the other table; it may be the same table, at an older version.
         version: Version of the other table; None for the newest.
 
@@ -165,16 +147,16 @@ def prepare(path: str, source: str, version: int | None) -> TakeOver:
             them has a feature of Delta, a constraint or a property that forbids it.
         StateError: A file of the other table is missing.
     """
-    table, other = read_snapshot(path), read_snapshot(source, version)
+    table, other = read_snapshot(target), read_snapshot(source, version)
     _require_partitions(table, other)
     _require_features(table)
     _require_features(other)
     _require_free(table, other)
-    for add in other.files:
-        for name in data_files(add):
-            there = Path(name.removeprefix("file://")) if is_absolute(name) else other.folder / name
-            if not there.exists():
-                raise missing_file(there)
+    there = {each.path for each in source.documents.listing(source.url)}
+    for name in (name for add in other.files for name in data_files(add)):
+        path = name.removeprefix("file://") if is_absolute(name) else source.location(name)
+        if path not in there and not source.documents.exists(path):
+            raise missing_file(path)
     return TakeOver(table, other)
 
 
@@ -193,7 +175,7 @@ def _require_partitions(table: TableSnapshot, other: TableSnapshot) -> None:
         "`hybrid generation new P`. Or name another `sink.path` for a table with the new "
         "partitioning."
     )
-    raise InputError(message, hint, table=str(table.folder), field="sink.partition_by")
+    raise InputError(message, hint, table=table.folder.url, field="sink.partition_by")
 
 
 def _require_features(table: TableSnapshot) -> None:
@@ -210,7 +192,7 @@ def _require_features(table: TableSnapshot) -> None:
         f"{unknown[0]}`, then repeat the command. If an older version of the table has them, "
         "compute its rows again in a new generation: `hybrid generation new P`."
     )
-    raise InputError(message, hint, table=str(table.folder))
+    raise InputError(message, hint, table=table.folder.url)
 
 
 def _require_free(table: TableSnapshot, other: TableSnapshot) -> None:
@@ -225,7 +207,7 @@ def _require_free(table: TableSnapshot, other: TableSnapshot) -> None:
             f"Set it to false with Spark, `ALTER TABLE delta.`{path}` SET TBLPROPERTIES "
             "('delta.appendOnly' = 'false')`, then repeat the command."
         )
-        raise InputError(message, hint, table=str(path))
+        raise InputError(message, hint, table=path.url)
     for each in (table, other):
         columns = json.loads(each.domains.get(_CLUSTERING, "{}")).get("clusteringColumns")
         if columns:
@@ -238,7 +220,7 @@ def _require_free(table: TableSnapshot, other: TableSnapshot) -> None:
                 "repeat the command. If an older version of the table is clustered, compute its "
                 "rows again in a new generation: `hybrid generation new P`."
             )
-            raise InputError(message, hint, table=str(each.folder))
+            raise InputError(message, hint, table=each.folder.url)
     for name, expression in of.items():
         if name.startswith(_CONSTRAINT) and other.configuration.get(name) != expression:
             short = name.removeprefix(_CONSTRAINT)
@@ -250,7 +232,7 @@ def _require_free(table: TableSnapshot, other: TableSnapshot) -> None:
                 f"Drop it with Spark, `ALTER TABLE delta.`{path}` DROP CONSTRAINT {short}`, repeat "
                 "the command, then add it again: Spark then checks all rows."
             )
-            raise InputError(message, hint, table=str(path))
+            raise InputError(message, hint, table=path.url)
 
 
 def _remove(add: dict[str, Any], now_ms: int) -> dict[str, Any]:
@@ -262,13 +244,3 @@ def _remove(add: dict[str, Any], now_ms: int) -> dict[str, Any]:
     }
     removed = {"deletionTimestamp": now_ms, "dataChange": True, "extendedFileMetadata": True}
     return {"remove": {**same, **removed}}
-
-
-def _remove_empty(folder: Path, root: Path) -> None:
-    """Remove a folder of partitions and those above it, up to the table's, if they are empty."""
-    while folder != root:
-        try:
-            folder.rmdir()
-        except OSError:
-            return
-        folder = folder.parent

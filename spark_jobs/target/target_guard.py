@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, Transaction
 
+from sources.storage.delta import is_delta_table
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.run_state.target_record import TargetRecord
 from spark_jobs.target import refusals
@@ -40,7 +41,7 @@ def confirm(side: TargetSide, record: TargetRecord) -> TargetGuard:
         StateError: Others changed rows since the start was announced; or the state can't be
             written.
     """
-    table = open_table(side.path)
+    table = open_table(side.table)
     if table.transaction_version(epoch_id(side.generation)) != record.epoch:
         table.create_write_transaction(
             [],
@@ -67,7 +68,7 @@ class TargetGuard:
 
     def __init__(self, side: TargetSide, record: TargetRecord) -> None:
         self._side = side
-        self._log = CommitLog(side.path)
+        self._log = CommitLog(side.table)
         self._record = record
         self._version = -1 if record.verified is None else record.verified
         self._written = record.written
@@ -75,8 +76,12 @@ class TargetGuard:
         self._kept_at = time.monotonic()
         self._lock = threading.Lock()
 
-    def look(self) -> None:
+    def look(self, committed: int | None = None) -> None:
         """Look at the commits since the last call; record the verified version now and then.
+
+        Args:
+            committed: Last micro-batch that the checkpoint has committed, as it was read just now;
+                read here if left out.
 
         Raises:
             StateError: Others changed rows of the table, the table is gone or was replaced by an
@@ -84,7 +89,8 @@ class TargetGuard:
         """
         with self._lock:
             # Before the table: a micro-batch is committed there first.
-            committed = offset_log.last_committed(self._side.generation.checkpoint)
+            if committed is None:
+                committed = offset_log.last_committed(self._side.generation.checkpoint)
             self._read()
             self._compare(committed)
             is_first = self._record.written is None and self._written is not None
@@ -99,7 +105,7 @@ class TargetGuard:
         """
         with self._lock:
             self._read()
-            generation, path, written = self._side.generation, self._side.path, self._written
+            generation, path, written = self._side.generation, self._side.table, self._written
             last = -1 if written is None else written
             if last > batch_id:
                 raise refusals.checkpoint_behind(generation, path, batch_id, last)
@@ -126,22 +132,24 @@ class TargetGuard:
             self._writer = self._side.writer()
         foreign = foreign_changes(commits, self._version, self._side.is_own)
         if foreign.commits:
-            raise refusals.changed_by_others(self._side.generation, self._side.path, foreign)
+            raise refusals.changed_by_others(self._side.generation, self._side.table, foreign)
         for commit in commits:
             self._written = commit.transactions.get(self._writer or "", self._written)
         self._version += len(commits)
 
     def _require_newer(self) -> None:
         """Refuse a table without the verified version, unless its log was only tidied up."""
-        generation, path = self._side.generation, self._side.path
-        is_there = DeltaTable.is_deltatable(path)
+        generation, path = self._side.generation, self._side.table
+        is_there = is_delta_table(path)
         if not (is_there and open_table(path).version() >= self._version):
             raise refusals.table_missing(generation, path, self._written or 0)
 
     def _compare(self, committed: int | None) -> None:
-        generation, path, written = self._side.generation, self._side.path, self._written
+        generation, path, written = self._side.generation, self._side.table, self._written
         if committed is not None and (written is None or written < committed):
             raise refusals.batches_lost(generation, path, written, committed)
+        if written == committed:
+            return
         planned = offset_log.last_planned(generation.checkpoint)
         if written is not None and planned is None:
             raise refusals.checkpoint_missing(generation, path, written)

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.jvm.jars import resolve
 from spark_jobs.jvm.java import require_java
+from spark_jobs.jvm.storage_jar import CONF, LOG_STORE, require_jar
 from spark_jobs.launch.submit import STATE_STORE
 
 
@@ -24,7 +25,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     log4j = (Path(__file__).parents[2] / "spark_jobs" / "log4j2.properties").as_uri()
     conf = {
         "spark.master": "local[2]",
-        "spark.jars": ",".join(str(jar) for jar in resolve("spark")),
+        "spark.jars": ",".join(
+            str(jar) for jar in (*resolve("spark"), *resolve("s3"), require_jar())
+        ),
         "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j}",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -39,6 +42,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.ui.enabled": "false",
         **STATE_STORE,
+        # Read once, when the session is made.
+        LOG_STORE: CONF[LOG_STORE],
         # Compiling a plan costs more than running it over a few thousand rows; tests that launch
         # processes keep Spark's own way.
         "spark.sql.codegen.wholeStage": "false",

@@ -27,6 +27,7 @@ from sources.planning.context import PipelineContext
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.launch.record import last_launch
 from tests.e2e.case import Case, windows
+from tests.services.lake import Edit
 from tests.services.processes import child_of, runs, wait_for
 
 Victim = Literal["driver", "JVM", "driver and JVM", "watcher", "watcher and driver", "broker"]
@@ -60,7 +61,7 @@ NARROW = PLACES[4:8]
 def where(loaded: LoadedPipeline) -> str:
     """Where in the chain a pipeline is: one of ``PLACES``."""
     generation = loaded.open_generation(create=False)
-    if generation is None or not generation.path("plan.json").exists():
+    if generation is None or not generation.exists("plan.json"):
         return PLACES[0]
     enumerator = SwitchState(loaded.pipeline.hybrid_source(), generation)
     planned = offset_log.last_planned(generation.checkpoint)
@@ -87,10 +88,16 @@ class Chain:
         broker: Killed too.
         chance: Decides what is killed, and when.
         kind: ``windows``, updated by key over the seam, or ``rows``, appended.
+        move: Moves the pipeline's declaration into a store.
     """
 
     def __init__(
-        self, folder: Path, broker: Broker, chance: random.Random, kind: Literal["windows", "rows"]
+        self,
+        folder: Path,
+        broker: Broker,
+        chance: random.Random,
+        kind: Literal["windows", "rows"],
+        move: Edit,
     ) -> None:
         self._broker = broker
         self._chance = chance
@@ -98,7 +105,12 @@ class Chain:
         self._case.write_history(files=FILES)
         self._next = 1500
         self._case.produce(range(500, self._next))
-        self.loaded = self._case.pipeline(_windows if kind == "windows" else _one_file_a_batch)
+
+        def edit(document: dict[str, Any]) -> None:
+            (_windows if kind == "windows" else _one_file_a_batch)(document)
+            move(document)
+
+        self.loaded = self._case.pipeline(edit)
         self._log = folder / "watcher.log"
         self._watcher: subprocess.Popen[bytes] | None = None
         self.hits: Counter[tuple[str, str]] = Counter()
@@ -224,9 +236,10 @@ class Broker:
         self._running.start()
 
 
-def report(hits: Counter[tuple[str, str]], wrong: Counter[str], chains: int) -> str:
+def report(hits: Counter[tuple[str, str]], wrong: Counter[str], chains: int, store: str) -> str:
     """Kills by victim and place; written down, and returned as a table."""
     document: dict[str, Any] = {
+        "store": store,
         "kills": hits.total(),
         "chains": chains,
         "rows lost": wrong["missing"],
@@ -237,8 +250,9 @@ def report(hits: Counter[tuple[str, str]], wrong: Counter[str], chains: int) -> 
             for (victim, place), count in sorted(hits.items())
         ],
     }
-    command = f"HYBRID_KILLS={hits.total()} python -m pytest tests/e2e/supervision/test_kills.py"
-    record("kills", document, command)
+    settings = f"HYBRID_STORE={store} HYBRID_KILLS={hits.total()}"
+    command = f"{settings} python -m pytest tests/e2e/supervision/test_kills.py"
+    record("kills" if store == "disk" else f"kills-{store}", document, command)
     lines = [f"{'':30}" + "".join(f"{victim:>20}" for victim in VICTIMS)]
     lines += [
         f"{place:30}" + "".join(f"{hits[victim, place]:>20}" for victim in VICTIMS)

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 
 import pytest
 
-from sources.common.state import Generation
 from sources.config.loader import LoadedPipeline
+from sources.state.generation import Generation
 from spark_jobs.jvm import java
 from spark_jobs.launch import local, process, runs, submit
 from spark_jobs.launch.base import Order
@@ -74,7 +74,7 @@ class Fleet:
         """Start what a launch ordered; stands for ``spark_jobs.launch.base.start``."""
         pipeline, launch_id, *sources = order.command
         order.log.touch()
-        lock = os.dup(order.lock)
+        lock = os.dup(order.descriptors[0])
         driver = self._machine.start(Path(pipeline), sources, launch_id, lock)
         self.drivers[str(order.log.parent.parent)] = driver
         return driver

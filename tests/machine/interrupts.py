@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.table import TableAlterer
 
-from sources.common.state import Folder
+from sources.storage.folder import Folder
 
 
 class KilledError(BaseException):
@@ -88,6 +88,7 @@ def patch_writes(patch: pytest.MonkeyPatch, interrupts: Interrupts) -> None:
         (Path, "unlink"),
         (Path, "replace"),
         (os, "link"),
+        (os, "rename"),
         (shutil, "rmtree"),
         (DeltaTable, "create_write_transaction"),
         (TableAlterer, "set_table_properties"),

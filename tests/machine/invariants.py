@@ -68,7 +68,7 @@ def require_right_if_green(world: World, loaded: LoadedPipeline, found: Status) 
             continue
         # One that serves goes by the declaration that it was started with.
         declared = declaration_of(loaded, each.generation or "")
-        wrong = world.wrong(target_of(declared, each.generation))
+        wrong = world.wrong(target_of(declared, each.generation).url)
         rows += len(world.rows)
         if wrong:
             message = f"healthy, nothing left to read, and yet {each.generation} lacks: {wrong}"
@@ -78,7 +78,7 @@ def require_right_if_green(world: World, loaded: LoadedPipeline, found: Status) 
 
 def require_right_if_proved(world: World, loaded: LoadedPipeline, report: AuditReport) -> None:
     """The audit agrees with the computation over all raw input, one way and the other."""
-    wrong = world.wrong(target_of(loaded))
+    wrong = world.wrong(target_of(loaded).url)
     if report.ok and wrong:
         message = f"the audit says ok, and yet: {wrong}; {report}"
         raise WrongError(message)

@@ -190,7 +190,8 @@ class ModelQuery:
         self._world = machine.world
         self._tick = machine.interrupts.tick
         self._checkpoint = context.generation.checkpoint
-        self._path = target_of(context.loaded, context.generation.name)
+        self._table = target_of(context.loaded, context.generation.name)
+        self._path = self._table.url
 
     def require_ready(self) -> None:
         """Check all that the query's builder checks before Spark reads a row."""
@@ -203,10 +204,10 @@ class ModelQuery:
                 continue
         rows = cast("DataFrame", _Rows())
         self._guard = sink.prepare_table(
-            self._context.pipeline.sink, self._path, rows, self._context.generation, {}, ()
+            self._context.pipeline.sink, self._table, rows, self._context.generation, {}, ()
         )
         if not self.declared.is_bounded:
-            keep_history_files(self._context.generation, self._path)
+            keep_history_files(self._context.generation, self._table)
 
     def read_history(self, reporter: Reporter) -> None:
         """Read a bounded source of files to its end, rounds included."""
@@ -242,7 +243,7 @@ class ModelQuery:
         self._guard.look()
         self._replay()
         starts = self.declared.place.starts or {}
-        initial = self._checkpoint / "sources" / "1" / "0"
+        initial = self._checkpoint.root / "sources" / "1" / "0"
         if not initial.exists():
             initial.parent.mkdir(parents=True, exist_ok=True)
             self._tick("before the initial offsets")
@@ -299,7 +300,7 @@ class ModelQuery:
     def _batch(self, places: list[Any]) -> None:
         committed = offset_log.last_committed(self._checkpoint)
         number = 0 if committed is None else committed + 1
-        folder = self._checkpoint / "offsets"
+        folder = self._checkpoint.root / "offsets"
         folder.mkdir(parents=True, exist_ok=True)
         self._query_id()
         self._tick("before the batch's offsets")
@@ -317,16 +318,16 @@ class ModelQuery:
             commit = CommitProperties(app_transactions=[Transaction(name, number)])
             write_deltalake(self._path, rows, mode="append", commit_properties=commit)
         self._tick("between the table and the checkpoint")
-        (self._checkpoint / "commits").mkdir(exist_ok=True)
-        (self._checkpoint / "commits" / str(number)).write_text("v1\n{}")
+        (self._checkpoint.root / "commits").mkdir(exist_ok=True)
+        (self._checkpoint.root / "commits" / str(number)).write_text("v1\n{}")
         self._tick("after the batch's commit")
 
     def _query_id(self) -> str:
         if (known := offset_log.query_id(self._checkpoint)) is not None:
             return known
-        self._checkpoint.mkdir(parents=True, exist_ok=True)
+        self._checkpoint.root.mkdir(parents=True, exist_ok=True)
         made = str(uuid.uuid4())
-        (self._checkpoint / "metadata").write_text(json.dumps({"id": made}))
+        (self._checkpoint.root / "metadata").write_text(json.dumps({"id": made}))
         return made
 
     def _rows(self, number: int) -> pa.Table:
@@ -358,7 +359,7 @@ class ModelQuery:
         return rows.filter(inside)
 
     def _numbers(self) -> list[int]:
-        return [int(path.name) for path in (self._checkpoint / "offsets").iterdir()]
+        return [int(path.name) for path in (self._checkpoint.root / "offsets").iterdir()]
 
     def _live_rows(self, old: Any, new: Any) -> pa.Table:
         starts = self.declared.place.starts or {}

@@ -171,7 +171,7 @@ class People(RuleBasedStateMachine):
         """Compare the table that serves with all raw input."""
         loaded = self.world.load()
         name = read_serving(loaded).generation
-        if wrong := self.world.wrong(target_of(loaded, name)):
+        if wrong := self.world.wrong(target_of(loaded, name).url):
             message = f"the run ended well, and yet the table lacks: {wrong}"
             raise invariants.WrongError(message)
         self.counts["rows compared"] += len(self.world.rows)

@@ -83,8 +83,10 @@ class SparkDriver:
             # As `spark_jobs.job.main`, but for the signals, which only a main thread gets.
             context = PipelineContext.require(load_pipeline(self._pipeline))
             require_approved(context)
-            with QueryLock(context.generation):
-                self._status = job._run_all(context, self._sources, self._launch_id, self._stop)
+            with QueryLock(context.generation) as lock:
+                self._status = job._run_all(
+                    context, self._sources, self._launch_id, self._stop, lock
+                )
         except HybridError:
             self._status = 2
         except BaseException:

@@ -24,7 +24,7 @@ LOGIN = {"AWS_ACCESS_KEY_ID": "an-access-key", "AWS_SECRET_ACCESS_KEY": "a-secre
 def s3_server(folder: Path) -> Iterator[str]:
     """Its endpoint."""
     (port,) = free_ports(1)
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    command = [sys.executable, "-m", "tests.services.s3_app", str(port)]
     endpoint = f"http://127.0.0.1:{port}"
     process = spawn(command, folder / "s3.log")
     try:
@@ -72,3 +72,10 @@ def _answers(endpoint: str) -> bool:
     except (BotoCoreError, ClientError):
         return False
     return True
+
+
+def tell(endpoint: str, what: str, **fields: Any) -> Any:
+    """Tell a server how to fail (``faults``), or ask it something (``requests``, ``held``)."""
+    body = json.dumps(fields).encode()
+    with urlopen(Request(f"{endpoint}/_{what}", body, method="POST")) as answer:
+        return json.loads(answer.read())

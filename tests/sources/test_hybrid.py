@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from sources.common.positions import EndPosition, PartitionStart, StartPosition, TopicPartition
-from sources.common.state import Generation, open_generation
 from sources.errors import InputError, SeamError, StateError
 from sources.hybrid import (
     Boundedness,
@@ -18,6 +17,8 @@ from sources.hybrid import (
     SourceSwitchContext,
     SwitchState,
 )
+from sources.state.generation import Generation, open_generation
+from sources.storage.folder import Folder
 from tests.sources.kafka.model_log import ModelLog
 
 
@@ -60,7 +61,7 @@ def chain_of(*sources: Stub) -> HybridSource[Stub]:
 
 
 def generation(folder: Path) -> Generation:
-    made = open_generation(folder / "p", {}, create=True)
+    made = open_generation(Folder(folder / "p"), {}, create=True)
     assert made is not None
     return made
 

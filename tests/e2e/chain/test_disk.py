@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -99,16 +98,16 @@ def test_a_state_folder_that_is_read_only_is_told_before_anything_is_started(
         case = LiveCase(tmp_path)
         case.ask_for_it()
         case.launch("a", state="failed", failure=DISK_FULL)
-        lock = take_launch_lock(case.generation)
+        lock = take_launch_lock(case.generation, "me")
         assert lock is not None
-        os.close(lock)
+        lock.release()
         disk.remount("ro")
         for command in ("plan", "run", "stop", "pause"):
             status, answer = call(case, command)
             assert status == 2, command
             assert "can't be written: [Errno 30] Read-only file system" in answer["message"]
         with pytest.raises(StateError, match=r"launch\.lock can't be taken: Read-only"):
-            take_launch_lock(case.generation)
+            take_launch_lock(case.generation, "me")
         told = case.generation.obstacle()
         assert told is not None
         assert told.endswith("is read-only")

@@ -62,7 +62,7 @@ def test_state_that_was_begun_in_memory_goes_on_there(
         spark.conf.set(PROVIDER, STATE_STORE[PROVIDER])
     hand_over(PipelineContext.require(loaded), live_of(loaded))
     run_live(spark, loaded)
-    found = suffixes(loaded.require_generation().checkpoint)
+    found = suffixes(loaded.require_generation().checkpoint.root)
     assert (".delta" in found, ".changelog" in found) == (True, False)
     report = audit(loaded)
     assert (report.expected > 30, wrong(report)) == (True, {})
@@ -87,6 +87,6 @@ def test_a_stateful_processor_in_python_crosses_the_switch(tmp_path: Path, serve
         wait_until_caught_up(PipelineContext.require(loaded))
     finally:
         operations.stop(loaded)
-    assert ".changelog" in suffixes(loaded.require_generation().checkpoint)
+    assert ".changelog" in suffixes(loaded.require_generation().checkpoint.root)
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (5, {})

@@ -22,7 +22,6 @@ from spark_jobs.launch.record import last_launch
 from spark_jobs.launch.runs import find_run
 from spark_jobs.query.builder import build_query
 from spark_jobs.query.declaration import declare_query
-from spark_jobs.query.seam_filter import KeyFilter
 from spark_jobs.readers import kafka_stream
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from tests.e2e.case import Case, history_of, live_of, windows, wrong
@@ -112,8 +111,8 @@ def test_the_keys_for_another_driver_are_looked_up_while_history_is_read(
     build_query(spark, query)
     with rehearsal(spark, query, Ahead(live_of(loaded), is_same_driver=False)):
         kept = generation.path("seam/live")
-        wait_for(lambda: any(kept.glob("*/keys")), "the keys are kept", 60)
-    monkeypatch.setattr(KeyFilter, "_write", pytest.fail)
+        wait_for(lambda: any(kept.glob("*/keys.json")), "the keys are kept", 60)
+    monkeypatch.setattr("spark_jobs.query.seam_filter.write_rows", pytest.fail)
     report = run_and_audit(spark, loaded)
     assert (report.expected, wrong(report)) == (1200, {})
 

@@ -10,10 +10,11 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from sources.common.state import Generation, GenerationInfo
 from sources.config.sink import Sink
 from sources.decoding.added_columns import AddedColumn
 from sources.errors import StateError
+from sources.state.generation import Generation, GenerationInfo
+from sources.storage.folder import Folder
 from spark_jobs.target import added_columns
 from spark_jobs.target.added_columns import with_added
 from spark_jobs.target.sink import prepare_table
@@ -29,7 +30,7 @@ class Target:
         self.path = str(folder / "out")
         self._sink = Sink.model_validate({"path": self.path, "mode": "append", "key": ["id"]})
         info = GenerationInfo(generation="g1", transaction_id="t", created_ms=0, contract={})
-        self._generation = Generation(folder / "state", info)
+        self._generation = Generation(Folder(folder / "state"), info)
 
     def start(
         self,
@@ -45,7 +46,7 @@ class Target:
             *more.split(", ")
         )
         made: DataFrame = with_added(rows, columns).drop(*leaves_out)
-        prepare_table(self._sink, self.path, made, self._generation, columns, ignored)
+        prepare_table(self._sink, Folder(self.path), made, self._generation, columns, ignored)
         if ids:
             version = DeltaTable(self.path).version()
             own = {"txnAppId": "t-rows", "txnVersion": str(version)}

@@ -40,6 +40,7 @@ from sources.hand_over_checks import require_sound
 from sources.kafka.client import KafkaLog
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
+from sources.storage.folder import Folder
 from spark_jobs.launch.record import last_launch
 from tests.e2e.case import live_of, steps, wrong
 from tests.e2e.changes.cdc_case import LINES, ORDERS, CdcCase, is_equal, take_snapshot
@@ -121,8 +122,9 @@ def test_a_connectors_own_snapshot_leads_to_the_same_table(
 
     loaded = case.pipeline(edit=alone)
     require_sound_start(loaded)
-    path = loaded.locate(loaded.pipeline.sink.path)
-    run_live(spark, loaded, lambda _: compare_table(case.dsn, "public.orders", ORDERS, path).ok)
+    run_live(
+        spark, loaded, lambda _: compare_table(case.dsn, "public.orders", ORDERS, loaded.target).ok
+    )
     # Known by name, a column is left out; another one is never left out silently.
     case.execute("ALTER TABLE orders ADD discount int", "UPDATE orders SET discount = 1")
     with fails_with("has a column `discount` that is not declared"):
@@ -333,7 +335,7 @@ def test_a_table_that_row_level_security_hides_rows_of_is_refused(case: CdcCase)
     write_deltalake(case.folder / "t", pa.table({"id": [1], "v": ["mine"]}))
     dsn = make_conninfo(case.dsn, user=reader)
     with pytest.raises(InputError, match="row-level security"):
-        compare_table(dsn, "public.plain", columns, str(case.folder / "t"))
+        compare_table(dsn, "public.plain", columns, Folder(case.folder / "t"))
     case.execute(f"ALTER ROLE {reader} BYPASSRLS")
     assert take_snapshot(loaded).done[0].rows == 2
 

@@ -14,8 +14,9 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
-from sources.common.state import Generation, GenerationInfo
 from sources.config.sink import Sink
+from sources.state.generation import Generation, GenerationInfo
+from sources.storage.folder import Folder
 from spark_jobs.target import deletes
 from spark_jobs.target.merge_changes import merge_changes
 from spark_jobs.target.sink import prepare_table
@@ -38,16 +39,16 @@ class Target:
         declared = {"mode": "merge", "key": ["id"], "sequence": "seq", "deleted": "gone", **more}
         self._sink = Sink.model_validate({"path": self._path, **declared})
         info = GenerationInfo(generation="g1", transaction_id="t", created_ms=0, contract={})
-        self._generation = Generation(folder / "state", info)
+        self._generation = Generation(Folder(folder / "state"), info)
         self.batches = 0
         nothing = spark.createDataFrame([], schema)
-        prepare_table(self._sink, self._path, nothing, self._generation)
+        prepare_table(self._sink, Folder(self._path), nothing, self._generation)
 
     def merge(self, *changes: Change, again: bool = False) -> None:
         """One micro-batch; ``again`` for one that was written before."""
         self.batches += not again
         rows = self._spark.createDataFrame(list(changes), self._schema)
-        merge_changes(rows, self.batches, self._path, self._sink, self._generation)
+        merge_changes(rows, self.batches, Folder(self._path), self._sink, self._generation)
 
     def rows(self) -> list[tuple[Any, ...]]:
         table = QueryBuilder().register("t", DeltaTable(self._path))

@@ -10,8 +10,9 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from sources.common.state import Generation, GenerationInfo
 from sources.config.sink import Sink
+from sources.state.generation import Generation, GenerationInfo
+from sources.storage.folder import Folder
 from spark_jobs.target.sink import merge, prepare_table
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
@@ -33,10 +34,10 @@ class Target:
         self._spark, self._ddl, self._key = spark, f"k {kind}, v int", KEYS[kind]
         self.path = folder / "out"
         info = GenerationInfo(generation="g1", transaction_id="t", created_ms=0, contract={})
-        self._generation = Generation(folder / "state", info)
+        self._generation = Generation(Folder(folder / "state"), info)
         sink = Sink.model_validate({"path": str(self.path), "mode": "merge", "key": ["k"]})
         nothing = spark.createDataFrame([], self._ddl)
-        prepare_table(sink, str(self.path), nothing, self._generation)
+        prepare_table(sink, Folder(self.path), nothing, self._generation)
         self._batches = 0
         for n in range(FILES):
             self.merge((n, n))
@@ -44,7 +45,7 @@ class Target:
     def merge(self, *rows: tuple[int | None, int]) -> None:
         made = [(None if n is None else self._key(n), v) for n, v in rows]
         batch = self._spark.createDataFrame(made, self._ddl).coalesce(1)
-        merge(batch, self._batches, str(self.path), ["k"], self._generation)
+        merge(batch, self._batches, Folder(self.path), ["k"], self._generation)
         self._batches += 1
 
     def values(self) -> list[int]:

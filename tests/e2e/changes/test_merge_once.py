@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from sources.storage.folder import Folder
 from spark_jobs.target.merge_once import merge_once
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.slow]
@@ -21,7 +22,7 @@ def test_a_merge_is_skipped_by_its_version_and_a_later_write_is_not(
     def merge(value: str, version: int) -> None:
         merge_once(
             spark.sql(f"SELECT 1 AS id, '{value}' AS v"),
-            table,
+            Folder(table),
             "t.id = s.id",
             "WHEN MATCHED THEN UPDATE SET *",
             "me",

@@ -25,7 +25,7 @@ from sources.config.loader import load_pipeline
 from sources.errors import StateError
 from sources.generations import begin
 from sources.hand_over import hand_over
-from sources.kept_definitions import in_service, kept_file
+from sources.kept_definitions import in_service, kept_folder
 from sources.planning.approval import approve
 from sources.planning.context import PipelineContext
 from tests.e2e.case import TRANSFORMS, Case, live_of, wrong
@@ -134,11 +134,11 @@ def test_readers_change_over_in_one_step_and_back(
 
         # Back: it goes on where it was ended, by its own definition.
         promotion.roll_back(loaded)
-        back = load_pipeline(kept_file(loaded, "g1"))
+        back = load_pipeline(kept_folder(loaded, "g1").path(loaded.path.name))
         case.produce(range(1800, 1900))
         wait_until_caught_up(PipelineContext.require(back))
         report = audit(back)
         assert (report.expected, wrong(report)) == (1900, {})
     finally:
         for name in ("g1", "g2"):
-            operations.stop(load_pipeline(kept_file(loaded, name)))
+            operations.stop(load_pipeline(kept_folder(loaded, name).path(loaded.path.name)))

@@ -64,7 +64,7 @@ def test_deleted_rows_never_come_back(tmp_path: Path, spark: SparkSession) -> No
     old = {key: value for key, value in OLD.items() if key != 1}
     begin(case.loaded)
     case.run(NEW)
-    delete(spark, own_table(case.loaded, "g2"), "id = 4")
+    delete(spark, own_table(case.loaded, "g2").url, "id = 4")
     accept(TargetSide.of(case.loaded, case.loaded.require_generation()), "me", 0)
     new = {key: value for key, value in NEW.items() if key != 4}
     assert seen(spark, tmp_path) == old

@@ -52,7 +52,9 @@ def quarantined(loaded: LoadedPipeline) -> list[dict[str, Any]]:
 
 def collector(loaded: LoadedPipeline) -> Collector:
     event_time = loaded.pipeline.event_time
-    return Collector(loaded.require_generation(), "live", live_of(loaded), event_time)
+    return Collector(
+        loaded.require_generation(), "live", live_of(loaded), event_time, loaded.pipeline.stores
+    )
 
 
 @pytest.mark.parametrize("mode", ["append", pytest.param("merge", marks=pytest.mark.long)])
@@ -95,7 +97,7 @@ def test_bad_records_go_to_the_quarantine_and_all_others_arrive(
         **dict.fromkeys(BAD, no_object),
         None: "the record has no value",
     }
-    assert not list(staging_folder(loaded.require_generation(), "live").iterdir())
+    assert not list(staging_folder(loaded.require_generation(), "live").root.iterdir())
 
 
 def test_dropped_records_are_counted_and_nowhere_kept(
@@ -134,7 +136,7 @@ def test_whatever_is_interrupted_each_bad_record_is_kept_once(
     loaded = case.pipeline(edit)
     generation = loaded.open_generation(create=True)
     assert generation is not None
-    staged = staging_folder(generation, "live")
+    staged = staging_folder(generation, "live").root
     kept = tmp_path / "staged"
     # The driver dies before it collects: what is staged is all there is.
     with pytest.MonkeyPatch.context() as patch:
@@ -144,7 +146,7 @@ def test_whatever_is_interrupted_each_bad_record_is_kept_once(
     batch = offset_log.last_committed(generation.checkpoint)
     assert [folder.name for folder in staged.iterdir()] == [str(batch)]
     # It dies between the sink's commit and Spark's: the replay is skipped, and stages nothing.
-    commits = generation.checkpoint / "commits"
+    commits = generation.checkpoint.root / "commits"
     for name in (str(batch), f".{batch}.crc"):
         (commits / name).unlink()
     assert collector(loaded).collect().total == 0

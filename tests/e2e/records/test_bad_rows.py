@@ -162,15 +162,17 @@ def test_whatever_is_interrupted_each_bad_row_is_kept_once(case: Case, spark: Sp
         patch.setattr(Collector, "collect", lambda _: BadRecordCount(source="lines"))
         run_history(spark, loaded)
     generation = loaded.require_generation()
-    staged = staging_folder(generation, "lines")
+    staged = staging_folder(generation, "lines").root
     shutil.copytree(staged, case.folder / "staged")
     last = max(int(folder.name) for folder in staged.iterdir())
     assert last == offset_log.last_committed(generation.checkpoint)
     # It dies between the sink's commit and Spark's: the replay is skipped, and stages nothing.
     for name in (str(last), f".{last}.crc"):
-        (generation.checkpoint / "commits" / name).unlink()
+        (generation.checkpoint.root / "commits" / name).unlink()
     event_time = loaded.pipeline.event_time
-    collector = Collector(generation, "lines", history_of(loaded), event_time)
+    collector = Collector(
+        generation, "lines", history_of(loaded), event_time, loaded.pipeline.stores
+    )
     assert 0 < collector.collect().total < len(places)
     hand_over(PipelineContext.require(loaded), live_of(loaded))
     run_live(spark, loaded)

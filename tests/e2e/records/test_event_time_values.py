@@ -208,7 +208,7 @@ class Records:
 
         made = transform(self.parsed(raw, loaded))
         writer = made.writeStream.foreachBatch(keep).trigger(availableNow=True)
-        checkpoint = str(loaded.require_generation().checkpoint)
+        checkpoint = loaded.require_generation().checkpoint.url
         query = writer.option("checkpointLocation", checkpoint).start()
         query.awaitTermination()
         return sorted(rows)
@@ -227,8 +227,10 @@ def expected(times: list[datetime | None], low: datetime, high: datetime) -> lis
 
 def left_out(loaded: LoadedPipeline) -> tuple[BadRecordCount, list[dict[str, Any]]]:
     generation, source = loaded.require_generation(), live_of(loaded)
-    counted = Collector(generation, "live", source, loaded.pipeline.event_time).collect()
-    assert not list(staging_folder(generation, "live").iterdir())
+    counted = Collector(
+        generation, "live", source, loaded.pipeline.event_time, loaded.pipeline.stores
+    ).collect()
+    assert not list(staging_folder(generation, "live").root.iterdir())
     path = generation.path("quarantine/live")
     rows: list[dict[str, Any]] = DeltaTable(path).to_pyarrow_table().sort_by("offset").to_pylist()
     return counted, rows
@@ -311,7 +313,7 @@ def test_a_replayed_micro_batch_decides_by_the_clock_of_its_first_attempt(
     loaded = records.loaded({"outside": "drop"})
     assert records.stream(spark, loaded) == [0, 1]
     # As if it had been begun in 2020, and its driver had died before the commit.
-    checkpoint = loaded.require_generation().checkpoint
+    checkpoint = loaded.require_generation().checkpoint.root
     for name in ("0", ".0.crc"):
         (checkpoint / "commits" / name).unlink()
     (checkpoint / "offsets" / ".0.crc").unlink()

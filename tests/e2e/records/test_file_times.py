@@ -15,7 +15,6 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from sources.common.state import Generation
 from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError
@@ -23,6 +22,7 @@ from sources.files import sampler
 from sources.planning.context import PipelineContext
 from sources.planning.discovery import GrowingFolder
 from sources.planning.plan import make_plan
+from sources.state.generation import Generation
 from spark_jobs.readers.bad_records import staging_folder
 from spark_jobs.readers.planned_files import PlannedSource
 from tests.e2e.in_session import fails_with
@@ -72,14 +72,14 @@ def read(spark: SparkSession, found: PlannedSource, generation: Generation) -> l
     found.prepare()
     out = generation.path("rows")
     writer = found.stream(spark).select("id").writeStream.format("parquet")
-    writer = writer.option("checkpointLocation", str(generation.checkpoint))
+    writer = writer.option("checkpointLocation", generation.checkpoint.hadoop_path)
     query = writer.trigger(availableNow=True).start(str(out))
     query.awaitTermination()
     return sorted(row.id for row in spark.read.parquet(str(out)).collect())
 
 
 def staged(generation: Generation) -> list[dict[str, Any]]:
-    files = sorted(staging_folder(generation, "h").glob("*/*.parquet"))
+    files = sorted(staging_folder(generation, "h").root.glob("*/*.parquet"))
     rows: list[dict[str, Any]] = pa.concat_tables(
         [pq.read_table(file) for file in files]
     ).to_pylist()
@@ -163,7 +163,7 @@ def test_a_batch_leaves_out_the_same_rows_and_stages_none(
         ids = [row.id for row in found.batch(spark).collect()]
         every = raw_rows(folder, form)
         assert sorted(ids) == sorted(n for n, at in every if at not in (FUTURE, EPOCH))
-        folders = staging_folder(loaded.require_generation(), "h")
+        folders = staging_folder(loaded.require_generation(), "h").root
         assert len(list(folders.glob("*/*.parquet"))) == (1 if shown else 0)
 
 

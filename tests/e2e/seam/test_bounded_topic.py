@@ -210,11 +210,11 @@ def test_a_run_that_stopped_or_died_goes_on_with_the_batch_that_was_due(
     enumerator = SwitchState(loaded.pipeline.hybrid_source(), generation)
     assert enumerator.end_of("archive") is None
     # What a crash between the write and the commit leaves: the batch is made again.
-    (generation.checkpoint / "commits" / str(done)).unlink()
-    (generation.checkpoint / "commits" / f".{done}.crc").unlink(missing_ok=True)
+    (generation.checkpoint.root / "commits" / str(done)).unlink()
+    (generation.checkpoint.root / "commits" / f".{done}.crc").unlink(missing_ok=True)
     # The stop may have come after Spark had planned the next one.
-    (generation.checkpoint / "offsets" / str(done + 1)).unlink(missing_ok=True)
-    (generation.checkpoint / "offsets" / f".{done + 1}.crc").unlink(missing_ok=True)
+    (generation.checkpoint.root / "offsets" / str(done + 1)).unlink(missing_ok=True)
+    (generation.checkpoint.root / "offsets" / f".{done + 1}.crc").unlink(missing_ok=True)
     case.produce(range(1000, 1200))
     run_chain(spark, loaded)
     report = audit(loaded)

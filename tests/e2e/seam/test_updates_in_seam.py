@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sources.common.positions import TopicPartition
 from sources.planning.plan import draft_plan
+from sources.storage.folder import Folder
 from spark_jobs.query.row_content import content_of
 from spark_jobs.query.seam_filter import KeyColumns, KeyFilter
 from spark_jobs.readers.spark_errors import report_of
@@ -95,7 +96,7 @@ def filtered(
     columns = KeyColumns(key, compared, "at")
     keys_from_ms = int(at(keys_from).timestamp() * 1000)
     made = KeyFilter(
-        folder,
+        Folder(folder),
         spark.createDataFrame(history, SCHEMA).coalesce(1),
         columns,
         keys_from_ms=keys_from_ms,

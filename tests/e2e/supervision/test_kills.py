@@ -1,6 +1,7 @@
 """Whatever is killed, and whenever: run again, the table is exact.
 
-``HYBRID_KILLS`` says how many kills (``make crash``: 100), ``HYBRID_SEED`` which ones.
+``HYBRID_KILLS`` says how many kills (``make crash``: 100), ``HYBRID_SEED`` which ones, and
+``HYBRID_STORE`` (``disk``, ``s3``, ``hdfs``) where state, checkpoint and table are.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ import os
 import random
 import sys
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.case import wrong
 from tests.e2e.kills import Broker, Chain, report
+from tests.services.lake import Kind, lake
 
 pytestmark = [
     pytest.mark.e2e,
@@ -25,6 +28,7 @@ pytestmark = [
 ]
 KILLS = int(os.environ.get("HYBRID_KILLS", "2"))
 SEED = int(os.environ.get("HYBRID_SEED", "7"))
+STORE: Kind = os.environ.get("HYBRID_STORE", "disk")  # type: ignore[assignment]
 OF_ONE_CHAIN = 6
 
 
@@ -34,12 +38,14 @@ def test_killed_at_any_instant_the_chain_ends_in_an_exact_table(tmp_path: Path) 
     hits: Counter[tuple[str, str]] = Counter()
     bad: Counter[str] = Counter()
     chains = 0
-    broker = Broker(tmp_path / "broker")
-    try:
+    with ExitStack() as stack:
+        broker = Broker(tmp_path / "broker")
+        stack.callback(broker.stop)
+        move = stack.enter_context(lake(STORE, tmp_path))
         while hits.total() < KILLS:
             folder = tmp_path / f"chain-{chains}"
             folder.mkdir()
-            chain = Chain(folder, broker, chance, "rows" if chains % 2 else "windows")
+            chain = Chain(folder, broker, chance, "rows" if chains % 2 else "windows", move)
             try:
                 while chain.hits.total() < min(OF_ONE_CHAIN, KILLS - hits.total()):
                     chain.kill()
@@ -50,8 +56,6 @@ def test_killed_at_any_instant_the_chain_ends_in_an_exact_table(tmp_path: Path) 
             hits.update(chain.hits)
             bad.update(wrong(found))
             assert found.expected > 0
-            table = report(hits, bad, chains)
+            table = report(hits, bad, chains, STORE)
             sys.stderr.write(f"\n{table}\n")
             assert not bad, f"seed {SEED}, chain {chains}: {found}"
-    finally:
-        broker.stop()

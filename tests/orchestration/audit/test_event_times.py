@@ -11,9 +11,9 @@ import pytest
 from deltalake import write_deltalake
 
 from orchestration.audit.report import AuditReport, BadLine
-from sources.common.state import Generation
 from sources.config.bad_records import BadRecordCount, bad_count_name
 from sources.planning.plan import make_plan
+from sources.state.generation import Generation
 from tests.orchestration.audit.audit_case import Case, Row, row, wrong
 from tests.orchestration.audit.live_case import Live, live_case
 

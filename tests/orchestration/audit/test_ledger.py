@@ -9,10 +9,10 @@ import pytest
 
 from orchestration.audit.report import AuditReport, LedgerLine
 from sources.common.positions import TopicPartition
-from sources.common.state import Generation
 from sources.kafka.seam import SeamRule
 from sources.ledger import Ledger, LedgerEntry, SeamCount, count_name, ledger_name
 from sources.planning.plan import make_plan
+from sources.state.generation import Generation
 from tests.orchestration.audit.audit_case import Row, row, wrong
 from tests.orchestration.audit.live_case import ROWS, Live, live_case
 

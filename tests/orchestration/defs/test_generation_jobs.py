@@ -12,7 +12,6 @@ import pytest
 from pydantic import ValidationError
 
 from orchestration.pipeline_definitions import pipeline_definitions
-from sources.common.state import Folder
 from sources.config.reruns import Rerun
 from sources.errors import InputError
 from sources.generations import begin, generations
@@ -162,8 +161,7 @@ def test_a_promotion_that_broke_off_is_finished_by_the_supervision(tmp_path: Pat
     case = LiveCase(tmp_path)
     case.ask_for_it()
     switch = {"version": Switch.VERSION, "to": "g2", "past": "g1", "at_ms": 5, "is_rollback": False}
-    home = Folder(case.loaded.state)
-    home.path("switch.json").write_text(json.dumps(switch))
+    case.loaded.state.path("switch.json").write_text(json.dumps(switch))
     with dg.DagsterInstance.ephemeral() as instance:
         sensor, context = sensor_of(case.loaded), dg.build_sensor_context(instance=instance)
         found = sensor(context)
@@ -181,8 +179,8 @@ def test_of_two_live_runs_the_worse_is_shown_and_each_is_started_by_its_own_file
 ) -> None:
     case = LiveCase(tmp_path)
     keep_definition(case.loaded, case.generation)
-    (case.generation.checkpoint / "offsets").mkdir(parents=True)
-    (case.generation.checkpoint / "offsets/0").write_text("v1")
+    (case.generation.checkpoint.root / "offsets").mkdir(parents=True)
+    (case.generation.checkpoint.root / "offsets/0").write_text("v1")
     case.ask_for_it()
     case.launch("a", state="failed", failure=DISK_FULL)
     begin(case.loaded)
@@ -193,7 +191,7 @@ def test_of_two_live_runs_the_worse_is_shown_and_each_is_started_by_its_own_file
     [request] = found.run_requests or []
     assert request.job_name == "events"
     assert request.tags["hybrid/declaration"] == str(
-        case.loaded.state / "g1" / "definition" / "events.yaml"
+        case.loaded.state.path("g1/definition/events.yaml")
     )
     [alive] = [
         each

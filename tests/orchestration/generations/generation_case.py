@@ -12,14 +12,16 @@ import yaml
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from sources.common.positions import EndPosition, to_ms
-from sources.common.state import Generation
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.hybrid import SwitchState
 from sources.kept_definitions import keep_definition
 from sources.serving import OWNER, target_of
+from sources.state.generation import Generation
+from sources.storage.delta import delta_table
 from spark_jobs.target.belonging import TargetSide
 from spark_jobs.target.starts import announce
 from spark_jobs.target.target_guard import confirm, epoch_transaction
+from tests.services.lake import Edit
 
 END = datetime(2024, 1, 1, tzinfo=UTC)
 ONE = "from pipeline_words import WORD\n\n\ndef features(rows):\n    return rows\n"
@@ -28,8 +30,9 @@ ONE = "from pipeline_words import WORD\n\n\ndef features(rows):\n    return rows
 class GenerationCase:
     """A pipeline over files alone, so that nothing goes on by itself."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, move: Edit = lambda _: None) -> None:
         self.folder = folder
+        self._move = move
         (folder / "transforms.py").write_text(ONE)
         (folder / "pipeline_words.py").write_text("WORD = 'old'\n")
         self.write()
@@ -54,6 +57,7 @@ class GenerationCase:
             "state": "state",
             **changes,
         }
+        self._move(document)
         (self.folder / "events.yaml").write_text(yaml.safe_dump(document))
 
     @property
@@ -66,20 +70,21 @@ class GenerationCase:
         generation = loaded.open_generation(create=True)
         assert generation is not None
         keep_definition(loaded, generation)
-        path = target_of(loaded, generation.name)
+        target = target_of(loaded, generation.name)
         rows = pa.table({"id": list(values), "v": list(values.values())})
         side = TargetSide.of(loaded, generation)
         record = announce(side)
         DeltaTable.create(
-            path,
+            target.url,
             rows.schema,
             configuration={OWNER: generation.info.transaction_id},
             raise_if_key_not_exists=False,
             commit_properties=epoch_transaction(side, record),
+            storage_options=target.documents.delta_options,
         )
         confirm(side, record)
-        generation.checkpoint.mkdir(parents=True, exist_ok=True)
-        (generation.checkpoint / "metadata").write_text(json.dumps({"id": self.query(generation)}))
+        query = json.dumps({"id": self.query(generation)}).encode()
+        generation.checkpoint.replace_bytes("metadata", query)
         self.append(generation, rows, 0)
         position = EndPosition(
             source="history",
@@ -98,15 +103,16 @@ class GenerationCase:
     def append(self, generation: Generation, rows: pa.Table, batch: int) -> None:
         """A micro-batch of the generation's stream."""
         done = CommitProperties(app_transactions=[Transaction(self.query(generation), batch)])
-        path = target_of(self.loaded, generation.name)
-        for folder in ("offsets", "commits"):
-            (generation.checkpoint / folder).mkdir(exist_ok=True)
-        (generation.checkpoint / "offsets" / str(batch)).write_text("v1\n{}\n-")
-        write_deltalake(path, rows, mode="append", commit_properties=done)
-        (generation.checkpoint / "commits" / str(batch)).write_text("v1\n{}")
+        target = target_of(self.loaded, generation.name)
+        generation.checkpoint.replace_bytes(f"offsets/{batch}", b"v1\n{}\n-")
+        options = target.documents.delta_options
+        write_deltalake(
+            target.url, rows, mode="append", commit_properties=done, storage_options=options
+        )
+        generation.checkpoint.replace_bytes(f"commits/{batch}", b"v1\n{}")
 
     def seen(self) -> dict[int, int]:
         """What readers of the target see."""
-        table = DeltaTable(self.folder / "out").to_pyarrow_table()
+        table = delta_table(self.loaded.target).to_pyarrow_table()
         assert len(set(table["id"].to_pylist())) == len(table)
         return dict(zip(table["id"].to_pylist(), table["v"].to_pylist(), strict=True))

@@ -18,13 +18,13 @@ from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.requested_state import RequestedState, read_requested, request
 from orchestration.supervision import controls
 from sources.common.positions import now_ms
-from sources.common.state import Generation, read_generation
 from sources.config.loader import load_pipeline
 from sources.config.rate_limit import CurrentRate
 from sources.generations import begin
 from sources.kept_definitions import keep_definition
 from sources.planning.context import PipelineContext
 from sources.serving import Served, Serving, about, write_serving
+from sources.state.generation import Generation, read_generation
 from spark_jobs.launch import process
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from spark_jobs.run_state.lock import QueryLock
@@ -38,8 +38,8 @@ def case(tmp_path: Path) -> LiveCase:
     """A pipeline whose g1 serves and follows its folder, while the newest generation is g2."""
     made = LiveCase(tmp_path)
     keep_definition(made.loaded, made.generation)
-    (made.generation.checkpoint / "offsets").mkdir(parents=True)
-    (made.generation.checkpoint / "offsets/0").write_text("v1")
+    (made.generation.checkpoint.root / "offsets").mkdir(parents=True)
+    (made.generation.checkpoint.root / "offsets/0").write_text("v1")
     made.ask_for_it()
     begin(made.loaded)
     second = read_generation(made.loaded.state, "g2")

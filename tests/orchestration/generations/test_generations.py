@@ -16,14 +16,15 @@ from orchestration import operations
 from orchestration.cli.main import app
 from orchestration.generations import promotion
 from orchestration.supervision.status import status
-from sources.common.state import read_generation
 from sources.config.loader import KEPT, load_pipeline
 from sources.config.user_functions import load_transform
 from sources.errors import StateError
 from sources.generations import begin
-from sources.kept_definitions import in_service, kept_file
+from sources.kept_definitions import in_service, kept_folder
 from sources.planning.context import PipelineContext
 from sources.serving import pending_switch, read_serving, require_in_service, target_of
+from sources.state.generation import read_generation
+from sources.storage.folder import Folder
 from spark_jobs.run_state.lock import is_switching, take_switch_lock
 from spark_jobs.target.belonging import TargetSide, examine, require_belonging
 from spark_jobs.target.delta_table import NO_MORE, transactions_of
@@ -57,13 +58,13 @@ def test_a_new_generation_has_a_table_of_its_own_until_readers_get_it(tmp_path: 
     assert call(case, "new")["generation"] == "g2"
     case.run(NEW)
     assert case.seen() == OLD
-    assert target_of(case.loaded, "g2") == f"{tmp_path}/out.g2"
+    assert target_of(case.loaded, "g2").url == f"{tmp_path}/out.g2"
     assert [line["role"] for line in call(case, "list")["generations"]] == ["serving", "waiting"]
 
     assert call(case, "promote") == {"ok": True, "serving": "g2", "before": ["g1"]}
     assert case.seen() == NEW
     assert not (tmp_path / "out.g2").exists()
-    assert target_of(case.loaded, "g2") == str(tmp_path / "out")
+    assert target_of(case.loaded, "g2").url == str(tmp_path / "out")
 
     assert call(case, "rollback") == {"ok": True, "serving": "g1", "before": ["g2"]}
     assert case.seen() == OLD
@@ -98,7 +99,7 @@ def test_a_driver_that_was_taken_for_dead_adds_nothing_to_the_next_generation(
     old, new = (read_generation(case.loaded.state, name) for name in ("g1", "g2"))
     promotion.promote(case.loaded)
     ids = [case.query(old), old.info.transaction_id, case.query(new)]
-    out = str(tmp_path / "out")
+    out = Folder(tmp_path / "out")
     # Delta leaves out a batch whose transaction version it has seen, or a higher one.
     assert transactions_of(out, ids) == {ids[0]: NO_MORE, ids[1]: NO_MORE, ids[2]: 0}
     promotion.roll_back(case.loaded)
@@ -134,7 +135,7 @@ def test_the_one_that_serves_goes_on_by_what_it_was_started_with(tmp_path: Path)
     newest, serving = in_service(case.loaded)
     assert newest.require_generation().name == "g2"
     assert serving.require_generation().name == "g1"
-    assert serving.path == kept_file(case.loaded, "g1")
+    assert serving.path == kept_folder(case.loaded, "g1").path(case.loaded.path.name)
     assert serving.locate("out") == str(tmp_path / "out")
     words = [load_transform(each).__globals__["WORD"] for each in (serving, newest, serving)]
     assert words == ["old", "new", "old"]
@@ -203,7 +204,7 @@ def test_a_kept_declaration_that_was_deleted_is_named_and_nothing_hides_the_one_
     tmp_path: Path,
 ) -> None:
     case = two(tmp_path)
-    kept = kept_file(case.loaded, "g1")
+    kept = kept_folder(case.loaded, "g1").path(case.loaded.path.name)
     assert status(case.loaded).served_by is not None
     kept.unlink()
     for look in (status, promotion.promote, in_service):
@@ -232,7 +233,7 @@ def test_without_its_origin_a_kept_declaration_is_not_taken_for_another_pipeline
     tmp_path: Path,
 ) -> None:
     case = two(tmp_path)
-    origin = kept_file(case.loaded, "g1").with_name(KEPT)
+    origin = kept_folder(case.loaded, "g1").path(case.loaded.path.name).with_name(KEPT)
     origin.unlink()
     with pytest.raises(StateError, match=f"State file {origin} is missing") as refused:
         status(case.loaded)

@@ -17,13 +17,13 @@ from typer.testing import CliRunner
 
 from orchestration import operations
 from orchestration.cli.main import app
-from sources.common.state import Folder
 from sources.errors import StateError
 from sources.generations import begin
 from sources.kept_definitions import keep_definition
 from sources.planning.approval import find_approval
 from sources.planning.plan import Plan
 from sources.serving import OWNER, target_of
+from sources.storage.folder import Folder
 from spark_jobs.launch import unread
 from spark_jobs.run_state.lock import QueryLock
 from spark_jobs.run_state.target_record import TargetRecord, read_target_record
@@ -65,7 +65,7 @@ def files(case: GenerationCase) -> int:
 
 def read_something(case: GenerationCase) -> None:
     """Leave what Spark leaves before it reads its first micro-batch."""
-    offsets = case.loaded.require_generation().checkpoint / "offsets"
+    offsets = case.loaded.require_generation().checkpoint.root / "offsets"
     offsets.mkdir(parents=True)
     (offsets / "0").write_text("v1\n{}\n-")
 
@@ -89,7 +89,7 @@ def test_a_plan_that_nothing_was_read_by_is_made_again_by_another_declaration(
     assert after.name == before.name == ("g2" if second else "g1")
     assert after.info.transaction_id != before.info.transaction_id
     assert len(list(after.path("splits").iterdir())) == 1
-    assert {path.name for path in case.loaded.state.iterdir()} - {"current.json"} == (
+    assert {path.name for path in case.loaded.state.root.iterdir()} - {"current.json"} == (
         {"g1", "g2"} if second else {"g1"}
     )
 
@@ -178,7 +178,7 @@ def test_a_plan_that_breaks_off_on_its_way_is_made_by_the_next_one(
         assert "hybrid generation new" in call(case, "plan", status=2)["hint"]
         call(case, "generation", "new")
     assert files(case) == 1
-    assert not list(case.loaded.state.glob(".unread*"))
+    assert not list(case.loaded.state.root.glob(".unread*"))
     generation = case.loaded.require_generation()
     plan = generation.read("plan.json", Plan)
     assert plan is not None
@@ -221,7 +221,7 @@ def test_an_empty_table_that_a_run_left_goes_with_its_plan(case: GenerationCase)
     # A driver came up, made the table, and died before its first micro-batch.
     keep_definition(case.loaded, generation)
     schema = pa.schema([("id", pa.int64())])
-    table = Path(target_of(case.loaded))
+    table = target_of(case.loaded).root
     owned = {OWNER: generation.info.transaction_id}
     DeltaTable.create(table, schema, configuration=owned, raise_if_key_not_exists=False)
     declare(case, sink={"path": "elsewhere", "mode": "append", "key": ["id"]})
@@ -240,9 +240,11 @@ def test_rows_without_their_checkpoint_are_not_given_away(case: GenerationCase) 
     # As the driver does once a minute.
     side, record = TargetSide.of(case.loaded, generation), read_target_record(generation)
     assert record is not None
-    generation.replace(TargetRecord.NAME, verified(side, record, DeltaTable(side.path).version()))
+    generation.replace(
+        TargetRecord.NAME, verified(side, record, DeltaTable(side.table.url).version())
+    )
     os.remove(generation.path("positions/history-end.json"))
-    shutil.rmtree(generation.checkpoint)
+    shutil.rmtree(generation.checkpoint.root)
     declare(case, path="other/*.json")
     refused = call(case, "plan", status=2)
     assert "history-end.json" in refused["message"]

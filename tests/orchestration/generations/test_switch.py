@@ -16,7 +16,6 @@ from orchestration import operations
 from orchestration.generations import promotion, switch_steps
 from orchestration.requested_state import read_requested, request
 from sources import generations
-from sources.common.state import read_generation
 from sources.errors import InputError, StateError
 from sources.generations import begin
 from sources.serving import (
@@ -27,6 +26,7 @@ from sources.serving import (
     require_in_service,
     target_of,
 )
+from sources.state.generation import read_generation
 from spark_jobs.launch import process
 from spark_jobs.target.belonging import require_belonging
 from spark_jobs.target.take_over import TakeOver
@@ -38,7 +38,7 @@ STEPS: list[tuple[Any, str]] = [
     (switch_steps, "end_runs"),
     (process, "stop"),
     (switch_steps, "prepare"),
-    (TakeOver, "_link"),
+    (TakeOver, "_bring"),
     (TakeOver, "commit"),
     (switch_steps, "record"),
     (switch_steps, "write_serving"),
@@ -103,7 +103,7 @@ def test_a_promotion_that_breaks_off_anywhere_is_finished_by_whoever_comes_next(
     assert call(case, "finish")["serving"] == "g2"
     assert case.seen() == NEW
     assert owner(case) == names["g2"]
-    assert not Path(own_table(case.loaded, "g2")).exists()
+    assert not own_table(case.loaded, "g2").root.exists()
     assert call(case, "rollback")["serving"] == "g1"
     assert (case.seen(), owner(case)) == (OLD, names["g1"])
 
@@ -131,7 +131,7 @@ def test_rows_that_others_added_to_the_candidate_never_serve(
 ) -> None:
     case = two(tmp_path)
     broken_off(case, monkeypatch, (switch_steps, "end_runs", False))
-    candidate = own_table(case.loaded, "g2")
+    candidate = own_table(case.loaded, "g2").url
     rows = DeltaTable(candidate).to_pyarrow_table().slice(0, 1)
     write_deltalake(candidate, rows, mode="append")
     with pytest.raises(StateError, match="something other than this pipeline") as refused:
@@ -295,7 +295,7 @@ def test_another_partitioning_is_refused_before_anything_is_stopped_and_the_way_
     case.write(sink={**sink, "partition_by": ["id"]})
     begin(case.loaded)
     generation = case.run(NEW)
-    own = Path(target_of(case.loaded, generation.name))
+    own = target_of(case.loaded, generation.name).root
     for path in sorted((own / "_delta_log").glob("*.json")):
         text = path.read_text().replace('"partitionColumns":[]', '"partitionColumns":["id"]')
         path.write_text(text)
@@ -328,7 +328,7 @@ def test_rows_that_another_writer_adds_during_a_promotion_are_there_after_the_ro
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = two(tmp_path)
-    old, link = read_generation(case.loaded.state, "g1"), TakeOver._link
+    old, link = read_generation(case.loaded.state, "g1"), TakeOver._bring
     late = [pa.table({"id": [77], "v": [7]})]
 
     def meanwhile(self: TakeOver) -> None:
@@ -336,7 +336,7 @@ def test_rows_that_another_writer_adds_during_a_promotion_are_there_after_the_ro
         if late:
             case.append(old, late.pop(), 1)
 
-    monkeypatch.setattr(TakeOver, "_link", meanwhile)
+    monkeypatch.setattr(TakeOver, "_bring", meanwhile)
     promotion.promote(case.loaded)
     assert case.seen() == NEW
     promotion.roll_back(case.loaded)
@@ -416,7 +416,7 @@ def test_a_promotion_to_a_deleted_target_can_be_aborted(
 ) -> None:
     case = two(tmp_path)
     shutil.rmtree(tmp_path / "out")
-    broken_off(case, monkeypatch, (TakeOver, "_link", True))
+    broken_off(case, monkeypatch, (TakeOver, "_bring", True))
     call(case, "abort")
     assert not (tmp_path / "out" / "_delta_log").exists()
     call(case, "promote")

@@ -17,8 +17,8 @@ from orchestration.cli.main import app
 from orchestration.defs import plan_metadata
 from orchestration.progress.plan_preview import Preview, preview
 from sources.common.positions import now_ms
-from sources.common.state import CurrentGeneration, Generation
 from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.state.generation import CurrentGeneration, Generation
 from spark_jobs.run_state.progress_log import ProgressLog, Sample, progress_log_name
 from tests.e2e.case import TRANSFORMS, moment
 
@@ -51,13 +51,13 @@ def loaded(tmp_path: Path) -> LoadedPipeline:
 def next_generation(loaded: LoadedPipeline) -> Generation:
     """Another generation, which is the current one from now on."""
     before = loaded.require_generation()
-    home = before.root.parent
+    home = loaded.state
     info = before.info.model_copy(
         update={"generation": "g2", "transaction_id": "other", "created_ms": now_ms() + 1}
     )
-    made = Generation(home / "g2", info)
+    made = Generation(home.folder("g2"), info)
     made.put_if_absent("generation.json", info)
-    Generation(home, info).replace("current.json", CurrentGeneration(generation="g2"))
+    home.replace("current.json", CurrentGeneration(generation="g2"))
     return made
 
 

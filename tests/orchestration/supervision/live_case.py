@@ -14,9 +14,9 @@ import yaml
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.requested_state import Watch, request
 from sources.common.positions import now_ms
-from sources.common.state import Generation
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import ErrorReport
+from sources.state.generation import Generation
 from spark_jobs.launch.record import Launch
 from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
 from spark_jobs.run_state.lock import QueryLock

@@ -55,8 +55,8 @@ def test_a_run_that_is_hours_behind_is_not_healthy(tmp_path: Path, left: int, he
 def test_a_generation_that_is_still_catching_up_is_not_promoted(tmp_path: Path) -> None:
     case = LiveCase(tmp_path)
     keep_definition(case.loaded, case.generation)
-    (case.generation.checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
-    (case.generation.checkpoint / "offsets" / "0").write_text("v1\n{}\n-")
+    (case.generation.checkpoint.root / "offsets").mkdir(parents=True, exist_ok=True)
+    (case.generation.checkpoint.root / "offsets" / "0").write_text("v1\n{}\n-")
     case.generation = begin(case.loaded)
     end = EndPosition(
         source="history",

@@ -7,7 +7,6 @@ import pytest
 from orchestration.generations.ranges import RemovedFiles
 from orchestration.requested_state import RefusedRestart, RequestedState, Watch
 from sources.common.positions import EndPosition, Record, StartPosition
-from sources.common.state import CurrentGeneration, GenerationInfo
 from sources.config.bad_records import BadRecordCount
 from sources.config.loader import KeptDefinition
 from sources.config.rate_limit import CurrentRate
@@ -22,12 +21,15 @@ from sources.planning.planned_by import PlannedBy
 from sources.planning.rounds import Round
 from sources.planning.topic_range import TopicRange
 from sources.serving import Serving, Switch
+from sources.state.generation import CurrentGeneration, GenerationInfo
 from spark_jobs.checkpoint.transform_compatibility import Transform
 from spark_jobs.launch.record import Launch
+from spark_jobs.query.kept_rows import KeptRows
 from spark_jobs.readers.kept_batch import KeptBatch
 from spark_jobs.readers.outside_rows import StagedOutside
 from spark_jobs.run_state.heartbeat import Heartbeat
 from spark_jobs.run_state.late_rows import LateRows
+from spark_jobs.run_state.lease import LeaseRecord
 from spark_jobs.run_state.progress_log import ProgressLog
 from spark_jobs.run_state.target_record import TargetRecord
 from spark_jobs.target.added_columns import ColumnsLog
@@ -44,8 +46,10 @@ KINDS: list[type[Record]] = [
     Heartbeat,
     KeptBatch,
     KeptDefinition,
+    KeptRows,
     LateRows,
     Launch,
+    LeaseRecord,
     Ledger,
     Plan,
     PlannedBy,

@@ -10,9 +10,9 @@ import psycopg
 import pytest
 
 from services.postgres import LocalPostgres
-from sources.common.state import Folder
 from sources.config.snapshot import SnapshotOptions
 from sources.databases.replication_slot import Slot, ask_slot, keep_gone, slot_gone
+from sources.storage.folder import Folder
 
 
 @pytest.fixture(scope="module")

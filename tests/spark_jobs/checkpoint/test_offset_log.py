@@ -8,6 +8,7 @@ import pytest
 
 from sources.common.positions import TopicPartition
 from sources.errors import StateError
+from sources.storage.folder import Folder
 from spark_jobs.checkpoint import offset_log
 
 _OFFSET = '{"sourceVersion":1,"reservoirId":"x","reservoirVersion":%d,"index":%d}'
@@ -25,41 +26,41 @@ def batch(folder: Path, number: int, *lines: str, committed: bool) -> None:
 
 
 def test_a_checkpoint_that_is_not_there_has_committed_nothing(tmp_path: Path) -> None:
-    assert offset_log.last_committed(tmp_path / "none") is None
-    assert offset_log.committed_offset(tmp_path / "none", 0) is None
+    assert offset_log.last_committed(Folder(tmp_path / "none")) is None
+    assert offset_log.committed_offset(Folder(tmp_path / "none"), 0) is None
 
 
 def test_only_a_committed_batch_counts(tmp_path: Path) -> None:
     batch(tmp_path, 0, READING, "-", committed=True)
     batch(tmp_path, 1, DRAINED, "-", committed=False)
-    assert offset_log.last_committed(tmp_path) == 0
-    assert not offset_log.is_drained(offset_log.committed_offset(tmp_path, 0), 1)
+    assert offset_log.last_committed(Folder(tmp_path)) == 0
+    assert not offset_log.is_drained(offset_log.committed_offset(Folder(tmp_path), 0), 1)
 
 
 def test_a_committed_batch_whose_offsets_were_deleted_is_refused_by_name(tmp_path: Path) -> None:
     batch(tmp_path, 0, READING, committed=True)
     (tmp_path / "offsets" / "0").unlink()
     with pytest.raises(StateError, match=f"Checkpoint file {tmp_path}/offsets/0 is missing"):
-        offset_log.reached(tmp_path, 0)
+        offset_log.reached(Folder(tmp_path), 0)
 
 
 def test_batches_are_counted_as_numbers_not_as_names(tmp_path: Path) -> None:
     for number in range(11):
         batch(tmp_path, number, READING, committed=True)
-    assert offset_log.last_committed(tmp_path) == 10
+    assert offset_log.last_committed(Folder(tmp_path)) == 10
 
 
 def test_a_planned_source_is_drained_beyond_its_last_version(tmp_path: Path) -> None:
     batch(tmp_path, 0, DRAINED, '{"t":{"0":17,"1":4}}', committed=True)
-    assert offset_log.is_drained(offset_log.committed_offset(tmp_path, 0), 1)
-    found = offset_log.kafka_offsets(offset_log.committed_offset(tmp_path, 1))
+    assert offset_log.is_drained(offset_log.committed_offset(Folder(tmp_path), 0), 1)
+    found = offset_log.kafka_offsets(offset_log.committed_offset(Folder(tmp_path), 1))
     assert found == {TopicPartition("t", 0): 17, TopicPartition("t", 1): 4}
 
 
 def test_a_source_that_never_had_its_turn_has_no_offset(tmp_path: Path) -> None:
     batch(tmp_path, 0, READING, "-", committed=True)
-    assert offset_log.committed_offset(tmp_path, 1) is None
-    assert offset_log.committed_offset(tmp_path, 2) is None
+    assert offset_log.committed_offset(Folder(tmp_path), 1) is None
+    assert offset_log.committed_offset(Folder(tmp_path), 2) is None
     assert not offset_log.is_drained(None, 1)
 
 
@@ -68,7 +69,7 @@ def test_progress_is_the_position_in_the_plan(
     tmp_path: Path, offset: str | None, done: int
 ) -> None:
     batch(tmp_path, 0, offset or "-", committed=True)
-    found = offset_log.committed_offset(tmp_path, 0)
+    found = offset_log.committed_offset(Folder(tmp_path), 0)
     assert offset_log.position_in_plan(found, [6]) == done
 
 
@@ -82,8 +83,8 @@ def test_progress_goes_on_over_the_rounds_after_the_plan() -> None:
 
 
 def test_the_start_that_spark_fixed_is_read_back(tmp_path: Path) -> None:
-    assert offset_log.initial_kafka_offsets(tmp_path, 1) is None
+    assert offset_log.initial_kafka_offsets(Folder(tmp_path), 1) is None
     (tmp_path / "sources" / "1").mkdir(parents=True)
     (tmp_path / "sources" / "1" / "0").write_text('v1\n{"t":{"0":500,"1":7}}')
-    found = offset_log.initial_kafka_offsets(tmp_path, 1)
+    found = offset_log.initial_kafka_offsets(Folder(tmp_path), 1)
     assert found == {TopicPartition("t", 0): 500, TopicPartition("t", 1): 7}

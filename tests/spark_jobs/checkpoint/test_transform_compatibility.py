@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sources.common.state import Generation, open_generation
 from sources.errors import StateError
+from sources.state.generation import Generation, open_generation
+from sources.storage.folder import Folder
 from spark_jobs.checkpoint.transform_compatibility import (
     Transform,
     first_batch,
@@ -20,13 +21,13 @@ from spark_jobs.checkpoint.transform_compatibility import (
 
 @pytest.fixture
 def generation(tmp_path: Path) -> Generation:
-    made = open_generation(tmp_path / "p", {}, create=True)
+    made = open_generation(Folder(tmp_path / "p"), {}, create=True)
     assert made is not None
     return made
 
 
 def commit(generation: Generation, number: int) -> None:
-    folder = generation.checkpoint / "commits"
+    folder = generation.checkpoint.root / "commits"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / str(number)).touch()
 

@@ -11,9 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from sources.common.state import Generation, GenerationInfo
 from sources.config.bad_records import BadRecordCount, BadRecords, bad_count_name
 from sources.config.event_time import EventTime
+from sources.state.generation import Generation, GenerationInfo
+from sources.storage.folder import Folder
+from sources.storage.settings import S3Settings
+from sources.storage.stores import Stores
 from spark_jobs.driver.collector import Collector
 from spark_jobs.readers.bad_records import STAGED, staging_folder
 
@@ -24,19 +27,20 @@ FILES: list[Staged] = [
     [(1, "unreadable"), (3, "outside"), (4, "outside")],
     [(9, "unreadable")],
 ]
+STORES = Stores(S3Settings())
 MORE: list[Staged] = [[(12, "outside"), (11, "unreadable"), (13, "outside")]]
 
 
 def generation_in(folder: Path) -> Generation:
     info = GenerationInfo(generation="g1", transaction_id="t", created_ms=0, contract={})
     (folder / "g1").mkdir()
-    generation = Generation(folder / "g1", info)
-    (generation.checkpoint / "commits").mkdir(parents=True)
+    generation = Generation(Folder(folder / "g1"), info)
+    (generation.checkpoint.root / "commits").mkdir(parents=True)
     return generation
 
 
 def stage(generation: Generation, batch: int, files: list[Staged]) -> Path:
-    folder = staging_folder(generation, "live") / str(batch)
+    folder = staging_folder(generation, "live").root / str(batch)
     folder.mkdir(parents=True)
     for at, rows in enumerate(files):
         columns: list[list[Any]] = [
@@ -55,7 +59,7 @@ def stage(generation: Generation, batch: int, files: list[Staged]) -> Path:
 
 
 def commit(generation: Generation, batch: int) -> None:
-    (generation.checkpoint / "commits" / str(batch)).touch()
+    (generation.checkpoint.root / "commits" / str(batch)).touch()
 
 
 @pytest.mark.parametrize("on_bad_record", ["fail", "drop", "quarantine"])
@@ -66,10 +70,10 @@ def test_each_kind_is_counted_once_and_written_by_its_own_policy(
     generation = generation_in(tmp_path)
     declared = BadRecords(on_bad_record=on_bad_record)
     event_time = EventTime(column="at", outside=outside)
-    collector = Collector(generation, "live", declared, event_time)
+    collector = Collector(generation, "live", declared, event_time, STORES)
     stage(generation, 0, FILES)
     assert collector.collect() == BadRecordCount(source="live"), "nothing is committed"
-    shutil.copytree(staging_folder(generation, "live"), tmp_path / "staged")
+    shutil.copytree(staging_folder(generation, "live").root, tmp_path / "staged")
     commit(generation, 0)
     assert collector.collect() == BadRecordCount(source="live", total=2, outside=2, last_batch=0)
     stage(generation, 1, MORE)
@@ -78,7 +82,9 @@ def test_each_kind_is_counted_once_and_written_by_its_own_policy(
     assert collector.collect() == expected
     assert generation.read(bad_count_name("live"), BadRecordCount) == expected
     # The driver died before it removed what it had taken.
-    shutil.copytree(tmp_path / "staged", staging_folder(generation, "live"), dirs_exist_ok=True)
+    shutil.copytree(
+        tmp_path / "staged", staging_folder(generation, "live").root, dirs_exist_ok=True
+    )
     assert collector.collect() == expected
     table = DeltaTable(generation.path("quarantine/live")).to_pyarrow_table().sort_by("offset")
     kinds = dict(zip(table["offset"].to_pylist(), table["kind"].to_pylist(), strict=True))
@@ -89,7 +95,9 @@ def test_each_kind_is_counted_once_and_written_by_its_own_policy(
 def test_without_a_record_to_write_there_is_no_table(tmp_path: Path) -> None:
     generation = generation_in(tmp_path)
     declared = BadRecords(on_bad_record="drop")
-    collector = Collector(generation, "live", declared, EventTime(column="at", outside="drop"))
+    collector = Collector(
+        generation, "live", declared, EventTime(column="at", outside="drop"), STORES
+    )
     stage(generation, 0, [[(1, "unreadable")]])
     commit(generation, 0)
     assert collector.collect() == BadRecordCount(source="live", total=1, last_batch=0)

@@ -19,7 +19,10 @@ from orchestration.requested_state import read_requested, request
 from orchestration.supervision.look import look_at_live
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError, RunError, StateError, UnavailableError
+from sources.state.generation import Generation, GenerationInfo
+from sources.storage.folder import Folder
 from spark_jobs.jvm.jar_sets import excludes, packages
+from spark_jobs.jvm.storage_jar import CONF, JAR
 from spark_jobs.launch import driver_state, kubernetes, submit, yarn
 from spark_jobs.launch.base import Status
 from spark_jobs.launch.choice import place_of
@@ -113,7 +116,7 @@ def pipeline(folder: Path, spark: dict[str, Any], **changes: Any) -> LoadedPipel
     return load_pipeline(path)
 
 
-K8S = {
+K8S: dict[str, Any] = {
     "master": "k8s://https://10.0.0.1:6443",
     "conf": {
         "spark.kubernetes.container.image": "registry/hybrid:1",
@@ -260,6 +263,34 @@ class TestCommands:
         conf = conf_of(submit.command(loaded, generation, ["history"], ID))
         assert conf["spark.jars.packages"] == f"{packages('spark')},{packages('s3')}"
         assert conf["spark.jars.excludes"] == excludes("spark", "s3")
+
+    @pytest.mark.parametrize("what", ["state", "target"])
+    @pytest.mark.parametrize("spark", [{}, K8S])
+    def test_what_is_written_to_an_object_store_is_written_by_condition(
+        self, tmp_path: Path, what: str, spark: dict[str, Any]
+    ) -> None:
+        sink = {"path": "out", "mode": "append", "key": ["id"]}
+        places: dict[str, dict[str, Any]] = {
+            "state": {"state": "s3://lake/state"},
+            "target": {"sink": {**sink, "path": "s3://lake/out"}},
+        }
+        place = {"job_file": "/opt/hybrid/spark_jobs/job.py"} if spark else {}
+        info = GenerationInfo(generation="g1", transaction_id="t", created_ms=0, contract={})
+        loaded = pipeline(tmp_path, {**spark, **place}, **places[what])
+        command = submit.command(loaded, Generation(Folder(tmp_path), info), ["history"], ID)
+        conf = conf_of(command)
+        assert CONF.items() <= conf.items()
+        jars = command[command.index("--jars") + 1].split(",")
+        inside = "local:///opt/hybrid/spark_jobs/jvm/storage/hybrid-storage.jar"
+        assert (inside if spark else str(JAR)) in jars
+
+    def test_elsewhere_spark_writes_as_it_does(self, tmp_path: Path) -> None:
+        loaded = pipeline(tmp_path, {})
+        generation = loaded.open_generation(create=True)
+        assert generation is not None
+        command = submit.command(loaded, generation, ["history"], ID)
+        assert not CONF.keys() & conf_of(command).keys()
+        assert str(JAR) not in command[command.index("--jars") + 1]
 
     def test_a_standalone_cluster_is_told_of_python_and_modules(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

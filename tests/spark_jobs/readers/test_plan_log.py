@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from sources.storage.folder import Folder
 from spark_jobs.readers.plan_log import Entry, PlanLog
 
 COLUMNS = pa.schema([("id", pa.int64())])
@@ -26,7 +27,7 @@ def test_a_version_and_its_splits_are_on_disk_before_they_are_used(
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", recorded)
-    log = PlanLog(tmp_path / "log")
+    log = PlanLog(Folder(tmp_path / "log"))
     entry = log.keep("splits-0.parquet", pa.table({"id": [1]}))
     log.write(0, COLUMNS, [entry, Entry("/data/a.parquet", 7)])
     files = [name for name in synced if name.startswith(".")]
@@ -34,7 +35,7 @@ def test_a_version_and_its_splits_are_on_disk_before_they_are_used(
     assert [name for name in synced if not name.startswith(".")] == ["log", "_delta_log"]
     assert log.has(0)
     assert not log.has(1)
-    table = DeltaTable(str(log.folder))
+    table = DeltaTable(log.folder.url)
     assert [Path(uri).name for uri in table.file_uris()] == ["splits-0.parquet", "a.parquet"]
-    left = [path.name for path in log.folder.rglob("*") if path.name.startswith(".")]
+    left = [path.name for path in log.folder.root.rglob("*") if path.name.startswith(".")]
     assert left == []

@@ -35,7 +35,7 @@ class TargetCase(LiveCase):
 
     @property
     def checkpoint(self) -> Path:
-        return self.generation.checkpoint
+        return self.generation.checkpoint.root
 
     @property
     def side(self) -> TargetSide:

@@ -12,6 +12,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from sources.errors import StateError
 from sources.serving import OWNER, table_properties
+from sources.storage.folder import Folder
 from spark_jobs.run_state.target_record import TargetRecord, read_target_record
 from spark_jobs.target.belonging import epoch_id, require_belonging
 from spark_jobs.target.delta_table import NO_MORE, open_table, paths_of, transactions_of
@@ -326,14 +327,14 @@ def test_a_backfill_of_a_range_is_the_pipelines_own(case: TargetCase) -> None:
     guard = case.start()
     case.batches(0, 1)
     replacement = Replacement(
-        table=case.out,
+        table=Folder(case.out),
         side=None,
         where=Range("at", moment(0), moment(50)),
-        history=set(paths_of(open_table(str(case.out)))),
+        history=set(paths_of(open_table(Folder(case.out)))),
         gone=set(),
         key=["id"],
         transaction=f"{case.generation.info.transaction_id}-range-abc",
-        scratch=case.folder / "scratch",
+        scratch=Folder(case.folder / "scratch"),
     )
     assert replacement.run(lambda _: None) == Replaced(removed=1, written=0, kept_live=0)
     guard.look()
@@ -349,14 +350,14 @@ def test_a_promotion_and_a_rollback_carry_epoch_and_batches_along(case: TargetCa
     served, own = case.table.version(), case.generation.info.transaction_id
     writer = QUERY if case.is_append else own
     ids = [writer, epoch_id(case.generation)]
-    known = transactions_of(case.out, ids)
-    other = str(case.folder / "out.g2")
-    write_deltalake(other, case.table.to_pyarrow_table())
-    prepare(case.out, other, None).commit(dict.fromkeys(ids, NO_MORE), {OWNER: "g2"})
+    target, other = Folder(case.out), Folder(case.folder / "out.g2")
+    known = transactions_of(target, ids)
+    write_deltalake(other.url, case.table.to_pyarrow_table())
+    prepare(target, other, None).commit(dict.fromkeys(ids, NO_MORE), {OWNER: "g2"})
     assert "its property `hybrid.generation` is g2" in refused(case).message
-    assert transactions_of(case.out, ids, served) == known
+    assert transactions_of(target, ids, served) == known
     before = case.table.version()
-    prepare(case.out, case.out, served).commit(known, table_properties(case.generation))
+    prepare(target, target, served).commit(known, table_properties(case.generation))
     adopt(case.loaded, case.generation, before)
     require_belonging(case.loaded, case.generation)
     case.run(3)
@@ -443,7 +444,7 @@ def test_the_record_says_what_is_known(case: TargetCase) -> None:
 
 def test_a_data_file_that_was_deleted_is_refused_at_the_next_start(case: TargetCase) -> None:
     case.run(0, 1)
-    name = paths_of(open_table(str(case.out)))[0]
+    name = paths_of(open_table(Folder(case.out)))[0]
     content = Path(case.out, name).read_bytes()
     Path(case.out, name).unlink()
     with pytest.raises(StateError, match="are missing, although its log lists them") as caught:

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sources.errors import InputError, StateError
+from sources.storage.folder import Folder
 from spark_jobs.target.replace_range import Range, Replaced, Replacement
 
 BEGIN = datetime(2024, 3, 1, tzinfo=UTC)
@@ -50,14 +51,14 @@ class Target:
         if rows:
             write_deltalake(side, table(rows), partition_by=self.by)
         return Replacement(
-            table=str(self.path),
-            side=str(side) if rows else None,
+            table=Folder(self.path),
+            side=Folder(side) if rows else None,
             where=Range("at", BEGIN + timedelta(hours=since), BEGIN + timedelta(hours=until)),
             history=self.history,
             gone=self.gone,
             key=["id"],
             transaction=f"range-{self.count}",
-            scratch=self.folder / f"scratch-{self.count}",
+            scratch=Folder(self.folder / f"scratch-{self.count}"),
         )
 
     def replace(self, since: int, until: int, rows: Rows) -> Replaced | None:
@@ -160,7 +161,8 @@ def test_compacted_files_are_told_and_nothing_is_changed(tmp_path: Path) -> None
 def test_a_table_without_the_column_is_refused(tmp_path: Path) -> None:
     write_deltalake(tmp_path / "t", pa.table({"id": [1]}))
     where = Range("at", BEGIN, BEGIN + timedelta(hours=1))
-    one = Replacement(str(tmp_path / "t"), None, where, set(), set(), ["id"], "x", tmp_path / "s")
+    table, scratch = Folder(tmp_path / "t"), Folder(tmp_path / "s")
+    one = Replacement(table, None, where, set(), set(), ["id"], "x", scratch)
     with pytest.raises(InputError, match="has no column `at`"):
         one.run(lambda _: None)
 
@@ -215,14 +217,14 @@ def test_a_live_row_is_recognized_by_odd_keys_as_merge_recognizes_them(
     write_deltalake(path, row(live, "live"), mode="append")
     write_deltalake(side, row(recomputed, "recomputed"))
     replaced = Replacement(
-        table=str(path),
-        side=str(side),
+        table=Folder(path),
+        side=Folder(side),
         where=Range("at", BEGIN, BEGIN + timedelta(hours=1)),
         history=history,
         gone=set(),
         key=["id", "part"],
         transaction="range-1",
-        scratch=tmp_path / "scratch",
+        scratch=Folder(tmp_path / "scratch"),
     ).run(lambda _: None)
     assert replaced == Replaced(removed=1, written=0, kept_live=1)
     assert DeltaTable(path).to_pyarrow_table()["v"].to_pylist() == ["live"]

@@ -14,6 +14,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from sources.errors import InputError, StateError
+from sources.storage.folder import Folder
 from spark_jobs.target.delta_table import NO_MORE, transactions_of, version_of
 from spark_jobs.target.table_snapshot import data_files, read_snapshot
 from spark_jobs.target.take_over import OutdatedError, prepare
@@ -49,12 +50,12 @@ def test_readers_see_the_one_or_the_other(tmp_path: Path, by: str | None) -> Non
     old, new = tmp_path / "t", tmp_path / "t.g2"
     write(old, rows(0, 10), 3, "one", by)
     write(new, rows(5, 20), 7, "two", by)
-    before = version_of(str(old))
-    prepare(str(old), str(new), None).commit({"two": 7, "one": NO_MORE}, {})
-    assert version_of(str(old)) == before + 1
+    before = version_of(Folder(old))
+    prepare(Folder(old), Folder(new), None).commit({"two": 7, "one": NO_MORE}, {})
+    assert version_of(Folder(old)) == before + 1
     assert read(old) == read(new)
     assert read(old, before) == rows(0, 10).sort_by("id").to_pylist()
-    assert transactions_of(str(old), ["one", "two", "three"]) == {"one": NO_MORE, "two": 7}
+    assert transactions_of(Folder(old), ["one", "two", "three"]) == {"one": NO_MORE, "two": 7}
 
 
 def test_statistics_stay_as_their_writer_wrote_them(tmp_path: Path) -> None:
@@ -63,8 +64,8 @@ def test_statistics_stay_as_their_writer_wrote_them(tmp_path: Path) -> None:
     written = rows(5, 20).append_column("wide", wide)
     write(old, rows(0, 1), 0, "one")
     write(new, written, 0, "two")
-    prepare(str(old), str(new), None).commit({}, {})
-    sides = [[add["stats"] for add in read_snapshot(str(path)).files] for path in (old, new)]
+    prepare(Folder(old), Folder(new), None).commit({}, {})
+    sides = [[add["stats"] for add in read_snapshot(Folder(path)).files] for path in (old, new)]
     assert sides[0] == sides[1]
     assert '"numRecords":20' in sides[0][0]
 
@@ -74,7 +75,7 @@ def test_new_columns_come_with_the_rows(tmp_path: Path) -> None:
     write(old, rows(0, 3), 0, "one")
     wider = rows(0, 3).append_column("more", pa.array([1.0, 2.0, 3.0]))
     write(new, wider, 0, "two")
-    prepare(str(old), str(new), None).commit({}, {"delta.appendOnly": "false"})
+    prepare(Folder(old), Folder(new), None).commit({}, {"delta.appendOnly": "false"})
     assert read(old) == wider.to_pylist()
     assert DeltaTable(old).metadata().configuration["delta.appendOnly"] == "false"
 
@@ -82,14 +83,14 @@ def test_new_columns_come_with_the_rows(tmp_path: Path) -> None:
 def test_a_table_goes_back_to_a_version_of_its_own(tmp_path: Path) -> None:
     old, new = tmp_path / "t", tmp_path / "t.g2"
     write(old, rows(0, 10), 3, "one")
-    before = version_of(str(old))
+    before = version_of(Folder(old))
     write(new, rows(5, 20), 7, "two")
-    prepare(str(old), str(new), None).commit({"two": 7, "one": NO_MORE}, {})
+    prepare(Folder(old), Folder(new), None).commit({"two": 7, "one": NO_MORE}, {})
     write(old, rows(100, 5), 8, "two")
-    known = transactions_of(str(old), ["one"], before)
-    prepare(str(old), str(old), before).commit({**known, "two": NO_MORE}, {})
+    known = transactions_of(Folder(old), ["one"], before)
+    prepare(Folder(old), Folder(old), before).commit({**known, "two": NO_MORE}, {})
     assert read(old) == rows(0, 10).to_pylist()
-    assert transactions_of(str(old), ["one", "two"]) == {"one": 3, "two": NO_MORE}
+    assert transactions_of(Folder(old), ["one", "two"]) == {"one": 3, "two": NO_MORE}
 
 
 def test_files_on_another_file_system_are_copied(
@@ -101,13 +102,13 @@ def test_files_on_another_file_system_are_copied(
 
     linked = os.link
 
-    def refused(there: Path, here: Path) -> None:
-        if here.suffix == ".parquet":
+    def refused(there: str, here: str) -> None:
+        if here.endswith(".parquet"):
             raise OSError(18, "Invalid cross-device link")
         linked(there, here)
 
     monkeypatch.setattr(os, "link", refused)
-    prepare(str(old), str(new), None).commit({}, {})
+    prepare(Folder(old), Folder(new), None).commit({}, {})
     assert read(old) == rows(5, 20).to_pylist()
 
 
@@ -116,10 +117,10 @@ def test_rows_whose_files_are_gone_are_not_promised(tmp_path: Path) -> None:
     write(old, rows(0, 3), 0, "one")
     write(new, rows(5, 20), 0, "two")
     next(new.glob("*.parquet")).unlink()
-    before = version_of(str(old))
+    before = version_of(Folder(old))
     with pytest.raises(StateError, match="is missing"):
-        prepare(str(old), str(new), None).commit({}, {})
-    assert version_of(str(old)) == before
+        prepare(Folder(old), Folder(new), None).commit({}, {})
+    assert version_of(Folder(old)) == before
 
 
 def test_tables_that_are_partitioned_otherwise_are_refused(tmp_path: Path) -> None:
@@ -127,14 +128,14 @@ def test_tables_that_are_partitioned_otherwise_are_refused(tmp_path: Path) -> No
     write(old, rows(0, 3), 0, "one", "day")
     write(new, rows(5, 20), 0, "two", "id")
     with pytest.raises(InputError, match="partitioned"):
-        prepare(str(old), str(new), None).commit({}, {})
+        prepare(Folder(old), Folder(new), None).commit({}, {})
     with pytest.raises(InputError, match="can't be read"):
-        prepare(str(tmp_path / "nothing"), str(new), None).commit({}, {})
+        prepare(Folder(tmp_path / "nothing"), Folder(new), None).commit({}, {})
 
 
 def amend(path: Path, *actions: dict[str, Any]) -> None:
     """Write the next version of a table's log by hand, as Spark would."""
-    number = version_of(str(path)) + 1
+    number = version_of(Folder(path)) + 1
     text = "\n".join(json.dumps(each) for each in actions)
     (path / "_delta_log" / f"{number:020d}.json").write_text(text)
 
@@ -146,7 +147,7 @@ def protocol(*features: str) -> dict[str, Any]:
 
 def delete_rows(path: Path, vector: dict[str, Any]) -> dict[str, Any]:
     """Mark rows of a table's only file as deleted, as DELETE does with deletion vectors."""
-    [add] = read_snapshot(str(path)).files
+    [add] = read_snapshot(Folder(path)).files
     remove = {"path": add["path"], "deletionTimestamp": 1, "dataChange": True}
     made = {**add, "deletionVector": vector}
     amend(path, protocol("deletionVectors"), {"remove": remove}, {"add": made})
@@ -164,31 +165,31 @@ def test_deleted_rows_stay_deleted_whatever_kind_their_vector_is(tmp_path: Path)
     added = delete_rows(new, {**vector, "cardinality": 6})
     assert data_files(added) == [added["path"], name]
     with pytest.raises(StateError, match=f"{name} is missing"):
-        prepare(str(old), str(new), None)
+        prepare(Folder(old), Folder(new), None)
     (new / "ab").mkdir()
     (new / name).write_bytes(b"vector")
 
-    before = version_of(str(old))
-    prepare(str(old), str(new), None).commit({}, {})
-    found = read_snapshot(str(old))
+    before = version_of(Folder(old))
+    prepare(Folder(old), Folder(new), None).commit({}, {})
+    found = read_snapshot(Folder(old))
     assert [each["deletionVector"] for each in found.files] == [added["deletionVector"]]
     assert (old / name).read_bytes() == b"vector"
     assert found.protocol.features >= {"deletionVectors", "appendOnly", "invariants"}
 
     # Back to the rows without one, then to the same file with one: the version has both protocols.
-    after = version_of(str(old))
-    prepare(str(old), str(old), before).commit({}, {})
-    assert [each.get("deletionVector") for each in read_snapshot(str(old)).files] == [None]
-    prepare(str(old), str(old), after).commit({}, {})
-    assert read_snapshot(str(old)).files[0]["deletionVector"]["cardinality"] == 6
+    after = version_of(Folder(old))
+    prepare(Folder(old), Folder(old), before).commit({}, {})
+    assert [each.get("deletionVector") for each in read_snapshot(Folder(old)).files] == [None]
+    prepare(Folder(old), Folder(old), after).commit({}, {})
+    assert read_snapshot(Folder(old)).files[0]["deletionVector"]["cardinality"] == 6
 
 
 def test_a_file_that_both_versions_have_is_neither_removed_nor_added(tmp_path: Path) -> None:
     table = tmp_path / "t"
     write(table, rows(0, 10), 0, "one")
-    before = version_of(str(table))
+    before = version_of(Folder(table))
     write(table, rows(10, 10), 1, "one")
-    prepare(str(table), str(table), before).commit({}, {})
+    prepare(Folder(table), Folder(table), before).commit({}, {})
     last = (table / f"_delta_log/{before + 2:020d}.json").read_text().splitlines()
     assert sorted(key for line in last for key in json.loads(line)) == ["commitInfo", "remove"]
     assert read(table) == rows(0, 10).to_pylist()
@@ -198,7 +199,7 @@ def test_columns_stored_under_other_names_come_with_their_mapping(tmp_path: Path
     old, new = tmp_path / "t", tmp_path / "t.g2"
     write(old, rows(0, 10), 0, "one")
     write(new, rows(5, 20), 0, "two")
-    metadata = read_snapshot(str(new)).metadata
+    metadata = read_snapshot(Folder(new)).metadata
     schema = json.loads(metadata["schemaString"])
     for number, field in enumerate(schema["fields"], 1):
         field["metadata"] = {
@@ -209,15 +210,15 @@ def test_columns_stored_under_other_names_come_with_their_mapping(tmp_path: Path
     mapping = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "5"}
     mapped = {"schemaString": json.dumps(schema), "configuration": mapping}
     amend(new, protocol("columnMapping"), {"metaData": {**metadata, **mapped}})
-    before = version_of(str(old))
-    prepare(str(old), str(new), None).commit({}, {})
-    found = read_snapshot(str(old))
+    before = version_of(Folder(old))
+    prepare(Folder(old), Folder(new), None).commit({}, {})
+    found = read_snapshot(Folder(old))
     assert found.configuration == mapping
     assert json.loads(found.metadata["schemaString"]) == schema
     assert "columnMapping" in found.protocol.reader_features
-    assert found.metadata["id"] == read_snapshot(str(old), before).metadata["id"]
-    prepare(str(old), str(old), before).commit({}, {})
-    found, first = read_snapshot(str(old)), read_snapshot(str(old), before)
+    assert found.metadata["id"] == read_snapshot(Folder(old), before).metadata["id"]
+    prepare(Folder(old), Folder(old), before).commit({}, {})
+    found, first = read_snapshot(Folder(old)), read_snapshot(Folder(old), before)
     assert (found.metadata, found.files) == (first.metadata, first.files)
 
 
@@ -225,9 +226,9 @@ def test_the_owner_is_named_by_the_commit_that_brings_the_rows(tmp_path: Path) -
     old, new = tmp_path / "t", tmp_path / "t.g2"
     write(old, rows(0, 10), 0, "one")
     write(new, rows(5, 20), 0, "two")
-    before = version_of(str(old))
-    prepare(str(old), str(new), None).commit({}, {"hybrid.generation": "two"})
-    assert version_of(str(old)) == before + 1
+    before = version_of(Folder(old))
+    prepare(Folder(old), Folder(new), None).commit({}, {"hybrid.generation": "two"})
+    assert version_of(Folder(old)) == before + 1
     assert DeltaTable(old).metadata().configuration["hybrid.generation"] == "two"
 
 
@@ -235,13 +236,13 @@ def test_of_two_writers_of_one_version_one_is_refused_and_leaves_nothing(tmp_pat
     old, new = tmp_path / "t", tmp_path / "t.g2"
     write(old, rows(0, 10), 0, "one")
     write(new, rows(5, 20), 0, "two")
-    ready = prepare(str(old), str(new), None)
+    ready = prepare(Folder(old), Folder(new), None)
     write(old, rows(90, 1), 1, "one")
     before = {path for path in old.rglob("*") if path.is_file()}
     with pytest.raises(OutdatedError, match="Another writer has committed"):
         ready.commit({}, {})
     assert len(read(old)) == 11
-    ready.undo_links()
+    ready.undo()
     assert {path for path in old.rglob("*") if path.is_file()} == before
 
 
@@ -250,12 +251,12 @@ def test_links_that_no_commit_lists_are_removed_again(tmp_path: Path, by: str | 
     old, new = tmp_path / "t", tmp_path / "t.g2"
     write(old, rows(0, 2), 0, "one", by)
     write(new, rows(5, 20), 0, "two", by)
-    before = set(old.rglob("*"))
-    ready = prepare(str(old), str(new), None)
-    ready._link()
+    before = {path for path in old.rglob("*") if path.is_file()}
+    ready = prepare(Folder(old), Folder(new), None)
+    ready._bring()
     assert set(old.rglob("*")) > before
-    ready.undo_links()
-    assert set(old.rglob("*")) == before
+    ready.undo()
+    assert {path for path in old.rglob("*") if path.is_file()} == before
     assert read(old) == rows(0, 2).to_pylist()
 
 
@@ -267,7 +268,7 @@ def test_a_feature_that_can_not_be_carried_is_refused_by_name(tmp_path: Path, si
     written = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["rowTracking"]}
     amend(tmp_path / side, {"protocol": written})
     with pytest.raises(InputError, match="the Delta features `rowTracking`") as refused:
-        prepare(str(old), str(new), None)
+        prepare(Folder(old), Folder(new), None)
     assert "DROP FEATURE rowTracking" in (refused.value.hint or "")
 
 
@@ -277,14 +278,14 @@ def test_a_table_that_forbids_it_is_not_replaced(tmp_path: Path) -> None:
     write(new, rows(5, 20), 0, "two")
     DeltaTable(old).alter.add_constraint({"positive": "id >= 0"})
     with pytest.raises(InputError, match=r"has the constraint `positive` \(id >= 0\)"):
-        prepare(str(old), str(new), None)
+        prepare(Folder(old), Folder(new), None)
     # The way out that the error names.
     DeltaTable(old).alter.drop_constraint("positive")
     DeltaTable(old).alter.set_table_properties({"delta.appendOnly": "true"})
     with pytest.raises(InputError, match=r"`delta\.appendOnly`"):
-        prepare(str(old), str(new), None)
+        prepare(Folder(old), Folder(new), None)
     DeltaTable(old).alter.set_table_properties({"delta.appendOnly": "false"})
-    prepare(str(old), str(new), None).commit({}, {})
+    prepare(Folder(old), Folder(new), None).commit({}, {})
     assert read(old) == read(new)
 
 
@@ -301,11 +302,11 @@ def test_a_clustered_table_is_refused_until_its_clustering_is_removed(tmp_path: 
 
     amend(old, {"protocol": features}, {"domainMetadata": clustered(["id"])})
     with pytest.raises(InputError, match="is clustered at version 1") as refused:
-        prepare(str(old), str(new), None)
+        prepare(Folder(old), Folder(new), None)
     assert "CLUSTER BY NONE" in refused.value.hint
     # What that statement leaves; Delta has no way to drop the feature.
     amend(old, {"domainMetadata": clustered()})
-    prepare(str(old), str(new), None).commit({}, {})
+    prepare(Folder(old), Folder(new), None).commit({}, {})
     assert read(old) == read(new)
 
 
@@ -316,7 +317,7 @@ class KilledError(BaseException):
 def test_a_version_stays_as_it_was_committed_if_the_process_is_killed_right_after(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The name that the commit was prepared under is then a second name of the version's file."""
+    """The name that the commit was written under is then a second name of the version's file."""
     table = tmp_path / "t"
     for number, name in enumerate(("t", "t.g2", "t.g3")):
         write(tmp_path / name, rows(10 * number, 10), 0, name)
@@ -331,13 +332,13 @@ def test_a_version_stays_as_it_was_committed_if_the_process_is_killed_right_afte
         link(source, there)
         monkeypatch.setattr(Path, "unlink", killed)
 
-    prepared = prepare(str(table), str(tmp_path / "t.g2"), None)
-    monkeypatch.setattr("spark_jobs.target.take_over.os.link", linked)
+    prepared = prepare(Folder(table), Folder(tmp_path / "t.g2"), None)
+    monkeypatch.setattr(os, "link", linked)
     with pytest.raises(KilledError):
         prepared.commit({}, {})
     monkeypatch.undo()
-    second = version_of(str(table))
+    second = version_of(Folder(table))
     assert read(table, second) == read(tmp_path / "t.g2")
-    prepare(str(table), str(tmp_path / "t.g3"), None).commit({}, {})
+    prepare(Folder(table), Folder(tmp_path / "t.g3"), None).commit({}, {})
     assert read(table) == read(tmp_path / "t.g3")
     assert read(table, second) == read(tmp_path / "t.g2")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sources.common.state import Folder
-from sources.common.state_table import read_state_table
 from sources.errors import StateError
+from sources.state.state_table import read_state_table
+from sources.storage.folder import Folder
 
 
 @pytest.mark.parametrize("content", [None, b"", b"PAR1 and no more"])

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from sources.common.positions import EndPosition
-from sources.common.state import Folder, open_generation
-from sources.errors import InputError, StateError
+from sources.errors import StateError
+from sources.state.generation import open_generation
+from sources.storage.folder import Folder
 
 
 def end(rows: int) -> EndPosition:
@@ -50,33 +51,33 @@ def test_an_unknown_version_is_refused(tmp_path: Path) -> None:
 
 def test_a_generation_is_made_once_and_found_again(tmp_path: Path) -> None:
     contract: dict[str, object] = {"transform": "a:b"}
-    assert open_generation(tmp_path / "p", contract, create=False) is None
-    made = open_generation(tmp_path / "p", contract, create=True)
-    found = open_generation(tmp_path / "p", contract, create=True)
+    assert open_generation(Folder(tmp_path / "p"), contract, create=False) is None
+    made = open_generation(Folder(tmp_path / "p"), contract, create=True)
+    found = open_generation(Folder(tmp_path / "p"), contract, create=True)
     assert made is not None
     assert found is not None
     assert made.info == found.info
-    assert made.checkpoint == tmp_path / "p" / "g1" / "checkpoint"
+    assert made.checkpoint.root == tmp_path / "p" / "g1" / "checkpoint"
 
 
 def test_two_pipelines_never_share_a_transaction_id(tmp_path: Path) -> None:
     ids = set()
     for number in range(3):
-        made = open_generation(tmp_path / str(number) / "p", {}, create=True)
+        made = open_generation(Folder(tmp_path / str(number) / "p"), {}, create=True)
         assert made is not None
         ids.add(made.info.transaction_id)
     assert len(ids) == 3
 
 
 def test_a_changed_declaration_is_refused_by_the_name_of_its_field(tmp_path: Path) -> None:
-    open_generation(tmp_path / "p", {"transform": "a:b", "key": ["id"]}, create=True)
+    open_generation(Folder(tmp_path / "p"), {"transform": "a:b", "key": ["id"]}, create=True)
     with pytest.raises(StateError, match="`transform` of pipeline `p` changed"):
-        open_generation(tmp_path / "p", {"transform": "a:c", "key": ["id"]}, create=False)
+        open_generation(Folder(tmp_path / "p"), {"transform": "a:c", "key": ["id"]}, create=False)
 
 
-def test_a_state_folder_that_is_not_local_is_refused() -> None:
-    with pytest.raises(InputError, match=r"is a URL; .* mounted on this machine"):
-        open_generation(Path("s3://bucket/state/p"), {}, create=True)
+def test_a_url_without_its_store_is_no_folder_of_this_machine() -> None:
+    with pytest.raises(ValueError, match="s3://bucket/state"):
+        Folder("s3://bucket/state/p")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -1,0 +1,221 @@
+"""Generations of a pipeline: a state folder for each computation of the whole target table."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Sequence
+
+from sources.common.positions import Record, now_ms
+from sources.errors import StateError
+from sources.storage.folder import Folder
+
+
+class GenerationInfo(Record):
+    """Identity of a generation (one computation of the whole table), written when it is created.
+
+    Attributes:
+        generation: Name of the generation and of its folder, such as ``g1``.
+        transaction_id: Application id of its transactions in the Delta log; unique to it, so that
+            a micro-batch is never written twice.
+        created_ms: Time of creation, in Unix milliseconds.
+        contract: Digest of each part of the declaration that may not change under a checkpoint.
+
+    """
+
+    VERSION = 2
+
+    generation: str
+    transaction_id: str
+    created_ms: int
+    contract: dict[str, str]
+
+
+class CurrentGeneration(Record):
+    """Name of the newest generation of a pipeline."""
+
+    generation: str
+
+
+CURRENT = "current.json"
+IDENTITY = "generation.json"
+"""Name of the document that a generation's folder begins with."""
+_REMOVED = "removed.json"
+
+
+class Generation(Folder):
+    """State folder of one generation, which is one computation of the whole target table.
+
+    Holds the plan, the positions of the sources, Spark's checkpoint and the transaction id.
+    """
+
+    def __init__(self, folder: Folder, info: GenerationInfo) -> None:
+        super().__init__(folder.url, folder.documents)
+        self.info = info
+
+    @property
+    def name(self) -> str:
+        """Name of the generation and of its folder: g1, g2 …."""
+        return self.info.generation
+
+    @property
+    def checkpoint(self) -> Folder:
+        """Folder of Spark's checkpoint, shared by all runs of this generation; may be empty yet."""
+        return self.folder("checkpoint")
+
+
+def digests(contract: dict[str, object]) -> dict[str, str]:
+    """Return a digest (16 hex digits of SHA-256) of each value, by the same keys.
+
+    The state keeps digests only, so that no value of the declaration itself is written to it.
+    """
+    return {
+        key: hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+        for key, value in contract.items()
+    }
+
+
+def open_generation(
+    home: Folder, contract: dict[str, object], named: str | None = None, *, create: bool
+) -> Generation | None:
+    """Return a generation of a pipeline, after checking that its checkpoint can still be used.
+
+    A generation is one computation of the whole target table, with a checkpoint of its own.
+
+    Args:
+        home: The pipeline's folder in the state folder; its name is the pipeline's.
+        contract: The parts of the declaration that may not change under a checkpoint.
+        named: Name of the generation; the newest, if left out.
+        create: Whether to create the first generation, ``g1``, if there is none.
+
+    Returns:
+        The generation; None if there is none and none was to be created.
+
+    Raises:
+        StateError: A part of ``contract`` differs from the one the generation began with; the
+            generation does not exist; or the state is damaged or can't be written.
+
+    """
+    if named is None:
+        current = home.read(CURRENT, CurrentGeneration)
+        if current is None:
+            _require_never_run(home)
+            if not create:
+                return None
+            made = make_generation(home, "g1", contract)
+            # Of two processes that created it, both continue with the one that was written.
+            current = home.put_if_absent(CURRENT, CurrentGeneration(generation=made.name))
+        named = current.generation
+    found = read_generation(home, named)
+    declared = digests(contract)
+    keys = sorted({*declared, *found.info.contract})
+    changed = [key for key in keys if found.info.contract.get(key) != declared.get(key)]
+    if changed:
+        message = (
+            f"`{', '.join(changed)}` of pipeline `{home.name}` changed since generation "
+            f"{named} began; its checkpoint can't follow the change."
+        )
+        hint = (
+            "Undo the change in the pipeline's file. If nothing was read yet, plan again instead: "
+            "`hybrid plan P`; otherwise begin a new generation, `hybrid generation new P`, which "
+            "computes the whole table again next to the one that serves."
+        )
+        raise StateError(message, hint, pipeline=home.name, generation=named, field=changed[0])
+    return found
+
+
+def _require_never_run(folder: Folder) -> None:
+    """Refuse a pipeline whose ``current.json`` is missing although a generation has run."""
+    ran = sorted({name.partition("/")[0] for name in folder.names("g*/checkpoint/*")})
+    if not ran:
+        return
+    message = (
+        f"State file {folder.location(CURRENT)} is missing, although generation "
+        f"{', '.join(ran)} of pipeline `{folder.name}` has run. Which one is the newest is "
+        "unknown, and nothing was begun in its place."
+    )
+    hint = (
+        "Restore the file from a backup, or write it with the newest generation: "
+        f'`{{"version": {CurrentGeneration.VERSION}, "generation": "{ran[-1]}"}}`.'
+    )
+    raise StateError(message, hint, pipeline=folder.name, file=folder.location(CURRENT))
+
+
+def make_generation(home: Folder, name: str, contract: dict[str, object]) -> Generation:
+    """Create the state folder of a generation, or return the existing one of that name.
+
+    Of two concurrent callers one creates it, and both get that one.
+
+    Args:
+        home: The pipeline's folder in the state folder.
+        name: Name of the generation, such as ``g2``.
+        contract: The parts of the declaration that may not change under its checkpoint.
+
+    Raises:
+        StateError: The state can't be written.
+    """
+    if home.exists(f"{name}/{_REMOVED}"):
+        remove_generation(home, name)
+    info = GenerationInfo(
+        generation=name,
+        transaction_id=f"{home.name}-{uuid.uuid4().hex}",
+        created_ms=now_ms(),
+        contract=digests(contract),
+    )
+    folder = home.folder(name)
+    return Generation(folder, folder.put_if_absent(IDENTITY, info))
+
+
+def remove_generation(home: Folder, name: str, keep: Sequence[str] = ()) -> None:
+    """Remove the state folder of a generation; what is left after a crash counts as removed.
+
+    Args:
+        home: The pipeline's folder in the state folder.
+        name: Name of the generation; its runs must have ended.
+        keep: Names of files in it that stay, where files are deleted one by one.
+
+    Raises:
+        StateError: The state can't be written.
+    """
+    folder = home.folder(name)
+    if folder.documents.deletes_at_once:
+        folder.delete_all()
+        return
+    folder.replace_bytes(_REMOVED, b"{}")
+    for each in folder.names("*"):
+        if each not in (_REMOVED, IDENTITY, *keep):
+            folder.delete(each)
+    folder.delete(IDENTITY)
+    folder.delete(_REMOVED)
+
+
+def read_generation(home: Folder, name: str) -> Generation:
+    """Return an existing generation by its name.
+
+    Args:
+        home: The pipeline's folder in the state folder.
+        name: Name of the generation, such as ``g2``.
+
+    Raises:
+        StateError: There is no generation of that name, or its document is damaged.
+    """
+    folder = home.folder(name)
+    found = folder.read(IDENTITY, GenerationInfo)
+    if found is None:
+        message = (
+            f"State file {folder.location(IDENTITY)} of generation {name} is missing, so its "
+            "checkpoint can't be matched with its table."
+        )
+        hint = (
+            "Restore the file from a backup. Without one, declare another `state` and another "
+            "`sink.path`, and load everything again."
+        )
+        raise StateError(
+            message,
+            hint,
+            pipeline=home.name,
+            generation=name,
+            file=folder.location(IDENTITY),
+        )
+    return Generation(folder, found)

@@ -1,0 +1,62 @@
+"""Files of the state as files of this machine, for what can't read them elsewhere: Python, logs."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import uuid
+from pathlib import Path
+
+from sources.common.cache import cache_folder
+from sources.storage.folder import Folder
+
+
+def local_copy(folder: Folder) -> Path:
+    """Return a folder of this machine with all files of a folder of the state, as they are now.
+
+    Args:
+        folder: The folder; its files are small.
+
+    Returns:
+        The folder itself if it is on this machine; else a copy in the cache folder, of which there
+        is one for each content.
+
+    Raises:
+        UnavailableError: The store does not answer.
+        InputError: The store refuses.
+    """
+    if folder.is_local:
+        return folder.root
+    found = {name: folder.read_bytes(name) for name in folder.names("*")}
+    files = {name: data for name, data in found.items() if data is not None}
+    digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()[:32]
+    copy = cache_folder() / "definitions" / digest
+    if not copy.exists():
+        part = copy.with_name(f".{digest}-{uuid.uuid4().hex}")
+        part.mkdir(parents=True)
+        for name, data in files.items():
+            path = part / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        try:
+            part.rename(copy)
+        except OSError:
+            # Another process was first.
+            shutil.rmtree(part)
+    return copy
+
+
+def local_path(folder: Folder, name: str) -> Path:
+    """Return the path on this machine of a file that only this machine writes, such as a log.
+
+    Args:
+        folder: Folder of the state.
+        name: Path of the file in it.
+
+    Returns:
+        The file in the folder, if that is on this machine; else one in the cache folder.
+    """
+    if folder.is_local:
+        return folder.path(name)
+    own = hashlib.sha256(folder.url.encode()).hexdigest()[:16]
+    return cache_folder() / "state" / own / name

@@ -1,0 +1,319 @@
+"""Interface for small documents that several processes write: whole, and by condition.
+
+Paths are absolute, as those of :class:`~sources.storage.base.Storage`. A reader sees all of a
+document's old content or all of the new one. What is written is durable when a method returns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from sources.common.positions import now_ms
+
+
+class Document(NamedTuple):
+    """A document as it is now.
+
+    Attributes:
+        data: Its content.
+        tag: Version tag: differs wherever the content differs.
+        modified_ms: When it was written, in Unix milliseconds, by the store's clock.
+    """
+
+    data: bytes
+    tag: str
+    modified_ms: int
+
+
+class Listed(NamedTuple):
+    """A document as a listing describes it, without its content.
+
+    Attributes:
+        path: Its absolute path.
+        size: Its size in bytes.
+        modified_ms: When it was written, in Unix milliseconds, by the store's clock.
+    """
+
+    path: str
+    size: int
+    modified_ms: int
+
+
+class DocumentStore(Protocol):
+    """A store of documents; safe to use from several threads and from several hosts.
+
+    Every method raises :class:`~sources.errors.UnavailableError` if the store does not answer, and
+    :class:`~sources.errors.InputError` if it refuses, for example without permission; on this
+    machine the ``OSError`` itself.
+    """
+
+    deletes_at_once: bool
+    """Whether a folder can be deleted in one step."""
+
+    @property
+    def delta_options(self) -> dict[str, str] | None:
+        """Storage options with which delta-rs opens a Delta table in this store; no credentials."""
+
+    def read(self, path: str) -> Document | None:
+        """Return a document; None if it does not exist."""
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is a document of this path."""
+
+    def age_ms(self, path: str) -> int | None:
+        """Return how long ago a document was written, in ms, by the store's clock alone.
+
+        Returns:
+            None if there is no such document.
+        """
+
+    def listing(self, folder: str) -> list[Listed]:
+        """Return all documents of a folder and of the folders in it, sorted by path."""
+
+    def folders(self, folder: str) -> list[str]:
+        """Return the names of the folders directly in a folder, sorted."""
+
+    def put(self, path: str, data: bytes) -> str:
+        """Write a document, over an existing one if there is one.
+
+        Returns:
+            The new version tag.
+        """
+
+    def put_if_absent(self, path: str, data: bytes) -> str | None:
+        """Write a document unless it exists; of concurrent writers exactly one wins.
+
+        Returns:
+            The new version tag; None if another document is there. One with the same content is
+            taken for one's own: the answer to an earlier request may have been lost.
+        """
+
+    def replace(self, path: str, data: bytes, tag: str) -> str | None:
+        """Write over a document only if it is still the version that was read (compare-and-swap).
+
+        Args:
+            path: The document.
+            data: Its new content.
+            tag: Version tag of the document that is to be replaced.
+
+        Returns:
+            The new version tag; None if the document was changed or deleted meanwhile. As with
+            :meth:`put_if_absent` the same content may be taken for one's own, so what different
+            writers write has to differ.
+        """
+
+    def copy(self, source: str, path: str) -> None:
+        """Let a file that never changes exist under a second path, by a link or by a copy.
+
+        The content does not pass through this process where the store can avoid it. Nothing is
+        done if the second path exists.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+        """
+
+    def delete(self, path: str) -> None:
+        """Delete a document; nothing happens if it does not exist."""
+
+    def delete_folder(self, folder: str) -> None:
+        """Delete all documents of a folder and of the folders in it, whatever they are.
+
+        Where :attr:`deletes_at_once`, nobody finds a part of the folder, even after a crash.
+        """
+
+
+class LocalDocuments:
+    """Documents on a file system of this machine; written durably, with ``fsync``."""
+
+    deletes_at_once = True
+
+    @property
+    def delta_options(self) -> None:
+        """No storage options: a path is enough."""
+
+    def read(self, path: str) -> Document | None:
+        """Return a document; None if it does not exist.
+
+        Raises:
+            OSError: It exists and can't be read.
+        """
+        try:
+            with open(path, "rb") as file:
+                status = os.fstat(file.fileno())
+                return Document(file.read(), _tag(status), status.st_mtime_ns // 1_000_000)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is a document of this path, or anything else."""
+        return os.path.exists(path)
+
+    def age_ms(self, path: str) -> int | None:
+        """Return how long ago a document was written, in ms; None if it does not exist.
+
+        Raises:
+            OSError: It can't be examined.
+        """
+        try:
+            return max(now_ms() - os.stat(path).st_mtime_ns // 1_000_000, 0)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def listing(self, folder: str) -> list[Listed]:
+        """Return all documents of a folder and of the folders in it, sorted by path.
+
+        Raises:
+            OSError: A folder can't be listed.
+        """
+        found = []
+        for place, _, names in os.walk(folder, onerror=_raise_unless_gone):
+            for name in names:
+                path = os.path.join(place, name)
+                # Temporary files come and go.
+                with contextlib.suppress(FileNotFoundError):
+                    status = os.stat(path)
+                    found.append(Listed(path, status.st_size, status.st_mtime_ns // 1_000_000))
+        return sorted(found)
+
+    def folders(self, folder: str) -> list[str]:
+        """Return the names of the folders directly in a folder, sorted; empty if it is missing.
+
+        Raises:
+            OSError: The folder can't be listed.
+        """
+        try:
+            with os.scandir(folder) as entries:
+                return sorted(each.name for each in entries if each.is_dir())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def put(self, path: str, data: bytes) -> str:
+        """Write a document, over an existing one if there is one; return its version tag.
+
+        Raises:
+            OSError: It can't be written; then nothing is left behind.
+        """
+        with _temporary(path, data) as (written, tag):
+            written.replace(path)
+        _sync(path)
+        return tag
+
+    def put_if_absent(self, path: str, data: bytes) -> str | None:
+        """Write a document unless it exists; return its version tag, None if another is there.
+
+        Raises:
+            OSError: It can't be written; then nothing is left behind.
+        """
+        with _temporary(path, data) as (written, tag):
+            try:
+                # A hard link is refused if the name exists, on every POSIX file system.
+                os.link(written, path)
+            except FileExistsError:
+                there = self.read(path)
+                return there.tag if there is not None and there.data == data else None
+        _sync(path)
+        return tag
+
+    def replace(self, path: str, data: bytes, tag: str) -> str | None:
+        """Write over a document if it is still the version that was read.
+
+        Returns:
+            The new version tag; None if the document was changed or deleted meanwhile.
+
+        Raises:
+            OSError: It can't be written; then nothing is left behind.
+        """
+        if not os.path.exists(path):
+            return None
+        # No file system call compares and replaces; whoever replaces locks the folder.
+        folder = os.open(os.path.dirname(path), os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            there = self.read(path)
+            return self.put(path, data) if there is not None and there.tag == tag else None
+        finally:
+            os.close(folder)
+
+    def copy(self, source: str, path: str) -> None:
+        """Link a file under a second path, or copy it where links fail; no change if that exists.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+            OSError: It can't be linked or copied.
+        """
+        if os.path.exists(path):
+            return
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        try:
+            os.link(source, path)
+        except FileNotFoundError:
+            raise
+        except OSError:
+            # Another file system, or one without links.
+            part = Path(path).with_name(f".{os.path.basename(path)}.part")
+            shutil.copyfile(source, part)
+            part.replace(path)
+
+    def delete(self, path: str) -> None:
+        """Delete a document; nothing happens if it does not exist.
+
+        Raises:
+            OSError: It can't be deleted.
+        """
+        Path(path).unlink(missing_ok=True)
+
+    def delete_folder(self, folder: str) -> None:
+        """Delete a folder with all that is in it, as far as this user may.
+
+        It is renamed first, so that nobody finds a part of it.
+        """
+        parent, name = os.path.split(folder.rstrip("/"))
+        aside = os.path.join(parent, f".{name}.deleted")
+        shutil.rmtree(aside, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            os.rename(folder, aside)
+        for each in (folder, aside):
+            shutil.rmtree(each, ignore_errors=True)
+
+
+def _tag(status: os.stat_result) -> str:
+    return f"{status.st_ino}-{status.st_mtime_ns}-{status.st_size}"
+
+
+def _raise_unless_gone(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        raise error
+
+
+@contextlib.contextmanager
+def _temporary(path: str, data: bytes) -> Iterator[tuple[Path, str]]:
+    """Write content to a file next to a document; removed at the end if it is still there."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    try:
+        with temporary.open("wb") as out:
+            out.write(data)
+            out.flush()
+            os.fsync(out.fileno())
+            tag = _tag(os.fstat(out.fileno()))
+        yield temporary, tag
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _sync(path: str) -> None:
+    """Make a file's name survive a power failure: it is kept in the folder, not in the file."""
+    folder = os.open(os.path.dirname(path), os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

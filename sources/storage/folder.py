@@ -1,0 +1,270 @@
+"""A folder in any store, whose documents are written atomically and durably."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TypeVar
+
+from sources.common.positions import Record
+from sources.errors import InputError, StateError
+from sources.storage.base import hadoop_path
+from sources.storage.documents import Document, DocumentStore, LocalDocuments
+
+R = TypeVar("R", bound=Record)
+_MIN_FREE = 64 * 1024  # bytes; below that not even a few small documents can be written
+_PACE_S = 10.0
+_LOCAL = LocalDocuments()
+
+
+class Folder:
+    """Folder of small files of the state, each written atomically and durably.
+
+    A reader sees all of the old content of a file or all of the new one. Methods that write raise
+    StateError if the folder can't be written; where it is in an object store or in HDFS, all of
+    them raise UnavailableError if that does not answer, and InputError if it refuses.
+
+    Args:
+        root: Absolute path, or URL.
+        documents: Store that the path is in; this machine's file systems if left out.
+
+    Attributes:
+        url: The path or URL, without a slash at its end.
+        documents: The store.
+    """
+
+    def __init__(self, root: Path | str, documents: DocumentStore = _LOCAL) -> None:
+        self.url = str(root).rstrip("/")
+        if documents is _LOCAL and not self.is_local:
+            message = f"{self.url} is a URL: its store has to be given."
+            raise ValueError(message)
+        self.documents = documents
+
+    def __str__(self) -> str:
+        return self.url
+
+    @property
+    def root(self) -> Path:
+        """Its local path.
+
+        Raises:
+            InputError: The folder is not on a file system of this machine.
+        """
+        return self.path("")
+
+    @property
+    def name(self) -> str:
+        """Last part of the folder's path."""
+        return self.url.rpartition("/")[2]
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the folder is on a file system of this machine."""
+        return "://" not in self.url
+
+    @property
+    def pace_s(self) -> float:
+        """Least seconds between two regular looks at it: elsewhere each costs time and money."""
+        return 0.0 if self.is_local else _PACE_S
+
+    @property
+    def hadoop_path(self) -> str:
+        """The path or URL as Spark takes it."""
+        return hadoop_path(self.url)
+
+    def location(self, name: str) -> str:
+        """Return the absolute path or URL of a file of the folder, whether it exists or not."""
+        return f"{self.url}/{name}"
+
+    def folder(self, name: str) -> Folder:
+        """Return a folder in this one, whether it exists or not."""
+        return Folder(self.location(name), self.documents)
+
+    def sibling(self, ending: str) -> Folder:
+        """Return the folder next to this one whose name is longer by an ending."""
+        return Folder(f"{self.url}{ending}", self.documents)
+
+    def path(self, name: str) -> Path:
+        """Return the local path of a file of the folder, whether it exists or not.
+
+        Raises:
+            InputError: The folder is not on a file system of this machine.
+        """
+        if not self.is_local:
+            message = f"{self.location(name).rstrip('/')} is needed as a file on this machine."
+            raise InputError(message, "Declare `state` as a local folder.", file=self.url)
+        return Path(self.url) / name
+
+    def exists(self, name: str) -> bool:
+        """Return whether there is a file of this name.
+
+        Raises:
+            OSError: The file exists and can't be read.
+        """
+        return self.documents.exists(self.location(name))
+
+    def names(self, pattern: str) -> list[str]:
+        """Return the names of files whose path in the folder matches a pattern, sorted.
+
+        Args:
+            pattern: Such as ``positions/*-end.json``; ``*`` stands for any characters, also for
+                those of folders in between.
+
+        Raises:
+            OSError: The folder exists and can't be listed.
+        """
+        # Only the part that has no wildcard is asked for.
+        start = re.split(r"[*?\[]", pattern)[0].rpartition("/")[0]
+        place = self.location(start) if start else self.url
+        begin = len(self.url) + 1
+        found = (each.path[begin:] for each in self.documents.listing(place))
+        return [name for name in found if fnmatchcase(name, pattern)]
+
+    def is_empty(self) -> bool:
+        """Return whether neither the folder nor one in it has a file.
+
+        Raises:
+            OSError: The folder exists and can't be listed.
+        """
+        return not self.documents.listing(self.url)
+
+    def folders(self) -> list[str]:
+        """Return the names of the folders directly in this one, sorted.
+
+        Raises:
+            OSError: The folder exists and can't be listed.
+        """
+        return self.documents.folders(self.url)
+
+    def document(self, name: str) -> Document | None:
+        """Return a file of the folder with its version tag; None if it does not exist.
+
+        Raises:
+            OSError: The file exists and can't be read.
+        """
+        return self.documents.read(self.location(name))
+
+    def read_bytes(self, name: str) -> bytes | None:
+        """Return the content of a file of the folder; None if it does not exist.
+
+        Raises:
+            OSError: The file exists and can't be read.
+        """
+        found = self.document(name)
+        return None if found is None else found.data
+
+    def read(self, name: str, kind: type[R]) -> R | None:
+        """Return a versioned document; None if it does not exist.
+
+        Args:
+            name: Path of its file, relative to the folder.
+            kind: Type of the document.
+
+        Raises:
+            StateError: The document has an unknown version or is damaged.
+            OSError: The file exists and can't be read.
+
+        """
+        text = self.read_bytes(name)
+        return None if text is None else kind.parse(text)
+
+    def replace(self, name: str, document: Record) -> None:
+        """Write a document, over an existing one if there is one, in one atomic step.
+
+        Raises:
+            StateError: The folder can't be written.
+        """
+        self.replace_bytes(name, _encoded(document))
+
+    def replace_bytes(self, name: str, data: bytes) -> None:
+        """Write a file, over an existing one if there is one, in one atomic step.
+
+        Raises:
+            StateError: The folder can't be written.
+        """
+        with self.writing():
+            self.documents.put(self.location(name), data)
+
+    def put_if_absent(self, name: str, document: R) -> R:
+        """Write a document unless it exists; of two concurrent writers exactly one wins.
+
+        Returns:
+            The document that is there now: for both writers, the winner's.
+
+        Raises:
+            StateError: The folder can't be written, the existing document is damaged, or it was
+                removed while this was called.
+        """
+        with self.writing():
+            written = self.documents.put_if_absent(self.location(name), _encoded(document))
+        if written is not None:
+            return document
+        if (existing := self.read(name, type(document))) is None:
+            place = self.location(name)
+            message = f"State file {place} was removed while it was being written."
+            hint = "Run the same command again, and don't remove files of a running pipeline."
+            raise StateError(message, hint, file=place)
+        return existing
+
+    def delete(self, name: str) -> None:
+        """Delete a file of the folder; nothing happens if it does not exist.
+
+        Raises:
+            StateError: The file can't be deleted.
+        """
+        with self.writing():
+            self.documents.delete(self.location(name))
+
+    def delete_all(self) -> None:
+        """Delete the folder with all that is in it."""
+        self.documents.delete_folder(self.url)
+
+    def obstacle(self) -> str | None:
+        """Return why nothing can be written to this folder, if that shows without writing.
+
+        Returns:
+            A phrase such as "the disk of the state folder /state is full"; None if nothing speaks
+            against it: the folder is accessible, writable, and has 64 KiB free; or it is not on a
+            file system of this machine.
+        """
+        if not self.is_local:
+            return None
+        try:
+            found = os.statvfs(self.url)
+        except OSError as error:
+            return f"the state folder {self.url} can't be accessed: {error.strerror}"
+        if found.f_flag & os.ST_RDONLY or not os.access(self.url, os.W_OK):
+            return f"the state folder {self.url} is read-only"
+        if found.f_bavail * found.f_frsize < _MIN_FREE:
+            return f"the disk of the state folder {self.url} is full"
+        return None
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Turn an OSError of the body of ``with``, which writes a file of the folder, into ours.
+
+        Yields:
+            Nothing: the body writes the file.
+
+        Raises:
+            StateError: The body raised an OSError.
+        """
+        try:
+            yield
+        except OSError as error:
+            # Without the path, which may be of a temporary file.
+            what = f"[Errno {error.errno}] {error.strerror}"
+            message = f"The state folder {self.url} can't be written: {what}."
+            hint = (
+                "Free space on its disk, or make the folder writable, then run the same command "
+                "again: completed steps are skipped."
+            )
+            raise StateError(message, hint, file=self.url) from error
+
+
+def _encoded(document: Record) -> bytes:
+    return document.model_dump_json(indent=2).encode()

@@ -1,0 +1,50 @@
+"""Whether a store may hold a state or a target: it can be written, and keeps to conditions."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import suppress
+
+from sources.errors import HybridError, InputError
+from sources.storage.folder import Folder
+
+
+def require_writable(folder: Folder, field: str) -> None:
+    """Refuse a store that can't be written, or that ignores the conditions of requests.
+
+    Writes a small object below the folder and deletes it again. Nothing is done for a folder on
+    this machine: there each step that writes says what is wrong, and links are refused by name.
+
+    Args:
+        folder: Where documents or a Delta log are to be written.
+        field: Field of the declaration that names it.
+
+    Raises:
+        InputError: The store ignores conditions, or refuses to write or to delete.
+        UnavailableError: The store does not answer, or can't serve the request at the moment.
+    """
+    if folder.is_local:
+        return
+    documents, path = folder.documents, folder.location(f".probe-{uuid.uuid4().hex}")
+    try:
+        tag = documents.put_if_absent(path, b"first")
+        is_kept = tag is not None and documents.put_if_absent(path, b"second") is None
+        is_compared = is_kept and documents.replace(path, b"third", '"0"') is None
+    except HybridError as error:
+        error.hint = f"`{field}` has to be writable for this login. {error.hint}"
+        with suppress(HybridError):
+            documents.delete(path)
+        raise
+    documents.delete(path)
+    if is_compared:
+        return
+    message = (
+        f"The store of {folder} ignores the conditions of requests (If-None-Match, If-Match): of "
+        "two processes that write one object, the earlier one would lose its content silently. "
+        "Nothing was started."
+    )
+    hint = (
+        "Use a store that keeps to them, such as Amazon S3, MinIO or Ceph of today, or update this "
+        f"one; or declare `{field}` on a file system."
+    )
+    raise InputError(message, hint, field=field, value=folder.url)

@@ -1,0 +1,84 @@
+"""Rows computed once and kept as Parquet next to the checkpoint, in any store.
+
+A document names the folder of files that counts. It is written after they are, unless another
+process was first, so that what a crash leaves half-written is never read.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+
+from sources.common.positions import Record
+from sources.storage.folder import Folder
+
+
+class KeptRows(Record):
+    """Rows that were written as Parquet.
+
+    Attributes:
+        folder: Name of the folder of the files, next to the document.
+        rows: Number of rows.
+    """
+
+    folder: str
+    rows: int
+
+    def read(self, spark: SparkSession, place: Folder) -> DataFrame:
+        """Return the rows.
+
+        Args:
+            spark: The Spark session.
+            place: The folder that they were found in.
+        """
+        return spark.read.parquet(place.folder(self.folder).hadoop_path)
+
+
+def find_kept(place: Folder, name: str) -> KeptRows | None:
+    """Return what is kept under a name; None if nothing is.
+
+    Args:
+        place: A folder of the state.
+        name: Name, such as ``keys``.
+
+    Raises:
+        StateError: The document is damaged.
+    """
+    return place.read(f"{name}.json", KeptRows)
+
+
+def write_rows(place: Folder, name: str, rows: DataFrame) -> KeptRows:
+    """Write rows as one file of Parquet into a new folder; nothing finds them until :func:`adopt`.
+
+    Args:
+        place: A folder of the state.
+        name: First part of the new folder's name.
+        rows: The rows.
+    """
+    folder = f"{name}-{uuid.uuid4().hex}"
+    counted = Observation()
+    seen = rows.observe(counted, F.count(F.lit(1)).alias("rows"))
+    seen.coalesce(1).write.parquet(place.folder(folder).hadoop_path)
+    return KeptRows(folder=folder, rows=counted.get["rows"])
+
+
+def adopt(place: Folder, name: str, written: KeptRows) -> KeptRows:
+    """Let written rows be found under a name, unless others are found there already.
+
+    Args:
+        place: A folder of the state.
+        name: The name.
+        written: The result of :func:`write_rows`.
+
+    Returns:
+        The rows that are found there now; if these are others, ``written`` is deleted.
+
+    Raises:
+        StateError: The state can't be written.
+    """
+    kept = place.put_if_absent(f"{name}.json", written)
+    if kept != written:
+        place.folder(written.folder).delete_all()
+    return kept

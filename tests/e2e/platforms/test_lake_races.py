@@ -1,0 +1,171 @@
+"""Two writers of one object: a request is held back while the rival writes, so the order is fixed.
+
+Nothing here waits for a coincidence: whoever is late must see that the name is taken.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from pyspark.sql import SparkSession
+
+from sources.storage.delta import delta_table
+from sources.storage.folder import Folder
+from sources.storage.s3_documents import S3Documents
+from sources.storage.settings import S3Settings
+from spark_jobs.jvm.storage_jar import CONF
+from spark_jobs.target.take_over import OutdatedError, prepare
+from tests.services.processes import wait_for
+from tests.services.s3_server import LOGIN, client, s3_server, tell
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark]
+COLUMNS = pa.schema([("id", pa.int64())])
+
+
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in LOGIN.items():
+            patch.setenv(name, value)
+        with s3_server(tmp_path_factory.mktemp("s3")) as running:
+            client(running).create_bucket(Bucket="lake")
+            yield running
+
+
+@pytest.fixture
+def folder(endpoint: str, request: pytest.FixtureRequest) -> Iterator[Folder]:
+    yield Folder(f"s3://lake/{request.node.name}", S3Documents(S3Settings(endpoint=endpoint)))
+    tell(endpoint, "free")
+    tell(endpoint, "faults")
+
+
+@pytest.fixture
+def session(spark: SparkSession, endpoint: str) -> SparkSession:
+    """The session of all tests, as a query on a state in S3 has it."""
+    context: Any = spark.sparkContext
+    hadoop = context._jsc.hadoopConfiguration()
+    for name, value in {
+        "endpoint": endpoint,
+        "endpoint.region": "us-east-1",
+        "path.style.access": "true",
+        "connection.ssl.enabled": "false",
+        "access.key": LOGIN["AWS_ACCESS_KEY_ID"],
+        "secret.key": LOGIN["AWS_SECRET_ACCESS_KEY"],
+    }.items():
+        hadoop.set(f"fs.s3a.{name}", value)
+    made = spark.newSession()
+    for name, value in CONF.items():
+        made.conf.set(name, value)
+        hadoop.set(name.removeprefix("spark.hadoop."), value)
+    return made
+
+
+def append(session: SparkSession, folder: Folder, number: int) -> None:
+    rows = session.range(number, number + 1)
+    rows.coalesce(1).write.format("delta").mode("append").save(folder.hadoop_path)
+
+
+def append_by_rust(folder: Folder, number: int) -> None:
+    rows = pa.table({"id": [number]}, COLUMNS)
+    options = folder.documents.delta_options
+    write_deltalake(folder.url, rows, mode="append", storage_options=options)
+
+
+def numbers(folder: Folder) -> list[int]:
+    return sorted(delta_table(folder).to_pyarrow_table()["id"].to_pylist())
+
+
+class Late:
+    """Work in a thread, whose first request for a key is held back until it is let go."""
+
+    def __init__(self, endpoint: str, key: str, work: Any) -> None:
+        self._endpoint = endpoint
+        self.error: BaseException | None = None
+        tell(endpoint, "faults", hold=f"^PUT .*{key}")
+        self._thread = threading.Thread(target=self._run, args=(work,))
+        self._thread.start()
+        wait_for(lambda: tell(endpoint, "held") or not self._thread.is_alive(), "the request", 60)
+
+    def _run(self, work: Any) -> None:
+        try:
+            work()
+        except BaseException as error:
+            self.error = error
+
+    def let_go(self) -> None:
+        tell(self._endpoint, "free")
+        self._thread.join()
+
+
+def test_a_commit_of_spark_that_is_late_takes_the_next_version(
+    session: SparkSession, endpoint: str, folder: Folder
+) -> None:
+    append(session, folder, 0)
+    late = Late(endpoint, f"{1:020d}.json", lambda: append(session, folder, 1))
+    append_by_rust(folder, 2)
+    late.let_go()
+    assert late.error is None
+    assert (numbers(folder), delta_table(folder).version()) == ([0, 1, 2], 2)
+
+
+def test_a_commit_of_delta_rs_that_is_late_takes_the_next_version(
+    session: SparkSession, endpoint: str, folder: Folder
+) -> None:
+    append(session, folder, 0)
+    late = Late(endpoint, f"{1:020d}.json", lambda: append_by_rust(folder, 1))
+    append(session, folder, 2)
+    late.let_go()
+    assert late.error is None
+    assert (numbers(folder), delta_table(folder).version()) == ([0, 1, 2], 2)
+
+
+def test_a_promotion_that_is_late_is_refused_and_a_micro_batch_stays(
+    session: SparkSession, endpoint: str, folder: Folder
+) -> None:
+    table, other = folder.folder("out"), folder.folder("out.g2")
+    append(session, table, 0)
+    append(session, other, 7)
+    ready = prepare(table, other, None)
+    late = Late(endpoint, f"out/_delta_log/{1:020d}.json", lambda: ready.commit({}, {}))
+    append(session, table, 1)
+    late.let_go()
+    assert isinstance(late.error, OutdatedError)
+    assert numbers(table) == [0, 1]
+
+
+def test_a_micro_batch_that_is_late_follows_a_promotion_or_is_refused(
+    session: SparkSession, endpoint: str, folder: Folder
+) -> None:
+    table, other = folder.folder("out"), folder.folder("out.g2")
+    append(session, table, 0)
+    append(session, other, 7)
+    late = Late(endpoint, f"out/_delta_log/{1:020d}.json", lambda: append(session, table, 1))
+    prepare(table, other, None).commit({}, {})
+    late.let_go()
+    # Never lost: the version of the promotion is in the log, and the late one after it if at all.
+    expected = [7] if late.error is not None else [1, 7]
+    assert numbers(table) == expected
+
+
+def test_of_two_drivers_on_one_checkpoint_the_late_one_fails_and_nothing_is_overwritten(
+    session: SparkSession, endpoint: str, folder: Folder
+) -> None:
+    checkpoint, table = folder.folder("checkpoint"), folder.folder("out")
+    rows = session.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+    writer = rows.writeStream.format("delta").option("checkpointLocation", checkpoint.hadoop_path)
+
+    def run() -> None:
+        writer.start(table.hadoop_path).awaitTermination()
+
+    late = Late(endpoint, "checkpoint/offsets/1$", run)
+    rival = json.dumps({"a": "rival"}).encode()
+    checkpoint.replace_bytes("offsets/1", rival)
+    late.let_go()
+    assert "Multiple streaming queries are concurrently using" in str(late.error)
+    assert checkpoint.read_bytes("offsets/1") == rival

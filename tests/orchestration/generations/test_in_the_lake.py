@@ -1,0 +1,117 @@
+"""Generations of which nothing is on a file system: promoted, rolled back, given up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestration.generations import promotion
+from orchestration.generations.lifecycle import discard
+from sources.generations import begin, generations
+from sources.serving import own_table, pending_switch, read_serving
+from sources.storage.delta import is_delta_table
+from spark_jobs.target.take_over import TakeOver
+from tests.orchestration.generations.generation_case import GenerationCase
+from tests.services.lake import Edit, Kind, lake
+
+pytestmark = pytest.mark.slow
+OLD, NEW = {1: 1, 2: 2}, {2: 20, 3: 30, 4: 40}
+
+
+class CutOffError(Exception):
+    """Stands for the end of the process."""
+
+
+@pytest.fixture(scope="module", params=["s3", "hdfs"])
+def move(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Edit]:
+    kind: Kind = request.param
+    with lake(kind, tmp_path_factory.mktemp("lake")) as made:
+        yield made
+
+
+@pytest.fixture
+def case(tmp_path: Path, move: Edit) -> GenerationCase:
+    """One that serves, and one that waits."""
+    place: dict[str, object] = {"sink": {}}
+    move(place)
+
+    def edit(document: dict[str, object]) -> None:
+        document |= {key: value for key, value in place.items() if key != "sink"}
+        document["sink"] = {**document["sink"], **place["sink"]}  # type: ignore[dict-item]
+
+    made = GenerationCase(tmp_path, edit)
+    made.run(OLD)
+    begin(made.loaded)
+    made.run(NEW)
+    return made
+
+
+def test_readers_get_the_rows_of_the_new_one_and_the_old_ones_again(case: GenerationCase) -> None:
+    assert case.seen() == OLD
+    promotion.promote(case.loaded)
+    assert case.seen() == NEW
+    assert read_serving(case.loaded).generation == "g2"
+    assert not is_delta_table(own_table(case.loaded, "g2"))
+    promotion.roll_back(case.loaded)
+    assert case.seen() == OLD
+    promotion.roll_back(case.loaded)
+    assert case.seen() == NEW
+
+
+def test_a_promotion_that_is_cut_off_before_its_commit_can_be_given_up(
+    case: GenerationCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bring = TakeOver._bring
+
+    def cut_off(self: TakeOver) -> None:
+        bring(self)
+        raise CutOffError
+
+    before = case.loaded.target.names("*")
+    with monkeypatch.context() as patch:
+        patch.setattr(TakeOver, "_bring", cut_off)
+        with pytest.raises(CutOffError):
+            promotion.promote(case.loaded)
+    assert case.loaded.target.names("*") != before
+    assert case.seen() == OLD
+    promotion.abort(case.loaded)
+    assert case.loaded.target.names("*") == before
+    assert pending_switch(case.loaded) is None
+    promotion.promote(case.loaded)
+    assert case.seen() == NEW
+
+
+def test_a_promotion_that_is_cut_off_after_its_commit_is_finished(
+    case: GenerationCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = TakeOver.commit
+
+    def cut_off(self: TakeOver, *arguments: object) -> None:
+        commit(self, *arguments)  # type: ignore[arg-type]
+        raise CutOffError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TakeOver, "commit", cut_off)
+        with pytest.raises(CutOffError):
+            promotion.promote(case.loaded)
+    assert case.seen() == NEW
+    promotion.finish(case.loaded)
+    assert read_serving(case.loaded).generation == "g2"
+    promotion.roll_back(case.loaded)
+    assert case.seen() == OLD
+
+
+def test_one_that_is_discarded_leaves_nothing_behind(case: GenerationCase) -> None:
+    assert discard(case.loaded) == "g2"
+    assert [each.name for each in generations(case.loaded)] == ["g1"]
+    assert case.loaded.state.folder("g2").names("*") == []
+    assert own_table(case.loaded, "g2").names("*") == []
+    assert case.seen() == OLD
+    begin(case.loaded)
+    case.run(NEW)
+    promotion.promote(case.loaded)
+    assert case.seen() == NEW

@@ -1,0 +1,127 @@
+"""An S3 server that answers one request after the other, so that its conditions are atomic.
+
+python -m tests.services.s3_app PORT
+
+It can be told (``POST /_faults``) to fail as networks and stores do: to lose requests and answers,
+to do a request twice, to be slow, to ask for less load, and to hold one request back while a rival
+is served. ``POST /_requests`` has the number of requests since the last call, by method and key
+without its numbers; of listings by their prefix.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import re
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import parse_qs
+
+from moto.moto_server.werkzeug_app import (
+    DomainDispatcherApplication,
+    MotoRequestHandler,
+    create_backend_app,
+)
+from werkzeug.serving import run_simple
+
+SLOW_DOWN = (
+    b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+)
+HOLD_S = 60.0
+_NUMBERS = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}|[0-9]+")
+
+
+class Server:
+    """The WSGI application."""
+
+    def __init__(self) -> None:
+        self._app = DomainDispatcherApplication(create_backend_app)
+        self._turn = threading.Lock()
+        self._counts: Counter[str] = Counter()
+        self._faults: dict[str, Any] = {}
+        self._chance = random.Random()
+        self._held = threading.Event()
+        self._free = threading.Event()
+
+    def __call__(self, environ: Any, start_response: Any) -> Iterable[bytes]:
+        path, method = environ["PATH_INFO"], environ["REQUEST_METHOD"]
+        body = self._body(environ)
+        if path.startswith("/_"):
+            answer = json.dumps(self._told(path, body)).encode()
+            start_response("200 OK", [("Content-Length", str(len(answer)))])
+            return [answer]
+        if "list-type" in environ["QUERY_STRING"]:
+            (path,), method = parse_qs(environ["QUERY_STRING"]).get("prefix", [""]), "LIST"
+        self._counts[f"{method} {_NUMBERS.sub('*', path)}"] += 1
+        return self._served(environ, start_response, body)
+
+    def _served(self, environ: Any, start_response: Any, body: bytes) -> Iterable[bytes]:
+        time.sleep(self._faults.get("delay_s", 0.0))
+        pattern = self._faults.get("hold")
+        place = f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}"
+        if pattern and not self._held.is_set() and re.search(pattern, place):
+            self._held.set()
+            self._free.wait(HOLD_S)
+        what = self._drawn()
+        if what == "refuse":
+            start_response("503 Slow Down", [("Content-Length", str(len(SLOW_DOWN)))])
+            return [SLOW_DOWN]
+        if what == "lose request":
+            environ["werkzeug.socket"].close()
+            return []
+        for _ in range(2 if what == "repeat" else 1):
+            again = {**environ, "wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body))}
+            again.pop("HTTP_TRANSFER_ENCODING", None)
+            with self._turn:
+                answer = list(self._app(again, start_response))
+        if what == "lose answer":
+            environ["werkzeug.socket"].close()
+            return []
+        return answer
+
+    def _drawn(self) -> str:
+        with self._turn:
+            number = self._chance.random()
+        for name, share in self._faults.get("shares", {}).items():
+            number -= share
+            if number < 0:
+                return str(name)
+        return ""
+
+    def _told(self, path: str, body: bytes) -> Any:
+        if path == "/_requests":
+            counts, self._counts = self._counts, Counter()
+            return counts
+        if path == "/_held":
+            return self._held.is_set()
+        if path == "/_free":
+            self._free.set()
+            return None
+        self._faults = json.loads(body)
+        self._chance = random.Random(self._faults.get("seed"))
+        self._held.clear()
+        self._free.clear()
+        return None
+
+    @staticmethod
+    def _body(environ: Any) -> bytes:
+        source = environ["wsgi.input"]
+        if environ.get("wsgi.input_terminated"):
+            return bytes(source.read())
+        return bytes(source.read(int(environ.get("CONTENT_LENGTH") or 0)))
+
+
+def main(port: int) -> None:
+    """Serve until the process is ended."""
+    os.environ["MOTO_PORT"] = str(port)
+    run_simple("127.0.0.1", port, Server(), threaded=True, request_handler=MotoRequestHandler)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

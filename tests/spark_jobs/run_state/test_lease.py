@@ -1,0 +1,191 @@
+"""Leases: one holder at a time, followed by another one only if it is silent or gone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sources.errors import StateError, UnavailableError
+from sources.state.generation import Generation, GenerationInfo
+from sources.storage.documents import LocalDocuments
+from sources.storage.folder import Folder
+from spark_jobs.run_state import lease, lock
+from spark_jobs.run_state.lease import Lease, LeaseRecord, look, take
+from tests.services.processes import wait_for
+
+NAME = "run/lease.json"
+HOLD = """
+import sys, time
+from sources.storage.folder import Folder
+from spark_jobs.run_state.lease import take
+held = take(Folder(sys.argv[1]), "run/lease.json", "other", is_driven=True)
+print(held is not None, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others are watched for a moment only."""
+    monkeypatch.setattr(lease, "_OBSERVED_S", 0.6)
+
+
+def held_by(folder: Folder, holder: str, ttl_s: int = 30) -> Lease:
+    made = take(folder, NAME, holder, is_driven=True, ttl_s=ttl_s)
+    assert made is not None
+    return made
+
+
+def record(folder: Folder) -> LeaseRecord:
+    found = folder.read(NAME, LeaseRecord)
+    assert found is not None
+    return found
+
+
+def somewhere_else(folder: Folder) -> None:
+    """Make the holder a process of another machine."""
+    folder.replace(NAME, record(folder).model_copy(update={"machine": "another one"}))
+
+
+def test_one_holds_it_until_it_is_released_and_each_takeover_has_a_higher_epoch(
+    folder: Folder,
+) -> None:
+    first = held_by(folder, "a")
+    assert take(folder, NAME, "b", is_driven=True) is None
+    assert first.is_held()
+    first.release()
+    assert not first.is_held()
+    second = held_by(folder, "b")
+    assert (first.record.epoch, second.record.epoch) == (0, 1)
+    second.release()
+
+
+def test_who_launches_hands_it_over_to_the_driver_of_the_same_launch(folder: Folder) -> None:
+    launching = take(folder, NAME, "launch", is_driven=False)
+    assert launching is not None
+    launching.hand_over(os.getpid())
+    driver = held_by(folder, "launch")
+    assert (driver.record.epoch, driver.record.is_driven) == (0, True)
+    assert take(folder, NAME, "another launch", is_driven=False) is None
+    # The late word of the one that launched it changes nothing.
+    launching.renew()
+    assert record(folder).is_driven
+    driver.release()
+
+
+@pytest.mark.slow
+def test_the_lease_of_a_process_of_this_machine_that_was_killed_is_free_at_once(
+    folder: Folder,
+) -> None:
+    command = [sys.executable, "-c", HOLD, folder.url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "True\n"
+        assert take(folder, NAME, "me", is_driven=True) is None
+        other.send_signal(signal.SIGKILL)
+    held_by(folder, "me").release()
+
+
+@pytest.mark.slow
+def test_a_silent_holder_elsewhere_is_followed_once_its_time_is_over(folder: Folder) -> None:
+    silent = held_by(folder, "a", ttl_s=1)
+    silent._stop()
+    somewhere_else(folder)
+    assert take(folder, NAME, "b", is_driven=True) is None
+    wait_for(lambda: not silent.is_held(), "its end by its own clock", 10)
+    seen = look(folder, NAME)
+    assert seen is not None
+    assert (seen.is_valid, seen.holder, seen.is_driven) == (False, "a", True)
+    second = held_by(folder, "b")
+    assert second.record.epoch == 1
+    # It wakes up, and learns that it is not the holder any more.
+    silent.renew()
+    assert not silent.is_held()
+    assert record(folder).holder == "b"
+    second.release()
+
+
+@pytest.mark.slow
+def test_a_holder_that_was_slow_and_renews_while_it_is_watched_keeps_it(folder: Folder) -> None:
+    slow = held_by(folder, "a", ttl_s=1)
+    slow._stop()
+    somewhere_else(folder)
+    time.sleep(1.1)
+
+    def meanwhile(_: float) -> None:
+        folder.replace(NAME, record(folder).model_copy(update={"renewals": 7}))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "sleep", meanwhile)
+        assert take(folder, NAME, "b", is_driven=True) is None
+
+
+@pytest.mark.slow
+def test_it_is_renewed_while_it_is_held(folder: Folder) -> None:
+    held = held_by(folder, "a", ttl_s=1)
+    wait_for(lambda: record(folder).renewals >= 3, "three renewals", 10)
+    assert held.is_held()
+    held.release()
+
+
+class Unreachable(LocalDocuments):
+    """A store that stops answering."""
+
+    answers = True
+
+    def replace(self, path: str, data: bytes, tag: str) -> str | None:
+        if not self.answers:
+            raise UnavailableError("No answer.", "Wait.")
+        return super().replace(path, data, tag)
+
+
+@pytest.mark.slow
+def test_a_driver_that_can_not_renew_it_in_time_has_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Unreachable()
+    info = GenerationInfo(generation="g1", transaction_id="t", created_ms=0, contract={})
+    generation = Generation(Folder(tmp_path, store), info)
+    monkeypatch.setattr(Generation, "is_local", False)
+    monkeypatch.setattr(lease, "TTL_S", 1)
+    monkeypatch.setattr(lease.take, "__kwdefaults__", {"ttl_s": 1})
+    with lock.QueryLock(generation, "launch") as held:
+        held.require_held()
+        assert lock.is_held(generation)
+        store.answers = False
+
+        taken = held._lease
+        assert taken is not None
+        wait_for(lambda: not taken.is_held(), "the end of the lease", 10)
+        with pytest.raises(StateError, match="could not be renewed in time") as caught:
+            held.require_held()
+        assert caught.value.transient
+
+
+def test_of_two_launches_one_gets_the_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = GenerationInfo(generation="g1", transaction_id="t", created_ms=0, contract={})
+    generation = Generation(Folder(tmp_path, LocalDocuments()), info)
+    monkeypatch.setattr(Generation, "is_local", False)
+    first = lock.take_launch_lock(generation, "one")
+    assert first is not None
+    assert lock.take_launch_lock(generation, "two") is None
+    assert lock.is_launched(generation)
+    assert not lock.is_held(generation)
+    first.release()
+    assert not lock.is_launched(generation)
+    second = lock.take_launch_lock(generation, "two")
+    assert second is not None
+    second.release()

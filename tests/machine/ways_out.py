@@ -62,6 +62,7 @@ def lead_out(people: People) -> None:
 
 # What a hint says, and what people then do; the first of them that was not tried yet.
 _WAYS: list[tuple[str, str]] = [
+    (r"Find the process that holds .* and end it", "end_process"),
     (r"outside: (drop|quarantine)|event_time\.outside", "leave_out"),
     (r"write it[^`]*`\{", "write"),
     (r"copy the pipeline's file", "copy_definition"),
@@ -119,6 +120,8 @@ def _do(people: People, name: str, error: HybridError) -> None:
         "accept": lambda: _accept(people),
         "move": lambda: shutil.rmtree(str(error.fields.get("table", "")), ignore_errors=True),
         "afresh": lambda: _afresh(people),
+        # The record of its launch was deleted under a running driver.
+        "end_process": people.fleet.stop_all,
         "repeat": lambda: None,
     }
     ways[name]()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -28,6 +29,7 @@ def test_the_jar_holds_the_sources_as_they_are() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(shutil.which("javac") is None, reason="a JRE has no compiler")
 def test_the_sources_compile_to_the_classes_of_the_jar(tmp_path: Path) -> None:
     compile_classes(tmp_path)
     found = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.class")}

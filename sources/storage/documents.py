@@ -106,7 +106,9 @@ class DocumentStore(Protocol):
         Returns:
             The new version tag; None if the document was changed or deleted meanwhile. As with
             :meth:`put_if_absent` the same content may be taken for one's own, so what different
-            writers write has to differ.
+            writers write has to differ. None does not mean that the change never took place: the
+            answer may have been lost, the request repeated, and the document written by another
+            in between. Who needs to know looks for it in the document.
         """
 
     def copy(self, source: str, path: str) -> None:

@@ -108,7 +108,7 @@ def wait_until_caught_up(
             is_over = time.monotonic() - caught_up_at > _SEAM_COUNT_S
             if is_over or _seam_is_counted(context, name):
                 return
-        time.sleep(max(_POLL_S, context.generation.pace_s / 10))
+        time.sleep(max(_POLL_S, context.generation.poll_s))
 
 
 def _seam_is_counted(context: PipelineContext, source: str) -> bool:

@@ -25,6 +25,7 @@ from sources.state.generation import (
     read_generation,
     remove_generation,
 )
+from sources.storage.delta_log import has_log
 
 _NAME = re.compile(r"g(\d+)")
 
@@ -130,8 +131,7 @@ def _has_run(loaded: LoadedPipeline, serving: str) -> bool:
     """Return whether the serving generation was launched, and has at least made its table."""
     if not is_unread(read_generation(loaded.state, serving)):
         return True
-    log = target_of(loaded, serving).folder("_delta_log")
-    return is_kept(loaded, serving) and not log.is_empty()
+    return is_kept(loaded, serving) and has_log(target_of(loaded, serving))
 
 
 def _require_definition(loaded: LoadedPipeline, serving: Generation) -> None:

@@ -88,8 +88,9 @@ def in_service(loaded: LoadedPipeline) -> list[LoadedPipeline]:
     serving = read_serving(loaded).generation
     if newest(loaded) in (None, serving):
         return [loaded]
-    has_run = not read_generation(loaded.state, serving).checkpoint.is_empty()
-    if not (has_run or is_kept(loaded, serving)):
+    generation = read_generation(loaded.state, serving)
+    # In this order: whether a checkpoint is empty takes a listing of all operators' state.
+    if not is_kept(loaded, serving) and generation.checkpoint.is_empty():
         return [loaded]
     return [loaded, _load_kept(loaded, serving)]
 

@@ -179,7 +179,7 @@ def require_waiting(loaded: LoadedPipeline, hint: str) -> str:
 
 
 def target_of(loaded: LoadedPipeline, generation: str | None = None) -> Folder:
-    """Return the folder or URL of the Delta table that a generation writes to.
+    """Return the folder of the Delta table that a generation writes to.
 
     That is the target (``sink.path``) if the generation serves or has served, else a table of its
     own next to it.
@@ -200,7 +200,7 @@ def target_of(loaded: LoadedPipeline, generation: str | None = None) -> Folder:
 
 
 def own_table(loaded: LoadedPipeline, generation: str) -> Folder:
-    """Return the folder or URL of the table that a generation has until it is promoted.
+    """Return the folder of the table that a generation has until it is promoted.
 
     It is the path of the target with ``.<generation>`` at its end; it need not exist.
 

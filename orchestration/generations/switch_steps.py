@@ -33,13 +33,14 @@ from sources.serving import (
     write_serving,
 )
 from sources.state.generation import Generation, read_generation
+from sources.storage.delta_log import LOG, has_log
 from sources.storage.folder import Folder
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.launch import process
 from spark_jobs.target.belonging import SWITCHES, epoch_id, is_committed, require_servable
 from spark_jobs.target.delta_table import NO_MORE, open_table, transactions_of
 from spark_jobs.target.starts import adopt
-from spark_jobs.target.table_snapshot import LOG, read_snapshot
+from spark_jobs.target.table_snapshot import read_snapshot
 from spark_jobs.target.take_over import OutdatedError, TakeOver, prepare
 
 _BEFORE_FIRST = -1
@@ -74,7 +75,7 @@ def check(loaded: LoadedPipeline, switch: Switch) -> TakeOver:
     to, _ = contexts(loaded, switch)
     require_servable(to.loaded, to.generation)
     source, version = _source(loaded, switch)
-    target = source if _is_gone(loaded.target) else loaded.target
+    target = source if not has_log(loaded.target) else loaded.target
     return prepare(target, source, version)
 
 
@@ -112,7 +113,7 @@ def commit(loaded: LoadedPipeline, switch: Switch) -> Switch:
         return switch
     to, past = contexts(loaded, switch)
     target, (source, version) = loaded.target, _source(loaded, switch)
-    if _is_gone(target):
+    if not has_log(target):
         # Before the table is there: afterwards nothing says that it was gone.
         switch = switch.model_copy(update={"is_first": True})
         loaded.state.replace(Switch.NAME, switch)
@@ -221,11 +222,6 @@ def too_late(switch: Switch) -> StateError:
         f"returns to {switch.past}."
     )
     return StateError(message, hint, generation=switch.to)
-
-
-def _is_gone(table: Folder) -> bool:
-    """Return whether a folder holds no Delta table, not even a damaged one."""
-    return table.folder(LOG).is_empty()
 
 
 def _source(loaded: LoadedPipeline, switch: Switch) -> tuple[Folder, int | None]:

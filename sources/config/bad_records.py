@@ -137,4 +137,4 @@ def quarantine_folder(
     """
     if declared is None:
         return generation.folder(f"quarantine/{source}")
-    return Folder(declared, stores.documents_of(declared))
+    return stores.folder(declared)

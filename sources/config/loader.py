@@ -101,8 +101,7 @@ class LoadedPipeline:
         Raises:
             InputError: The path's scheme is not supported.
         """
-        located = self.locate(path)
-        return Folder(located, self.pipeline.stores.documents_of(located))
+        return self.pipeline.stores.folder(self.locate(path))
 
     def locate(self, path: str) -> str:
         """Return a path of the declaration as an absolute path; URLs are returned unchanged."""

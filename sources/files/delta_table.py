@@ -23,6 +23,7 @@ from sources.errors import InputError
 from sources.formats.event_times import EventTimeRange
 from sources.formats.parquet import check_event_column, read_footers
 from sources.storage.base import File
+from sources.storage.delta import delta_table
 from sources.storage.partitions import partition_from
 from sources.storage.stores import Stores
 
@@ -68,7 +69,7 @@ def list_table(source: FileSource, path: str, event: EventColumn, stores: Stores
         UnavailableError: The storage does not answer.
     """
     try:
-        table = DeltaTable(path, version=source.version, storage_options=stores.delta_options(path))
+        table = delta_table(stores.folder(path), source.version)
         actions = pa.table(table.get_add_actions(flatten=True))
     except (DeltaError, OSError) as error:
         stores.require_answer(path)

@@ -159,7 +159,7 @@ def require_plan(generation: Generation) -> Plan:
             "Make the plan first: `hybrid plan PIPELINE`; or run the pipeline, which plans first: "
             "`hybrid run PIPELINE`."
         )
-        raise StateError(message, hint, generation=name, file=str(generation.url))
+        raise StateError(message, hint, generation=name, file=generation.url)
     return plan
 
 

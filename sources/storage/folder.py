@@ -72,6 +72,11 @@ class Folder:
         return 0.0 if self.is_local else _PACE_S
 
     @property
+    def poll_s(self) -> float:
+        """Least seconds between two looks of somebody who waits for a change."""
+        return self.pace_s / 10
+
+    @property
     def hadoop_path(self) -> str:
         """The path or URL as Spark takes it."""
         return hadoop_path(self.url)

@@ -114,15 +114,8 @@ class S3Storage:
         bucket, key = split(path)
         if not key:
             return None
-        try:
-            found = self._client.head_object(Bucket=bucket, Key=key)
-        except ClientError as error:
-            if error.response["Error"]["Code"] in MISSING:
-                return None
-            raise refused(self._settings, path, what, error) from None
-        except BotoCoreError as error:
-            raise refused(self._settings, path, what, error) from None
-        return _described(bucket, key, found["ContentLength"], found)
+        found = head(self._settings, path, what)
+        return None if found is None else _described(bucket, key, found["ContentLength"], found)
 
     @cached_property
     def _client(self) -> Any:
@@ -180,6 +173,33 @@ def _is_outage(error: object) -> bool:
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         return status >= 500 or error.response["Error"].get("Code") in _THROTTLED
     return isinstance(error, StoreConnectionError | HTTPClientError)
+
+
+def head(settings: S3Settings, path: str, what: str = "examined") -> dict[str, Any] | None:
+    """Return what boto3 tells of an object without its content.
+
+    Args:
+        settings: Address of the store.
+        path: The object.
+        what: What could not be done if the store refuses, for the message.
+
+    Returns:
+        boto3's answer to ``head_object``; None if there is no such object.
+
+    Raises:
+        UnavailableError: The store does not answer, or can't serve the request at the moment.
+        InputError: The store refuses, for example without permission.
+    """
+    bucket, key = split(path)
+    try:
+        found: dict[str, Any] = connect(settings).head_object(Bucket=bucket, Key=key)
+    except ClientError as error:
+        if error.response["Error"]["Code"] in MISSING:
+            return None
+        raise refused(settings, path, what, error) from None
+    except BotoCoreError as error:
+        raise refused(settings, path, what, error) from None
+    return found
 
 
 def connect(settings: S3Settings) -> Any:

@@ -18,7 +18,7 @@ from botocore.exceptions import (
 )
 
 from sources.storage.documents import Document, Listed
-from sources.storage.s3 import MISSING, REFUSALS, S3Storage, connect, refused, split
+from sources.storage.s3 import MISSING, REFUSALS, S3Storage, connect, head, refused, split
 from sources.storage.settings import S3Settings
 
 _PRECONDITION = {"412", "PreconditionFailed"}
@@ -84,16 +84,7 @@ class S3Documents:
             UnavailableError: The store does not answer, or can't serve the request at the moment.
             InputError: The store refuses, for example without permission.
         """
-        bucket, key = split(path)
-        try:
-            self._client.head_object(Bucket=bucket, Key=key)
-        except ClientError as error:
-            if error.response["Error"]["Code"] in MISSING:
-                return False
-            raise refused(self._settings, path, "examined", error) from None
-        except BotoCoreError as error:
-            raise refused(self._settings, path, "examined", error) from None
-        return True
+        return head(self._settings, path) is not None
 
     def age_ms(self, path: str) -> int | None:
         """Return how long ago an object was written, in ms, both by the store's clock.
@@ -105,15 +96,9 @@ class S3Documents:
             UnavailableError: The store does not answer, or can't serve the request at the moment.
             InputError: The store refuses: no such bucket, or no permission.
         """
-        bucket, key = split(path)
-        try:
-            found = self._client.head_object(Bucket=bucket, Key=key)
-        except ClientError as error:
-            if error.response["Error"]["Code"] in MISSING:
-                return None
-            raise refused(self._settings, path, "examined", error) from None
-        except BotoCoreError as error:
-            raise refused(self._settings, path, "examined", error) from None
+        found = head(self._settings, path)
+        if found is None:
+            return None
         now = parsedate_to_datetime(found["ResponseMetadata"]["HTTPHeaders"]["date"])
         return max(int((now - found["LastModified"]).total_seconds() * 1000), 0)
 

@@ -10,6 +10,7 @@ from itertools import groupby
 from sources.errors import InputError
 from sources.storage.base import File, LocalStorage, Storage
 from sources.storage.documents import DocumentStore, LocalDocuments
+from sources.storage.folder import Folder
 from sources.storage.settings import HdfsSettings, S3Settings
 
 
@@ -51,8 +52,8 @@ class Stores:
             raise InputError(message, hint, file=path)
         return self._local
 
-    def documents_of(self, path: str) -> DocumentStore:
-        """Return the store for documents at an absolute path: what is written by condition.
+    def folder(self, path: str) -> Folder:
+        """Return the folder of an absolute path, in the store that the path names.
 
         Args:
             path: ``/folder``, ``s3://bucket/prefix`` or ``hdfs://namenode/folder``.
@@ -62,6 +63,9 @@ class Stores:
                 extra ``hdfs`` is not installed.
         """
         self.of(path)
+        return Folder(path, self._documents_of(path))
+
+    def _documents_of(self, path: str) -> DocumentStore:
         if path.startswith("s3://"):
             from sources.storage.s3_documents import S3Documents
 
@@ -98,14 +102,6 @@ class Stores:
         """
         with suppress(InputError):
             self.of(path).children(path)
-
-    def delta_options(self, path: str) -> dict[str, str] | None:
-        """Return the storage options with which delta-rs opens a Delta table.
-
-        None for a table on this machine. The options hold no credentials: delta-rs finds them as
-        boto3 does.
-        """
-        return self.documents_of(path).delta_options
 
     @cached_property
     def _local(self) -> LocalStorage:

@@ -20,8 +20,6 @@ from spark_jobs.run_state.heartbeat import ALIVE, Heartbeat, heartbeat_name
 from spark_jobs.run_state.lock import is_held, is_launched
 
 _POLL_S = 0.2
-# Between two heartbeats, where each look is a request.
-_LOOKS = 10
 _TAIL_LINES = 25
 
 OnOutput = Callable[[str], None]
@@ -89,7 +87,7 @@ class WatchedRun:
             if answer is not None and answer.reason not in ("", shown):
                 shown = answer.reason
                 on_output(f"{answer.state}: {shown}")
-            time.sleep(max(_POLL_S, self._generation.pace_s / _LOOKS))
+            time.sleep(max(_POLL_S, self._generation.poll_s))
         self._hand_on(on_output)
 
     def end(self) -> None:

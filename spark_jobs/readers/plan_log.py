@@ -25,6 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from sources.storage.delta import delta_table
+from sources.storage.delta_log import commit_name
 from sources.storage.folder import Folder
 
 CHECKPOINT_EVERY = 50  # versions
@@ -75,7 +76,7 @@ class PlanLog:
 
     def has(self, version: int) -> bool:
         """Return whether the file of this version exists."""
-        return self.folder.exists(_commit(version))
+        return self.folder.exists(commit_name(version))
 
     def stream(
         self, spark: SparkSession, batch_files: int | None, batch_bytes: int | None = None
@@ -133,16 +134,11 @@ class PlanLog:
         """
         header = [] if version else _header(columns, partitions)
         lines = (f"{json.dumps(action)}\n" for action in chain(header, _adds(entries)))
-        self.folder.replace_bytes(_commit(version), "".join(lines).encode())
+        self.folder.replace_bytes(commit_name(version), "".join(lines).encode())
         if version and version % CHECKPOINT_EVERY == 0:
             # Spark reads a log from its last checkpoint; the log of a folder that fills for months
             # has many versions.
             delta_table(self.folder).create_checkpoint()
-
-
-def _commit(version: int) -> str:
-    """Return the path of a version's file, relative to the folder of the log."""
-    return f"_delta_log/{version:020d}.json"
 
 
 def _header(columns: pa.Schema, partitions: Sequence[str]) -> list[dict[str, Any]]:

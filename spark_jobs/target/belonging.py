@@ -21,6 +21,7 @@ from sources.errors import StateError
 from sources.serving import OWNER, Switch, pending_switch, read_serving, target_of
 from sources.state.generation import Generation
 from sources.storage.delta import is_delta_table
+from sources.storage.delta_log import has_log
 from sources.storage.folder import Folder
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.run_state.target_record import (
@@ -36,7 +37,6 @@ from spark_jobs.target.commit_log import (
     foreign_changes,
 )
 from spark_jobs.target.delta_table import open_table, transactions_of
-from spark_jobs.target.table_snapshot import LOG
 
 SWITCHES = "hybrid.switch"
 """Delta application id of promotions and rollbacks; its version is the time of the last one."""
@@ -155,8 +155,7 @@ def is_committed(loaded: LoadedPipeline, switch: Switch) -> bool:
         InputError: The target can't be read.
     """
     target = loaded.target
-    # A folder without a log, even a damaged one, holds no Delta table.
-    if target.folder(LOG).is_empty():
+    if not has_log(target):
         return False
     return transactions_of(target, [SWITCHES]).get(SWITCHES) == switch.at_ms
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from sources.storage.delta_log import commit_name
 from sources.storage.folder import Folder
 
 RESTORE = "RESTORE"
@@ -57,12 +58,12 @@ class CommitLog:
         Raises:
             OSError: It is there and can't be read.
         """
-        text = self._table.read_bytes(f"_delta_log/{version:020d}.json")
+        text = self._table.read_bytes(commit_name(version))
         return None if text is None else parse_commit(version, text)
 
     def holds(self, version: int) -> bool:
         """Return whether the log holds a commit; it need not be readable."""
-        return self._table.exists(f"_delta_log/{version:020d}.json")
+        return self._table.exists(commit_name(version))
 
     def between(self, after: int, last: int) -> list[Commit]:
         """Return the commits after a version, up to and including another one.

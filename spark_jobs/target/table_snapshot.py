@@ -18,11 +18,11 @@ from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
+from sources.storage.delta_log import LOG
 from sources.storage.folder import Folder
 from spark_jobs.target.delta_table import open_table
 from spark_jobs.target.protocol import Protocol
 
-LOG = "_delta_log"
 _KINDS = ("protocol", "metaData", "add", "domainMetadata")
 _NUMBERED = re.compile(r"(\d{20})\.")
 _ABSOLUTE = re.compile(r"/|[a-zA-Z][a-zA-Z0-9+.-]*:/")

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from sources.errors import InputError, StateError
+from sources.storage.delta_log import commit_name
 from sources.storage.folder import Folder
 from spark_jobs.target.delta_table import bring, missing_file
 from spark_jobs.target.protocol import CARRIED
 from spark_jobs.target.table_snapshot import (
-    LOG,
     TableSnapshot,
     data_files,
     identity,
@@ -64,7 +64,7 @@ class TakeOver:
         self._bring()
         lines = [json.dumps(each) for each in self._actions(transactions, properties)]
         target = self.table.folder
-        name = f"{LOG}/{self.table.version + 1:020d}.json"
+        name = commit_name(self.table.version + 1)
         # Refused if that version exists, so of two writers one wins, as Delta demands.
         with target.writing():
             data = "\n".join([*lines, ""]).encode()

@@ -18,6 +18,8 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from orchestration import operations
 from orchestration.audit.report import AuditReport
+from orchestration.audit.run import audit
+from orchestration.backlog import wait_until_caught_up
 from services.broker import create_topic
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
@@ -221,6 +223,16 @@ def start_live(loaded: LoadedPipeline) -> None:
             operations.run_bounded(PipelineContext.require(loaded), source, rest_requested=True)
         else:
             operations.go_live(PipelineContext.require(loaded), source)
+
+
+def run_through(loaded: LoadedPipeline) -> AuditReport:
+    """All steps of the chain until the stream has caught up; it is stopped, and audited."""
+    try:
+        start_live(loaded)
+        wait_until_caught_up(PipelineContext.require(loaded))
+    finally:
+        operations.stop(loaded)
+    return audit(loaded)
 
 
 def steps(result: dg.ExecuteInProcessResult) -> list[str]:

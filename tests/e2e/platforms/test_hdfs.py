@@ -8,13 +8,9 @@ from pathlib import Path
 import pytest
 from hdfs_native import WriteOptions
 
-from orchestration import operations
-from orchestration.audit.run import audit
-from orchestration.backlog import wait_until_caught_up
-from sources.planning.context import PipelineContext
 from sources.storage.hdfs import connect
 from sources.storage.settings import HdfsSettings
-from tests.e2e.case import Case, as_json, start_live, wrong
+from tests.e2e.case import Case, as_json, run_through, wrong
 from tests.services.hdfs_server import write_conf
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
@@ -63,11 +59,6 @@ def test_parquet_and_json_in_hdfs_then_the_topic(
         document["sources"] = [history, {**late, "path": path}, topic]
 
     loaded = case.pipeline(on_hdfs)
-    try:
-        start_live(loaded)
-        wait_until_caught_up(PipelineContext.require(loaded))
-    finally:
-        operations.stop(loaded)
-    report = audit(loaded)
+    report = run_through(loaded)
     assert (report.expected, wrong(report)) == (1200, {})
     assert [status.path for status in store.list_status("/")] == ["/history"]

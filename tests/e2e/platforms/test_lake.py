@@ -7,11 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestration import operations
-from orchestration.audit.run import audit
-from orchestration.backlog import wait_until_caught_up
-from sources.planning.context import PipelineContext
-from tests.e2e.case import Case, start_live, wrong
+from tests.e2e.case import Case, run_through, wrong
 from tests.services.lake import Edit, lake
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
@@ -30,12 +26,7 @@ def test_files_then_the_topic_with_state_checkpoint_and_target_in_a_bucket(
     case.write_history(range(600))
     case.produce(range(500, 900))
     loaded = case.pipeline(move)
-    try:
-        start_live(loaded)
-        wait_until_caught_up(PipelineContext.require(loaded))
-    finally:
-        operations.stop(loaded)
-    report = audit(loaded)
+    report = run_through(loaded)
     assert (report.expected, wrong(report)) == (900, {})
     assert not (tmp_path / "state").exists()
     assert not (tmp_path / "out").exists()

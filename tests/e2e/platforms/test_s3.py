@@ -7,11 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestration import operations
-from orchestration.audit.run import audit
-from orchestration.backlog import wait_until_caught_up
-from sources.planning.context import PipelineContext
-from tests.e2e.case import Case, as_json, start_live, wrong
+from tests.e2e.case import Case, as_json, run_through, wrong
 from tests.services.s3_server import LOGIN, client, s3_server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
@@ -45,12 +41,7 @@ def test_parquet_and_json_in_a_bucket_then_the_topic(
             document["sources"] = [history, {**late, "path": f"{files}/late"}, topic]
 
         loaded = case.pipeline(on_s3)
-        try:
-            start_live(loaded)
-            wait_until_caught_up(PipelineContext.require(loaded))
-        finally:
-            operations.stop(loaded)
-        report = audit(loaded)
+        report = run_through(loaded)
         assert (report.expected, wrong(report)) == (1200, {})
     kept = [path.read_bytes() for path in (tmp_path / "state").rglob("*") if path.is_file()]
     assert not any(LOGIN["AWS_SECRET_ACCESS_KEY"].encode() in content for content in kept)

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PARALLEL ?= -n 2 --dist worksteal --durations=40
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: install lock demo demo-cdc ui test test-all fast test-ui pictures crash chaos soak lint bench clean
+.PHONY: install lock demo demo-lake demo-cdc ui test test-all fast test-ui pictures crash chaos soak lint bench clean
 
 install: $(VENV)/installed
 
@@ -26,6 +26,10 @@ lock:
 
 demo: install
 	$(BIN)/python -m examples.demo
+
+# The same with nothing on a shared disk; `LAKE=s3://bucket/prefix` takes a store of one's own.
+demo-lake: install
+	$(BIN)/python -m examples.demo_lake $(if $(LAKE),--lake $(LAKE))
 
 # Tables of a PostgreSQL in use, from snapshot to change log.
 demo-cdc: install
@@ -109,4 +113,4 @@ bench: install
 	$(BIN)/python -m benchmarks.page
 
 clean:
-	rm -rf .demo .demo-cdc build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .demo .demo-lake .demo-cdc build .pytest_cache .mypy_cache .ruff_cache .hypothesis

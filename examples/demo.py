@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
@@ -39,6 +39,8 @@ from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import HybridError, RunError
 from sources.kafka.address import LOCAL
 from sources.planning.context import PipelineContext
+from sources.storage.settings import S3Settings
+from sources.storage.stores import Stores
 from spark_jobs.jvm.jars import resolve_sets
 
 ROOT = Path(__file__).parent.parent
@@ -86,7 +88,7 @@ def main() -> int:
     stages = Stages()
     try:
         with ExitStack() as cleanup:
-            loaded, rest = _prepare(options.folder.absolute(), stages, cleanup)
+            loaded, rest = prepare(options.folder.absolute(), stages, cleanup)
             if options.ui:
                 return _open_ui(loaded, rest)
             reports = _run(loaded, rest, stages, options.folder)
@@ -101,32 +103,41 @@ def main() -> int:
     return 0 if all(report.ok for report in reports) else 1
 
 
-def _prepare(
-    folder: Path, stages: Stages, cleanup: ExitStack
+def prepare(
+    folder: Path,
+    stages: Stages,
+    cleanup: ExitStack,
+    open_lake: Callable[[], str] | None = None,
 ) -> tuple[list[LoadedPipeline], list[flight_data.FeedRecord]]:
     """Start a broker, write history, and produce the first part of the feed.
 
     Args:
-        folder: Folder of all files; it is emptied first.
+        folder: Folder of all local files; it is emptied first.
         stages: Stopwatch.
         cleanup: Receives callbacks that stop whatever was started.
+        open_lake: Returns the URL below which history, state and tables are; called once the folder
+            is empty. They are in the folder if it is left out.
 
     Returns:
         The pipelines, and the records of the feed that are not produced yet.
     """
     servers = os.environ.get("KAFKA_BOOTSTRAP_SERVERS") or LOCAL
     with stages("jars for Spark and Kafka (downloaded once, then cached)"):
-        sets = ("spark", "broker") if servers == LOCAL else ("spark",)
+        sets = ["spark"] + ["broker"] * (servers == LOCAL) + ["s3"] * (open_lake is not None)
         resolve_sets(sets, lambda text: console.print(f"          {text}"))
     shutil.rmtree(folder, ignore_errors=True)
-    _set_environment(folder)
+    folder.mkdir(parents=True)
+    place = str(folder) if open_lake is None else open_lake()
+    _set_environment(folder, place)
     with stages("Kafka broker"):
         if servers == LOCAL:
             address = Path(os.environ["HYBRID_BROKER_FILE"])
             cleanup.enter_context(LocalBroker(folder / "broker", address_file=address))
     topic = os.environ.get("FLIGHTS_TOPIC", "flights")
     with stages("history as Parquet, first part of the feed into the topic"):
-        flight_data.write_history(folder / "data" / "history")
+        files = flight_data.write_history(folder / "data" / "history")
+        if open_lake is not None:
+            _upload(files, folder, place)
         before, rest = flight_data.split_feed(flight_data.feed_records(), REST_FROM)
         flight_data.create_feed_topic(servers, topic)
         flight_data.produce(before, servers, topic)
@@ -136,8 +147,21 @@ def _prepare(
     return loaded, rest
 
 
-def _set_environment(folder: Path) -> None:
-    """Set the environment variables that pipelines and Dagster read, to paths in a folder."""
+def _upload(files: list[Path], folder: Path, url: str) -> None:
+    """Move files of a local folder below a URL, with the same names."""
+    lake = Stores(S3Settings()).folder(url)
+    for file in files:
+        lake.replace_bytes(str(file.relative_to(folder)), file.read_bytes())
+        file.unlink()
+
+
+def _set_environment(folder: Path, place: str) -> None:
+    """Set the environment variables that pipelines and Dagster read.
+
+    Args:
+        folder: Folder of what is local in any case.
+        place: Folder or URL of history, state and tables.
+    """
     home = folder / "dagster"
     home.mkdir(parents=True)
     (home / "dagster.yaml").write_text("telemetry: {enabled: false}\nnux: {enabled: false}\n")
@@ -145,9 +169,9 @@ def _set_environment(folder: Path) -> None:
         DAGSTER_HOME=str(home),
         HYBRID_BROKER_FILE=str(folder / "broker.json"),
         HYBRID_PIPELINES=str(ROOT / "examples"),
-        FLIGHTS_DATA=str(folder / "data"),
-        FLIGHTS_OUT=str(folder / "tables"),
-        FLIGHTS_STATE=str(folder / "state"),
+        FLIGHTS_DATA=f"{place}/data",
+        FLIGHTS_OUT=f"{place}/tables",
+        FLIGHTS_STATE=f"{place}/state",
         VIRTUAL_ENV=sys.prefix,
     )
 
@@ -169,22 +193,23 @@ def _run(
         DagsterInstance.get(),
         ThreadPoolExecutor(len(loaded)) as pool,
     ):
-        list(pool.map(lambda one: _launch_job(one.pipeline.name, folder), loaded))
+        list(pool.map(lambda one: launch_job(one.pipeline.name, folder), loaded))
     with stages(f"rest of the feed: {len(rest):,} records at {FEED_RATE:,} records/s"):
-        source = _live_source(loaded[0])
+        source = live_source(loaded[0])
         flight_data.produce(rest, source.bootstrap_servers, source.topics[0], rate=FEED_RATE)
     with stages("streams caught up and stopped"), ThreadPoolExecutor(len(loaded)) as pool:
-        list(pool.map(_finish, loaded))
+        list(pool.map(finish, loaded))
     with stages("audit: DuckDB over all raw input"):
         return [audit(one) for one in loaded]
 
 
-def _finish(loaded: LoadedPipeline) -> None:
+def finish(loaded: LoadedPipeline) -> None:
+    """Wait until a live run has read its topic to the end, and stop it."""
     wait_until_caught_up(PipelineContext.require(loaded))
     operations.stop(loaded)
 
 
-def _launch_job(name: str, folder: Path) -> None:
+def launch_job(name: str, folder: Path) -> None:
     """Run a pipeline's Dagster job with ``dg launch``; its output goes to a file in the folder.
 
     Raises:
@@ -202,7 +227,7 @@ def _launch_job(name: str, folder: Path) -> None:
         raise RunError(message, pipeline=name, file=str(log))
 
 
-def _live_source(loaded: LoadedPipeline) -> KafkaSource:
+def live_source(loaded: LoadedPipeline) -> KafkaSource:
     """Return the last source of a pipeline, its topic."""
     source = loaded.pipeline.sources[-1]
     assert isinstance(source, KafkaSource)
@@ -215,7 +240,7 @@ def _open_ui(loaded: list[LoadedPipeline], rest: list[flight_data.FeedRecord]) -
     Returns:
         The exit status of ``dg dev``.
     """
-    source = _live_source(loaded[0])
+    source = live_source(loaded[0])
     feed = threading.Thread(target=_produce_when_live, args=(loaded, rest, source), daemon=True)
     feed.start()
     port = os.environ.get("DAGSTER_PORT", "3000")

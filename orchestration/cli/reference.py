@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from sources.config.pipeline import Pipeline
 
@@ -71,8 +72,7 @@ def _section(model: type[BaseModel], schema: dict[str, Any]) -> str:
     ]
     for attribute, field in model.model_fields.items():
         name = field.alias or attribute
-        default = field.get_default(call_default_factory=True)
-        shown = "" if field.is_required() else _default(default)
+        shown = "" if field.is_required() else _default(field)
         kind = _kind(schema["properties"][name])
         cells = [f"`{name}`", kind, shown, meanings.get(name) or meanings[attribute]]
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
@@ -129,7 +129,10 @@ _SIMPLE: dict[str, Callable[[dict[str, Any]], str]] = {
 }
 
 
-def _default(value: Any) -> str:
+def _default(field: FieldInfo) -> str:
+    if inspect.isfunction(field.default_factory):
+        return "from the environment"
+    value = field.get_default(call_default_factory=True)
     if isinstance(value, BaseModel):
         return "its defaults"
     if value is None or value in ([], {}):

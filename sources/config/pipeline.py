@@ -102,7 +102,7 @@ class Pipeline(Declared):
     approve: bool = False
     switch: Literal["warm", "cold"] = "warm"
     spark: SparkSettings = SparkSettings()
-    s3: S3Settings = S3Settings()
+    s3: S3Settings = Field(default_factory=S3Settings)
     hdfs: HdfsSettings = HdfsSettings()
     supervision: Supervision = Supervision()
     ranges: Ranges | None = None

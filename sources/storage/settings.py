@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from pydantic import Field, field_validator
 
 from sources.common.fields import Declared
@@ -11,20 +13,33 @@ from sources.common.fields import Declared
 _PATIENCE = {"dfs.client.failover.max.attempts": "4"}
 
 
+def _endpoint() -> str | None:
+    # https://docs.aws.amazon.com/sdkref/latest/guide/feature-ss-endpoints.html
+    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
+
+
+def _region() -> str:
+    # https://docs.aws.amazon.com/sdkref/latest/guide/feature-region.html
+    found = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    return found or "us-east-1"
+
+
 class S3Settings(Declared):
     """Object store behind ``s3://``.
 
     Credentials come from the environment, as AWS clients find them.
 
     Attributes:
-        endpoint: URL of the store, such as ``http://minio:9000``; Amazon S3 by default.
-        region: Region of the store, as AWS clients name it.
+        endpoint: URL of the store, such as ``http://minio:9000``. By default the environment's
+            ``AWS_ENDPOINT_URL_S3`` or ``AWS_ENDPOINT_URL``; without them Amazon S3.
+        region: Region of the store. By default the environment's ``AWS_REGION`` or
+            ``AWS_DEFAULT_REGION``; without them ``us-east-1``.
         path_style: Whether the bucket is part of the URL's path instead of its host name.
 
     """
 
-    endpoint: str | None = None
-    region: str = "us-east-1"
+    endpoint: str | None = Field(default_factory=_endpoint)
+    region: str = Field(default_factory=_region)
     path_style: bool = True
 
     @property

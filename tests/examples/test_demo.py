@@ -14,10 +14,15 @@ from sources.errors import InputError
 
 
 @pytest.mark.parametrize(
-    ("servers", "sets"), [("", ["spark", "broker"]), ("kafka:9092", ["spark"])]
+    ("servers", "open_lake", "sets"),
+    [
+        ("", None, ["spark", "broker"]),
+        ("kafka:9092", None, ["spark"]),
+        ("", lambda: "s3://lake", ["spark", "broker", "s3"]),
+    ],
 )
 def test_only_the_jvm_parts_that_it_uses_are_fetched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, servers: str, sets: list[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, servers: str, open_lake: Any, sets: list[str]
 ) -> None:
     asked: list[str] = []
 
@@ -29,5 +34,5 @@ def test_only_the_jvm_parts_that_it_uses_are_fetched(
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", servers)
     monkeypatch.setattr(demo, "resolve_sets", resolve_sets)
     with ExitStack() as cleanup, pytest.raises(InputError, match="no network"):
-        demo._prepare(tmp_path / "demo", demo.Stages(), cleanup)
+        demo.prepare(tmp_path / "demo", demo.Stages(), cleanup, open_lake)
     assert asked == sets

@@ -1,6 +1,4 @@
-"""An S3 server that answers one request after the other, so that its conditions are atomic.
-
-python -m tests.services.s3_app PORT
+"""The S3 server with faults, python -m tests.services.s3_app PORT.
 
 It can be told (``POST /_faults``) to fail as networks and stores do: to lose requests and answers,
 to do a request twice, to be slow, to ask for less load, and to hold one request back while a rival
@@ -12,7 +10,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import random
 import re
 import sys
@@ -23,12 +20,7 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import parse_qs
 
-from moto.moto_server.werkzeug_app import (
-    DomainDispatcherApplication,
-    MotoRequestHandler,
-    create_backend_app,
-)
-from werkzeug.serving import run_simple
+from services.s3_app import S3App, serve
 
 SLOW_DOWN = (
     b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
@@ -37,12 +29,11 @@ HOLD_S = 60.0
 _NUMBERS = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}|[0-9]+")
 
 
-class Server:
+class Server(S3App):
     """The WSGI application."""
 
     def __init__(self) -> None:
-        self._app = DomainDispatcherApplication(create_backend_app)
-        self._turn = threading.Lock()
+        super().__init__()
         self._counts: Counter[str] = Counter()
         self._faults: dict[str, Any] = {}
         self._chance = random.Random()
@@ -78,16 +69,14 @@ class Server:
         for _ in range(2 if what == "repeat" else 1):
             again = {**environ, "wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body))}
             again.pop("HTTP_TRANSFER_ENCODING", None)
-            with self._turn:
-                answer = list(self._app(again, start_response))
+            answer = super().__call__(again, start_response)
         if what == "lose answer":
             environ["werkzeug.socket"].close()
             return []
         return answer
 
     def _drawn(self) -> str:
-        with self._turn:
-            number = self._chance.random()
+        number = self._chance.random()
         for name, share in self._faults.get("shares", {}).items():
             number -= share
             if number < 0:
@@ -117,11 +106,5 @@ class Server:
         return bytes(source.read(int(environ.get("CONTENT_LENGTH") or 0)))
 
 
-def main(port: int) -> None:
-    """Serve until the process is ended."""
-    os.environ["MOTO_PORT"] = str(port)
-    run_simple("127.0.0.1", port, Server(), threaded=True, request_handler=MotoRequestHandler)
-
-
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    serve(Server(), int(sys.argv[1]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,38 +10,23 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 import boto3
-from botocore.exceptions import BotoCoreError, ClientError
 
-from services.process import end, free_ports, spawn
-from tests.services.processes import wait_for
+from services.s3 import LOGIN, LocalS3
 
-# What the server takes for a login; clients find it in the environment.
-LOGIN = {"AWS_ACCESS_KEY_ID": "an-access-key", "AWS_SECRET_ACCESS_KEY": "a-secret-key"}
+__all__ = ["LOGIN", "client", "require_logins", "s3_server", "tell"]
 
 
 @contextmanager
 def s3_server(folder: Path) -> Iterator[str]:
-    """Its endpoint."""
-    (port,) = free_ports(1)
-    command = [sys.executable, "-m", "tests.services.s3_app", str(port)]
-    endpoint = f"http://127.0.0.1:{port}"
-    process = spawn(command, folder / "s3.log")
-    try:
-        wait_for(lambda: _answers(endpoint), "the S3 server", 60)
-        yield endpoint
-    finally:
-        end(process)
+    """Its endpoint; the server can be told to fail."""
+    with LocalS3(folder / "s3.log", "tests.services.s3_app") as server:
+        yield server.endpoint
 
 
 def client(endpoint: str) -> Any:
     """A client that logs in."""
-    return boto3.client(
-        "s3",
-        endpoint_url=endpoint,
-        region_name="us-east-1",
-        aws_access_key_id=LOGIN["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=LOGIN["AWS_SECRET_ACCESS_KEY"],
-    )
+    login = {name.lower(): value for name, value in LOGIN.items()}
+    return boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", **login)
 
 
 def require_logins(endpoint: str) -> dict[str, str]:
@@ -64,14 +48,6 @@ def require_logins(endpoint: str) -> dict[str, str]:
         "AWS_ACCESS_KEY_ID": key["AccessKeyId"],
         "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"],
     }
-
-
-def _answers(endpoint: str) -> bool:
-    try:
-        client(endpoint).list_buckets()
-    except (BotoCoreError, ClientError):
-        return False
-    return True
 
 
 def tell(endpoint: str, what: str, **fields: Any) -> Any:

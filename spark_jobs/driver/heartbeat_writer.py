@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from typing import Any
@@ -45,6 +46,8 @@ class HeartbeatWriter:
         self._samples = read_progress_log(generation, first.source)
         # State of the heartbeat that was sampled last, and when that was.
         self._sampled: tuple[str, float] = ("", 0.0)
+        # Whether another launch has replaced this one, and when that was looked at.
+        self._replaced = (False, -math.inf)
         self._write()
 
     @property
@@ -59,7 +62,8 @@ class HeartbeatWriter:
     def update(self, **changes: Any) -> None:
         """Change fields of the heartbeat, set its time to now, and write it to the state folder.
 
-        It is not written once another launch has replaced this one (:meth:`is_replaced`).
+        It is not written once another launch has replaced this one (:meth:`is_replaced`), which is
+        looked at as often as the state's store allows.
 
         Args:
             **changes: New values by name of the field.
@@ -77,15 +81,20 @@ class HeartbeatWriter:
         """Return whether the state folder records a later launch: this one was taken for dead."""
         last = last_launch(self._generation)
         is_own = last is None or last.launch_id == self._latest.launch_id
-        return last is not None and not is_own and last.at_ms > self.started_ms
+        is_later = last is not None and not is_own and last.at_ms > self.started_ms
+        self._replaced = (is_later, time.monotonic())
+        return is_later
 
     def _write(self) -> None:
         self._beat_at = time.monotonic()
-        if not self.is_replaced():
+        is_replaced, at = self._replaced
+        if self._beat_at - at >= self._generation.pace_s:
+            is_replaced = self.is_replaced()
+        if not is_replaced:
             self._generation.replace(heartbeat_name(self._latest.source), self._latest)
-            state, at = self._sampled
+            state, sampled_at = self._sampled
             every_s = max(EVERY_S, 3 * self._generation.pace_s)
-            if state != self._latest.state or time.monotonic() - at >= every_s:
+            if state != self._latest.state or time.monotonic() - sampled_at >= every_s:
                 log = log_path(self._generation, self._latest.source)
                 trim(log)
                 keep(self._generation, f"run/{log.name}", log)

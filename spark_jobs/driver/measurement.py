@@ -86,6 +86,8 @@ class Measurement:
         self._started_ms = started_ms
         # Run of the query and micro-batch that were measured last.
         self._seen: tuple[str, int] | None = None
+        # The last micro-batch whose time of commit is known, and that time.
+        self._commit = (-1, 0)
 
     def first_fields(self) -> dict[str, Any]:
         """Return the fields of the heartbeat that are known before the query is started.
@@ -220,7 +222,12 @@ class Measurement:
         return max(committed_at, beat.advanced_at_ms or 0)
 
     def _committed_at_ms(self, committed: int) -> int:
-        return offset_log.committed_at_ms(self._declared.generation.checkpoint, committed) or 0
+        if committed != self._commit[0]:
+            at_ms = offset_log.committed_at_ms(self._declared.generation.checkpoint, committed)
+            if at_ms is None:
+                return 0
+            self._commit = (committed, at_ms)
+        return self._commit[1]
 
 
 def _finite(value: float) -> float | None:

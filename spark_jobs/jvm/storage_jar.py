@@ -28,6 +28,7 @@ CONF = {
         "hybridbackfill.storage.ConditionalCheckpointFileManager"
     ),
     LOG_STORE: "hybridbackfill.storage.ConditionalLogStore",
+    "spark.hadoop.fs.s3a.impl": "hybridbackfill.storage.LogCachingFileSystem",
     # What these would check first is not needed: objects are whole, and have no folders.
     "spark.hadoop.fs.s3a.performance.flags": "create,mkdir,delete",
 }

@@ -91,6 +91,8 @@ class PlannedFilesPlace(Place):
             if not self.is_drained(committed):
                 interval = planned_interval_ms(self._rate, self._planned)
         self._planned.prepare()
+        if self._rate is None:
+            self._planned.complete(spark)
         return PlaceStream(self._planned.stream(spark), interval)
 
     def is_drained(self, committed: Any) -> bool:

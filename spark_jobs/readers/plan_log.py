@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from sources.storage.delta import delta_table
-from sources.storage.delta_log import commit_name
+from sources.storage.delta_log import LOG, commit_name
 from sources.storage.folder import Folder
 
 CHECKPOINT_EVERY = 50  # versions
@@ -94,6 +94,19 @@ class PlanLog:
         if batch_bytes is not None:
             reader = reader.option("maxBytesPerTrigger", f"{batch_bytes}b")
         return reader.load(self.folder.hadoop_path)
+
+    def complete(self, spark: SparkSession, versions: int) -> None:
+        """Tell queries that are started from now on that no version of the log will follow.
+
+        Without it they list the log at each trigger. Used in S3 only, by this project's log store.
+
+        Args:
+            spark: The Spark session.
+            versions: Number of versions of the log.
+        """
+        if not self.folder.is_local:
+            url = f"{self.folder.hadoop_path}/{LOG}"
+            spark.conf.set(f"hybridbackfill.storage.complete:{url}", str(versions))
 
     def keep(self, name: str, table: pa.Table) -> Entry:
         """Write a table of splits as Parquet into the log's folder, atomically and durably.

@@ -179,6 +179,10 @@ class PlannedSource:
             if not self._log.has(number):
                 self._log.write(number, columns, entries(version), partitions)
 
+    def complete(self, spark: SparkSession) -> None:
+        """Tell queries that are started from now on that no further file will be planned."""
+        self._log.complete(spark, len(self.entries))
+
     def stream(self, spark: SparkSession) -> DataFrame:
         """Return the source's rows as a stream, in planned order; call :meth:`prepare` before.
 

@@ -188,6 +188,7 @@ class PlannedTopic:
         fields = {"source": F.lit(self._source.name)}
         failing = raise_reported(RunError, F.lit(text), hint, fields)
         types = self._columns.items()
+        self._log.complete(spark, len(self.entries))
         return self._log.stream(spark, 1).select(
             *(failing.cast(kind).alias(name) for name, kind in types)
         )

@@ -12,6 +12,7 @@ OPTIMIZE that is running, and a promotion carries it over in its one commit.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from deltalake import DeltaTable
@@ -78,11 +79,16 @@ class TargetSide:
             return offset_log.query_id(self.generation.checkpoint)
         return self.generation.info.transaction_id
 
-    def is_own(self, commit: Commit) -> bool:
-        """Return whether a commit is the pipeline's: a micro-batch, a range, a promotion …."""
+    def is_own(self, writer: str | None) -> Callable[[Commit], bool]:
+        """Return what tells whether a commit is the pipeline's: a micro-batch, a promotion ….
+
+        Args:
+            writer: Application id of the micro-batches, as :meth:`writer` returned it.
+        """
         own = self.generation.info.transaction_id
-        writer = self.writer()
-        return any(each == writer or each.startswith(own) for each in commit.transactions)
+        return lambda commit: any(
+            each == writer or each.startswith(own) for each in commit.transactions
+        )
 
 
 @dataclass(frozen=True)
@@ -144,7 +150,8 @@ def require_servable(loaded: LoadedPipeline, generation: Generation) -> None:
     # Refused here if it is gone, with what to do then.
     open_table(side.table)
     commits = CommitLog(side.table).between(record.verified, served.version)
-    if (found := foreign_changes(commits, record.verified, side.is_own)).commits:
+    found = foreign_changes(commits, record.verified, side.is_own(side.writer()))
+    if found.commits:
         raise refusals.changed_before_rollback(generation, side.table, found)
 
 
@@ -221,7 +228,8 @@ def _examine(side: TargetSide, known: TargetRecord | None) -> Examined:
     written = _require_same_batches(side, record, table, committed)
     after = -1 if record.verified is None else record.verified
     commits = CommitLog(side.table).between(after, table.version())
-    return Examined(record, table, written, foreign_changes(commits, after, side.is_own))
+    foreign = foreign_changes(commits, after, side.is_own(side.writer()))
+    return Examined(record, table, written, foreign)
 
 
 def require_owner(generation: Generation, path: Folder, table: DeltaTable) -> None:

@@ -130,7 +130,7 @@ class TargetGuard:
             return
         if self._writer is None:
             self._writer = self._side.writer()
-        foreign = foreign_changes(commits, self._version, self._side.is_own)
+        foreign = foreign_changes(commits, self._version, self._side.is_own(self._writer))
         if foreign.commits:
             raise refusals.changed_by_others(self._side.generation, self._side.table, foreign)
         for commit in commits:

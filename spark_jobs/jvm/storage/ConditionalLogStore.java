@@ -2,14 +2,25 @@ package hybridbackfill.storage;
 
 import io.delta.storage.HadoopFileSystemLogStore;
 import java.io.ByteArrayOutputStream;
+import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.FileAlreadyExistsException;
+import java.util.ArrayList;
+import java.util.Collections;
 import java.util.Iterator;
+import java.util.List;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.s3a.S3AFileSystem;
+import org.apache.hadoop.fs.s3a.S3AUtils;
+import software.amazon.awssdk.core.exception.SdkException;
+import software.amazon.awssdk.services.s3.S3Client;
+import software.amazon.awssdk.services.s3.model.ListObjectsV2Request;
+import software.amazon.awssdk.services.s3.model.S3Object;
 
 /**
  * Delta logs in S3, each version of which one writer only can create.
@@ -19,6 +30,9 @@ import org.apache.hadoop.fs.Path;
  * since issue 7367 (not released with 4.4.0); once a release has it, this class can go.
  */
 public class ConditionalLogStore extends HadoopFileSystemLogStore {
+  /** With the URL of a log: the number of its versions, if no other one will ever follow. */
+  private static final String COMPLETE = "hybridbackfill.storage.complete:";
+
   public ConditionalLogStore(Configuration conf) {
     super(conf);
   }
@@ -42,6 +56,66 @@ public class ConditionalLogStore extends HadoopFileSystemLogStore {
     } catch (org.apache.hadoop.fs.FileAlreadyExistsException e) {
       throw new FileAlreadyExistsException(path.toString());
     }
+  }
+
+  /**
+   * Lists the files of a log from a name on, whatever the number of files before.
+   *
+   * <p>S3A lists a whole folder, a thousand files with each request: 30 days of commits every ten
+   * seconds would be 500 requests for each commit.
+   */
+  @Override
+  public Iterator<FileStatus> listFrom(Path path, Configuration conf) throws IOException {
+    FileSystem fs = path.getFileSystem(conf);
+    if (!(fs instanceof S3AFileSystem)) {
+      return super.listFrom(path, conf);
+    }
+    S3AFileSystem s3a = (S3AFileSystem) fs;
+    Path folder = path.getParent();
+    // A log that is read to its end would be listed at each trigger of the query.
+    String versions = conf.get(COMPLETE + folder);
+    if (versions != null && version(path) >= Long.parseLong(versions)) {
+      return Collections.emptyIterator();
+    }
+    S3Client client = s3a.getS3AInternals().getAmazonS3Client("list a Delta log");
+    String first = s3a.pathToKey(path);
+    ListObjectsV2Request.Builder request =
+        ListObjectsV2Request.builder()
+            .bucket(s3a.getBucket())
+            .prefix(s3a.pathToKey(folder) + "/")
+            .delimiter("/");
+    List<FileStatus> found = new ArrayList<>();
+    try {
+      // Without the last character: the file itself is among those after it.
+      String before = first.substring(0, first.length() - 1);
+      ListObjectsV2Request from = request.startAfter(before).build();
+      for (S3Object each : client.listObjectsV2Paginator(from).contents()) {
+        if (each.key().compareTo(first) >= 0) {
+          found.add(described(s3a, folder, each));
+        }
+      }
+      if (found.isEmpty()
+          && client.listObjectsV2(request.startAfter(null).maxKeys(1).build()).keyCount() == 0) {
+        throw new FileNotFoundException("No such file or directory: " + folder);
+      }
+    } catch (SdkException e) {
+      throw S3AUtils.translateException("list", folder, e);
+    }
+    return found.iterator();
+  }
+
+  private static long version(Path path) {
+    String name = path.getName();
+    return Long.parseLong(name.substring(0, name.indexOf('.')));
+  }
+
+  private static FileStatus described(S3AFileSystem s3a, Path folder, S3Object object) {
+    Path path = new Path(folder, object.key().substring(object.key().lastIndexOf('/') + 1));
+    long modified = object.lastModified().toEpochMilli();
+    Path full = s3a.makeQualified(path);
+    LogCachingFileSystem.listed(full, object.eTag(), object.size());
+    return new FileStatus(
+        object.size(), false, 1, s3a.getDefaultBlockSize(path), modified, full);
   }
 
   @Override

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from sources.storage.delta import delta_table
@@ -66,9 +67,17 @@ def session(spark: SparkSession, endpoint: str) -> SparkSession:
     return made
 
 
-def append(session: SparkSession, folder: Folder, number: int) -> None:
-    rows = session.range(number, number + 1)
-    rows.coalesce(1).write.format("delta").mode("append").save(folder.hadoop_path)
+def append(
+    session: SparkSession, folder: Folder, number: int, options: Mapping[str, str] | None = None
+) -> None:
+    rows = session.range(number, number + 1).coalesce(1)
+    writer = rows.write.format("delta").mode("append").options(**(options or {}))
+    writer.save(folder.hadoop_path)
+
+
+def read(session: SparkSession, folder: Folder) -> list[int]:
+    rows = session.read.format("delta").load(folder.hadoop_path).collect()
+    return sorted(row[0] for row in rows)
 
 
 def append_by_rust(folder: Folder, number: int) -> None:
@@ -169,3 +178,48 @@ def test_of_two_drivers_on_one_checkpoint_the_late_one_fails_and_nothing_is_over
     late.let_go()
     assert "Multiple streaming queries are concurrently using" in str(late.error)
     assert checkpoint.read_bytes("offsets/1") == rival
+
+
+def test_however_long_a_log_is_a_commit_lists_it_with_one_request(
+    session: SparkSession, endpoint: str, folder: Folder
+) -> None:
+    append(session, folder, 0)
+    store = client(endpoint)
+    prefix = folder.url.removeprefix("s3://lake/")
+    # Sorted before the commits, as older ones are.
+    for number in range(1200):
+        store.put_object(Bucket="lake", Key=f"{prefix}/_delta_log/{-number:05d}.json", Body=b"")
+    append(session, folder, 1)
+    tell(endpoint, "requests")
+    append(session, folder, 2)
+    counts = tell(endpoint, "requests")
+    assert sum(n for key, n in counts.items() if key.startswith("LIST")) == 1
+    assert numbers(folder) == [0, 1, 2]
+
+
+def test_a_commit_reads_those_before_it_once(
+    session: SparkSession, endpoint: str, folder: Folder
+) -> None:
+    for number in range(8):
+        # Delta looks up a stream's last transaction in all commits.
+        as_stream = {"txnAppId": "stream", "txnVersion": str(number)}
+        append(session, folder, number, as_stream)
+        counts = tell(endpoint, "requests")
+    reads = {key: n for key, n in counts.items() if key.startswith("GET") and "_delta_log" in key}
+    assert sum(reads.values()) == 1
+    append(session, folder, 8, as_stream)
+    assert numbers(folder) == list(range(8)), "this transaction was committed before"
+
+
+def test_a_table_that_is_deleted_and_made_again_is_read_anew(
+    session: SparkSession, folder: Folder
+) -> None:
+    for number in range(3):
+        append(session, folder, number)
+    assert read(session, folder) == [0, 1, 2]
+    folder.delete_all()
+    with pytest.raises(AnalysisException, match="Path does not exist"):
+        read(session, folder)
+    for number in range(5, 8):
+        append_by_rust(folder, number)
+    assert read(session, folder) == [5, 6, 7]

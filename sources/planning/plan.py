@@ -204,7 +204,7 @@ def draft_plan(loaded: LoadedPipeline) -> tuple[Plan, dict[str, FileListing]]:
         )
     _check_columns(pipeline, {name: listing.columns for name, listing in listings.items()})
     topics, hints = _plan_all_topics(loaded, files)
-    warnings += hints
+    warnings += [*hints, *_about_stores(loaded)]
     # Files never come after a topic: where there are topics, the last one is the last source.
     topic = topics.pop() if topics else None
     plan = Plan(
@@ -217,6 +217,22 @@ def draft_plan(loaded: LoadedPipeline) -> tuple[Plan, dict[str, FileListing]]:
         folder=folder,
     )
     return plan, listings
+
+
+def _about_stores(loaded: LoadedPipeline) -> list[str]:
+    """Return warnings about the places of state and target."""
+    state, target, stores = loaded.state, loaded.target, loaded.pipeline.stores
+    warnings = [
+        *stores.bucket_warnings(state, "state"),
+        *stores.bucket_warnings(target, "sink.path"),
+    ]
+    if state.is_local != target.is_local:
+        local, shared = ("state", "sink.path") if state.is_local else ("sink.path", "state")
+        warnings.append(
+            f"`{shared}` is in a store that other machines reach, `{local}` is a path of this one: "
+            "runs and readers on other machines need the same path there, on a shared disk."
+        )
+    return warnings
 
 
 def _plan_all_topics(

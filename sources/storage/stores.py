@@ -91,6 +91,22 @@ class Stores:
         for storage, own in groupby(paths, self.of):
             yield from storage.stat(list(own))
 
+    def bucket_warnings(self, folder: Folder, field: str) -> list[str]:
+        """Return what people should know about the bucket of a folder; nothing of other stores.
+
+        Args:
+            folder: Where documents or a table are to be written.
+            field: Field of the declaration that names it.
+
+        Returns:
+            Sentences (:func:`sources.storage.bucket_rules.bucket_warnings`).
+        """
+        if not folder.url.startswith("s3://"):
+            return []
+        from sources.storage.bucket_rules import bucket_warnings
+
+        return bucket_warnings(self._s3, folder, field)
+
     def require_answer(self, path: str) -> None:
         """Refuse to continue if the storage of a path does not answer; a refusal is an answer.
 

@@ -45,6 +45,7 @@ def test_a_chain_is_materialized_and_its_progress_seen(page: Page, shown: Site) 
         )
 
 
+@pytest.mark.long
 def test_a_plan_waits_for_its_approval_and_a_gap_is_red_with_its_reason(
     page: Page, shown: Site
 ) -> None:

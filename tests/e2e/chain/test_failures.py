@@ -151,6 +151,7 @@ def test_a_live_run_can_not_start_before_history_is_done(tmp_path: Path, servers
         operations.go_live(PipelineContext.require(loaded), live_of(loaded))
 
 
+@pytest.mark.long
 def test_interrupting_a_bounded_run_ends_spark_and_the_next_run_goes_on(
     tmp_path: Path, servers: str
 ) -> None:
@@ -181,6 +182,7 @@ def test_interrupting_a_bounded_run_ends_spark_and_the_next_run_goes_on(
 
 
 @pytest.mark.crash
+@pytest.mark.long
 def test_a_bounded_run_whose_driver_freezes_is_ended_and_the_next_one_goes_on(
     tmp_path: Path, servers: str
 ) -> None:
@@ -224,6 +226,7 @@ def audit_rows(loaded: Any) -> int:
 
 
 @pytest.mark.crash
+@pytest.mark.long
 def test_a_killed_stream_is_seen_as_dead_and_resumed_exactly(tmp_path: Path, servers: str) -> None:
     case = Case(tmp_path, servers)
     case.write_history()

@@ -86,6 +86,7 @@ def test_what_arrives_is_read_once_whenever_it_arrives(
     assert list(generation.path("plan-log/inbox/_delta_log").glob("*.checkpoint.parquet"))
 
 
+@pytest.mark.long
 def test_one_folder_is_history_and_goes_on_with_its_windows(
     tmp_path: Path, servers: str, spark: SparkSession
 ) -> None:

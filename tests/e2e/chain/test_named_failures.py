@@ -59,6 +59,7 @@ def ended_with(result: dg.JobExecutionResult) -> tuple[list[str], list[str]]:
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.crash
+@pytest.mark.long
 def test_a_driver_killed_for_memory_is_no_success_and_a_retry_from_failure_goes_on(
     tmp_path: Path, servers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,6 +58,7 @@ def test_a_stream_that_is_started_again_with_nothing_to_read_is_idle_at_once(
     assert (beat.batches, beat.idle) == (0, True)
 
 
+@pytest.mark.long
 def test_a_micro_batch_that_takes_long_is_seen_to_work(
     tmp_path: Path, servers: str, spark: SparkSession
 ) -> None:

@@ -146,6 +146,7 @@ def test_a_slot_that_is_gone_is_seen_though_nothing_waits(case: CdcCase) -> None
     assert slot_finding(loaded).text == found.text
 
 
+@pytest.mark.long
 def test_columns_that_are_added_and_dropped_later_are_followed_in_place(
     case: CdcCase, spark: SparkSession
 ) -> None:

@@ -13,7 +13,7 @@ from tests.services.lake import Edit, lake
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 
 
-@pytest.fixture(params=["s3", "hdfs"])
+@pytest.fixture(params=["s3", pytest.param("hdfs", marks=pytest.mark.long)])
 def move(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Edit]:
     with lake(request.param, tmp_path) as made:
         yield made

@@ -103,6 +103,7 @@ FORMATS: list[tuple[str, str, Callable[[Path, list[int]], None], dict[str, Any]]
 EACH = 300
 
 
+@pytest.mark.long
 def test_formats_follow_each_other_and_every_row_arrives_once(
     tmp_path: Path, servers: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

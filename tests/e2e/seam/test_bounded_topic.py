@@ -119,6 +119,7 @@ def test_files_then_an_archive_topic_then_a_live_topic(
     assert removed["live"] > 100
 
 
+@pytest.mark.long
 def test_files_then_the_topic_in_step_then_the_same_topic(
     tmp_path: Path, servers: str, spark: SparkSession
 ) -> None:
@@ -139,9 +140,8 @@ def test_files_then_the_topic_in_step_then_the_same_topic(
     assert report.ok
 
 
-@pytest.mark.parametrize(
-    "isolation", ["read_committed", pytest.param("read_uncommitted", marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+@pytest.mark.long
 def test_aborted_transactions_and_control_records_at_the_end_of_the_range(
     tmp_path: Path, servers: str, spark: SparkSession, isolation: str
 ) -> None:

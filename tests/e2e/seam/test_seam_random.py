@@ -119,8 +119,10 @@ def histories(
     "evidence",
     [
         "key",
-        "event_time",
-        *(pytest.param(each, marks=pytest.mark.long) for each in ("offsets", "sequence", "fixed")),
+        *(
+            pytest.param(each, marks=pytest.mark.long)
+            for each in ("event_time", "offsets", "sequence", "fixed")
+        ),
     ],
 )
 @settings(

@@ -1,5 +1,5 @@
 """Real servers for development and tests: they start on free ports and leave nothing behind.
 
-Belongs here: starting and stopping Kafka, Kafka Connect and PostgreSQL on this machine. Does not
-belong here: clients of such servers (`sources`).
+Belongs here: starting and stopping Kafka, Kafka Connect, PostgreSQL, an S3 server and a Hive
+metastore on this machine. Does not belong here: clients of such servers (`sources`).
 """

@@ -231,7 +231,7 @@ def _side_pipeline(
             **kept,
             "sources": sources,
             "state": folder.location("state"),
-            "sink": {**document["sink"], "path": folder.location("rows")},
+            "sink": {**document["sink"], "path": folder.location("rows"), "table": None},
         }
         origin = KeptDefinition(
             generation=None, home=str(loaded.folder), code=str(local_copy(definition))

@@ -139,7 +139,8 @@ class LoadedPipeline:
             Value by field or group of fields, such as ``sources.history.read``.
         """
         pipeline = self.pipeline
-        sink = pipeline.sink.model_dump(mode="json", exclude_none=True)
+        # The name in a catalog is for readers.
+        sink = pipeline.sink.model_dump(mode="json", exclude_none=True, exclude={"table"})
         contract: dict[str, object] = {
             "sources": [source.name for source in pipeline.sources],
             "event_time": pipeline.event_time.column,

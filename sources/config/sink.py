@@ -15,6 +15,9 @@ class Sink(Declared):
     Attributes:
         path: Folder of the table, relative to the pipeline's file, or a URL such as
             ``s3://bucket/table`` or ``hdfs://namenode/table``.
+        table: Name of the table in the catalog of Spark's session, ``schema.table`` or
+            ``catalog.schema.table``, under which readers find it. The first run creates the entry,
+            an external table at ``path``.
         mode: ``append`` adds every row; for rows that never change. ``merge`` inserts or updates
             by ``key``.
         key: Columns that identify a row of the target.
@@ -28,6 +31,7 @@ class Sink(Declared):
     """
 
     path: str
+    table: Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*){1,2}$")] | None = None
     mode: Literal["append", "merge"]
     key: list[str] = Field(min_length=1)
     partition_by: list[str] = Field(default_factory=list)

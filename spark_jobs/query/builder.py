@@ -23,6 +23,7 @@ from spark_jobs.query.place import PlaceStream, empty_stream
 from spark_jobs.readers.spark_errors import reporting_batch
 from spark_jobs.target import sink
 from spark_jobs.target.added_columns import with_added
+from spark_jobs.target.catalog_entry import CatalogEntry
 from spark_jobs.target.history_files import keep_history_files
 from spark_jobs.target.target_guard import TargetGuard
 
@@ -64,8 +65,10 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
 
     Raises:
         InputError: The transform does not fit, planned files changed, stateful operators would
-            drop rows, by history's order or by the watermark that it leaves, or a watermark is on
-            event times that are kept wherever they lie.
+            drop rows, by history's order or by the watermark that it leaves, a watermark is on
+            event times that are kept wherever they lie, or something else has the name
+            ``sink.table``.
+        UnavailableError: The catalog of ``sink.table`` does not answer.
         SeamError: The start offsets, or records to be read next, are no longer in Kafka; or rows of
             the seam are read twice, and the transform would count them twice.
         StateError: Checkpoint, state and target do not belong together, or a changed transform
@@ -85,7 +88,12 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
     warnings = _judge_watermark(query, watermark)
     path = target_of(context.loaded, generation.name)
     later = (pipeline.added_columns, pipeline.ignored_columns)
+    entry = CatalogEntry.of(context.loaded, path)
+    if entry is not None:
+        entry.require_free(spark)
     guard = sink.prepare_table(pipeline.sink, path, rows, generation, *later)
+    if entry is not None:
+        entry.register(spark)
     if not query.is_bounded and query.index:
         keep_history_files(generation, path)
     if (changed := record_transform(generation, _transform(spark, query))) is not None:

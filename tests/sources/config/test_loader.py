@@ -120,6 +120,19 @@ def test_a_misspelt_field_of_the_sink_is_answered_with_the_right_one(tmp_path: P
     assert "sink.partition: unknown field; did you mean `partition_by`?" in text
 
 
+def test_a_name_in_a_catalog_can_be_added_to_a_table_in_use(tmp_path: Path) -> None:
+    before = load_pipeline(write(tmp_path), {"TOPIC": "orders"}).contract()
+    sink = {**GOOD["sink"], "table": "analytics.orders"}
+    named = load_pipeline(write(tmp_path, sink=sink), {"TOPIC": "orders"})
+    assert named.pipeline.sink.table == "analytics.orders"
+    assert named.contract() == before
+
+
+@pytest.mark.parametrize("name", ["orders", "a.b.c.d", "a.b; DROP TABLE c", "a.`b`", "a."])
+def test_a_name_that_no_catalog_has_is_refused(tmp_path: Path, name: str) -> None:
+    assert "sink.table" in refusal(tmp_path, sink={**GOOD["sink"], "table": name})
+
+
 def test_a_missing_field_is_named(tmp_path: Path) -> None:
     path = tmp_path / "pipeline.yaml"
     path.write_text(yaml.safe_dump({key: GOOD[key] for key in GOOD if key != "sink"}))

@@ -1,0 +1,119 @@
+"""The target's name in the catalog of Spark's session, such as a Hive metastore."""
+
+from __future__ import annotations
+
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import SparkSession
+
+from sources.config.loader import LoadedPipeline
+from sources.errors import HybridError, InputError, UnavailableError
+from sources.storage.folder import Folder
+
+_ABSENT = {"TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND"}
+_NO_SCHEMA = {"SCHEMA_NOT_FOUND", "CATALOG_NOT_FOUND", "REQUIRES_SINGLE_PART_NAMESPACE"}
+# The name refers to a folder without a table: known once the target is made.
+_NO_TABLE = "DELTA_PATH_DOES_NOT_EXIST"
+
+
+class CatalogEntry:
+    """Name under which readers find the target; it refers to the target's folder.
+
+    The pipeline itself goes by the folder. The entry is an external table: dropping it drops no
+    data, and a promotion or rollback needs no change of it.
+
+    Args:
+        name: ``schema.table`` or ``catalog.schema.table``.
+        target: The target's folder.
+    """
+
+    def __init__(self, name: str, target: Folder) -> None:
+        self._name = name
+        self._target = target
+        self._quoted = ".".join(f"`{part}`" for part in name.split("."))
+
+    @classmethod
+    def of(cls, loaded: LoadedPipeline, table: Folder) -> CatalogEntry | None:
+        """Return the entry of the table that a query writes to; None if it has none.
+
+        A candidate's table has none: a promotion brings its rows into the table that has.
+
+        Args:
+            loaded: The pipeline.
+            table: Folder of the table that the query writes to.
+        """
+        name = loaded.pipeline.sink.table
+        return None if name is None or table.url != loaded.target.url else cls(name, table)
+
+    def require_free(self, spark: SparkSession) -> None:
+        """Refuse a name that something else has, or that can't be made; change nothing.
+
+        Raises:
+            InputError: Another table or a view has the name, or there is no such schema.
+            UnavailableError: The catalog does not answer.
+        """
+        try:
+            self._require_own(spark)
+        except AnalysisException as error:
+            if (condition := error.getCondition()) in _ABSENT:
+                self._run(spark, f"DESCRIBE NAMESPACE {self._quoted.rpartition('.')[0]}")
+            elif condition != _NO_TABLE:
+                raise self._refused(error) from None
+
+    def register(self, spark: SparkSession) -> None:
+        """Create the entry unless it exists; call it once the target exists.
+
+        Raises:
+            InputError: Somebody else took the name meanwhile, or the catalog refuses.
+            UnavailableError: The catalog does not answer.
+        """
+        place = self._target.hadoop_path.replace("'", "\\'")
+        self._run(
+            spark, f"CREATE TABLE IF NOT EXISTS {self._quoted} USING delta LOCATION '{place}'"
+        )
+        try:
+            self._require_own(spark)
+        except AnalysisException as error:
+            raise self._refused(error) from None
+
+    def _require_own(self, spark: SparkSession) -> None:
+        rows = spark.sql(f"DESCRIBE TABLE EXTENDED {self._quoted}").collect()
+        known = {row["col_name"]: row["data_type"] for row in rows}
+        there, own = known.get("Location", "nowhere, as views are"), self._target.hadoop_path
+        if known.get("Provider") == "delta" and _plain(there) == _plain(own):
+            return
+        kind = known.get("Provider", str(known.get("Type", "table")).lower())
+        message = (
+            f"`sink.table`: the name {self._name} belongs to something else in the catalog: a "
+            f"{kind} at {there}. This pipeline's table is at {self._target}. Nothing was started."
+        )
+        hint = f"Declare another name, or drop that entry first: `DROP TABLE {self._name}`."
+        raise InputError(message, hint, field="sink.table", value=self._name)
+
+    def _run(self, spark: SparkSession, text: str) -> None:
+        try:
+            spark.sql(text)
+        except PySparkException as error:
+            raise self._refused(error) from None
+
+    def _refused(self, error: PySparkException) -> HybridError:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        if error.getCondition() in _NO_SCHEMA:
+            schema = self._name.rpartition(".")[0]
+            message = f"`sink.table`: the catalog has no schema {schema} for {self._name}."
+            hint = f"Create it (`CREATE SCHEMA {schema}`), or declare another name."
+            return InputError(message, hint, field="sink.table", value=self._name)
+        message = f"`sink.table`: the catalog can't be asked about {self._name}: {reason}."
+        if "HiveMetaStoreClient" in reason or "TransportException" in reason:
+            hint = (
+                "Check that the metastore runs and can be reached "
+                "(`spark.conf: spark.hadoop.hive.metastore.uris`), then run the pipeline again."
+            )
+            return UnavailableError(message, hint, server="metastore")
+        hint = "Correct the name or the catalog's settings under `spark.conf`."
+        return InputError(message, hint, field="sink.table", value=self._name)
+
+
+def _plain(location: str) -> str:
+    """Return a location without the ways in which the same one is written differently."""
+    scheme, _, rest = location.rstrip("/").partition(":")
+    return f"/{rest.lstrip('/')}" if scheme == "file" else location.rstrip("/")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from importlib.machinery import PathFinder
 from modulefinder import ModuleFinder
 from pathlib import Path
+from typing import Any
 
 from sources.config.loader import KEPT, KeptDefinition, LoadedPipeline, load_pipeline
 from sources.errors import StateError
@@ -13,6 +15,8 @@ from sources.state.local_copy import local_copy
 from sources.storage.folder import Folder
 
 _FOLDER = "definition"
+# ModuleFinder's own number for it.
+_PACKAGE = 5
 
 
 def keep_definition(loaded: LoadedPipeline, generation: Generation) -> None:
@@ -129,7 +133,7 @@ def _modules(loaded: LoadedPipeline) -> list[Path]:
     pipeline = loaded.pipeline
     named = [pipeline.transform]
     named += [name for source in pipeline.sources for name in source.functions.values()]
-    finder = ModuleFinder(path=[str(loaded.folder)])
+    finder = _Finder(path=[str(loaded.folder)])
     for name in named:
         try:
             finder.import_hook(name.partition(":")[0])
@@ -139,3 +143,22 @@ def _modules(loaded: LoadedPipeline) -> list[Path]:
     found = (getattr(module, "__file__", None) for module in finder.modules.values())
     files = {Path(file) for file in found if file is not None}
     return sorted(file for file in files if file.is_relative_to(loaded.folder))
+
+
+class _Finder(ModuleFinder):
+    """Finds imports also in packages without an ``__init__.py``, which ModuleFinder fails at."""
+
+    def find_module(
+        self, name: str, path: Any, parent: Any = None
+    ) -> tuple[Any, str | None, tuple[str, str, int]]:
+        spec = PathFinder.find_spec(name, self.path if path is None else path)
+        if spec is None or spec.loader is not None or not spec.submodule_search_locations:
+            return super().find_module(name, path, parent)
+        return None, next(iter(spec.submodule_search_locations)), ("", "", _PACKAGE)
+
+    def load_package(self, fqname: str, pathname: str) -> Any:
+        if (Path(pathname) / "__init__.py").exists():
+            return super().load_package(fqname, pathname)
+        package: Any = self.add_module(fqname)
+        package.__path__ = [pathname]
+        return package

@@ -99,8 +99,9 @@ def find_or_launch(
             be written.
         RunError: The cluster did not end the remains of the run before.
         UnavailableError: A cluster does not say whether a run is active.
-        InputError: Java, Spark, a jar or the cluster's command line tool is missing, or a variable
-            of the pipeline's file is not passed to a driver on a cluster.
+        InputError: Java, Spark, a jar or the cluster's command line tool is missing, a variable of
+            the pipeline's file is not passed to a driver on a cluster, or its modules are too large
+            to be sent to executors.
     """
     source, *then = sources
     if (running := find_run(generation, source)) is not None:
@@ -121,7 +122,7 @@ def find_or_launch(
             return running
         for left in submit.scratch_folders(generation):
             shutil.rmtree(left, ignore_errors=True)
-        scratch.mkdir(parents=True)
+        submit.prepare_scratch(loaded, scratch)
         launch = Launch(
             launch_id=launch_id,
             source=source,

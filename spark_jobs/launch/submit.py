@@ -20,10 +20,12 @@ from spark_jobs.jvm.java import spark_environment
 from spark_jobs.jvm.storage_jar import CONF, JAR, require_jar
 from spark_jobs.launch import kubernetes, yarn
 from spark_jobs.launch.choice import place_of
+from spark_jobs.launch.code_archive import write_code_archive
 from spark_jobs.launch.record import Place, application_name
 
 _HERE = Path(__file__).parents[1]
 _S3 = ("s3://", "s3a://")
+_MODULES = "modules.zip"
 # Prefixes of the properties that give a driver an environment variable; a hint names the first.
 _VARIABLES = {
     "local": (),
@@ -152,7 +154,7 @@ def command(
     scratch = scratch_folder(generation, launch_id)
     place = place_of(loaded.pipeline.spark)
     _require_variables(loaded, place)
-    conf = {**_s3_conf(loaded), **hdfs, **spark_conf(loaded, scratch)}
+    conf = {**_s3_conf(loaded, place), **hdfs, **spark_conf(loaded, scratch)}
     sets = ["spark", "s3"] if _uses_s3(loaded) else ["spark"]
     own = [require_jar()] if _writes_s3(loaded) else []
     application, job = application_name(launch_id), str(_HERE / "job.py")
@@ -171,6 +173,8 @@ def command(
             conf = use_archive(spark_home(), resolve("spark"), conf)
         every = [*(jar for name in sets for jar in resolve(name)), *own]
         jars = ["--jars", ",".join(map(str, every))]
+        if _shares_no_folder(loaded):
+            jars += ["--py-files", str(scratch / _MODULES)]
     return [
         str(spark_home() / "bin" / "spark-submit"),
         *(part for key, value in conf.items() for part in ("--conf", f"{key}={value}")),
@@ -182,6 +186,27 @@ def command(
         "--launch-id",
         launch_id,
     ]
+
+
+def prepare_scratch(loaded: LoadedPipeline, scratch: Path) -> None:
+    """Make the folder of a launch, with what its command passes on.
+
+    Args:
+        loaded: The pipeline.
+        scratch: The folder (:func:`scratch_folder`), which does not exist yet.
+
+    Raises:
+        InputError: The pipeline's modules are too large to be sent to executors.
+    """
+    scratch.mkdir(parents=True)
+    if _shares_no_folder(loaded):
+        write_code_archive(loaded.code, scratch / _MODULES)
+
+
+def _shares_no_folder(loaded: LoadedPipeline) -> bool:
+    """Return whether executors on other machines may not see the pipeline's folder."""
+    is_local = loaded.pipeline.spark.master.startswith("local")
+    return not (is_local or loaded.state.is_local or loaded.target.is_local)
 
 
 def _packages(sets: list[str]) -> dict[str, str]:
@@ -227,7 +252,7 @@ def _writes_s3(loaded: LoadedPipeline) -> bool:
     return any(each.url.startswith(_S3) for each in (loaded.state, loaded.target))
 
 
-def _s3_conf(loaded: LoadedPipeline) -> dict[str, str]:
+def _s3_conf(loaded: LoadedPipeline, place: Place) -> dict[str, str]:
     """Return the properties of Hadoop's S3A for the pipeline's object store.
 
     S3A finds credentials as boto3 does.
@@ -248,6 +273,11 @@ def _s3_conf(loaded: LoadedPipeline) -> dict[str, str]:
         conf["endpoint"] = settings.endpoint
         conf["connection.ssl.enabled"] = str(settings.endpoint.startswith("https")).lower()
     named = {f"spark.hadoop.fs.s3a.{name}": value for name, value in conf.items()}
+    # What the file leaves to the environment has to be the same where the driver reads it.
+    for prefix in _VARIABLES[place.kind][-1:]:
+        named[f"{prefix}AWS_REGION"] = settings.region
+        if settings.endpoint is not None:
+            named[f"{prefix}AWS_ENDPOINT_URL_S3"] = settings.endpoint
     return {**named, **(CONF if _writes_s3(loaded) else {})}
 
 

@@ -35,6 +35,13 @@ class SmallDisk:
         subprocess.run(["mount", "-o", f"remount,{mode}", str(self.folder)], check=True)
 
 
+def require_mounts() -> None:
+    """Skip the test where a process may not have mounts of its own."""
+    command = ["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        pytest.skip("no file system may be mounted here")
+
+
 @contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[SmallDisk]:
     folder.mkdir()

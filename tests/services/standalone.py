@@ -8,6 +8,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import NamedTuple
 
 from services.process import HOST, end, free_ports, spawn
@@ -44,12 +45,15 @@ class Standalone(NamedTuple):
 
 
 @contextmanager
-def standalone(folder: Path, memory: str = "600M") -> Iterator[Standalone]:
+def standalone(
+    folder: Path, memory: str = "600M", hidden: Path | None = None
+) -> Iterator[Standalone]:
     """A cluster of two executors of one core each.
 
     Args:
         folder: For logs and the executors' files.
         memory: What each worker offers.
+        hidden: Folder that workers and executors see empty, as other machines would.
     """
     port, web = free_ports(2)
     url = f"spark://{HOST}:{port}"
@@ -65,6 +69,9 @@ def standalone(folder: Path, memory: str = "600M") -> Iterator[Standalone]:
             place = ["--host", HOST, "--webui-port", "0", "--work-dir", str(folder / str(number))]
             offer = ["--cores", "1", "--memory", memory]
             command = [*start, f"{_DEPLOY}.worker.Worker", *offer, *place, url]
+            if hidden is not None:
+                script = f'mount -t tmpfs tmpfs {quote(str(hidden))} && exec "$@"'
+                command = ["unshare", "--mount", "sh", "-c", script, "sh", *command]
             workers.append(spawn(command, log))
             stack.callback(end, workers[-1])
         wait_for(lambda: _alive(f"http://{HOST}:{web}") == _WORKERS, f"workers ({log})", 90)

@@ -1,0 +1,66 @@
+"""The modules of a pipeline as one file, for executors that don't see the pipeline's folder."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from sources.errors import InputError
+
+_MAX_BYTES = 64 * 1024 * 1024
+
+
+def write_code_archive(folders: Sequence[Path], archive: Path) -> Path:
+    """Write a ZIP file of all Python modules of folders and of the packages in them.
+
+    Hidden folders, virtual environments and other folders that no import can name are left out.
+
+    Args:
+        folders: The folders; of two modules of one name that of the earlier folder is taken.
+        archive: The file to write.
+
+    Returns:
+        The file, for ``spark-submit --py-files``.
+
+    Raises:
+        InputError: The modules are larger than 64 MiB together.
+    """
+    taken: set[str] = set()
+    size = 0
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as made:
+        for folder in folders:
+            for path in _modules(folder):
+                name = path.relative_to(folder).as_posix()
+                if name in taken:
+                    continue
+                taken.add(name)
+                for above in reversed(path.relative_to(folder).parents[:-1]):
+                    # Without it Python finds no package that has no `__init__.py`.
+                    if f"{above.as_posix()}/" not in taken:
+                        taken.add(f"{above.as_posix()}/")
+                        made.mkdir(above.as_posix())
+                size += path.stat().st_size
+                if size > _MAX_BYTES:
+                    message = (
+                        f"The Python modules in {folder} and below have more than "
+                        f"{_MAX_BYTES >> 20} MiB. They would be sent to each executor, as the "
+                        "pipeline shares no folder with them."
+                    )
+                    hint = "Move the pipeline's file and its modules to a folder of their own."
+                    raise InputError(message, hint, file=str(folder))
+                made.write(path, name)
+    return archive
+
+
+def _modules(folder: Path) -> Iterator[Path]:
+    for place, folders, files in os.walk(folder):
+        folders[:] = sorted(
+            name
+            for name in folders
+            if name.isidentifier()
+            and name != "__pycache__"
+            and not os.path.exists(os.path.join(place, name, "pyvenv.cfg"))
+        )
+        yield from (Path(place, name) for name in sorted(files) if name.endswith(".py"))

@@ -93,7 +93,7 @@ def check_snapshot(form: str, patterns: Sequence[str], given: Collection[str]) -
 
     Raises:
         ValueError: The format is not Parquet, a further field describes the files, or the path is
-            not ``<folder>/*.parquet`` with one folder of this machine.
+            not ``<folder>/*.parquet`` with one folder.
     """
     others = set(given) - _ALLOWED_WITH_SNAPSHOT
     if form != "parquet" or (others := others - {"format"}):
@@ -110,11 +110,10 @@ def check_snapshot(form: str, patterns: Sequence[str], given: Collection[str]) -
             "own. Write `path: <folder>/*.parquet`, with a folder that nothing else writes to."
         )
         raise ValueError(message)
-    if "://" in patterns[0] or "*" in patterns[0].removesuffix("*.parquet"):
+    if "*" in patterns[0].removesuffix("*.parquet"):
         message = (
-            f"`path: {patterns[0]}` can't hold a `snapshot`, which is written to one folder of "
-            "this machine. Write `path: <folder>/*.parquet`, without a URL and without `*` in the "
-            "folder."
+            f"`path: {patterns[0]}` can't hold a `snapshot`, which is written to one folder. Write "
+            "`path: <folder>/*.parquet`, without `*` in the folder."
         )
         raise ValueError(message)
 

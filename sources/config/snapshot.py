@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, PositiveInt
@@ -12,6 +11,7 @@ from pydantic import AfterValidator, Field, PositiveInt
 from sources.common.fields import Declared
 from sources.common.positions import DatabaseSnapshot, Offsets, Part, Record
 from sources.errors import StateError
+from sources.storage.folder import Folder
 
 MANIFEST = "_manifest.json"
 _SECRET = re.compile(r"password\s*=|://[^/@]*:[^/@]*@", re.IGNORECASE)
@@ -93,61 +93,62 @@ class SnapshotManifest(Record):
         return self.snapshots[0]
 
 
-def require_snapshot(patterns: Sequence[str], folder: Path, pipeline: str) -> SnapshotManifest:
+def require_snapshot(where: Folder, pipeline: str) -> SnapshotManifest:
     """Return the manifest of a database snapshot, after checking that it is complete.
 
     Args:
-        patterns: The one glob of the source.
-        folder: Folder of the pipeline's file.
+        where: Folder of its files.
         pipeline: Name of the pipeline, for messages.
 
     Raises:
         StateError: The snapshot was not taken, or not completely; a file of it is missing, or
             another Parquet file is in its folder; or the manifest is damaged.
+        UnavailableError: The folder's store does not answer.
+        InputError: The folder's store refuses.
     """
-    where = folder_of(patterns, folder)
     hint = (
         f"Run `hybrid snapshot` with the file of pipeline `{pipeline}`; chunks that are already "
         "written are kept."
     )
-    try:
-        manifest = SnapshotManifest.parse((where / MANIFEST).read_bytes())
-    except FileNotFoundError:
+    manifest = where.read(MANIFEST, SnapshotManifest)
+    if manifest is None:
         message = f"There is no snapshot of the database table in {where}: {MANIFEST} is missing."
-        raise StateError(message, hint, pipeline=pipeline, file=str(where)) from None
+        raise StateError(message, hint, pipeline=pipeline, file=where.url)
     if manifest.missing:
         total = len(manifest.bounds) + 1
         message = (
             f"The snapshot in {where} is not complete: {len(manifest.done)} of {total} chunks are "
             "written."
         )
-        raise StateError(message, hint, pipeline=pipeline, file=str(where))
+        raise StateError(message, hint, pipeline=pipeline, file=where.url)
     present = {
-        path.name for path in where.glob("*.parquet") if not path.name.startswith(("_", "."))
+        name
+        for name in where.names("*.parquet")
+        if "/" not in name and not name.startswith(("_", "."))
     }
     if other := present ^ {chunk_name(number) for number in manifest.done}:
         is_missing = min(other) not in present
+        path = where.location(min(other))
         message = (
-            f"File {where / min(other)} of the snapshot is missing."
+            f"File {path} of the snapshot is missing."
             if is_missing
-            else f"File {where / min(other)} was added to the folder of the snapshot."
+            else f"File {path} was added to the folder of the snapshot."
         )
         hint = (
             f"{'Restore the file' if is_missing else 'Move the file elsewhere'}; or remove the "
             f"folder, and take the snapshot again with `hybrid snapshot` (pipeline `{pipeline}`)."
         )
-        raise StateError(message, hint, pipeline=pipeline, file=str(where / min(other)))
+        raise StateError(message, hint, pipeline=pipeline, file=path)
     return manifest
 
 
-def folder_of(patterns: Sequence[str], folder: Path) -> Path:
-    """Return the folder of a snapshot's files, absolute if ``folder`` is.
+def folder_of(patterns: Sequence[str]) -> str:
+    """Return the folder of a snapshot's files, as it is declared.
 
     Args:
         patterns: The one glob of the source.
-        folder: Folder of the pipeline's file.
     """
-    return (folder / patterns[0]).parent
+    return patterns[0].rpartition("/")[0] or "."
 
 
 def chunk_name(number: int) -> str:

@@ -8,11 +8,12 @@ hold are merged again.
 from __future__ import annotations
 
 import math
-import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -86,8 +87,7 @@ class TableSnapshot:
         self._options: SnapshotOptions = source.snapshot
         self._topic: KafkaSource = topic
         self._report = report
-        self._folder = folder_of(source.patterns, loaded.folder)
-        self._file = self._folder / MANIFEST
+        self._folder = loaded.place(folder_of(source.patterns))
         self._lock = threading.Lock()
         schema, _, table = str(topic.table).partition(".")
         self._table = sql.Identifier(schema, table)
@@ -366,19 +366,21 @@ class TableSnapshot:
         """Read one chunk, write its file, and return the number of rows."""
         columns = parse_schema(self._columns)
         all_columns = parse_schema(self._topic.declared_columns or {})
-        path = self._folder / chunk_name(number)
-        draft = path.with_name(f"_{path.name}")
         rows = 0
         try:
             query = sql.SQL("SELECT {} FROM {} WHERE {}").format(
                 selected(columns, self._types), self._table, _range(manifest, number)
             )
-            with pq.ParquetWriter(draft, all_columns) as file:
-                for batch in database.rows(exported, query, columns):
-                    file.write_batch(
-                        self._with_envelope_parts(batch, all_columns, manifest.snapshots[-1])
-                    )
-                    rows += batch.num_rows
+            with TemporaryDirectory(prefix="hybrid-snapshot-") as scratch:
+                draft = Path(scratch) / chunk_name(number)
+                with pq.ParquetWriter(draft, all_columns) as file:
+                    for batch in database.rows(exported, query, columns):
+                        file.write_batch(
+                            self._with_envelope_parts(batch, all_columns, manifest.snapshots[-1])
+                        )
+                        rows += batch.num_rows
+                # Compressed, a chunk fits in memory.
+                self._folder.replace_bytes(draft.name, draft.read_bytes())
         except Misfit as error:
             message = f"Rows of `{self._topic.table}` do not fit the `schema`: {error}."
             table = str(self._topic.table)
@@ -387,7 +389,6 @@ class TableSnapshot:
                 "database; then take the snapshot again: `hybrid snapshot PIPELINE`."
             )
             raise InputError(message, hint, source=self._source_name, table=table) from None
-        draft.replace(path)
         return rows
 
     def _with_envelope_parts(
@@ -402,16 +403,10 @@ class TableSnapshot:
         return pa.record_batch([values_of[name] for name in columns.names], schema=columns)
 
     def _read(self) -> SnapshotManifest | None:
-        try:
-            return SnapshotManifest.parse(self._file.read_bytes())
-        except FileNotFoundError:
-            return None
+        return self._folder.read(MANIFEST, SnapshotManifest)
 
     def _keep(self, manifest: SnapshotManifest) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        draft = self._file.with_name(f"{self._file.name}.{os.getpid()}")
-        draft.write_text(manifest.model_dump_json())
-        draft.replace(self._file)
+        self._folder.replace(MANIFEST, manifest)
 
 
 def _export(connection: psycopg.Connection[Any]) -> tuple[str, DatabaseSnapshot]:

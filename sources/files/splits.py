@@ -16,7 +16,7 @@ from sources.common.schema import check_event_time, differences, parse_schema
 from sources.common.select import EventColumn
 from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
-from sources.config.snapshot import require_snapshot
+from sources.config.snapshot import folder_of, require_snapshot
 from sources.errors import InputError
 from sources.files.delta_table import list_table
 from sources.files.sampled_splits import sampled_splits
@@ -92,7 +92,7 @@ def list_source(
         pipeline.event_time, source.time_range, now_ms() if clock_ms is None else clock_ms
     )
     if source.snapshot is not None:
-        require_snapshot(source.patterns, loaded.folder, pipeline.name)
+        require_snapshot(loaded.place(folder_of(source.patterns)), pipeline.name)
     if source.format == "delta":
         # A version of a table never grows.
         return None if known is not None else _list_table(loaded, source, limits)

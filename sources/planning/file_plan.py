@@ -16,7 +16,7 @@ from sources.config.file_options import FileBatch, OffsetColumns
 from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
-from sources.config.snapshot import require_snapshot
+from sources.config.snapshot import folder_of, require_snapshot
 from sources.errors import InputError
 from sources.files.held_offsets import held_by_columns, held_by_names
 from sources.files.split_table import FileListing
@@ -143,7 +143,7 @@ def plan_files(
     times = event_range_ms(splits) or (None if otherwise_ms is None else (otherwise_ms,) * 2)
     manifest = None
     if source.snapshot is not None:
-        manifest = require_snapshot(source.patterns, loaded.folder, pipeline.name)
+        manifest = require_snapshot(loaded.place(folder_of(source.patterns)), pipeline.name)
         # A table may well be empty.
         times = times or (manifest.seen.taken_ms, manifest.seen.taken_ms)
     if times is None:

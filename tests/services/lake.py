@@ -11,11 +11,13 @@ from typing import Any, Literal
 from unittest.mock import patch
 
 from tests.services.hdfs_server import hdfs_server
-from tests.services.s3_server import LOGIN, client, s3_server
+from tests.services.s3_server import LOGIN, client, s3_server, tell
 
-Kind = Literal["disk", "s3", "hdfs"]
+Kind = Literal["disk", "s3", "lossy-s3", "hdfs"]
 Edit = Callable[[dict[str, Any]], None]
 BUCKET = "lake"
+# Of all requests: asked for less load, lost, answered without the answer arriving, done twice.
+LOSSES = {"refuse": 0.03, "lose request": 0.02, "lose answer": 0.02, "repeat": 0.02}
 
 
 @contextmanager
@@ -23,9 +25,11 @@ def lake(kind: Kind, folder: Path) -> Iterator[Edit]:
     """Start a store; yields what moves the declaration of a pipeline into it."""
     if kind == "disk":
         yield lambda _: None
-    elif kind == "s3":
+    elif kind in ("s3", "lossy-s3"):
         with patch.dict(os.environ, LOGIN), s3_server(folder) as endpoint:
             client(endpoint).create_bucket(Bucket=BUCKET)
+            if kind == "lossy-s3":
+                tell(endpoint, "faults", seed=1, shares=LOSSES)
             yield _moved(f"s3://{BUCKET}", {"s3": {"endpoint": endpoint}})
     else:
         (folder / "hdfs").mkdir()

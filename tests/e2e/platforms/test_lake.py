@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.e2e.case import Case, run_through, wrong
-from tests.services.lake import Edit, lake
+from examples.shop import make_shop
+from orchestration import operations
+from orchestration.audit.compare_source import compare_with_source
+from services.connect import LocalConnect
+from services.postgres import LocalPostgres
+from sources.errors import StateError
+from tests.e2e.case import Case, run_through, start_live, wrong
+from tests.e2e.changes.cdc_case import CdcCase, take_snapshot
+from tests.services.lake import BUCKET, Edit, lake
+from tests.services.processes import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 
@@ -30,3 +39,34 @@ def test_files_then_the_topic_with_state_checkpoint_and_target_in_a_bucket(
     assert (report.expected, wrong(report)) == (900, {})
     assert not (tmp_path / "state").exists()
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.long
+def test_a_database_is_taken_over_with_its_snapshot_in_a_bucket_too(
+    tmp_path: Path, servers: str, postgres: LocalPostgres, connect: LocalConnect
+) -> None:
+    with lake("s3", tmp_path) as move:
+        case = CdcCase(tmp_path, postgres, servers, connect)
+        make_shop(case.dsn, 1000)
+        case.capture(["public.orders"], snapshot_mode="no_data")
+
+        def in_the_bucket(document: dict[str, Any]) -> None:
+            move(document)
+            document["sources"][0]["path"] = f"s3://{BUCKET}/snapshot/orders/*.parquet"
+
+        loaded = case.pipeline(edit=in_the_bucket)
+        try:
+            case.execute("DELETE FROM orders WHERE id % 10 = 3")
+            with pytest.raises(StateError, match=f"no snapshot .* in s3://{BUCKET}/snapshot"):
+                operations.plan(loaded)
+            assert len(take_snapshot(loaded).done) == 5
+            case.execute(
+                "UPDATE orders SET amount = amount + 7 WHERE id % 10 = 4",
+                "DELETE FROM orders WHERE id % 10 = 5",
+            )
+            start_live(loaded)
+            wait_for(lambda: compare_with_source(loaded).ok, "all changes", 120)
+        finally:
+            operations.stop(loaded)
+            case.end()
+    assert not (tmp_path / "snapshot").exists()

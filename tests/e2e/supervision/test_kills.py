@@ -1,7 +1,8 @@
 """Whatever is killed, and whenever: run again, the table is exact.
 
 ``HYBRID_KILLS`` says how many kills (``make crash``: 100), ``HYBRID_SEED`` which ones, and
-``HYBRID_STORE`` (``disk``, ``s3``, ``hdfs``) where state, checkpoint and table are.
+``HYBRID_STORE`` where state, checkpoint and table are: ``disk``, ``s3``, ``hdfs``, or ``lossy-s3``,
+a store that loses and repeats requests.
 """
 
 from __future__ import annotations

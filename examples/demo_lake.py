@@ -74,7 +74,9 @@ def _open_lake(url: str | None, folder: Path, cleanup: ExitStack) -> str:
     """Return the URL of an empty place in a store; start a store if none is given."""
     if url is None:
         server = cleanup.enter_context(LocalS3(folder / "s3.log"))
-        os.environ.update(LOGIN, AWS_ENDPOINT_URL=server.endpoint)
+        for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN"):
+            os.environ.pop(name, None)
+        os.environ.update(LOGIN, AWS_ENDPOINT_URL_S3=server.endpoint)
         server.client().create_bucket(Bucket=_BUCKET)
         url = f"s3://{_BUCKET}"
     place = f"{url.rstrip('/')}/demo-{uuid.uuid4().hex[:8]}"

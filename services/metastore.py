@@ -77,7 +77,9 @@ class LocalMetastore(Service):
         (self._port,) = free_ports(1)
         path = f"{folder}:{Path(pyspark.__file__).parent / 'jars'}/*"
         main = "org.apache.hadoop.hive.metastore.HiveMetaStore"
-        command = [str(require_java()), *_JVM, "-cp", path, main, "-p", str(self._port)]
+        # Else Derby writes its log into the folder that this process is in.
+        jvm = (*_JVM, f"-Dderby.stream.error.file={folder}/derby.log")
+        command = [str(require_java()), *jvm, "-cp", path, main, "-p", str(self._port)]
         log = folder / "metastore.log"
         self._process = spawn(command, log)
         deadline = time.monotonic() + START_TIMEOUT_S

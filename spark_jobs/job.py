@@ -32,6 +32,7 @@ from spark_jobs.driver.reporter import Reporter, open_pipes
 from spark_jobs.driver.switch import switch
 from spark_jobs.driver.unbounded_run import run_unbounded
 from spark_jobs.driver.warm_up import Ahead
+from spark_jobs.jvm.storage_jar import cache_commits
 from spark_jobs.query.followed_topic import Prepared
 from spark_jobs.readers.spark_errors import report_of
 from spark_jobs.run_state.lock import QueryLock
@@ -120,6 +121,7 @@ def _run(
         # default. `spark-submit` may need that default on a cluster, so it is changed only here.
         builder = SparkSession.builder.config("spark.hadoop.fs.defaultFS", "file:///")
         spark = builder.getOrCreate()
+        cache_commits(spark)
         if context.pipeline.source(source).boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
             return run_unbounded(spark, context, source, reporter, stop, prepared)
         return run_bounded(spark, context, source, reporter, stop, ahead)

@@ -130,7 +130,7 @@ _SIMPLE: dict[str, Callable[[dict[str, Any]], str]] = {
 
 
 def _default(field: FieldInfo) -> str:
-    if inspect.isfunction(field.default_factory):
+    if isinstance(field.json_schema_extra, dict) and "environment" in field.json_schema_extra:
         return "from the environment"
     value = field.get_default(call_default_factory=True)
     if isinstance(value, BaseModel):

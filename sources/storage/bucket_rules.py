@@ -80,5 +80,5 @@ def _covers(rule: dict[str, Any], key: str) -> bool:
     """Return whether a rule is about objects below a key, at least about some of them."""
     scope = rule.get("Filter", {})
     prefix = scope.get("Prefix", scope.get("And", {}).get("Prefix", rule.get("Prefix", "")))
-    below = f"{key}/"
+    below = f"{key}/" if key else ""
     return below.startswith(prefix) or str(prefix).startswith(below)

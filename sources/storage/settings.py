@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 
 from pydantic import Field, field_validator
+from pydantic.config import JsonDict
 
 from sources.common.fields import Declared
 
 # With fifteen attempts, Hadoop's default, a wrong address fails after three minutes only. Four are
 # enough for the moment in which one namenode takes over from another.
 _PATIENCE = {"dfs.client.failover.max.attempts": "4"}
+
+
+_FROM_ENVIRONMENT: JsonDict = {"environment": True}
+"""Of a field whose default is a variable's value; the reference shows it."""
 
 
 def _endpoint() -> str | None:
@@ -38,8 +43,8 @@ class S3Settings(Declared):
 
     """
 
-    endpoint: str | None = Field(default_factory=_endpoint)
-    region: str = Field(default_factory=_region)
+    endpoint: str | None = Field(default_factory=_endpoint, json_schema_extra=_FROM_ENVIRONMENT)
+    region: str = Field(default_factory=_region, json_schema_extra=_FROM_ENVIRONMENT)
     path_style: bool = True
 
     @property

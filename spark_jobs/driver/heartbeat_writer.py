@@ -10,7 +10,7 @@ from typing import Any
 from sources.common.positions import now_ms
 from sources.state.generation import Generation
 from spark_jobs.launch.record import last_launch, log_path
-from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
+from spark_jobs.run_state.heartbeat import ALIVE, Heartbeat, heartbeat_name
 from spark_jobs.run_state.progress_log import (
     EVERY_S,
     ProgressLog,
@@ -88,7 +88,8 @@ class HeartbeatWriter:
     def _write(self) -> None:
         self._beat_at = time.monotonic()
         is_replaced, at = self._replaced
-        if self._beat_at - at >= self._generation.pace_s:
+        is_last = self._latest.state not in ALIVE
+        if is_last or self._beat_at - at >= self._generation.pace_s:
             is_replaced = self.is_replaced()
         if not is_replaced:
             self._generation.replace(heartbeat_name(self._latest.source), self._latest)

@@ -16,19 +16,22 @@ import sys
 import tempfile
 import zipfile
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from sources.errors import InputError
 from spark_jobs.jvm.jars import resolve
 
 SOURCE = Path(__file__).with_name("storage")
 JAR = SOURCE / "hybrid-storage.jar"
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 LOG_STORE = "spark.delta.logStore.s3a.impl"
 CONF = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "hybridbackfill.storage.ConditionalCheckpointFileManager"
     ),
     LOG_STORE: "hybridbackfill.storage.ConditionalLogStore",
-    "spark.hadoop.fs.s3a.impl": "hybridbackfill.storage.LogCachingFileSystem",
     # What these would check first is not needed: objects are whole, and have no folders.
     "spark.hadoop.fs.s3a.performance.flags": "create,mkdir,delete",
 }
@@ -51,6 +54,20 @@ def require_jar() -> Path:
         hint = "Install this package again; the jar is part of it."
         raise InputError(message, hint, file=str(JAR))
     return JAR
+
+
+def cache_commits(spark: SparkSession) -> None:
+    """Let this driver read each commit of a Delta log in S3 once, if it uses :data:`CONF`.
+
+    Not a property in ``CONF``: executors fetch files, which may be in S3, before jars.
+
+    Args:
+        spark: The driver's session, which has read nothing from S3 yet.
+    """
+    if spark.sparkContext.getConf().contains(LOG_STORE):
+        java: Any = spark.sparkContext._jsc
+        name = "hybridbackfill.storage.LogCachingFileSystem"
+        java.hadoopConfiguration().set("fs.s3a.impl", name)
 
 
 def compile_classes(folder: Path) -> None:

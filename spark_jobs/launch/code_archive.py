@@ -29,7 +29,8 @@ def write_code_archive(folders: Sequence[Path], archive: Path) -> Path:
     """
     taken: set[str] = set()
     size = 0
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as made:
+    # Times before 1980, which ZIP does not know, come from reproducible builds.
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as made:
         for folder in folders:
             for path in _modules(folder):
                 name = path.relative_to(folder).as_posix()
@@ -55,7 +56,12 @@ def write_code_archive(folders: Sequence[Path], archive: Path) -> Path:
 
 
 def _modules(folder: Path) -> Iterator[Path]:
-    for place, folders, files in os.walk(folder):
+    seen: set[str] = set()
+    for place, folders, files in os.walk(folder, followlinks=True):
+        if (real := os.path.realpath(place)) in seen:
+            folders.clear()
+            continue
+        seen.add(real)
         folders[:] = sorted(
             name
             for name in folders
@@ -63,4 +69,6 @@ def _modules(folder: Path) -> Iterator[Path]:
             and name != "__pycache__"
             and not os.path.exists(os.path.join(place, name, "pyvenv.cfg"))
         )
-        yield from (Path(place, name) for name in sorted(files) if name.endswith(".py"))
+        # Editors leave links that lead nowhere, whose names begin with a dot.
+        modules = (Path(place, name) for name in sorted(files) if name.endswith(".py"))
+        yield from (path for path in modules if path.stem.isidentifier() and path.is_file())

@@ -174,7 +174,7 @@ def command(
         every = [*(jar for name in sets for jar in resolve(name)), *own]
         jars = ["--jars", ",".join(map(str, every))]
         if _shares_no_folder(loaded):
-            jars += ["--py-files", str(scratch / _MODULES)]
+            conf = _with_modules(conf, scratch)
     return [
         str(spark_home() / "bin" / "spark-submit"),
         *(part for key, value in conf.items() for part in ("--conf", f"{key}={value}")),
@@ -201,6 +201,17 @@ def prepare_scratch(loaded: LoadedPipeline, scratch: Path) -> None:
     scratch.mkdir(parents=True)
     if _shares_no_folder(loaded):
         write_code_archive(loaded.code, scratch / _MODULES)
+
+
+def _with_modules(conf: dict[str, str], scratch: Path) -> dict[str, str]:
+    """Return properties that also send the archive of modules to each executor's folder.
+
+    Executors look there last: where they see the pipeline's folder, they use that one.
+    """
+    path, files = "spark.executorEnv.PYTHONPATH", conf.get("spark.files")
+    every = [str(scratch / _MODULES), *([files] if files else [])]
+    parts = [*([conf[path]] if path in conf else []), _MODULES]
+    return {**conf, "spark.files": ",".join(every), path: os.pathsep.join(parts)}
 
 
 def _shares_no_folder(loaded: LoadedPipeline) -> bool:

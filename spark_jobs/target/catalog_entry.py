@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sources.config.loader import LoadedPipeline
@@ -53,10 +53,10 @@ class CatalogEntry:
         """
         try:
             self._require_own(spark)
-        except AnalysisException as error:
+        except PySparkException as error:
             if (condition := error.getCondition()) in _ABSENT:
                 self._run(spark, f"DESCRIBE NAMESPACE {self._quoted.rpartition('.')[0]}")
-            elif condition != _NO_TABLE:
+            elif condition != _NO_TABLE or self._plain_target not in str(error):
                 raise self._refused(error) from None
 
     def register(self, spark: SparkSession) -> None:
@@ -72,14 +72,18 @@ class CatalogEntry:
         )
         try:
             self._require_own(spark)
-        except AnalysisException as error:
+        except PySparkException as error:
             raise self._refused(error) from None
+
+    @property
+    def _plain_target(self) -> str:
+        return _plain(self._target.hadoop_path)
 
     def _require_own(self, spark: SparkSession) -> None:
         rows = spark.sql(f"DESCRIBE TABLE EXTENDED {self._quoted}").collect()
         known = {row["col_name"]: row["data_type"] for row in rows}
-        there, own = known.get("Location", "nowhere, as views are"), self._target.hadoop_path
-        if known.get("Provider") == "delta" and _plain(there) == _plain(own):
+        there = known.get("Location", "nowhere, as views are")
+        if known.get("Provider") == "delta" and _plain(there) == self._plain_target:
             return
         kind = known.get("Provider", str(known.get("Type", "table")).lower())
         message = (
@@ -96,11 +100,17 @@ class CatalogEntry:
             raise self._refused(error) from None
 
     def _refused(self, error: PySparkException) -> HybridError:
-        reason = str(error).partition("\n")[0].rstrip(".")
+        reason = str(error).partition("\n")[0].rstrip(".; ")
         if error.getCondition() in _NO_SCHEMA:
             schema = self._name.rpartition(".")[0]
             message = f"`sink.table`: the catalog has no schema {schema} for {self._name}."
             hint = f"Create it (`CREATE SCHEMA {schema}`), or declare another name."
+            return InputError(message, hint, field="sink.table", value=self._name)
+        if error.getCondition() == _NO_TABLE:
+            message = (
+                f"`sink.table`: {self._name} belongs to another folder without a table: {reason}."
+            )
+            hint = f"Drop that entry first (`DROP TABLE {self._name}`), or declare another name."
             return InputError(message, hint, field="sink.table", value=self._name)
         message = f"`sink.table`: the catalog can't be asked about {self._name}: {reason}."
         if "HiveMetaStoreClient" in reason or "TransportException" in reason:

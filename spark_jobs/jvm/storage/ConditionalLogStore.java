@@ -20,6 +20,7 @@ import org.apache.hadoop.fs.s3a.S3AUtils;
 import software.amazon.awssdk.core.exception.SdkException;
 import software.amazon.awssdk.services.s3.S3Client;
 import software.amazon.awssdk.services.s3.model.ListObjectsV2Request;
+import software.amazon.awssdk.services.s3.model.ListObjectsV2Response;
 import software.amazon.awssdk.services.s3.model.S3Object;
 
 /**
@@ -67,41 +68,58 @@ public class ConditionalLogStore extends HadoopFileSystemLogStore {
   @Override
   public Iterator<FileStatus> listFrom(Path path, Configuration conf) throws IOException {
     FileSystem fs = path.getFileSystem(conf);
-    if (!(fs instanceof S3AFileSystem)) {
+    Path folder = path.getParent();
+    if (!(fs instanceof S3AFileSystem) || !folder.getName().equals("_delta_log")) {
+      // VACUUM lists the folders of a table in this way.
       return super.listFrom(path, conf);
     }
     S3AFileSystem s3a = (S3AFileSystem) fs;
-    Path folder = path.getParent();
     // A log that is read to its end would be listed at each trigger of the query.
     String versions = conf.get(COMPLETE + folder);
     if (versions != null && version(path) >= Long.parseLong(versions)) {
       return Collections.emptyIterator();
     }
-    S3Client client = s3a.getS3AInternals().getAmazonS3Client("list a Delta log");
     String first = s3a.pathToKey(path);
-    ListObjectsV2Request.Builder request =
+    ListObjectsV2Request request =
         ListObjectsV2Request.builder()
             .bucket(s3a.getBucket())
             .prefix(s3a.pathToKey(folder) + "/")
-            .delimiter("/");
+            .delimiter("/")
+            .build();
+    // Without the last character: the file itself is among those after it.
+    String before = first.substring(0, first.length() - 1);
+    ListObjectsV2Request next = request.toBuilder().startAfter(before).build();
     List<FileStatus> found = new ArrayList<>();
-    try {
-      // Without the last character: the file itself is among those after it.
-      String before = first.substring(0, first.length() - 1);
-      ListObjectsV2Request from = request.startAfter(before).build();
-      for (S3Object each : client.listObjectsV2Paginator(from).contents()) {
+    while (next != null) {
+      ListObjectsV2Response page = list(s3a, folder, next);
+      for (S3Object each : page.contents()) {
         if (each.key().compareTo(first) >= 0) {
-          found.add(described(s3a, folder, each));
+          found.add(described(s3a, each));
         }
       }
-      if (found.isEmpty()
-          && client.listObjectsV2(request.startAfter(null).maxKeys(1).build()).keyCount() == 0) {
+      String token = page.nextContinuationToken();
+      next = token == null ? null : request.toBuilder().continuationToken(token).build();
+    }
+    if (found.isEmpty()) {
+      ListObjectsV2Response any = list(s3a, folder, request.toBuilder().maxKeys(1).build());
+      if (any.contents().isEmpty() && any.commonPrefixes().isEmpty()) {
         throw new FileNotFoundException("No such file or directory: " + folder);
       }
+    }
+    return found.iterator();
+  }
+
+  /** One page of a listing, with the retries that S3A has for its own. */
+  private static ListObjectsV2Response list(
+      S3AFileSystem s3a, Path folder, ListObjectsV2Request request) throws IOException {
+    S3Client client = s3a.getS3AInternals().getAmazonS3Client("list a Delta log");
+    try {
+      return s3a.createStoreContext()
+          .getInvoker()
+          .retryUntranslated("list " + folder, true, () -> client.listObjectsV2(request));
     } catch (SdkException e) {
       throw S3AUtils.translateException("list", folder, e);
     }
-    return found.iterator();
   }
 
   private static long version(Path path) {
@@ -109,13 +127,12 @@ public class ConditionalLogStore extends HadoopFileSystemLogStore {
     return Long.parseLong(name.substring(0, name.indexOf('.')));
   }
 
-  private static FileStatus described(S3AFileSystem s3a, Path folder, S3Object object) {
-    Path path = new Path(folder, object.key().substring(object.key().lastIndexOf('/') + 1));
+  private static FileStatus described(S3AFileSystem s3a, S3Object object) {
+    Path full = s3a.makeQualified(new Path("/" + object.key()));
     long modified = object.lastModified().toEpochMilli();
-    Path full = s3a.makeQualified(path);
     LogCachingFileSystem.listed(full, object.eTag(), object.size());
     return new FileStatus(
-        object.size(), false, 1, s3a.getDefaultBlockSize(path), modified, full);
+        object.size(), false, 1, s3a.getDefaultBlockSize(full), modified, full);
   }
 
   @Override

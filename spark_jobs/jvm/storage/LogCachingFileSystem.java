@@ -37,10 +37,10 @@ public class LogCachingFileSystem extends S3AFileSystem {
     }
     synchronized (KEPT) {
       Kept kept = KEPT.get(path.toString());
-      if (size > MAX_BYTES) {
+      if (size > MAX_BYTES || etag == null) {
         KEPT.remove(path.toString());
-      } else if (kept == null || !kept.etag.equals(etag)) {
-        KEPT.put(path.toString(), new Kept(etag));
+      } else if (kept == null || kept.size != size || !kept.etag.equals(etag)) {
+        KEPT.put(path.toString(), new Kept(etag, size));
       }
     }
   }
@@ -51,12 +51,18 @@ public class LogCachingFileSystem extends S3AFileSystem {
     if (kept == null) {
       return super.open(path, bufferSize);
     }
-    if (kept.content == null) {
+    byte[] content = kept.content;
+    if (content == null) {
       try (FSDataInputStream in = super.open(path, bufferSize)) {
-        kept.content = in.readAllBytes();
+        content = in.readAllBytes();
       }
+      if (content.length != kept.size) {
+        // Cut off on the way, or another one by now: nothing is kept, and the reader decides.
+        return super.open(path, bufferSize);
+      }
+      kept.content = content;
     }
-    return new FSDataInputStream(new Content(kept.content));
+    return new FSDataInputStream(new Content(content));
   }
 
   @Override
@@ -77,10 +83,12 @@ public class LogCachingFileSystem extends S3AFileSystem {
   /** A commit that was listed; its content once it was read. */
   private static final class Kept {
     private final String etag;
+    private final long size;
     private volatile byte[] content;
 
-    Kept(String etag) {
+    Kept(String etag, long size) {
       this.etag = etag;
+      this.size = size;
     }
   }
 

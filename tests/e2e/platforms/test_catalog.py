@@ -79,6 +79,17 @@ def test_a_name_whose_folder_holds_no_table_is_decided_once_the_target_is_made(
     entry.register(spark)
 
 
+def test_a_name_of_another_folder_whose_table_is_gone_is_refused_before_anything_is_made(
+    tmp_path: Path, spark: SparkSession, schema: str
+) -> None:
+    name = f"{schema}.orders"
+    other = made(spark, tmp_path / "other")
+    CatalogEntry(name, other).register(spark)
+    other.delete_all()
+    with pytest.raises(InputError, match=f"another folder without a table: .*DROP TABLE {name}"):
+        CatalogEntry(name, Folder(tmp_path / "own")).require_free(spark)
+
+
 @pytest.mark.parametrize("name", ["nowhere.orders", "nocatalog.nowhere.orders"])
 def test_a_schema_that_does_not_exist_is_refused(
     tmp_path: Path, spark: SparkSession, name: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import zipfile
@@ -24,6 +25,10 @@ def put(folder: Path, *names: str, text: str = "") -> None:
 def test_modules_and_packages_are_sent_and_nothing_that_no_import_can_name(tmp_path: Path) -> None:
     put(tmp_path, "transforms.py", "shop/__init__.py", "shop/rules.py", "spaces/deep/x.py")
     put(tmp_path, "orders.yaml", "data/part-0.parquet", ".git/hook.py", "not-a-package/x.py")
+    # As an editor and a reproducible build leave them.
+    (tmp_path / ".#transforms.py").symlink_to("nobody@nowhere")
+    os.utime(tmp_path / "transforms.py", (0, 0))
+    (tmp_path / "spaces" / "again").symlink_to(tmp_path)
     put(tmp_path, "venv/pyvenv.cfg", "venv/lib/x.py", "shop/__pycache__/rules.py")
     archive = write_code_archive([tmp_path], tmp_path / "out.zip")
     with zipfile.ZipFile(archive) as made:

@@ -69,6 +69,8 @@ _WAYS: list[tuple[str, str]] = [
     (r"TO VERSION AS OF \d+", "restore_table"),
     (r"on_gap: extend", "extend"),
     (r"on_gap: accept", "accept"),
+    # Before what corrects a declaration: nothing else is left without a backup.
+    (r"Without one, declare another `state`", "afresh"),
     (r"[Uu]ndo|Correct |`sink\.path`|[Dd]eclare|approve", "restore_declaration"),
     (r"generation abort", "abort"),
     (r"generation finish", "finish"),

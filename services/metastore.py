@@ -10,11 +10,10 @@ import time
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-import pyspark
-
 from services.process import HOST, Service, end, free_ports, last_lines, spawn
 from sources.errors import RunError
 from spark_jobs.jvm.java import require_java
+from spark_jobs.launch.submit import spark_home
 
 START_TIMEOUT_S = 120.0
 _POLL_S = 0.2
@@ -55,7 +54,7 @@ class LocalMetastore(Service):
 
         Raises:
             RunError: It ended at start, or did not answer within 120 s.
-            InputError: Java is missing.
+            InputError: Java or Spark is missing.
         """
         if self._process is not None:
             return
@@ -75,7 +74,7 @@ class LocalMetastore(Service):
         text = f"<configuration>{''.join(entries)}</configuration>"
         (folder / "hive-site.xml").write_text(text)
         (self._port,) = free_ports(1)
-        path = f"{folder}:{Path(pyspark.__file__).parent / 'jars'}/*"
+        path = f"{folder}:{spark_home() / 'jars'}/*"
         main = "org.apache.hadoop.hive.metastore.HiveMetaStore"
         # Else Derby writes its log into the folder that this process is in.
         jvm = (*_JVM, f"-Dderby.stream.error.file={folder}/derby.log")

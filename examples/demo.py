@@ -83,20 +83,36 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=ROOT / ".demo", help="is emptied first")
     parser.add_argument("--ui", action="store_true", help="open Dagster's UI")
     options = parser.parse_args()
+    stages = Stages()
+
+    def run(cleanup: ExitStack) -> list[AuditReport] | int:
+        loaded, rest = prepare(options.folder.absolute(), stages, cleanup)
+        if options.ui:
+            return _open_ui(loaded, rest)
+        return _run(loaded, rest, stages, options.folder)
+
+    return conclude(run, stages)
+
+
+def conclude(run: Callable[[ExitStack], list[AuditReport] | int], stages: Stages) -> int:
+    """Run a demo, stop whatever it started, print its audits; return the exit status.
+
+    Args:
+        run: Gets the stack that stops what was started; returns the audits, or an exit status.
+        stages: Stopwatch of the demo.
+    """
     # SIGTERM has to clean up like Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    stages = Stages()
     try:
         with ExitStack() as cleanup:
-            loaded, rest = prepare(options.folder.absolute(), stages, cleanup)
-            if options.ui:
-                return _open_ui(loaded, rest)
-            reports = _run(loaded, rest, stages, options.folder)
+            reports = run(cleanup)
     except HybridError as error:
         console.print(f"[red]{error}[/]")
         return 2
     except KeyboardInterrupt:
         return 130
+    if isinstance(reports, int):
+        return reports
     for report in reports:
         console.print(tables.audit(report))
     console.print(stages.table())

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 import time
 import uuid
@@ -23,14 +22,23 @@ from pathlib import Path
 from dagster import DagsterInstance
 
 from examples import flight_data
-from examples.demo import FEED_RATE, ROOT, Stages, console, finish, launch_job, live_source, prepare
+from examples.demo import (
+    FEED_RATE,
+    ROOT,
+    Stages,
+    conclude,
+    console,
+    finish,
+    launch_job,
+    live_source,
+    prepare,
+)
 from orchestration import operations
 from orchestration.audit.report import AuditReport
 from orchestration.audit.run import audit
-from orchestration.cli import tables
-from services.s3 import LOGIN, LocalS3
+from services.s3 import LOGIN, LocalS3, client
 from sources.config.loader import LoadedPipeline
-from sources.errors import HybridError, RunError
+from sources.errors import RunError
 from sources.state.generation import Generation
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.launch.local import kill_group
@@ -47,37 +55,27 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=ROOT / ".demo-lake", help="is emptied first")
     parser.add_argument("--lake", help="s3://bucket/prefix of a store of one's own")
     options = parser.parse_args()
-    # SIGTERM has to clean up like Ctrl-C.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     stages, folder = Stages(), options.folder.absolute()
-    try:
-        with ExitStack() as cleanup:
 
-            def open_lake() -> str:
-                with stages("S3 server"):
-                    return _open_lake(options.lake, folder, cleanup)
+    def run(cleanup: ExitStack) -> list[AuditReport]:
+        def open_lake() -> str:
+            with stages("S3 server"):
+                return _open_lake(options.lake, cleanup)
 
-            loaded, rest = prepare(folder, stages, cleanup, open_lake)
-            reports = _run(loaded, rest, stages, folder)
-    except HybridError as error:
-        console.print(f"[red]{error}[/]")
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    for report in reports:
-        console.print(tables.audit(report))
-    console.print(stages.table())
-    return 0 if all(report.ok for report in reports) else 1
+        loaded, rest = prepare(folder, stages, cleanup, open_lake)
+        return _run(loaded, rest, stages, folder)
+
+    return conclude(run, stages)
 
 
-def _open_lake(url: str | None, folder: Path, cleanup: ExitStack) -> str:
+def _open_lake(url: str | None, cleanup: ExitStack) -> str:
     """Return the URL of an empty place in a store; start a store if none is given."""
     if url is None:
-        server = cleanup.enter_context(LocalS3(folder / "s3.log"))
+        server = cleanup.enter_context(LocalS3())
         for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN"):
             os.environ.pop(name, None)
         os.environ.update(LOGIN, AWS_ENDPOINT_URL_S3=server.endpoint)
-        server.client().create_bucket(Bucket=_BUCKET)
+        client(server.endpoint).create_bucket(Bucket=_BUCKET)
         url = f"s3://{_BUCKET}"
     place = f"{url.rstrip('/')}/demo-{uuid.uuid4().hex[:8]}"
     console.print(f"          {place}", markup=False)

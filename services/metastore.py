@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
-import subprocess
-import tempfile
-import time
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from services.process import HOST, Service, end, free_ports, last_lines, spawn
-from sources.errors import RunError
+from services.process import HOST, TemporaryServer
 from spark_jobs.jvm.java import require_java
 from spark_jobs.launch.submit import spark_home
 
-START_TIMEOUT_S = 120.0
-_POLL_S = 0.2
 # Hive 2.3 reaches into classes that Java 17 keeps closed.
 _JVM = (
     "-Xmx512m",
@@ -28,13 +21,11 @@ _JVM = (
 )
 
 
-class LocalMetastore(Service):
+class LocalMetastore(TemporaryServer):
     """Hive metastore with an empty database (Derby), as a context manager."""
 
-    def __init__(self) -> None:
-        self._folder: Path | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._port = 0
+    name = "Hive metastore"
+    start_timeout_s = 120.0
 
     @property
     def uri(self) -> str:
@@ -43,22 +34,9 @@ class LocalMetastore(Service):
         Raises:
             RunError: The metastore is not running.
         """
-        if self._process is None:
-            message = "The Hive metastore is not running, so it has no address."
-            hint = "Call `start()` first, or use the metastore as a context manager."
-            raise RunError(message, hint, transient=False)
-        return f"thrift://{HOST}:{self._port}"
+        return f"thrift://{self.address}"
 
-    def start(self) -> None:
-        """Start the metastore and wait until it answers; do nothing if it runs.
-
-        Raises:
-            RunError: It ended at start, or did not answer within 120 s.
-            InputError: Java or Spark is missing.
-        """
-        if self._process is not None:
-            return
-        self._folder = folder = Path(tempfile.mkdtemp(prefix="hybrid-metastore-"))
+    def _command(self, folder: Path, port: int) -> list[str]:
         settings = {
             "javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder}/db;create=true",
             "datanucleus.schema.autoCreateAll": "true",
@@ -73,31 +51,11 @@ class LocalMetastore(Service):
         )
         text = f"<configuration>{''.join(entries)}</configuration>"
         (folder / "hive-site.xml").write_text(text)
-        (self._port,) = free_ports(1)
         path = f"{folder}:{spark_home() / 'jars'}/*"
         main = "org.apache.hadoop.hive.metastore.HiveMetaStore"
         # Else Derby writes its log into the folder that this process is in.
         jvm = (*_JVM, f"-Dderby.stream.error.file={folder}/derby.log")
-        command = [str(require_java()), *jvm, "-cp", path, main, "-p", str(self._port)]
-        log = folder / "metastore.log"
-        self._process = spawn(command, log)
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                printed = last_lines(log.read_bytes())
-                self.stop()
-                message = f"The Hive metastore did not start:\n{printed}"
-                raise RunError(message, "Correct what its log names, then start it again.")
-            time.sleep(_POLL_S)
-
-    def stop(self) -> None:
-        """End the metastore, whose database is lost; do nothing if it is not running."""
-        if self._process is not None:
-            end(self._process)
-            self._process = None
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
+        return [str(require_java()), *jvm, "-cp", path, main, "-p", str(port)]
 
     def _answers(self) -> bool:
         try:

@@ -5,19 +5,24 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
+import time
 from abc import ABC, abstractmethod
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Self
 
 from services import guard
+from sources.errors import RunError
 
 HOST = "127.0.0.1"
 GRACE_S = 20.0
 _TAIL_LINES = 25
+_POLL_S = 0.1
 
 
 class Service(ABC):
@@ -49,6 +54,76 @@ class Service(ABC):
     ) -> None:
         """End the server, also if the block raised an error."""
         self.stop()
+
+
+class TemporaryServer(Service):
+    """Server whose files are in a temporary folder, which is removed when it is stopped."""
+
+    name: ClassVar[str]
+    """What messages call it, such as ``S3 server``."""
+    start_timeout_s: ClassVar[float]
+    """Seconds that it has for its start."""
+
+    def __init__(self) -> None:
+        self._folder: Path | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._port = 0
+
+    @property
+    def address(self) -> str:
+        """``host:port`` of the running server; kept in memory.
+
+        Raises:
+            RunError: The server is not running.
+        """
+        if self._process is None:
+            message = f"The {self.name} is not running, so it has no address."
+            hint = "Call `start()` first, or use the server as a context manager."
+            raise RunError(message, hint, transient=False)
+        return f"{HOST}:{self._port}"
+
+    def start(self) -> None:
+        """Start the server on a free port, wait until it answers; do nothing if it runs.
+
+        Raises:
+            RunError: The server ended at start, or did not answer in time; carries the last lines
+                of its output.
+            InputError: What the server needs is not installed.
+        """
+        if self._process is not None:
+            return
+        self._folder = Path(tempfile.mkdtemp(prefix="hybrid-server-"))
+        try:
+            (self._port,) = free_ports(1)
+            log = self._folder / "server.log"
+            self._process = spawn(self._command(self._folder, self._port), log)
+            deadline = time.monotonic() + self.start_timeout_s
+            while not self._answers():
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    printed = last_lines(log.read_bytes())
+                    message = f"The {self.name} did not start:\n{printed}"
+                    raise RunError(message, "Correct what its log names, then start it again.")
+                time.sleep(_POLL_S)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End the server, whose data is lost; do nothing if it is not running."""
+        if self._process is not None:
+            end(self._process)
+            self._process = None
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    @abstractmethod
+    def _command(self, folder: Path, port: int) -> list[str]:
+        """Return the command that runs the server; it may write into the folder."""
+
+    @abstractmethod
+    def _answers(self) -> bool:
+        """Return whether the server answers at its address."""
 
 
 def spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:

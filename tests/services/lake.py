@@ -26,7 +26,7 @@ def lake(kind: Kind, folder: Path) -> Iterator[Edit]:
     if kind == "disk":
         yield lambda _: None
     elif kind in ("s3", "lossy-s3"):
-        with patch.dict(os.environ, LOGIN), s3_server(folder) as endpoint:
+        with patch.dict(os.environ, LOGIN), s3_server() as endpoint:
             client(endpoint).create_bucket(Bucket=BUCKET)
             if kind == "lossy-s3":
                 tell(endpoint, "faults", seed=1, shares=LOSSES)

@@ -5,28 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
 import boto3
 
-from services.s3 import LOGIN, LocalS3
+from services.s3 import LOGIN, LocalS3, client
 
 __all__ = ["LOGIN", "client", "require_logins", "s3_server", "tell"]
 
 
 @contextmanager
-def s3_server(folder: Path) -> Iterator[str]:
+def s3_server() -> Iterator[str]:
     """Its endpoint; the server can be told to fail."""
-    with LocalS3(folder / "s3.log", "tests.services.s3_app") as server:
+    with LocalS3("tests.services.s3_app") as server:
         yield server.endpoint
-
-
-def client(endpoint: str) -> Any:
-    """A client that logs in."""
-    login = {name.lower(): value for name, value in LOGIN.items()}
-    return boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", **login)
 
 
 def require_logins(endpoint: str) -> dict[str, str]:

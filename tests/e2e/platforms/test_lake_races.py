@@ -30,11 +30,11 @@ COLUMNS = pa.schema([("id", pa.int64())])
 
 
 @pytest.fixture(scope="module")
-def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def endpoint() -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in LOGIN.items():
             patch.setenv(name, value)
-        with s3_server(tmp_path_factory.mktemp("s3")) as running:
+        with s3_server() as running:
             client(running).create_bucket(Bucket="lake")
             yield running
 

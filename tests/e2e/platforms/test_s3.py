@@ -19,7 +19,7 @@ def test_parquet_and_json_in_a_bucket_then_the_topic(
 ) -> None:
     for name, value in LOGIN.items():
         monkeypatch.setenv(name, value)
-    with s3_server(tmp_path) as endpoint:
+    with s3_server() as endpoint:
         store = client(endpoint)
         store.create_bucket(Bucket="history")
         case = Case(tmp_path, servers)

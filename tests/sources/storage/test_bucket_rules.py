@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from services.s3 import LOGIN, LocalS3
+from services.s3 import LOGIN, LocalS3, client
 from sources.storage.bucket_rules import bucket_warnings
 from sources.storage.folder import Folder
 from sources.storage.s3_documents import S3Documents
@@ -28,7 +28,7 @@ def bucket(server: LocalS3, request: pytest.FixtureRequest, monkeypatch: pytest.
     for name, value in LOGIN.items():
         monkeypatch.setenv(name, value)
     name = f"b{abs(hash(request.node.name))}"
-    server.client().create_bucket(Bucket=name)
+    client(server.endpoint).create_bucket(Bucket=name)
     return name
 
 
@@ -40,7 +40,7 @@ def warned(server: LocalS3, bucket: str, key: str = "lake/state") -> list[str]:
 
 def set_rules(server: LocalS3, bucket: str, *rules: dict[str, Any]) -> None:
     whole = [{"ID": "tidy", "Status": "Enabled", **rule} for rule in rules]
-    server.client().put_bucket_lifecycle_configuration(
+    client(server.endpoint).put_bucket_lifecycle_configuration(
         Bucket=bucket, LifecycleConfiguration={"Rules": whole}
     )
 
@@ -91,7 +91,7 @@ def test_a_rule_about_other_objects_is_left_out(
 
 
 def test_old_versions_that_are_kept_for_ever_are_said(server: LocalS3, bucket: str) -> None:
-    server.client().put_bucket_versioning(
+    client(server.endpoint).put_bucket_versioning(
         Bucket=bucket, VersioningConfiguration={"Status": "Enabled"}
     )
     (text,) = warned(server, bucket)
@@ -103,10 +103,10 @@ def test_old_versions_that_are_kept_for_ever_are_said(server: LocalS3, bucket: s
 
 def test_a_bucket_that_locks_its_objects_is_said(server: LocalS3, bucket: str) -> None:
     locked = f"{bucket}-locked"
-    client = server.client()
-    client.create_bucket(Bucket=locked, ObjectLockEnabledForBucket=True)
+    store = client(server.endpoint)
+    store.create_bucket(Bucket=locked, ObjectLockEnabledForBucket=True)
     retention = {"DefaultRetention": {"Mode": "GOVERNANCE", "Days": 30}}
-    client.put_object_lock_configuration(
+    store.put_object_lock_configuration(
         Bucket=locked,
         ObjectLockConfiguration={"ObjectLockEnabled": "Enabled", "Rule": retention},
     )

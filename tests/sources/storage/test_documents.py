@@ -24,8 +24,8 @@ BUCKET = "documents"
 
 
 @pytest.fixture(scope="module")
-def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with s3_server(tmp_path_factory.mktemp("s3")) as running:
+def endpoint() -> Iterator[str]:
+    with s3_server() as running:
         client(running).create_bucket(Bucket=BUCKET)
         yield running
 

@@ -26,8 +26,8 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with s3_server(tmp_path_factory.mktemp("s3")) as running:
+def endpoint() -> Iterator[str]:
+    with s3_server() as running:
         yield running
 
 
@@ -135,7 +135,7 @@ def test_a_wrong_secret_is_refused_wherever_it_is_used_and_never_shown(
     parquet_files = source("s3://lake/in/*")
     lines = source("s3://lake/js/*", format="json", schema={"id": "bigint", "at": "timestamp"})
     table = source("s3://lake/none", format="delta")
-    with s3_server(tmp_path) as endpoint:
+    with s3_server() as endpoint:
         store = client(endpoint)
         store.create_bucket(Bucket="lake")
         store.put_object(Bucket="lake", Key="in/a.parquet", Body=parquet(1))

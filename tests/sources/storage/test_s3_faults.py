@@ -19,8 +19,8 @@ SHARES = {"refuse": 0.05, "lose request": 0.05, "lose answer": 0.05, "repeat": 0
 
 
 @pytest.fixture(scope="module")
-def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with s3_server(tmp_path_factory.mktemp("s3")) as running:
+def endpoint() -> Iterator[str]:
+    with s3_server() as running:
         client(running).create_bucket(Bucket="lake")
         yield running
 

@@ -191,7 +191,10 @@ def remove(loaded: LoadedPipeline, generation: str) -> None:
         loaded: The pipeline.
         generation: Name of the generation; its runs must have ended.
     """
-    own_table(loaded, generation).delete_all()
+    own = own_table(loaded, generation)
+    # Elsewhere, files of a table that has no log any more may be listed by the target's.
+    if own.is_local or has_log(own):
+        own.delete_all()
     remove_generation(loaded.state, generation)
 
 

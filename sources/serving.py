@@ -19,6 +19,11 @@ from sources.storage.folder import Folder
 OWNER = "hybrid.generation"
 """Property of a table: the transaction id of the generation that writes to it."""
 _SERVING = "serving.json"
+GENERATIONS = "_generations"
+"""Folder of a target in a store without links, with the files of later generations' tables.
+
+Delta's VACUUM leaves alone what begins with ``_``.
+"""
 FIRST = "g1"
 """Name of the first generation, which writes to the target itself."""
 
@@ -202,13 +207,19 @@ def target_of(loaded: LoadedPipeline, generation: str | None = None) -> Folder:
 def own_table(loaded: LoadedPipeline, generation: str) -> Folder:
     """Return the folder of the table that a generation has until it is promoted.
 
-    It is the path of the target with ``.<generation>`` at its end; it need not exist.
+    On a file system of this machine it is the path of the target with ``.<generation>`` at its end:
+    a promotion links its files into the target. Elsewhere there are no links, so the folder is
+    inside the target, where readers and VACUUM ignore it: a promotion refers to its files as they
+    lie. It need not exist.
 
     Args:
         loaded: The pipeline.
         generation: Name of the generation; not ``g1``, which writes to the target itself.
     """
-    return loaded.target.sibling(f".{generation}")
+    target = loaded.target
+    if target.is_local:
+        return target.sibling(f".{generation}")
+    return target.folder(f"{GENERATIONS}/{generation}")
 
 
 def require_in_service(loaded: LoadedPipeline, generation: Generation) -> None:

@@ -15,7 +15,8 @@ from sources import generations
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.kept_definitions import declaration_of
-from sources.serving import Serving, read_serving, target_of, waiting
+from sources.serving import Serving, read_serving, require_in_service, target_of, waiting
+from sources.state.generation import read_generation
 
 Role = Literal["serving", "waiting", "served"]
 
@@ -71,15 +72,19 @@ def discard(loaded: LoadedPipeline) -> str:
         The name of the deleted generation.
 
     Raises:
-        StateError: The newest generation serves or has served, so it is kept; or another process
-            is changing which one serves.
+        StateError: The newest generation serves or has served, so it is kept; or a promotion or
+            rollback is under way.
         RunError: A run can't be ended from this machine, or its cluster did not end it.
         UnavailableError: The cluster does not answer.
     """
     promotion.finish(loaded)
     if (name := waiting(loaded)) is not None:
         operations.stop(declaration_of(loaded, name))
-    return generations.discard(loaded)
+    with promotion.alone(loaded):
+        if name is not None:
+            # Begun meanwhile, a promotion may have its files in the target already.
+            require_in_service(loaded, read_generation(loaded.state, name))
+        return generations.discard(loaded)
 
 
 def rerun(

@@ -113,7 +113,7 @@ def finish(loaded: LoadedPipeline) -> bool:
     """
     if pending_switch(loaded) is None:
         return False
-    with _alone(loaded):
+    with alone(loaded):
         to = _run_steps(loaded)
     if to is not None:
         last = to.pipeline.sources[-1]
@@ -139,7 +139,7 @@ def abort(loaded: LoadedPipeline) -> Switch | None:
     """
     if pending_switch(loaded) is None:
         return None
-    with _alone(loaded):
+    with alone(loaded):
         if (switch := pending_switch(loaded)) is None:
             return None
         if is_committed(loaded, switch):
@@ -164,8 +164,12 @@ def abort(loaded: LoadedPipeline) -> Switch | None:
 
 
 @contextmanager
-def _alone(loaded: LoadedPipeline) -> Iterator[None]:
-    """Hold the lock for changing which generation serves, while the body of ``with`` runs."""
+def alone(loaded: LoadedPipeline) -> Iterator[None]:
+    """Hold the lock for changing which generation serves, while the body of ``with`` runs.
+
+    Raises:
+        StateError: Another process holds it.
+    """
     if (lock := take_switch_lock(loaded.state)) is None:
         message = (
             f"Another process is changing which generation of pipeline `{loaded.pipeline.name}` "

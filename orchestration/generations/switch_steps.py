@@ -23,6 +23,7 @@ from sources.generations import generations, remove
 from sources.kept_definitions import declaration_of
 from sources.planning.context import PipelineContext
 from sources.serving import (
+    GENERATIONS,
     Served,
     Serving,
     Switch,
@@ -42,6 +43,7 @@ from spark_jobs.target.delta_table import NO_MORE, open_table, transactions_of
 from spark_jobs.target.starts import adopt
 from spark_jobs.target.table_snapshot import read_snapshot
 from spark_jobs.target.take_over import OutdatedError, TakeOver, prepare
+from spark_jobs.target.unlisted_files import delete_unlisted, forget_log
 
 _BEFORE_FIRST = -1
 """Transaction version of a writer whose micro-batch 0 is still to be written."""
@@ -165,8 +167,7 @@ def record(loaded: LoadedPipeline, switch: Switch) -> None:
         before = [] if switch.is_first else older
         write_serving(loaded, Serving(generation=switch.to, before=before))
     restore_request(read_generation(loaded.state, switch.past), restore=False)
-    # The target has links to its files by now.
-    own_table(loaded, switch.to).delete_all()
+    forget_log(own_table(loaded, switch.to), loaded.target)
 
 
 def release(loaded: LoadedPipeline, switch: Switch) -> None:
@@ -182,7 +183,15 @@ def release(loaded: LoadedPipeline, switch: Switch) -> None:
 
 
 def clean(loaded: LoadedPipeline) -> None:
-    """Remove previously serving generations beyond the number to be kept."""
+    """Remove previously serving generations beyond the number to be kept, and their files."""
+    _remove_surplus(loaded)
+    versions = [each.version for each in read_serving(loaded).before]
+    # The switch is done; what can't be deleted now is found again after the next one.
+    with suppress(HybridError):
+        delete_unlisted(loaded.target, loaded.target.folder(GENERATIONS), versions)
+
+
+def _remove_surplus(loaded: LoadedPipeline) -> None:
     serving = read_serving(loaded)
     for name in (each.name for each in generations(loaded)):
         # Of a table that is gone: it serves no more, and can't be rolled back to.

@@ -89,6 +89,11 @@ class Folder:
         """Return a folder in this one, whether it exists or not."""
         return Folder(self.location(name), self.documents)
 
+    def name_in(self, other: Folder) -> str | None:
+        """Return this folder's path relative to another one; None if it is not inside it."""
+        start = f"{other.url}/"
+        return self.url.removeprefix(start) if self.url.startswith(start) else None
+
     def sibling(self, ending: str) -> Folder:
         """Return the folder next to this one whose name is longer by an ending."""
         return Folder(f"{self.url}{ending}", self.documents)

@@ -95,7 +95,7 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
     if entry is not None:
         entry.register(spark)
     if not query.is_bounded and query.index:
-        keep_history_files(generation, path)
+        keep_history_files(generation, path, context.loaded.target)
     if (changed := record_transform(generation, _transform(spark, query))) is not None:
         warnings.append(changed)
     writer = sink.write_stream(rows, pipeline.sink, path, generation, guard, reporting_batch)

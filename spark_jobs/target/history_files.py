@@ -17,21 +17,25 @@ _NAME = "history-files.parquet"
 _COLUMN = "path"
 
 
-def keep_history_files(generation: Generation, table: Folder) -> None:
-    """Record the target's files as those of history, once, in the state folder.
+def keep_history_files(generation: Generation, table: Folder, target: Folder) -> None:
+    """Record the files of a generation's table as those of history, once, in the state folder.
 
     Call it before the first live micro-batch; later calls do nothing.
 
     Args:
         generation: State of the generation whose history was read to its end.
-        table: Folder of its target.
+        table: Folder of the table that it writes to now.
+        target: Folder of the target, whose log will name the files if the generation serves.
 
     Raises:
-        InputError: The target can't be read.
+        InputError: The table can't be read.
     """
     if not generation.exists(_NAME):
-        paths = pa.array(paths_of(open_table(table)), pa.string())
-        write_state_table(generation, _NAME, pa.table({_COLUMN: paths}))
+        inside = table.name_in(target)
+        names = paths_of(open_table(table))
+        paths = names if inside is None else [f"{inside}/{name}" for name in names]
+        table_of_paths = pa.table({_COLUMN: pa.array(paths, pa.string())})
+        write_state_table(generation, _NAME, table_of_paths)
 
 
 def read_history_files(generation: Generation) -> set[str]:

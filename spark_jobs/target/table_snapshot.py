@@ -23,7 +23,7 @@ from sources.storage.folder import Folder
 from spark_jobs.target.delta_table import open_table
 from spark_jobs.target.protocol import Protocol
 
-_KINDS = ("protocol", "metaData", "add", "domainMetadata")
+_KINDS = ("protocol", "metaData", "add", "remove", "domainMetadata")
 _NUMBERED = re.compile(r"(\d{20})\.")
 _ABSOLUTE = re.compile(r"/|[a-zA-Z][a-zA-Z0-9+.-]*:/")
 # Alphabets of base 85: of Delta (Z85, ZeroMQ RFC 32) and of Python (RFC 1924).
@@ -42,6 +42,8 @@ class TableSnapshot:
         protocol: Versions and features that readers and writers need.
         metadata: The ``metaData`` action.
         files: The ``add`` action of each file, deletion vector included.
+        removed: The ``remove`` action of each file that was removed from the table within
+            ``delta.deletedFileRetentionDuration``.
         domains: Configuration of each metadata domain that is not removed, as text.
     """
 
@@ -50,6 +52,7 @@ class TableSnapshot:
     protocol: Protocol
     metadata: dict[str, Any]
     files: list[dict[str, Any]]
+    removed: list[dict[str, Any]]
     domains: dict[str, str]
 
     @property
@@ -87,6 +90,7 @@ def read_snapshot(folder: Folder, version: int | None = None) -> TableSnapshot:
         protocol=Protocol.of(of["protocol"][0]),
         metadata=_known(of["metaData"][0]),
         files=[_known(each) for each in of["add"]],
+        removed=[_known(each) for each in of["remove"]],
         domains={
             each["domain"]: each["configuration"]
             for each in of["domainMetadata"]
@@ -96,10 +100,10 @@ def read_snapshot(folder: Folder, version: int | None = None) -> TableSnapshot:
 
 
 def data_files(add: dict[str, Any]) -> list[str]:
-    """Return the files that an ``add`` action names: its data, and its deletion vector's file.
+    """Return the files that an action names: its data, and its deletion vector's file.
 
     Args:
-        add: The action.
+        add: The ``add`` or ``remove`` action.
 
     Returns:
         Paths as they are on disk: relative to the table's folder, or absolute, as in the log.
@@ -107,14 +111,31 @@ def data_files(add: dict[str, Any]) -> list[str]:
     names = [unquote(add["path"])]
     vector = add.get("deletionVector")
     if vector is not None and vector["storageType"] == "u":
-        # An optional prefix, which is a folder, then the file's UUID.
-        text = vector["pathOrInlineDv"]
-        prefix, encoded = text[:-_UUID_LENGTH], text[-_UUID_LENGTH:]
+        prefix, encoded = _split_vector(vector["pathOrInlineDv"])
         made = uuid.UUID(bytes=base64.b85decode(encoded.translate(str.maketrans(_Z85, _B85))))
         names.append(f"{prefix}/deletion_vector_{made}.bin".lstrip("/"))
     elif vector is not None and vector["storageType"] == "p":
         names.append(unquote(vector["pathOrInlineDv"]))
     return names
+
+
+def below(folder: str, add: dict[str, Any]) -> dict[str, Any]:
+    """Return an ``add`` action of a table as it is in the log of a table around it.
+
+    Args:
+        folder: Path of the table's folder relative to that of the table around it, of characters
+            that a URI has as they are.
+        add: The action; absolute paths in it stay.
+    """
+    made = dict(add)
+    if not is_absolute(unquote(add["path"])):
+        made["path"] = f"{folder}/{add['path']}"
+    vector = add.get("deletionVector")
+    if vector is not None and vector["storageType"] == "u":
+        prefix, encoded = _split_vector(vector["pathOrInlineDv"])
+        place = f"{folder}/{prefix}".rstrip("/")
+        made["deletionVector"] = {**vector, "pathOrInlineDv": f"{place}{encoded}"}
+    return made
 
 
 def is_absolute(name: str) -> bool:
@@ -129,6 +150,11 @@ def identity(add: dict[str, Any]) -> tuple[Any, ...]:
         add["path"],
         *(vector.get(name) for name in ("storageType", "pathOrInlineDv", "offset")),
     )
+
+
+def _split_vector(path: str) -> tuple[str, str]:
+    """Split the path of a deletion vector's file: a folder, which may be empty, and its UUID."""
+    return path[:-_UUID_LENGTH], path[-_UUID_LENGTH:]
 
 
 def _copy_log(log: Folder, copy: Path, version: int) -> None:

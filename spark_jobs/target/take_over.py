@@ -1,8 +1,9 @@
 """Replacing all rows of a Delta table by those of another one, or an older version, in one commit.
 
-Nothing is rewritten: files of the other table are linked into the folder, and the next version of
-the log lists them, with columns, protocol features and deletion vectors, instead of the files
-before. Readers see the one version or the other. What Delta's RESTORE does within one table
+Nothing is rewritten: the next version of the log lists the files of the other table, with columns,
+protocol features and deletion vectors, instead of the files before. Files of a table inside the
+folder are listed where they lie; those of a table elsewhere are linked into the folder first.
+Readers see the one version or the other. What Delta's RESTORE does within one table
 (https://github.com/delta-io/delta/blob/master/PROTOCOL.md).
 """
 
@@ -21,6 +22,7 @@ from spark_jobs.target.delta_table import bring, missing_file
 from spark_jobs.target.protocol import CARRIED
 from spark_jobs.target.table_snapshot import (
     TableSnapshot,
+    below,
     data_files,
     identity,
     is_absolute,
@@ -50,7 +52,7 @@ class TakeOver:
     other: TableSnapshot
 
     def commit(self, transactions: Mapping[str, int], properties: Mapping[str, str]) -> None:
-        """Link or copy the files, then replace rows, columns and properties in one commit.
+        """Link the files if need be, then replace rows, columns and properties in one commit.
 
         Args:
             transactions: Transaction versions by application id that the commit sets, by which
@@ -79,7 +81,7 @@ class TakeOver:
 
     def undo(self) -> None:
         """Remove the other table's files from the folder again, if no commit lists them."""
-        if self.table.folder.url == self.other.folder.url:
+        if not self._is_elsewhere:
             return
         listed = {name for add in self.table.files for name in data_files(add)}
         for name in set(self._files()) - listed:
@@ -88,8 +90,14 @@ class TakeOver:
             folder, _, last = name.rpartition("/")
             self.table.folder.delete(f"{folder}/.{last}.part".lstrip("/"))
 
+    @property
+    def _is_elsewhere(self) -> bool:
+        """Whether the other table's files are not in the folder yet."""
+        table, other = self.table.folder, self.other.folder
+        return table.url != other.url and other.name_in(table) is None
+
     def _bring(self) -> None:
-        if self.table.folder.url != self.other.folder.url:
+        if self._is_elsewhere:
             names = self._files()
             bring(self.other.folder, self.table.folder, dict(zip(names, names, strict=True)))
 
@@ -125,8 +133,10 @@ class TakeOver:
             for each, number in transactions.items()
         ]
         # A commit must not remove and add the same file, so what both versions have stays.
+        inside = other.folder.name_in(table.folder)
+        listed = other.files if inside is None else [below(inside, add) for add in other.files]
         before = {identity(add): add for add in table.files}
-        after = {identity(add): add for add in other.files}
+        after = {identity(add): add for add in listed}
         actions += [_remove(before[each], now_ms) for each in before.keys() - after.keys()]
         actions += [
             {"add": {**after[each], "dataChange": True}} for each in after.keys() - before.keys()

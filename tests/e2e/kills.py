@@ -24,6 +24,7 @@ from services.process import free_ports
 from sources.config.loader import LoadedPipeline
 from sources.hybrid import SwitchState
 from sources.planning.context import PipelineContext
+from sources.serving import FIRST, pending_switch, read_serving, waiting
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.launch.record import last_launch
 from tests.e2e.case import Case, windows
@@ -53,6 +54,8 @@ PLACES = (
     "in the first live batch",
     "in a live batch",
     "between live batches",
+    "while another generation is computed",
+    "in the promotion",
 )
 # Too short to be hit by chance.
 NARROW = PLACES[4:8]
@@ -60,6 +63,10 @@ NARROW = PLACES[4:8]
 
 def where(loaded: LoadedPipeline) -> str:
     """Where in the chain a pipeline is: one of ``PLACES``."""
+    if pending_switch(loaded) is not None:
+        return PLACES[11]
+    if waiting(loaded) is not None:
+        return PLACES[10]
     generation = loaded.open_generation(create=False)
     if generation is None or not generation.exists("plan.json"):
         return PLACES[0]
@@ -114,6 +121,7 @@ class Chain:
         self._log = folder / "watcher.log"
         self._watcher: subprocess.Popen[bytes] | None = None
         self.hits: Counter[tuple[str, str]] = Counter()
+        self._is_renewed = False
 
     def kill(self) -> None:
         """Let it run, kill at some instant, and let it go on."""
@@ -127,14 +135,38 @@ class Chain:
         place = where(self.loaded)
         if self._strike(victim):
             self.hits[victim, place] += 1
+        self._produce()
+
+    def _produce(self) -> None:
         # What comes next is read by the run after this one.
         self._case.produce(range(self._next, self._next + 20))
         self._next += 20
+
+    def kill_in_rerun(self) -> None:
+        """Let it compute its table again as another generation, and kill that or its promotion."""
+        if not self._is_renewed:
+            self._while_it_runs(self._is_left_running)
+            wait_until_caught_up(PipelineContext.require(self.loaded))
+            self._is_renewed = True
+        self._run()
+        if self._chance.random() < 0.5:
+            self._while_it_runs(lambda: self._is_promoted() or self._is_in_promotion())
+            time.sleep(self._chance.uniform(0, 4))
+        else:
+            until = time.monotonic() + self._chance.uniform(0, 2 * LATEST_S)
+            self._while_it_runs(lambda: self._is_promoted() or time.monotonic() >= until)
+        place = where(self.loaded)
+        victims: tuple[Victim, ...] = ("watcher", "watcher and driver", "driver and JVM", "broker")
+        if self._strike(victim := self._chance.choice(victims)):
+            self.hits[victim, place] += 1
+        self._produce()
 
     def finish(self) -> AuditReport:
         """Let it run to the end, and compare its table with an independent computation."""
         # The kill before this one may have ended a watcher as well.
         self._while_it_runs(self._is_left_running)
+        if self._is_renewed:
+            assert self._is_promoted()
         wait_until_caught_up(PipelineContext.require(self.loaded))
         operations.stop(self.loaded)
         return audit(self.loaded)
@@ -165,11 +197,24 @@ class Chain:
             return
         if self._is_left_running():
             return
-        command = [sys.executable, "-c", RUN, "run", str(self.loaded.path)]
+        command = [sys.executable, "-c", RUN, *self._command(), str(self.loaded.path)]
         with self._log.open("ab") as log:
             self._watcher = subprocess.Popen(command, stdout=log, stderr=log)
 
+    def _command(self) -> list[str]:
+        if self._is_in_promotion():
+            return ["generation", "finish"]
+        return ["rerun"] if self._is_renewed and not self._is_promoted() else ["run"]
+
+    def _is_in_promotion(self) -> bool:
+        return pending_switch(self.loaded) is not None
+
+    def _is_promoted(self) -> bool:
+        return not self._is_in_promotion() and read_serving(self.loaded).generation != FIRST
+
     def _is_left_running(self) -> bool:
+        if self._is_renewed and not self._is_promoted():
+            return False
         is_over = self._watcher is not None and self._watcher.poll() == 0
         return is_over and operations.is_live(self.loaded)
 

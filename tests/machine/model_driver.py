@@ -207,7 +207,7 @@ class ModelQuery:
             self._context.pipeline.sink, self._table, rows, self._context.generation, {}, ()
         )
         if not self.declared.is_bounded:
-            keep_history_files(self._context.generation, self._table)
+            keep_history_files(self._context.generation, self._table, self._context.loaded.target)
 
     def read_history(self, reporter: Reporter) -> None:
         """Read a bounded source of files to its end, rounds included."""

@@ -5,6 +5,7 @@ And a plan of JSON whose `batch` is changed while history is read.
 
 from __future__ import annotations
 
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import duckdb
 import pytest
 import yaml
-from deltalake import DeltaTable
+from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
 from orchestration.generations import promotion
@@ -23,11 +24,13 @@ from sources.generations import begin
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from sources.serving import own_table
+from sources.storage.folder import Folder
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.driver.bounded_run import FINISHED, INCOMPLETE, run_bounded
 from spark_jobs.driver.reporter import Reporter
 from spark_jobs.target.belonging import TargetSide
 from spark_jobs.target.starts import accept
+from spark_jobs.target.take_over import prepare
 from tests.e2e.case import TRANSFORMS, moment
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.generations.test_generations import NEW, OLD
@@ -79,6 +82,36 @@ def test_deleted_rows_never_come_back(tmp_path: Path, spark: SparkSession) -> No
     spark.sql(f"INSERT INTO delta.`{tmp_path / 'out'}` VALUES (9, 90)")
     spark.sql(f"REORG TABLE delta.`{tmp_path / 'out'}` APPLY (PURGE)")
     assert seen(spark, tmp_path) == {**new, 9: 90}
+
+
+def test_a_table_inside_the_target_is_taken_over_without_a_copy(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    target, inside = tmp_path / "out", tmp_path / "out/_generations/g2"
+    for place, values in ((target, range(3)), (inside, range(100, 108))):
+        # Folders of partitions are named with characters that a path has to escape.
+        made = spark.createDataFrame([(n, f"a b/{n % 2}%") for n in values], "id long, name string")
+        made.write.format("delta").partitionBy("name").save(str(place))
+    delete(spark, str(inside), "id in (101, 102)")
+    expected = {n for n in range(100, 108) if n not in (101, 102)}
+    before = {path for path in inside.rglob("*") if path.suffix in (".parquet", ".bin")}
+
+    prepare(Folder(target), Folder(inside), None).commit({}, {})
+    shutil.rmtree(inside / "_delta_log")
+    rows = f"SELECT id FROM delta.`{target}`"
+    assert {row.id for row in spark.sql(rows).collect()} == expected
+    read = QueryBuilder().register("t", DeltaTable(target)).execute("SELECT id FROM t").read_all()
+    assert set(read["id"].to_pylist()) == expected
+
+    spark.sql(f"UPDATE delta.`{target}` SET id = 999 WHERE id = 105")
+    at_once = "spark.databricks.delta.retentionDurationCheck.enabled"
+    spark.conf.set(at_once, "false")
+    try:
+        spark.sql(f"VACUUM delta.`{target}` RETAIN 0 HOURS")
+    finally:
+        spark.conf.unset(at_once)
+    assert before <= set(inside.rglob("*")), "VACUUM leaves the folder alone"
+    assert {row.id for row in spark.sql(rows).collect()} == {*expected, 999} - {105}
 
 
 @pytest.mark.parametrize("mapped", ["out", "out.g2"])

@@ -48,8 +48,11 @@ def test_killed_at_any_instant_the_chain_ends_in_an_exact_table(tmp_path: Path) 
             folder.mkdir()
             chain = Chain(folder, broker, chance, "rows" if chains % 2 else "windows", move)
             try:
-                while chain.hits.total() < min(OF_ONE_CHAIN, KILLS - hits.total()):
+                kills = min(OF_ONE_CHAIN, KILLS - hits.total())
+                while chain.hits.total() < kills - max(kills // 3, 1):
                     chain.kill()
+                while chain.hits.total() < kills:
+                    chain.kill_in_rerun()
                 found = chain.finish()
             finally:
                 chain.end()

@@ -9,9 +9,13 @@ import pytest
 
 from orchestration.generations import promotion
 from orchestration.generations.lifecycle import discard
+from sources.config.loader import LoadedPipeline
+from sources.errors import StateError
 from sources.generations import begin, generations
-from sources.serving import own_table, pending_switch, read_serving
+from sources.serving import Switch, own_table, pending_switch, read_serving
 from sources.storage.delta import is_delta_table
+from sources.storage.folder import Folder
+from spark_jobs.target.delta_table import open_table, paths_of
 from spark_jobs.target.take_over import TakeOver
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.services.lake import Edit, Kind, lake
@@ -65,18 +69,14 @@ def test_readers_get_the_rows_of_the_new_one_and_the_old_ones_again(case: Genera
 def test_a_promotion_that_is_cut_off_before_its_commit_can_be_given_up(
     case: GenerationCase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bring = TakeOver._bring
-
-    def cut_off(self: TakeOver) -> None:
-        bring(self)
+    def cut_off(self: TakeOver, *arguments: object) -> None:
         raise CutOffError
 
     before = case.loaded.target.names("*")
     with monkeypatch.context() as patch:
-        patch.setattr(TakeOver, "_bring", cut_off)
+        patch.setattr(TakeOver, "commit", cut_off)
         with pytest.raises(CutOffError):
             promotion.promote(case.loaded)
-    assert case.loaded.target.names("*") != before
     assert case.seen() == OLD
     promotion.abort(case.loaded)
     assert case.loaded.target.names("*") == before
@@ -103,6 +103,61 @@ def test_a_promotion_that_is_cut_off_after_its_commit_is_finished(
     assert read_serving(case.loaded).generation == "g2"
     promotion.roll_back(case.loaded)
     assert case.seen() == OLD
+
+
+def test_no_file_is_copied_and_those_that_nobody_needs_are_deleted_by_a_later_promotion(
+    case: GenerationCase,
+) -> None:
+    loaded = case.loaded
+    candidate = own_table(loaded, "g2")
+    [file] = [name for name in candidate.names("*.parquet") if "_delta_log" not in name]
+    before = loaded.target.names("*.parquet")
+    promotion.promote(loaded)
+    assert loaded.target.names("*.parquet") == before
+    assert paths_of(open_table(loaded.target)) == [f"_generations/g2/{file}"]
+    begin(loaded)
+    case.run({7: 7})
+    promotion.promote(loaded)
+    # A rollback to g2 needs it.
+    assert candidate.exists(file)
+    begin(loaded)
+    case.run({8: 8})
+    promotion.promote(loaded)
+    # Readers of the version before may still be at it.
+    assert candidate.exists(file)
+    forget_removed_files_at_once(loaded.target)
+    begin(loaded)
+    case.run({9: 9})
+    promotion.promote(loaded)
+    assert not candidate.exists(file)
+    assert case.seen() == {9: 9}
+    promotion.roll_back(loaded)
+    assert case.seen() == {8: 8}
+
+
+def forget_removed_files_at_once(table: Folder) -> None:
+    """Let VACUUM's rule hold for no time at all."""
+    settings = {"delta.deletedFileRetentionDuration": "interval 0 hours"}
+    open_table(table).alter.set_table_properties(settings)
+
+
+def test_a_discard_during_a_promotion_is_refused_and_deletes_nothing(
+    case: GenerationCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish = promotion.finish
+
+    def promoted_meanwhile(loaded: LoadedPipeline) -> bool:
+        done = finish(loaded)
+        switch = Switch(to="g2", past="g1", at_ms=1, is_rollback=False)
+        loaded.state.put_if_absent(Switch.NAME, switch)
+        return done
+
+    with monkeypatch.context() as patch:
+        patch.setattr(promotion, "finish", promoted_meanwhile)
+        with pytest.raises(StateError, match="is under way"):
+            discard(case.loaded)
+    promotion.finish(case.loaded)
+    assert case.seen() == NEW
 
 
 def test_one_that_is_discarded_leaves_nothing_behind(case: GenerationCase) -> None:

@@ -95,8 +95,33 @@ class Storage(Protocol):
             InputError: The storage refuses.
         """
 
+    def tail(self, path: str, size: int) -> bytes:
+        """Return the last bytes of a file, all of them if it is shorter.
+
+        Args:
+            path: Absolute path.
+            size: Number of bytes.
+
+        Raises:
+            OSError, UnavailableError, InputError: As :meth:`open`.
+        """
+
     def uri(self, path: str) -> str:
         """Return the URI by which Spark's Hadoop client reads a path; nothing is asked."""
+
+
+def tail_of(file: pa.NativeFile, size: int) -> bytes:
+    """Return the last bytes of an open file, all of them if it is shorter.
+
+    Args:
+        file: The file; it stays open.
+        size: Number of bytes.
+
+    Raises:
+        OSError: It can't be read.
+    """
+    file.seek(max(file.size() - size, 0))
+    return bytes(file.read(size))
 
 
 def hadoop_path(path: str) -> str:
@@ -181,6 +206,19 @@ class LocalStorage:
             OSError: The file does not exist (``FileNotFoundError``), or can't be opened.
         """
         return pa.OSFile(path)
+
+    def tail(self, path: str, size: int) -> bytes:
+        """Return the last bytes of a file, all of them if it is shorter.
+
+        Raises:
+            OSError: The file does not exist (``FileNotFoundError``), or can't be read.
+        """
+        # Arrow's way to open a file makes more system calls than all that is done here.
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.pread(file, size, max(os.fstat(file).st_size - size, 0))
+        finally:
+            os.close(file)
 
     def uri(self, path: str) -> str:
         """Return the ``file://`` URI of a path, as Spark reads it."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from sources.common.optional import needs_extra
 from sources.errors import HybridError, InputError, UnavailableError
-from sources.storage.base import Children, File, table_of
+from sources.storage.base import Children, File, table_of, tail_of
 from sources.storage.settings import HdfsSettings
 
 with needs_extra("hdfs", "An `hdfs://` path"):
@@ -103,6 +103,15 @@ class HdfsStorage:
             raise refused(path, "opened", error) from None
         except RuntimeError as error:
             raise OSError(_reason(error)) from None
+
+    def tail(self, path: str, size: int) -> bytes:
+        """Return the last bytes of a file, all of them if it is shorter.
+
+        Raises:
+            OSError, UnavailableError, InputError: As :meth:`open`.
+        """
+        with self.open(path) as file:
+            return tail_of(file, size)
 
     def uri(self, path: str) -> str:
         """Return the ``hdfs://`` URI of a path, as Spark reads it."""

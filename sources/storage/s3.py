@@ -10,22 +10,34 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from functools import cache, cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 import boto3
+import obstore
 import pyarrow as pa
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, IncompleteReadError
 from botocore.exceptions import ConnectionError as StoreConnectionError
+from obstore.auth.boto3 import Boto3CredentialProvider
+from obstore.exceptions import BaseError, GenericError
+from obstore.store import S3Store
 from pyarrow import fs
 
 from sources.errors import HybridError, InputError, UnavailableError
-from sources.storage.base import Children, File, hadoop_path, table_of
+from sources.storage.base import Children, File, hadoop_path, table_of, tail_of
 from sources.storage.settings import S3Settings
 
+if TYPE_CHECKING:
+    from obstore.store import S3Config
+
 _WORKERS = 32
+_ATTEMPTS = 5
+_PAUSE_S = 0.2
+_LOGIN_TTL = timedelta(seconds=60)
+"""How long a login is used before boto3 is asked for it again."""
 REFUSALS = (BotoCoreError, ClientError)
 """What boto3 raises where a store does not answer, or refuses."""
 MISSING = {"404", "NoSuchKey", "NotFound"}
@@ -43,6 +55,7 @@ class S3Storage:
 
     def __init__(self, settings: S3Settings) -> None:
         self._settings = settings
+        self._buckets: dict[str, S3Store] = {}
 
     def __reduce__(self) -> tuple[type[S3Storage], tuple[S3Settings]]:
         # Clients and credentials are not passed on: each process has its own.
@@ -105,6 +118,26 @@ class S3Storage:
             self._head(path, "opened")
             raise refused(self._settings, path, "opened", error) from None
 
+    def tail(self, path: str, size: int) -> bytes:
+        """Return the last bytes of an object, all of them if it is shorter, with one request.
+
+        Raises:
+            OSError, UnavailableError, InputError: As :meth:`open`.
+        """
+        bucket, key = split(path)
+        for _ in range(_ATTEMPTS):
+            try:
+                found = obstore.get(self._bucket(bucket), key, options={"range": {"suffix": size}})
+                return bytes(found.bytes())
+            except GenericError:
+                # The library repeats requests, but not the reading of an answer's body.
+                continue
+            except (BaseError, OSError, ValueError):
+                break
+        # An object without a byte has no range; and what is refused says why when opened.
+        with self.open(path) as file:
+            return tail_of(file, size)
+
     def uri(self, path: str) -> str:
         """Return the URI by which Spark reads a path: Hadoop's client has the scheme ``s3a``."""
         bucket, key = split(path)
@@ -120,6 +153,25 @@ class S3Storage:
     @cached_property
     def _client(self) -> Any:
         return connect(self._settings)
+
+    def _bucket(self, name: str) -> S3Store:
+        if name not in self._buckets:
+            settings = self._settings
+            config: S3Config = {"region": settings.region}
+            if settings.endpoint is not None:
+                scheme, host = settings.endpoint.split("://", 1)
+                # The library takes the endpoint as the bucket's, unless it is part of the path.
+                at = host if settings.path_style else f"{name}.{host}"
+                config["endpoint"] = f"{scheme}://{at}"
+            self._buckets[name] = S3Store(
+                name,
+                config=config,
+                virtual_hosted_style_request=not settings.path_style,
+                client_options={"allow_http": True},
+                retry_config={"max_retries": 4},
+                credential_provider=Boto3CredentialProvider(ttl=_LOGIN_TTL),
+            )
+        return self._buckets[name]
 
     @cached_property
     def _files(self) -> fs.S3FileSystem:
@@ -172,7 +224,7 @@ def _is_outage(error: object) -> bool:
     if isinstance(error, ClientError):
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         return status >= 500 or error.response["Error"].get("Code") in _THROTTLED
-    return isinstance(error, StoreConnectionError | HTTPClientError)
+    return isinstance(error, StoreConnectionError | HTTPClientError | IncompleteReadError)
 
 
 def head(settings: S3Settings, path: str, what: str = "examined") -> dict[str, Any] | None:
@@ -220,12 +272,46 @@ def _client(settings: S3Settings, _login: tuple[tuple[str, str], ...]) -> Any:
     style = "path" if settings.path_style else "virtual"
     config = Config(
         s3={"addressing_style": style},
-        retries={"mode": "standard", "max_attempts": 5},
+        retries={"mode": "standard", "max_attempts": _ATTEMPTS},
         max_pool_connections=_WORKERS,
     )
-    return boto3.Session(region_name=settings.region).client(
+    client = boto3.Session(region_name=settings.region).client(
         "s3", endpoint_url=settings.endpoint, config=config
     )
+    client.meta.events.register("needs-retry.s3", _ask_again_if_cut_off)
+    return client
+
+
+def _ask_again_if_cut_off(
+    response: Any, operation: Any, attempts: int, **_others: object
+) -> float | None:
+    """Let boto3 repeat a request whose answer ended before the length in its header.
+
+    By itself boto3 takes an answer without a byte for an empty one: a listing would have no files
+    (``enforce_content_length=False`` in ``botocore.httpsession``).
+
+    Args:
+        response: The answer as botocore has received and as it has parsed it; None if there is
+            none.
+        operation: What was asked (botocore's ``OperationModel``).
+        attempts: Number of this request's attempts.
+
+    Returns:
+        Seconds until the next attempt; None if nothing is missing.
+
+    Raises:
+        IncompleteReadError: The last attempt was cut off, too.
+    """
+    # boto3 itself watches over the length of content that is read as a stream.
+    if response is None or operation.has_streaming_output or operation.http["method"] == "HEAD":
+        return None
+    answer, _ = response
+    length = int(answer.headers.get("content-length") or 0)
+    if len(answer.content) >= length:
+        return None
+    if attempts >= _ATTEMPTS:
+        raise IncompleteReadError(actual_bytes=len(answer.content), expected_bytes=length)
+    return _PAUSE_S * attempts
 
 
 def split(path: str) -> tuple[str, str]:

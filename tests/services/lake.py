@@ -16,8 +16,15 @@ from tests.services.s3_server import LOGIN, client, s3_server, tell
 Kind = Literal["disk", "s3", "lossy-s3", "hdfs"]
 Edit = Callable[[dict[str, Any]], None]
 BUCKET = "lake"
-# Of all requests: asked for less load, lost, answered without the answer arriving, done twice.
-LOSSES = {"refuse": 0.03, "lose request": 0.02, "lose answer": 0.02, "repeat": 0.02}
+# Of all requests: asked for less load, lost, answered without the answer arriving, or with the
+# head of the answer alone, done twice.
+LOSSES = {
+    "refuse": 0.03,
+    "lose request": 0.02,
+    "lose answer": 0.02,
+    "cut answer": 0.005,
+    "repeat": 0.02,
+}
 
 
 @contextmanager

@@ -1,9 +1,9 @@
 """The S3 server with faults, python -m tests.services.s3_app PORT.
 
 It can be told (``POST /_faults``) to fail as networks and stores do: to lose requests and answers,
-to do a request twice, to be slow, to ask for less load, and to hold one request back while a rival
-is served. ``POST /_requests`` has the number of requests since the last call, by method and key
-without its numbers; of listings by their prefix.
+to cut answers off, to do a request twice, to be slow, to ask for less load, and to hold one request
+back while a rival is served. ``POST /_requests`` has the number of requests since the last call, by
+method and key without its numbers; of listings by their prefix.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import io
 import json
 import random
 import re
+import socket
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import parse_qs
 
 from services.s3_app import S3App, serve
@@ -64,16 +65,15 @@ class Server(S3App):
             start_response("503 Slow Down", [("Content-Length", str(len(SLOW_DOWN)))])
             return [SLOW_DOWN]
         if what == "lose request":
-            environ["werkzeug.socket"].close()
-            return []
+            self._hang_up(environ)
         for _ in range(2 if what == "repeat" else 1):
             again = {**environ, "wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body))}
             again.pop("HTTP_TRANSFER_ENCODING", None)
             answer = super().__call__(again, start_response)
         if what == "lose answer":
-            environ["werkzeug.socket"].close()
-            return []
-        return answer
+            self._hang_up(environ)
+        # With the length in its header, and nothing of that length.
+        return [] if what == "cut answer" else answer
 
     def _drawn(self) -> str:
         number = self._chance.random()
@@ -97,6 +97,11 @@ class Server(S3App):
         self._held.clear()
         self._free.clear()
         return None
+
+    @staticmethod
+    def _hang_up(environ: Any) -> NoReturn:
+        environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+        raise ConnectionResetError
 
     @staticmethod
     def _body(environ: Any) -> bytes:

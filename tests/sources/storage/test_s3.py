@@ -19,7 +19,7 @@ from sources.files.splits import list_splits
 from sources.storage.listing import find_files
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
-from tests.services.s3_server import LOGIN, client, require_logins, s3_server
+from tests.services.s3_server import LOGIN, client, require_logins, s3_server, tell
 from tests.sources.files.file_case import JAN_1_US, parquet, source
 
 pytestmark = pytest.mark.slow
@@ -180,3 +180,24 @@ def test_a_wrong_secret_is_refused_wherever_it_is_used_and_never_shown(
                 assert told in text
                 assert endpoint in text
                 assert secret[:-1] not in text
+
+
+@pytest.mark.parametrize("key", ["a b/x.parquet", "day=%41/ä+#?.parquet"])
+def test_the_end_of_an_object_is_read_with_one_request(
+    endpoint: str, bucket: str, key: str
+) -> None:
+    storage = Stores(S3Settings(endpoint=endpoint)).of("s3://")
+    client(endpoint).put_object(Bucket=bucket, Key=key, Body=b"0123456789")
+    path = f"s3://{bucket}/{key}"
+    tell(endpoint, "requests")
+    assert storage.tail(path, 4) == b"6789"
+    assert sum(tell(endpoint, "requests").values()) == 1
+    assert storage.tail(path, 100) == b"0123456789"
+
+
+def test_the_end_of_an_object_that_is_missing_or_has_no_byte(endpoint: str, bucket: str) -> None:
+    storage = Stores(S3Settings(endpoint=endpoint)).of("s3://")
+    client(endpoint).put_object(Bucket=bucket, Key="none", Body=b"")
+    assert storage.tail(f"s3://{bucket}/none", 4) == b""
+    with pytest.raises(FileNotFoundError):
+        storage.tail(f"s3://{bucket}/missing", 4)

@@ -6,16 +6,22 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
+from sources.errors import UnavailableError
+from sources.storage.delta import delta_table, is_delta_table
 from sources.storage.folder import Folder
 from sources.storage.s3_documents import S3Documents
 from sources.storage.settings import S3Settings
+from sources.storage.stores import Stores
 from tests.services.processes import wait_for
 from tests.services.s3_server import LOGIN, client, s3_server, tell
 
 pytestmark = pytest.mark.slow
-SHARES = {"refuse": 0.05, "lose request": 0.05, "lose answer": 0.05, "repeat": 0.05}
+KINDS = ("refuse", "lose request", "lose answer", "cut answer", "repeat")
+SHARES = dict.fromkeys(KINDS, 0.05)
 
 
 @pytest.fixture(scope="module")
@@ -90,3 +96,29 @@ def test_a_document_that_is_held_back_does_not_overwrite_a_rivals(
     late.join()
     assert tags == [None]
     assert folder.read_bytes("late.json") == b"rival"
+
+
+def test_an_answer_that_is_cut_off_is_no_empty_listing(endpoint: str, folder: Folder) -> None:
+    stores = Stores(S3Settings(endpoint=endpoint))
+    place = "s3://lake/listed"
+    for number in range(10):
+        folder.documents.put(f"{place}/in/{number}", b"content")
+    tell(endpoint, "faults", seed=3, shares={"cut answer": 0.3})
+    for _ in range(20):
+        assert len(folder.documents.listing(f"{place}/in")) == 10
+        assert folder.documents.folders(place) == ["in"]
+        assert stores.of(place).children(f"{place}/in").files.num_rows == 10
+        assert stores.of(place).tail(f"{place}/in/3", 4) == b"tent"
+    tell(endpoint, "faults", shares={"cut answer": 1.0})
+    with pytest.raises(UnavailableError, match="0 read, but total bytes expected"):
+        folder.documents.listing(f"{place}/in")
+
+
+def test_a_table_is_opened_although_answers_are_cut_off(endpoint: str, folder: Folder) -> None:
+    table = folder.folder("table")
+    rows = pa.table({"id": [1, 2, 3]})
+    write_deltalake(table.url, rows, storage_options=table.documents.delta_options)
+    tell(endpoint, "faults", seed=4, shares={"cut answer": 0.1})
+    for _ in range(20):
+        assert is_delta_table(table)
+        assert delta_table(table).version() == 0

@@ -22,7 +22,7 @@ LOSSES = {
     "refuse": 0.03,
     "lose request": 0.02,
     "lose answer": 0.02,
-    "cut answer": 0.005,
+    "cut answer": 0.0005,
     "repeat": 0.02,
 }
 

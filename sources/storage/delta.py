@@ -1,14 +1,21 @@
-"""Delta tables in any store, opened by Delta's Rust library with the store's address."""
+"""Delta tables in any store, opened by Delta's Rust library with the store's address and login."""
 
 from __future__ import annotations
 
-from deltalake import DeltaTable
+from collections.abc import Callable
+from typing import TypeVar
 
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from sources.errors import UnavailableError
 from sources.storage.folder import Folder
+
+A = TypeVar("A")
 
 
 def delta_table(folder: Folder, version: int | None = None) -> DeltaTable:
-    """Open a Delta table.
+    """Open a Delta table; it keeps the login of this moment, also after that was renewed.
 
     Args:
         folder: The table's folder.
@@ -18,11 +25,57 @@ def delta_table(folder: Folder, version: int | None = None) -> DeltaTable:
         TableNotFoundError: There is no Delta table.
         DeltaError: It can't be read.
         OSError: It can't be read.
+        UnavailableError: The login to the store has expired.
     """
-    options = folder.documents.delta_options
-    return DeltaTable(folder.url, version=version, storage_options=options)
+    return _asked(
+        folder, lambda options: DeltaTable(folder.url, version=version, storage_options=options)
+    )
 
 
 def is_delta_table(folder: Folder) -> bool:
-    """Return whether a folder is a Delta table; False also where it can't be read."""
-    return bool(DeltaTable.is_deltatable(folder.url, folder.documents.delta_options))
+    """Return whether a folder is a Delta table; False also where it can't be read.
+
+    Raises:
+        OSError: The store does not answer, or refuses.
+        UnavailableError: The login to the store has expired.
+    """
+    return _asked(folder, lambda options: bool(DeltaTable.is_deltatable(folder.url, options)))
+
+
+def expired_login_of(
+    path: str, error: Exception, where: str = "its store"
+) -> UnavailableError | None:
+    """Return the error to raise if delta-rs failed since the login to the store has expired.
+
+    Args:
+        path: URL of the table.
+        error: What delta-rs raised.
+        where: Address of the store.
+
+    Returns:
+        The error; None if something else is wrong.
+    """
+    if not path.startswith("s3://"):
+        return None
+    # boto3 takes long to import.
+    from sources.storage.login import current_login, expired, expired_login  # noqa: PLC0415
+
+    if (code := expired(error)) is None:
+        return None
+    current_login().look_again()
+    return expired_login(where, path, "read", code)
+
+
+def _asked(folder: Folder, ask: Callable[[dict[str, str] | None], A]) -> A:
+    """Ask delta-rs with the login of this moment; once more if that has just expired."""
+    try:
+        return ask(folder.documents.delta_options)
+    except (DeltaError, OSError) as error:
+        if expired_login_of(folder.url, error) is None:
+            raise
+    options = folder.documents.delta_options
+    try:
+        return ask(options)
+    except (DeltaError, OSError) as error:
+        where = (options or {}).get("AWS_ENDPOINT_URL", "Amazon S3")
+        raise expired_login_of(folder.url, error, where) or error from None

@@ -15,6 +15,7 @@ from sources.errors import InputError, UnavailableError
 from sources.storage.delta import delta_table, is_delta_table
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
+from tests.services.processes import wait_for
 from tests.services.profile_file import ProfileFile
 from tests.services.s3_server import LOGIN, client, s3_server, tell
 
@@ -104,16 +105,15 @@ def test_a_login_that_seemed_to_last_is_looked_up_again_once_it_is_refused(
     answered("two")
     # By its token, which stands for the key as well.
     tell(endpoint, "expire", logins=["token-of-one"])
-    assert until_renewed(ask, stores)
 
-
-def until_renewed(ask: Ask, stores: Stores) -> object:
-    """The answer; the chain is looked at once a second at most, so it may take a second call."""
-    while True:
+    def is_renewed() -> bool:
+        # The chain is asked once a second at most.
         try:
-            return ask(stores)
+            return bool(ask(stores))
         except UnavailableError:
-            continue
+            return False
+
+    wait_for(is_renewed, "the other login", 20)
 
 
 def test_a_login_that_is_about_to_expire_is_renewed_before(

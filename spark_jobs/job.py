@@ -22,8 +22,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from sources.config.file_source import FileSource
 from sources.config.loader import load_pipeline
-from sources.errors import HybridError
+from sources.errors import ErrorReport, HybridError, UnavailableError
 from sources.hybrid import Boundedness
 from sources.planning.approval import require_approved
 from sources.planning.context import PipelineContext
@@ -32,9 +33,10 @@ from spark_jobs.driver.reporter import Reporter, open_pipes
 from spark_jobs.driver.switch import switch
 from spark_jobs.driver.unbounded_run import run_unbounded
 from spark_jobs.driver.warm_up import Ahead
-from spark_jobs.jvm.storage_jar import cache_commits
+from spark_jobs.jvm.storage_jar import use_own_classes
 from spark_jobs.query.followed_topic import Prepared
 from spark_jobs.readers.spark_errors import report_of
+from spark_jobs.readers.unreadable_file import is_of_store
 from spark_jobs.run_state.lock import QueryLock
 from spark_jobs.target.belonging import require_belonging
 
@@ -121,13 +123,31 @@ def _run(
         # default. `spark-submit` may need that default on a cluster, so it is changed only here.
         builder = SparkSession.builder.config("spark.hadoop.fs.defaultFS", "file:///")
         spark = builder.getOrCreate()
-        cache_commits(spark)
+        use_own_classes(spark)
         if context.pipeline.source(source).boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
             return run_unbounded(spark, context, source, reporter, stop, prepared)
         return run_bounded(spark, context, source, reporter, stop, ahead)
     except Exception as error:
-        reporter.failed(report_of(error))
+        reporter.failed(_report_of(error, context))
         raise
+
+
+def _report_of(error: Exception, context: PipelineContext) -> ErrorReport:
+    """Return the report of a failure; that of the store, if it does not answer or let us in.
+
+    Answers to S3A's commonest request have no body, so its errors don't say why.
+    """
+    if is_of_store(error):
+        loaded, stores = context.loaded, context.pipeline.stores
+        sources = [each for each in context.pipeline.sources if isinstance(each, FileSource)]
+        paths = [loaded.state.url, loaded.target.url, *(p for s in sources for p in s.patterns)]
+        try:
+            for path in paths:
+                if path.startswith("s3://"):
+                    stores.require_answer(path)
+        except UnavailableError as unavailable:
+            return unavailable.report()
+    return report_of(error)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from orchestration.audit.sql import FLOATING, INTEGERS, column_list, columns_of,
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, UnavailableError
 from sources.serving import target_of
-from sources.storage.delta import delta_table, is_delta_table
+from sources.storage.delta import delta_table, expired_login_of, is_delta_table
 from sources.storage.folder import Folder
 
 _NUMBERS = {*FLOATING, *INTEGERS, "DECIMAL"}
@@ -155,6 +155,7 @@ def create_target_rows(
 
     Raises:
         InputError: A file of the Delta table is missing or can't be read.
+        UnavailableError: The login to the store has expired.
     """
     try:
         # delta-rs's Arrow dataset refuses deletion vectors, and reads mapped columns as nulls.
@@ -164,6 +165,8 @@ def create_target_rows(
         connection.execute(f"CREATE TABLE audit.{name} AS SELECT * FROM _target")
         connection.unregister("_target")
     except Exception as error:  # delta-rs raises plain exceptions for missing files
+        if (expired := expired_login_of(target.table_uri, error)) is not None:
+            raise expired from None
         path = target.table_uri.removeprefix("file://").rstrip("/")
         message = f"The rows of table {path} can't be read: {error_text(error)}"
         hint = "Restore the table's data files from a backup, then repeat the command."

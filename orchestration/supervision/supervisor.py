@@ -23,7 +23,7 @@ from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.config.supervision import Supervision
 from sources.databases.replication_slot import keep_gone
-from sources.errors import HybridError, StateError
+from sources.errors import HybridError
 from sources.planning.context import PipelineContext
 from spark_jobs.launch import process
 from spark_jobs.launch.record import last_launch_id
@@ -143,7 +143,7 @@ def restart(loaded: LoadedPipeline, source: FileSource | KafkaSource) -> Heartbe
                 requested_ms=requested.at_ms, launch_id=before, report=error.report()
             )
             # Where the state can't be written, the error itself says so.
-            with contextlib.suppress(StateError):
+            with contextlib.suppress(HybridError):
                 write_refused(generation, refused)
         raise
 

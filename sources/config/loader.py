@@ -93,7 +93,7 @@ class LoadedPipeline:
         Raises:
             InputError: The scheme of ``sink.path`` is not supported.
         """
-        return self.place(self.pipeline.sink.path)
+        return self.place(self.pipeline.sink.path).called("target folder")
 
     def place(self, path: str) -> Folder:
         """Return the folder of a declared path, in the store that it names.
@@ -203,7 +203,7 @@ def declare(
     loaded = _check(path, yaml.safe_load(text), environment)
     # Written only if it differs, as jobs read it while this is called repeatedly.
     if not path.exists() or path.read_text() != text:
-        Folder(path.parent).replace_bytes(path.name, text.encode())
+        Folder(path.parent).called("pipeline's folder").replace_bytes(path.name, text.encode())
     return loaded
 
 

@@ -87,7 +87,7 @@ class TableSnapshot:
         self._options: SnapshotOptions = source.snapshot
         self._topic: KafkaSource = topic
         self._report = report
-        self._folder = loaded.place(folder_of(source.patterns))
+        self._folder = loaded.place(folder_of(source.patterns)).called("snapshot's folder")
         self._lock = threading.Lock()
         schema, _, table = str(topic.table).partition(".")
         self._table = sql.Identifier(schema, table)

@@ -1,4 +1,4 @@
-"""Delta tables in any store, opened by Delta's Rust library with the store's address."""
+"""Delta tables in any store, opened by Delta's Rust library with the store's address and login."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
+from sources.errors import UnavailableError
 from sources.storage.folder import Folder
 
-T = TypeVar("T")
+A = TypeVar("A")
 _ATTEMPTS = 5
 _PAUSE_S = 0.2
 
 
 def delta_table(folder: Folder, version: int | None = None) -> DeltaTable:
-    """Open a Delta table.
+    """Open a Delta table; it keeps the login of this moment, also after that was renewed.
 
     Args:
         folder: The table's folder.
@@ -26,28 +28,67 @@ def delta_table(folder: Folder, version: int | None = None) -> DeltaTable:
         TableNotFoundError: There is no Delta table.
         DeltaError: It can't be read.
         OSError: It can't be read.
+        UnavailableError: The login to the store has expired.
     """
-    options = folder.documents.delta_options
-    return _repeated(
-        folder, lambda: DeltaTable(folder.url, version=version, storage_options=options)
+    return _asked(
+        folder, lambda options: DeltaTable(folder.url, version=version, storage_options=options)
     )
 
 
 def is_delta_table(folder: Folder) -> bool:
-    """Return whether a folder is a Delta table; False also where it can't be read."""
-    options = folder.documents.delta_options
-    return bool(_repeated(folder, lambda: DeltaTable.is_deltatable(folder.url, options)))
-
-
-def _repeated(folder: Folder, read: Callable[[], T]) -> T:
-    """Read from a store up to five times: the library does not repeat an answer that was cut off.
+    """Return whether a folder is a Delta table; False also where it can't be read.
 
     Raises:
-        OSError: The last attempt failed, too; or the first one, on this machine.
+        OSError: The store does not answer, or refuses.
+        UnavailableError: The login to the store has expired.
     """
-    for attempt in range(1, 1 if folder.is_local else _ATTEMPTS):
+    return _asked(folder, lambda options: bool(DeltaTable.is_deltatable(folder.url, options)))
+
+
+def expired_login_of(
+    path: str, error: Exception, where: str = "its store"
+) -> UnavailableError | None:
+    """Return the error to raise if delta-rs failed since the login to the store has expired.
+
+    Args:
+        path: URL of the table.
+        error: What delta-rs raised.
+        where: Address of the store.
+
+    Returns:
+        The error; None if something else is wrong.
+    """
+    if not path.startswith("s3://"):
+        return None
+    # boto3 takes long to import.
+    from sources.storage.login import current_login, expired, expired_login  # noqa: PLC0415
+
+    if (code := expired(error)) is None:
+        return None
+    current_login().look_again()
+    return expired_login(where, path, "read", code)
+
+
+def _asked(folder: Folder, ask: Callable[[dict[str, str] | None], A]) -> A:
+    """Ask delta-rs with the login of this moment.
+
+    In a store up to five times, as the library does not repeat a request whose answer is cut off;
+    and twice if the login has just expired.
+    """
+    attempts = 1 if folder.is_local else _ATTEMPTS
+    has_expired = False
+    for attempt in range(1, attempts + 1):
+        options = folder.documents.delta_options
         try:
-            return read()
-        except OSError:
+            return ask(options)
+        except (DeltaError, OSError) as error:
+            where = (options or {}).get("AWS_ENDPOINT_URL", "Amazon S3")
+            refused = expired_login_of(folder.url, error, where)
+            if refused is not None and has_expired:
+                raise refused from None
+            has_expired = refused is not None
+            if attempt == attempts or (refused is None and isinstance(error, DeltaError)):
+                raise
+        if not has_expired:
             time.sleep(_PAUSE_S * attempt)
-    return read()
+    raise AssertionError("the last attempt returns or raises")

@@ -59,7 +59,14 @@ class DocumentStore(Protocol):
 
     @property
     def delta_options(self) -> dict[str, str] | None:
-        """Storage options with which delta-rs opens a Delta table in this store; no credentials."""
+        """Storage options with which delta-rs opens a Delta table in this store now.
+
+        With a login if the store needs one: never to be printed or kept.
+
+        Raises:
+            UnavailableError: The login has expired, and can't be renewed at the moment.
+            InputError: There are no credentials that can be used.
+        """
 
     def read(self, path: str) -> Document | None:
         """Return a document; None if it does not exist."""

@@ -43,6 +43,7 @@ class Folder:
             message = f"{self.url} is a URL: its store has to be given."
             raise ValueError(message)
         self.documents = documents
+        self._kind = "state folder"
 
     def __str__(self) -> str:
         return self.url
@@ -80,6 +81,16 @@ class Folder:
     def hadoop_path(self) -> str:
         """The path or URL as Spark takes it."""
         return hadoop_path(self.url)
+
+    def called(self, kind: str) -> Folder:
+        """Return the same folder, which errors call by another word than "state folder".
+
+        Args:
+            kind: What it is for, such as "target folder"; folders in it have the usual word.
+        """
+        made = Folder(self.url, self.documents)
+        made._kind = kind
+        return made
 
     def location(self, name: str) -> str:
         """Return the absolute path or URL of a file of the folder, whether it exists or not."""
@@ -268,7 +279,7 @@ class Folder:
         except OSError as error:
             # Without the path, which may be of a temporary file.
             what = f"[Errno {error.errno}] {error.strerror}"
-            message = f"The state folder {self.url} can't be written: {what}."
+            message = f"The {self._kind} {self.url} can't be written: {what}."
             hint = (
                 "Free space on its disk, or make the folder writable, then run the same command "
                 "again: completed steps are skipped."

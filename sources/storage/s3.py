@@ -2,15 +2,13 @@
 
 Credentials come from where boto3 looks for them (environment, profile, role of the machine;
 https://boto3.amazonaws.com/v1/documentation/api/latest/guide/credentials.html), never from a
-pipeline's file.
+pipeline's file (:mod:`sources.storage.login`).
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
@@ -21,13 +19,21 @@ import pyarrow as pa
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, IncompleteReadError
 from botocore.exceptions import ConnectionError as StoreConnectionError
-from obstore.auth.boto3 import Boto3CredentialProvider
 from obstore.exceptions import BaseError, GenericError
 from obstore.store import S3Store
 from pyarrow import fs
 
 from sources.errors import HybridError, InputError, UnavailableError
 from sources.storage.base import Children, File, hadoop_path, table_of, tail_of
+from sources.storage.login import (
+    Login,
+    current_login,
+    environment_login,
+    expired,
+    expired_login,
+    is_untold,
+    login_session,
+)
 from sources.storage.settings import S3Settings
 
 if TYPE_CHECKING:
@@ -36,8 +42,6 @@ if TYPE_CHECKING:
 _WORKERS = 32
 _ATTEMPTS = 5
 _PAUSE_S = 0.2
-_LOGIN_TTL = timedelta(seconds=60)
-"""How long a login is used before boto3 is asked for it again."""
 REFUSALS = (BotoCoreError, ClientError)
 """What boto3 raises where a store does not answer, or refuses."""
 MISSING = {"404", "NoSuchKey", "NotFound"}
@@ -55,7 +59,8 @@ class S3Storage:
 
     def __init__(self, settings: S3Settings) -> None:
         self._settings = settings
-        self._buckets: dict[str, S3Store] = {}
+        self._buckets: dict[tuple[str, Any], S3Store] = {}
+        self._reader: tuple[Any, fs.S3FileSystem] | None = None
 
     def __reduce__(self) -> tuple[type[S3Storage], tuple[S3Settings]]:
         # Clients and credentials are not passed on: each process has its own.
@@ -109,13 +114,16 @@ class S3Storage:
             InputError: The store refuses, or there are no credentials.
         """
         bucket, key = split(path)
+        before = login_keys(self._settings, path, "opened")
         try:
-            return self._files.open_input_file(f"{bucket}/{key}")
+            return self._files(before).open_input_file(f"{bucket}/{key}")
         except FileNotFoundError:
             raise
         except OSError as error:
-            # Arrow's error has no type that says why: boto3's has.
+            # Arrow's error has no type that says why: boto3's has, and it renews the login.
             self._head(path, "opened")
+            if login_keys(self._settings, path, "opened") != before:
+                return self.open(path)
             raise refused(self._settings, path, "opened", error) from None
 
     def tail(self, path: str, size: int) -> bytes:
@@ -125,9 +133,11 @@ class S3Storage:
             OSError, UnavailableError, InputError: As :meth:`open`.
         """
         bucket, key = split(path)
-        for _ in range(_ATTEMPTS):
+        login = login_keys(self._settings, path, "opened")
+        for _ in range(0 if login is None else _ATTEMPTS):
             try:
-                found = obstore.get(self._bucket(bucket), key, options={"range": {"suffix": size}})
+                store = self._bucket(bucket, login)
+                found = obstore.get(store, key, options={"range": {"suffix": size}})
                 return bytes(found.bytes())
             except GenericError:
                 # The library repeats requests, but not the reading of an answer's body.
@@ -154,41 +164,67 @@ class S3Storage:
     def _client(self) -> Any:
         return connect(self._settings)
 
-    def _bucket(self, name: str) -> S3Store:
-        if name not in self._buckets:
+    def _bucket(self, name: str, login: Any) -> S3Store:
+        """Return a bucket as obstore reads it, with the credentials that it is made with."""
+        if (name, login) not in self._buckets:
             settings = self._settings
-            config: S3Config = {"region": settings.region}
+            config: S3Config = {
+                "region": settings.region,
+                "access_key_id": login.access_key,
+                "secret_access_key": login.secret_key,
+            }
+            if login.token is not None:
+                config["session_token"] = login.token
             if settings.endpoint is not None:
                 scheme, host = settings.endpoint.split("://", 1)
                 # The library takes the endpoint as the bucket's, unless it is part of the path.
                 at = host if settings.path_style else f"{name}.{host}"
                 config["endpoint"] = f"{scheme}://{at}"
-            self._buckets[name] = S3Store(
+            self._buckets[name, login] = S3Store(
                 name,
                 config=config,
                 virtual_hosted_style_request=not settings.path_style,
                 client_options={"allow_http": True},
                 retry_config={"max_retries": 4},
-                credential_provider=Boto3CredentialProvider(ttl=_LOGIN_TTL),
             )
-        return self._buckets[name]
+        return self._buckets[name, login]
 
-    @cached_property
-    def _files(self) -> fs.S3FileSystem:
-        login = boto3.Session().get_credentials()
+    def _files(self, login: Any) -> fs.S3FileSystem:
+        """Return Arrow's file system, which keeps the credentials that it is made with."""
+        if self._reader is not None and self._reader[0] == login:
+            return self._reader[1]
         if login is None:
             raise refused(self._settings, "s3://", "opened", "there are no credentials")
-        known = login.get_frozen_credentials()
         where = urlsplit(self._settings.endpoint or "")
-        return fs.S3FileSystem(
-            access_key=known.access_key,
-            secret_key=known.secret_key,
-            session_token=known.token,
+        made = fs.S3FileSystem(
+            access_key=login.access_key,
+            secret_key=login.secret_key,
+            session_token=login.token,
             region=self._settings.region,
             endpoint_override=where.netloc or None,
             scheme=where.scheme or "https",
             force_virtual_addressing=not self._settings.path_style,
         )
+        self._reader = login, made
+        return made
+
+
+def login_keys(settings: S3Settings, path: str, what: str) -> Any:
+    """Return key, secret and token of the login as they are now; None without a login.
+
+    Args:
+        settings: Address of the store.
+        path: File or folder that they are for.
+        what: What can't be done with it without them, for the message.
+
+    Raises:
+        UnavailableError: They have expired, and can't be renewed at the moment.
+        InputError: They can't be found.
+    """
+    try:
+        return current_login().get_frozen_credentials()
+    except REFUSALS as error:
+        raise refused(settings, path, what, error) from None
 
 
 def refused(settings: S3Settings, path: str, what: str, why: object) -> HybridError:
@@ -201,10 +237,12 @@ def refused(settings: S3Settings, path: str, what: str, why: object) -> HybridEr
         why: What boto3 raised, or the reason in words.
 
     Returns:
-        An :class:`UnavailableError` if waiting may help (no connection, throttling, status 5xx),
-        otherwise an :class:`InputError`.
+        An :class:`UnavailableError` if waiting may help (no connection, throttling, status 5xx, a
+        login that has expired), otherwise an :class:`InputError`.
     """
     where = settings.endpoint or "Amazon S3"
+    if (reason := expired(why)) is not None:
+        return expired_login(where, path, what, reason)
     message = f"{path} can't be {what} at {where}: {str(why).rstrip('.')}."
     if _is_outage(why):
         hint = (
@@ -243,8 +281,17 @@ def head(settings: S3Settings, path: str, what: str = "examined") -> dict[str, A
         InputError: The store refuses, for example without permission.
     """
     bucket, key = split(path)
+    client = connect(settings)
+    found: dict[str, Any]
     try:
-        found: dict[str, Any] = connect(settings).head_object(Bucket=bucket, Key=key)
+        try:
+            found = client.head_object(Bucket=bucket, Key=key)
+        except ClientError as error:
+            if not is_untold(error):
+                raise
+            # The same question, whose answer says why.
+            found = client.get_object(Bucket=bucket, Key=key)
+            found["Body"].close()
     except ClientError as error:
         if error.response["Error"]["Code"] in MISSING:
             return None
@@ -263,21 +310,19 @@ def connect(settings: S3Settings) -> Any:
         settings: Address of the store.
     """
     # Variables such as AWS_PROFILE may change while a process runs.
-    login = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
-    return _client(settings, tuple(sorted(login.items())))
+    return _client(settings, environment_login(), current_login())
 
 
 @cache
-def _client(settings: S3Settings, _login: tuple[tuple[str, str], ...]) -> Any:
+def _client(settings: S3Settings, _environment: tuple[tuple[str, str], ...], login: Login) -> Any:
     style = "path" if settings.path_style else "virtual"
     config = Config(
         s3={"addressing_style": style},
         retries={"mode": "standard", "max_attempts": _ATTEMPTS},
         max_pool_connections=_WORKERS,
     )
-    client = boto3.Session(region_name=settings.region).client(
-        "s3", endpoint_url=settings.endpoint, config=config
-    )
+    session = boto3.Session(region_name=settings.region, botocore_session=login_session(login))
+    client = session.client("s3", endpoint_url=settings.endpoint, config=config)
     client.meta.events.register("needs-retry.s3", _ask_again_if_cut_off)
     return client
 

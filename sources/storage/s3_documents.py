@@ -18,7 +18,16 @@ from botocore.exceptions import (
 )
 
 from sources.storage.documents import Document, Listed
-from sources.storage.s3 import MISSING, REFUSALS, S3Storage, connect, head, refused, split
+from sources.storage.s3 import (
+    MISSING,
+    REFUSALS,
+    S3Storage,
+    connect,
+    head,
+    login_keys,
+    refused,
+    split,
+)
 from sources.storage.settings import S3Settings
 
 _PRECONDITION = {"412", "PreconditionFailed"}
@@ -47,8 +56,17 @@ class S3Documents:
 
     @property
     def delta_options(self) -> dict[str, str]:
-        """Storage options with which delta-rs opens a Delta table in this store; no credentials."""
-        return self._settings.delta_options
+        """Storage options with which delta-rs opens a Delta table in this store, with the login.
+
+        delta-rs keeps them, so they are made again for each table that is opened. Never printed.
+
+        Raises:
+            UnavailableError: The login has expired, and can't be renewed at the moment.
+            InputError: There are no credentials that can be used.
+        """
+        login = login_keys(self._settings, "s3://", "opened")
+        keys = {} if login is None else _delta_keys(login)
+        return {**self._settings.delta_options, **keys}
 
     def read(self, path: str) -> Document | None:
         """Return a document; None if it does not exist.
@@ -238,3 +256,8 @@ class S3Documents:
     @cached_property
     def _client(self) -> Any:
         return connect(self._settings)
+
+
+def _delta_keys(login: Any) -> dict[str, str]:
+    keys = {"AWS_ACCESS_KEY_ID": login.access_key, "AWS_SECRET_ACCESS_KEY": login.secret_key}
+    return keys if login.token is None else {**keys, "AWS_SESSION_TOKEN": login.token}

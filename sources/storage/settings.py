@@ -49,7 +49,7 @@ class S3Settings(Declared):
 
     @property
     def delta_options(self) -> dict[str, str]:
-        """Storage options of delta-rs; without credentials, which it finds as boto3 does."""
+        """Storage options of delta-rs for this address; without credentials."""
         options = {"AWS_REGION": self.region}
         if self.endpoint is not None:
             is_plain = self.endpoint.startswith("http://")

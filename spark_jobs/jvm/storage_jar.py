@@ -1,4 +1,4 @@
-"""The JVM part of this project: checkpoints and Delta logs in S3, written by condition.
+"""The JVM part of this project: checkpoints and Delta logs in S3, written by condition; the login.
 
 Of two drivers that write the same file, one fails.
 
@@ -36,6 +36,11 @@ CONF = {
     "spark.hadoop.fs.s3a.performance.flags": "create,mkdir,delete",
 }
 """Spark properties of a query whose checkpoint or target is in S3."""
+_LOGIN = "spark.hadoop.fs.s3a.aws.credentials.provider"
+DEFAULT_LOGIN = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
+"""Where Spark finds the login to an object store unless the pipeline declares something else."""
+FOLLOWING_LOGIN = "hybridbackfill.storage.FollowingCredentialsProvider"
+"""The same places, but a credentials file that is rewritten is read again."""
 _PACKAGE = "hybridbackfill/storage"
 _TIME = (1980, 1, 1, 0, 0, 0)
 
@@ -56,18 +61,23 @@ def require_jar() -> Path:
     return JAR
 
 
-def cache_commits(spark: SparkSession) -> None:
-    """Let this driver read each commit of a Delta log in S3 once, if it uses :data:`CONF`.
+def use_own_classes(spark: SparkSession) -> None:
+    """Let S3A use this project's classes in this driver, and in the tasks that it sends.
 
-    Not a property in ``CONF``: executors fetch files, which may be in S3, before jars.
+    It reads each commit of a Delta log in S3 once, if the query uses :data:`CONF`, and follows a
+    credentials file that is rewritten, if it looks where :data:`DEFAULT_LOGIN` does.
+
+    Not properties of the launch: executors fetch files, which may be in S3, before jars.
 
     Args:
         spark: The driver's session, which has read nothing from S3 yet.
     """
-    if spark.sparkContext.getConf().contains(LOG_STORE):
-        java: Any = spark.sparkContext._jsc
-        name = "hybridbackfill.storage.LogCachingFileSystem"
-        java.hadoopConfiguration().set("fs.s3a.impl", name)
+    java: Any = spark.sparkContext._jsc
+    given, conf = spark.sparkContext.getConf(), java.hadoopConfiguration()
+    if given.contains(LOG_STORE):
+        conf.set("fs.s3a.impl", "hybridbackfill.storage.LogCachingFileSystem")
+    if given.get(_LOGIN) == DEFAULT_LOGIN:
+        conf.set(_LOGIN.removeprefix("spark.hadoop."), FOLLOWING_LOGIN)
 
 
 def compile_classes(folder: Path) -> None:

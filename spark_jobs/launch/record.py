@@ -17,7 +17,8 @@ from sources.errors import StateError
 from sources.state.generation import Generation
 from sources.state.local_copy import local_path
 
-_RECORD = "run/launch.json"
+LAUNCH = "run/launch.json"
+"""Document of a generation's last launch, relative to its folder."""
 
 
 class Place(Part):
@@ -98,7 +99,7 @@ def last_launch(generation: Generation) -> Launch | None:
     Raises:
         StateError: The record's file is damaged, or of an unknown version.
     """
-    return generation.read(_RECORD, Launch)
+    return generation.read(LAUNCH, Launch)
 
 
 def last_launch_id(generation: Generation) -> str | None:
@@ -112,7 +113,7 @@ def write_launch(generation: Generation, launch: Launch) -> None:
 
     Only the holder of the launch lock may call it, and the driver that switches to another source.
     """
-    generation.replace(_RECORD, launch)
+    generation.replace(LAUNCH, launch)
 
 
 def record_switch(generation: Generation, launch_id: str, source: str) -> None:

@@ -18,9 +18,10 @@ from spark_jobs.launch.choice import launcher_at, place_of
 from spark_jobs.launch.cluster_cli import require_tool
 from spark_jobs.launch.driver_state import DriverState
 from spark_jobs.launch.local import GRACE_S
-from spark_jobs.launch.record import Launch, last_launch, log_name, write_launch
+from spark_jobs.launch.record import LAUNCH, Launch, last_launch, log_name, write_launch
 from spark_jobs.launch.watched_run import WatchedRun
-from spark_jobs.run_state.lock import Lock, is_held, launch_lock_path, take_launch_lock
+from spark_jobs.run_state.heartbeat import read_heartbeat
+from spark_jobs.run_state.lock import Lock, is_held, launch_lock_path, seen_lease, take_launch_lock
 
 
 def find_run(generation: Generation, source: str) -> WatchedRun | None:
@@ -95,8 +96,8 @@ def find_or_launch(
 
     Raises:
         StateError: A run of another source is active, or a driver that was started by hand; or
-            another process has been launching for 40 s without a driver; or the state folder can't
-            be written.
+            another process has been launching for 40 s without a driver; or a driver runs that no
+            launch record names; or the state folder can't be written.
         RunError: The cluster did not end the remains of the run before.
         UnavailableError: A cluster does not say whether a run is active.
         InputError: Java, Spark, a jar or the cluster's command line tool is missing, a variable of
@@ -149,8 +150,8 @@ def _lock_or_find(
     """Take the launch lock, or return the run that another process launched in the meantime.
 
     Raises:
-        StateError: A run of another source is active, or another process holds the lock and
-            launches nothing.
+        StateError: A run of another source is active; another process holds the lock and launches
+            nothing; or a driver holds it that no launch record names.
     """
     deadline = time.monotonic() + GRACE_S
     while (lock := take_launch_lock(generation, launch_id)) is None:
@@ -160,6 +161,8 @@ def _lock_or_find(
         if found is not None and found.is_current():
             found.require_source(source)
         if time.monotonic() > deadline + GRACE_S:
+            if is_held(generation):
+                raise _unrecorded(loaded, generation)
             name, lock_file = loaded.pipeline.name, launch_lock_path(generation)
             message = (
                 f"Another process has been launching pipeline `{name}` for {2 * GRACE_S:.0f} s, "
@@ -174,6 +177,27 @@ def _lock_or_find(
             # Its driver has ended, the process that started it has not.
             WatchedRun(found).kill_remains()
     return lock
+
+
+def _unrecorded(loaded: LoadedPipeline, generation: Generation) -> StateError:
+    """Return the error to raise where a driver runs that no launch record names."""
+    lock_file, seen = launch_lock_path(generation), seen_lease(generation)
+    beats = (read_heartbeat(generation, each.name) for each in loaded.pipeline.sources)
+    latest = max((beat for beat in beats if beat), key=lambda beat: beat.at_ms, default=None)
+    who = seen if seen is not None else latest
+    place = "of an unknown process" if who is None else f"process {who.pid} on {who.host}"
+    end = "end it where it runs" if who is None else f"end it by `kill {who.pid}` on {who.host}"
+    name, record = loaded.pipeline.name, generation.location(LAUNCH)
+    message = (
+        f"A driver of pipeline `{name}` runs ({place}) and holds {lock_file}, but {record} does "
+        "not name it: that file was removed, or the driver was started by hand. Nothing was "
+        "started here."
+    )
+    hint = (
+        f"Restore {record} from a backup, or {end}, which stops its query in order. Then run the "
+        "same command again: it resumes after the last committed micro-batch."
+    )
+    return StateError(message, hint, transient=True, pipeline=name, file=record)
 
 
 def _require_none_active(

@@ -17,7 +17,7 @@ from spark_jobs.jvm.class_archive import use_archive
 from spark_jobs.jvm.jar_sets import excludes, packages
 from spark_jobs.jvm.jars import resolve
 from spark_jobs.jvm.java import spark_environment
-from spark_jobs.jvm.storage_jar import CONF, JAR, require_jar
+from spark_jobs.jvm.storage_jar import CONF, DEFAULT_LOGIN, JAR, require_jar
 from spark_jobs.launch import kubernetes, yarn
 from spark_jobs.launch.choice import place_of
 from spark_jobs.launch.code_archive import write_code_archive
@@ -156,7 +156,7 @@ def command(
     _require_variables(loaded, place)
     conf = {**_s3_conf(loaded, place), **hdfs, **spark_conf(loaded, scratch)}
     sets = ["spark", "s3"] if _uses_s3(loaded) else ["spark"]
-    own = [require_jar()] if _writes_s3(loaded) else []
+    own = [require_jar()] if _uses_s3(loaded) else []
     application, job = application_name(launch_id), str(_HERE / "job.py")
     if place.kind == "kubernetes":
         # A pod can't get files from this machine.
@@ -266,7 +266,8 @@ def _writes_s3(loaded: LoadedPipeline) -> bool:
 def _s3_conf(loaded: LoadedPipeline, place: Place) -> dict[str, str]:
     """Return the properties of Hadoop's S3A for the pipeline's object store.
 
-    S3A finds credentials as boto3 does.
+    S3A finds credentials as boto3 does; a driver follows changes of a credentials file
+    (:func:`~spark_jobs.jvm.storage_jar.use_own_classes`).
 
     https://hadoop.apache.org/docs/r3.5.0/hadoop-aws/tools/hadoop-aws/connecting.html
     """
@@ -274,9 +275,7 @@ def _s3_conf(loaded: LoadedPipeline, place: Place) -> dict[str, str]:
         return {}
     settings = loaded.pipeline.s3
     conf = {
-        "aws.credentials.provider": (
-            "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
-        ),
+        "aws.credentials.provider": DEFAULT_LOGIN,
         "endpoint.region": settings.region,
         "path.style.access": str(settings.path_style).lower(),
     }

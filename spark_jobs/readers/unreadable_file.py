@@ -15,18 +15,18 @@ from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untype
 
 from sources.errors import InputError
 
+_OF_S3 = ("org.apache.hadoop.fs.s3a.", "software.amazon.")
 _CONDITION = "FAILED_READ_FILE"
 # Packages of errors of a network or of a store, which may pass.
 _PASSING = (
     "java.net.",
     "javax.net.",
     "java.io.InterruptedIOException",
-    "org.apache.hadoop.fs.s3a.",
     "org.apache.hadoop.hdfs.",
     "org.apache.hadoop.ipc.",
     "org.apache.hadoop.net.",
     "org.apache.http.",
-    "software.amazon.",
+    *_OF_S3,
 )
 
 
@@ -61,6 +61,15 @@ def unreadable_file(error: BaseException) -> InputError | None:
         "that are left: `hybrid generation new P`."
     )
     return InputError(message, hint, file=path)
+
+
+def is_of_store(error: BaseException) -> bool:
+    """Return whether an exception of PySpark or Py4J was caused by Hadoop's client of S3."""
+    try:
+        kinds = [cause.getClass().getName() for cause in _java_causes(error)]
+    except Py4JError:
+        return False
+    return any(kind.startswith(_OF_S3) for kind in kinds)
 
 
 def _java_causes(error: BaseException) -> Iterator[Any]:

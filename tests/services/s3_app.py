@@ -3,7 +3,9 @@
 It can be told (``POST /_faults``) to fail as networks and stores do: to lose requests and answers,
 to cut answers off, to do a request twice, to be slow, to ask for less load, and to hold one request
 back while a rival is served. ``POST /_requests`` has the number of requests since the last call, by
-method and key without its numbers; of listings by their prefix.
+method and key without its numbers; of listings by their prefix; and of ``expired`` logins. ``POST
+/_expire`` names the access keys and session tokens that are refused from then on, as Amazon S3
+refuses a login that has expired.
 """
 
 from __future__ import annotations
@@ -26,7 +28,11 @@ from services.s3_app import S3App, serve
 SLOW_DOWN = (
     b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 )
+EXPIRED = (
+    b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
+)
 HOLD_S = 60.0
+_KEY = re.compile(r"Credential=([^/]+)/")
 _NUMBERS = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}|[0-9]+")
 
 
@@ -36,6 +42,7 @@ class Server(S3App):
     def __init__(self) -> None:
         super().__init__()
         self._counts: Counter[str] = Counter()
+        self._expired: frozenset[str] = frozenset()
         self._faults: dict[str, Any] = {}
         self._chance = random.Random()
         self._held = threading.Event()
@@ -51,7 +58,19 @@ class Server(S3App):
         if "list-type" in environ["QUERY_STRING"]:
             (path,), method = parse_qs(environ["QUERY_STRING"]).get("prefix", [""]), "LIST"
         self._counts[f"{method} {_NUMBERS.sub('*', path)}"] += 1
+        if self._is_expired(environ):
+            self._counts["expired"] += 1
+            # As with every error, the answer to a HEAD has no body, and so no code.
+            answer = b"" if method == "HEAD" else EXPIRED
+            head = [("Content-Type", "application/xml"), ("Content-Length", str(len(answer)))]
+            start_response("400 Bad Request", head)
+            return [answer]
         return self._served(environ, start_response, body)
+
+    def _is_expired(self, environ: Any) -> bool:
+        known = _KEY.search(environ.get("HTTP_AUTHORIZATION", ""))
+        login = {known and known[1], environ.get("HTTP_X_AMZ_SECURITY_TOKEN")}
+        return not self._expired.isdisjoint(login)
 
     def _served(self, environ: Any, start_response: Any, body: bytes) -> Iterable[bytes]:
         time.sleep(self._faults.get("delay_s", 0.0))
@@ -91,6 +110,9 @@ class Server(S3App):
             return self._held.is_set()
         if path == "/_free":
             self._free.set()
+            return None
+        if path == "/_expire":
+            self._expired = frozenset(json.loads(body)["logins"])
             return None
         self._faults = json.loads(body)
         self._chance = random.Random(self._faults.get("seed"))

@@ -44,7 +44,7 @@ def require_logins(endpoint: str) -> dict[str, str]:
 
 
 def tell(endpoint: str, what: str, **fields: Any) -> Any:
-    """Tell a server how to fail (``faults``), or ask it something (``requests``, ``held``)."""
+    """Tell a server how to fail (``faults``, ``expire``), or ask it (``requests``, ``held``)."""
     body = json.dumps(fields).encode()
     with urlopen(Request(f"{endpoint}/_{what}", body, method="POST")) as answer:
         return json.loads(answer.read())

@@ -15,14 +15,18 @@ import pytest
 
 from orchestration import operations
 from orchestration.audit.run import audit
+from orchestration.backlog import wait_until_caught_up
 from orchestration.defs import failures
 from orchestration.defs.chain_assets import pipeline_assets
 from orchestration.supervision.status import status
 from sources.config.loader import load_pipeline
+from sources.errors import StateError
+from sources.planning.context import PipelineContext
 from spark_jobs.checkpoint.offset_log import last_committed, last_planned
+from spark_jobs.launch import runs as runs_of_sources
 from spark_jobs.launch.process import find_running
-from spark_jobs.launch.record import last_launch
-from tests.e2e.case import Case, wrong
+from spark_jobs.launch.record import LAUNCH, last_launch
+from tests.e2e.case import Case, live_of, start_live, wrong
 from tests.orchestration.supervision.live_case import LiveCase
 from tests.services.processes import runs, wait_for
 
@@ -126,3 +130,40 @@ def test_zombie_runs_after_a_reboot_are_dead_and_nobody_else_is_signalled(tmp_pa
             assert runs(stranger.pid)
         finally:
             stranger.kill()
+
+
+@pytest.mark.long
+def test_a_driver_whose_launch_record_was_deleted_is_described_as_it_is(
+    tmp_path: Path, servers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs_of_sources, "GRACE_S", 1.0)
+    case = Case(tmp_path, servers)
+    case.write_history(range(600))
+    case.produce(range(500, 900))
+    loaded = case.pipeline()
+    try:
+        start_live(loaded)
+        generation = loaded.require_generation()
+        beat = find_running(generation, "live")
+        record = generation.document(LAUNCH)
+        assert beat is not None
+        assert record is not None
+        generation.delete(LAUNCH)
+        with pytest.raises(StateError, match=f"runs \\(process {beat.pid} on ") as caught:
+            operations.resume(PipelineContext.require(loaded), live_of(loaded))
+        assert f"{generation.location(LAUNCH)} does not name it" in str(caught.value)
+        assert f"`kill {beat.pid}`" in caught.value.hint
+        # The one way out, then the other.
+        generation.replace_bytes(LAUNCH, record.data)
+        operations.resume(PipelineContext.require(loaded), live_of(loaded))
+        assert find_running(generation, "live") is not None
+        generation.delete(LAUNCH)
+        os.kill(beat.pid, signal.SIGTERM)
+        wait_for(lambda: not runs(beat.pid), "its end", 60)
+        operations.resume(PipelineContext.require(loaded), live_of(loaded))
+        case.produce(range(900, 1000))
+        wait_until_caught_up(PipelineContext.require(loaded))
+    finally:
+        operations.stop(loaded)
+    report = audit(loaded)
+    assert (report.expected, wrong(report)) == (1000, {})

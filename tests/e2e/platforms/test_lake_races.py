@@ -20,7 +20,7 @@ from sources.storage.delta import delta_table
 from sources.storage.folder import Folder
 from sources.storage.s3_documents import S3Documents
 from sources.storage.settings import S3Settings
-from spark_jobs.jvm.storage_jar import CONF, cache_commits
+from spark_jobs.jvm.storage_jar import CONF, use_own_classes
 from spark_jobs.target.take_over import OutdatedError, prepare
 from tests.services.processes import wait_for
 from tests.services.s3_server import LOGIN, client, s3_server, tell
@@ -60,7 +60,7 @@ def session(spark: SparkSession, endpoint: str) -> SparkSession:
         "secret.key": LOGIN["AWS_SECRET_ACCESS_KEY"],
     }.items():
         hadoop.set(f"fs.s3a.{name}", value)
-    cache_commits(spark)
+    use_own_classes(spark)
     made = spark.newSession()
     for name, value in CONF.items():
         made.conf.set(name, value)

@@ -93,6 +93,15 @@ def test_a_path_that_can_not_be_a_folder_is_named(tmp_path: Path) -> None:
         Folder(tmp_path / "file").put_if_absent("end.json", end(1))
 
 
+def test_a_folder_that_is_no_state_is_not_called_one(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    folder = Folder(tmp_path / "file")
+    with pytest.raises(StateError, match=f"^The state folder {folder} can't be written"):
+        folder.replace_bytes("a", b"")
+    with pytest.raises(StateError, match=f"^The snapshot's folder {folder} can't be written"):
+        folder.called("snapshot's folder").replace_bytes("a", b"")
+
+
 def test_what_is_in_the_way_of_writing_is_told_without_writing(tmp_path: Path) -> None:
     assert Folder(tmp_path).obstacle() is None
     told = Folder(tmp_path / "absent").obstacle()

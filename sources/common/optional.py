@@ -10,6 +10,8 @@ from sources.errors import InputError
 
 _MODULES = {
     "avro": "fastavro",
+    "azure": "obstore",
+    "google": "obstore",
     "hdfs": "hdfs_native",
     "plots": "matplotlib",
     "postgres": "psycopg",
@@ -45,8 +47,8 @@ def require_extra(extra: str, what: str) -> None:
     """Refuse a part of a pipeline whose optional Python package can't be imported.
 
     Args:
-        extra: Name of the extra that installs the package: ``avro``, ``hdfs``, ``plots``,
-            ``postgres`` or ``registry``.
+        extra: Name of the extra that installs the package: ``avro``, ``azure``, ``google``,
+            ``hdfs``, ``plots``, ``postgres`` or ``registry``.
         what: Which part of a pipeline or command needs the package; begins the error's sentence.
 
     Raises:

@@ -7,11 +7,15 @@ from contextlib import suppress
 from functools import cached_property
 from itertools import groupby
 
+from sources.common.optional import require_extra
 from sources.errors import InputError
 from sources.storage.base import File, LocalStorage, Storage
 from sources.storage.documents import DocumentStore, LocalDocuments
 from sources.storage.folder import Folder
 from sources.storage.settings import HdfsSettings, S3Settings
+
+_EXTRAS = {"abfss": "azure", "gs": "google"}
+"""Schemes that are served by obstore, and what installs it."""
 
 
 class Stores:
@@ -33,20 +37,26 @@ class Stores:
         """Return the storage of an absolute path.
 
         Args:
-            path: ``/folder/file``, ``s3://bucket/key`` or ``hdfs://namenode/path``.
+            path: ``/folder/file``, ``s3://bucket/key``, ``hdfs://namenode/path``,
+                ``abfss://container@account.dfs.core.windows.net/path`` or ``gs://bucket/key``.
 
         Raises:
-            InputError: The path's scheme is not supported, or it is ``hdfs`` and the package's
-                extra ``hdfs`` is not installed.
+            InputError: The path's scheme is not supported, or needs an extra of the package
+                (``hdfs``, ``azure``, ``google``) that is not installed.
         """
         if path.startswith("s3://"):
             return self._objects
         if path.startswith("hdfs://"):
             return self._blocks
+        scheme = path.partition("://")[0]
+        if scheme in _EXTRAS and "://" in path:
+            require_extra(_EXTRAS[scheme], f"A path `{scheme}://`")
+            return self._clouds
         if "://" in path:
-            message = f"`{path}`: the scheme {path.partition('://')[0]} is not supported."
+            message = f"`{path}`: the scheme {scheme} is not supported."
             hint = (
-                "Declare a path on this machine, s3://bucket/key, or hdfs://namenode/path; copy "
+                "Declare a path on this machine, s3://bucket/key, hdfs://namenode/path, "
+                "abfss://container@account.dfs.core.windows.net/path, or gs://bucket/key; copy "
                 "the files to one of these if they are elsewhere."
             )
             raise InputError(message, hint, file=path)
@@ -56,11 +66,11 @@ class Stores:
         """Return the folder of an absolute path, in the store that the path names.
 
         Args:
-            path: ``/folder``, ``s3://bucket/prefix`` or ``hdfs://namenode/folder``.
+            path: A path as in :meth:`of`.
 
         Raises:
-            InputError: The path's scheme is not supported, or it is ``hdfs`` and the package's
-                extra ``hdfs`` is not installed.
+            InputError: The path's scheme is not supported, or needs an extra of the package
+                (``hdfs``, ``azure``, ``google``) that is not installed.
         """
         self.of(path)
         return Folder(path, self._documents_of(path))
@@ -74,6 +84,10 @@ class Stores:
             from sources.storage.hdfs_documents import HdfsDocuments
 
             return HdfsDocuments(self._hdfs)
+        if (scheme := path.partition("://")[0]) in _EXTRAS:
+            from sources.storage.obstore_documents import ObstoreDocuments
+
+            return ObstoreDocuments(scheme)
         return LocalDocuments()
 
     def stat(self, paths: Sequence[str]) -> Iterator[File | None]:
@@ -135,3 +149,9 @@ class Stores:
         from sources.storage.hdfs import HdfsStorage
 
         return HdfsStorage(self._hdfs)
+
+    @cached_property
+    def _clouds(self) -> Storage:
+        from sources.storage.obstore_files import ObstoreStorage
+
+        return ObstoreStorage()

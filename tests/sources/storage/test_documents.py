@@ -1,4 +1,4 @@
-"""Documents in a folder, an object store and HDFS: the same promises, each on the real thing."""
+"""Documents in a folder, object stores and HDFS: the same promises, each on the real thing."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from services.azurite import LocalAzurite
 from sources.errors import InputError, UnavailableError
 from sources.storage.documents import Document, DocumentStore, LocalDocuments
 from sources.storage.folder import Folder
 from sources.storage.hdfs_documents import HdfsDocuments
+from sources.storage.obstore_documents import ObstoreDocuments
 from sources.storage.probe import require_writable
 from sources.storage.s3_documents import S3Documents
 from sources.storage.settings import HdfsSettings, S3Settings
@@ -30,11 +32,24 @@ def endpoint() -> Iterator[str]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def azure_container(azurite: LocalAzurite) -> str:
+    return azurite.create_container("documents")
+
+
+@pytest.fixture
+def container(azurite: LocalAzurite, azure_container: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    for name, value in azurite.login.items():
+        monkeypatch.setenv(name, value)
+    return azure_container
+
+
 @pytest.fixture(
     params=[
         "a folder",
         pytest.param("S3", marks=pytest.mark.slow),
         pytest.param("HDFS", marks=pytest.mark.slow),
+        pytest.param("Azure", marks=pytest.mark.slow),
     ]
 )
 def folder(
@@ -47,6 +62,9 @@ def folder(
             monkeypatch.setenv(name, value)
         settings = S3Settings(endpoint=request.getfixturevalue("endpoint"))
         return Folder(f"s3://{BUCKET}/{uuid.uuid4().hex}", S3Documents(settings))
+    if request.param == "Azure":
+        container = request.getfixturevalue("container")
+        return Folder(f"{container}/{uuid.uuid4().hex}", ObstoreDocuments("abfss"))
     namenode = request.getfixturevalue("namenode")
     return Folder(f"hdfs://{namenode}/{uuid.uuid4().hex}", HdfsDocuments(HdfsSettings()))
 

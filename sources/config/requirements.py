@@ -6,6 +6,9 @@ from sources.common.optional import require_extra
 from sources.config.file_source import FileSource
 from sources.config.pipeline import Pipeline
 
+_SCHEMES = {"hdfs": "hdfs://", "azure": "abfss://", "google": "gs://"}
+"""Extras that a path's scheme needs."""
+
 
 def require_extras(pipeline: Pipeline) -> None:
     """Refuse a pipeline whose declaration needs an extra that is not installed.
@@ -21,8 +24,9 @@ def require_extras(pipeline: Pipeline) -> None:
         if source.format == "avro":
             require_extra("avro", f"{name}: `format: avro`")
         if isinstance(source, FileSource):
-            if any(pattern.startswith("hdfs://") for pattern in source.patterns):
-                require_extra("hdfs", f"{name}: an `hdfs://` path")
+            for extra, scheme in _SCHEMES.items():
+                if any(pattern.startswith(scheme) for pattern in source.patterns):
+                    require_extra(extra, f"{name}: an `{scheme}` path")
             if source.snapshot is not None:
                 require_extra("postgres", f"{name}: `snapshot`")
         elif source.registry is not None:

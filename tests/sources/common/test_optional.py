@@ -84,6 +84,8 @@ TAKEN_OVER = {**FILES, "snapshot": SNAPSHOT}
         ("avro", [FILES, AVRO_TOPIC], "Source `live`: `format: avro`"),
         ("registry", [FILES, AVRO_TOPIC], "Source `live`: `registry`"),
         ("hdfs", [{**FILES, "path": "hdfs://nn/in/*.parquet"}, TOPIC], "an `hdfs://` path"),
+        ("azure", [{**FILES, "path": "abfss://c@a.dfs.core.windows.net/*"}, TOPIC], "`abfss://`"),
+        ("google", [{**FILES, "path": "gs://lake/in/*.parquet"}, TOPIC], "an `gs://` path"),
         ("postgres", [TAKEN_OVER, CHANGES], "Source `history`: `snapshot`"),
         ("avro", [FILES, {**CHANGES, "registry": REGISTRY}], "Source `live`: `registry`"),
         ("registry", [FILES, {**CHANGES, "registry": REGISTRY}], "Source `live`: `registry`"),

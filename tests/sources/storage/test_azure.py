@@ -22,6 +22,7 @@ from sources.storage.delta_log import commit_name
 from sources.storage.folder import Folder
 from sources.storage.listing import find_files
 from sources.storage.obstore_files import connect, split
+from sources.storage.probe import require_writable
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
 
@@ -165,6 +166,28 @@ class TestDelta:
         write_deltalake(late, pa.table({"id": [2]}), mode="append")
         assert table.read_bytes(commit_name(1)) == own
         assert delta_table(table).version() == 2
+
+
+class TestWhatMayHoldAStateOrTarget:
+    def test_an_account_without_folders_is_refused_and_nothing_is_left(self, place: Folder) -> None:
+        with pytest.raises(InputError, match="has no hierarchical namespace") as caught:
+            require_writable(place, "sink.path")
+        assert caught.value.fields["field"] == "sink.path"
+        assert place.is_empty()
+
+    def test_an_account_with_folders_is_not(
+        self, place: Folder, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        write = place.documents.put
+
+        def write_below_folder(path: str, data: bytes) -> str:
+            folder, _, name = path.rpartition("/")[0].rpartition("/")
+            put(Folder(folder, place.documents), name, b"", hdi_isfolder="true")
+            return write(path, data)
+
+        monkeypatch.setattr(place.documents, "put", write_below_folder)
+        require_writable(place, "state")
+        assert place.is_empty()
 
 
 class TestRefusals:

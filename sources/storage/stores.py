@@ -48,11 +48,11 @@ class Stores:
             return self._objects
         if path.startswith("hdfs://"):
             return self._blocks
-        scheme = path.partition("://")[0]
-        if scheme in _EXTRAS and "://" in path:
+        scheme, mark, _ = path.partition("://")
+        if mark and scheme in _EXTRAS:
             require_extra(_EXTRAS[scheme], f"A path `{scheme}://`")
             return self._clouds
-        if "://" in path:
+        if mark:
             message = f"`{path}`: the scheme {scheme} is not supported."
             hint = (
                 "Declare a path on this machine, s3://bucket/key, hdfs://namenode/path, "
@@ -84,7 +84,8 @@ class Stores:
             from sources.storage.hdfs_documents import HdfsDocuments
 
             return HdfsDocuments(self._hdfs)
-        if (scheme := path.partition("://")[0]) in _EXTRAS:
+        scheme, mark, _ = path.partition("://")
+        if mark:
             from sources.storage.obstore_documents import ObstoreDocuments
 
             return ObstoreDocuments(scheme)

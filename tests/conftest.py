@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 
 import pytest
 
+from services.azurite import LocalAzurite
 from services.broker import LocalBroker
 from services.connect import LocalConnect
 from services.postgres import LocalPostgres
@@ -45,6 +47,15 @@ def namenode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of a real HDFS."""
     with hdfs_server(tmp_path_factory.mktemp("hdfs")) as address:
         yield address
+
+
+@pytest.fixture(scope="session")
+def azurite() -> Iterator[LocalAzurite]:
+    """A real server with the API of Azure Blob Storage."""
+    if shutil.which("npm") is None:
+        pytest.skip("npm, which installs Azurite, is not installed")
+    with LocalAzurite() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

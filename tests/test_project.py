@@ -47,6 +47,8 @@ class TestVersions:
             "spark-token-provider-kafka-0-10_2.13",
             "delta-spark_4.2_2.13",
             "hadoop-aws",
+            "hadoop-azure",
+            "hadoop-gcp",
             "kafka_2.13",
             "connect-runtime",
             "debezium-connector-postgres",

@@ -40,8 +40,9 @@ class FileSource(BadRecords):
         type: Always ``files``.
         name: Name of the source and of its asset: lower case letters, digits and underscores.
         path: Glob or list of globs; ``**`` matches any number of folders. Relative to the
-            pipeline's file, or ``s3://bucket/…``, or ``hdfs://namenode/…``. Names that begin with
-            ``_`` or ``.`` are ignored.
+            pipeline's file, or ``s3://bucket/…``, ``hdfs://namenode/…``, ``gs://bucket/…``, or
+            ``abfss://container@account.dfs.core.windows.net/…``. Names that begin with ``_`` or
+            ``.`` are ignored.
         format: File format. ``json`` means JSON lines; ``text`` gives one column, ``value``;
             ``delta`` reads a Delta table, whose folder ``path`` then is.
         version: Delta: version of the table; the newest one at planning time by default.

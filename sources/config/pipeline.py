@@ -109,6 +109,19 @@ class Pipeline(Declared):
     generations: Generations = Generations()
 
     @model_validator(mode="after")
+    def _places_are_safe(self) -> Pipeline:
+        for field, path in {"state": self.state, "sink.path": self.sink.path}.items():
+            if path.startswith("gs://"):
+                message = (
+                    f"`{field}` can't be `{path}`: in Google Cloud Storage a rename is a copy, so "
+                    "of two drivers that meet, Spark's checkpoint would let one write over the "
+                    "other's batches. Declare a folder, s3://…, abfss://… or hdfs://… instead; "
+                    "sources may be in gs://…."
+                )
+                raise ValueError(message)
+        return self
+
+    @model_validator(mode="after")
     def _chain_is_sound(self) -> Pipeline:
         chain = self.hybrid_source().sources
         if self.seam_filter == "key" and not self.key:

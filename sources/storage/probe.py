@@ -20,7 +20,8 @@ def require_writable(folder: Folder, field: str) -> None:
         field: Field of the declaration that names it.
 
     Raises:
-        InputError: The store ignores conditions, or refuses to write or to delete.
+        InputError: The store ignores conditions, refuses to write or to delete, or is an account of
+            Azure without a hierarchical namespace.
         UnavailableError: The store does not answer, or can't serve the request at the moment.
     """
     if folder.is_local:
@@ -37,6 +38,8 @@ def require_writable(folder: Folder, field: str) -> None:
         raise
     documents.delete(path)
     if is_compared:
+        if folder.url.startswith("abfss://"):
+            _require_folders(folder, field)
         return
     message = (
         f"The store of {folder} ignores the conditions of requests (If-None-Match, If-Match): of "
@@ -46,5 +49,33 @@ def require_writable(folder: Folder, field: str) -> None:
     hint = (
         "Use a store that keeps to them, such as Amazon S3, MinIO or Ceph of today, or update this "
         f"one; or declare `{field}` on a file system."
+    )
+    raise InputError(message, hint, field=field, value=folder.url)
+
+
+def _require_folders(folder: Folder, field: str) -> None:
+    """Refuse an account of Azure that has no hierarchical namespace.
+
+    Spark and Delta create a file there by a rename that must not replace one, which is one step
+    only where folders exist of their own. There a file's folder is found beside it.
+
+    Raises:
+        InputError: The account is a flat one, or refuses to write or to delete.
+        UnavailableError: The store does not answer, or can't serve the request at the moment.
+    """
+    documents, probe = folder.documents, folder.folder(f".probe-{uuid.uuid4().hex}")
+    documents.put(probe.location("file"), b"")
+    has_folders = documents.exists(probe.url)
+    probe.delete_all()
+    if has_folders:
+        return
+    message = (
+        f"The storage account of {folder} has no hierarchical namespace. Without it a rename is a "
+        "copy: of two drivers that create one file of a checkpoint or of a Delta log, the earlier "
+        "one would lose its content silently. Nothing was started."
+    )
+    hint = (
+        "Use an account with Data Lake Storage Gen2 (hierarchical namespace), to which Azure can "
+        f"upgrade this one; or declare `{field}` on a file system, in s3:// or in hdfs://."
     )
     raise InputError(message, hint, field=field, value=folder.url)

@@ -13,6 +13,9 @@ from sources.storage.documents import DocumentStore, LocalDocuments
 from sources.storage.folder import Folder
 from sources.storage.settings import HdfsSettings, S3Settings
 
+_CLOUDS = ("abfss", "gs")
+"""Schemes that are served by obstore."""
+
 
 class Stores:
     """Storages that a pipeline's paths may be in; can be pickled for Spark's tasks.
@@ -33,7 +36,8 @@ class Stores:
         """Return the storage of an absolute path.
 
         Args:
-            path: ``/folder/file``, ``s3://bucket/key`` or ``hdfs://namenode/path``.
+            path: ``/folder/file``, ``s3://bucket/key``, ``hdfs://namenode/path``,
+                ``abfss://container@account.dfs.core.windows.net/path`` or ``gs://bucket/key``.
 
         Raises:
             InputError: The path's scheme is not supported, or it is ``hdfs`` and the package's
@@ -43,10 +47,14 @@ class Stores:
             return self._objects
         if path.startswith("hdfs://"):
             return self._blocks
-        if "://" in path:
-            message = f"`{path}`: the scheme {path.partition('://')[0]} is not supported."
+        scheme, mark, _ = path.partition("://")
+        if scheme in _CLOUDS:
+            return self._clouds
+        if mark:
+            message = f"`{path}`: the scheme {scheme} is not supported."
             hint = (
-                "Declare a path on this machine, s3://bucket/key, or hdfs://namenode/path; copy "
+                "Declare a path on this machine, s3://bucket/key, hdfs://namenode/path, "
+                "abfss://container@account.dfs.core.windows.net/path, or gs://bucket/key; copy "
                 "the files to one of these if they are elsewhere."
             )
             raise InputError(message, hint, file=path)
@@ -56,7 +64,7 @@ class Stores:
         """Return the folder of an absolute path, in the store that the path names.
 
         Args:
-            path: ``/folder``, ``s3://bucket/prefix`` or ``hdfs://namenode/folder``.
+            path: A path as in :meth:`of`.
 
         Raises:
             InputError: The path's scheme is not supported, or it is ``hdfs`` and the package's
@@ -74,6 +82,11 @@ class Stores:
             from sources.storage.hdfs_documents import HdfsDocuments
 
             return HdfsDocuments(self._hdfs)
+        scheme, mark, _ = path.partition("://")
+        if mark:
+            from sources.storage.obstore_documents import ObstoreDocuments
+
+            return ObstoreDocuments(scheme)
         return LocalDocuments()
 
     def stat(self, paths: Sequence[str]) -> Iterator[File | None]:
@@ -135,3 +148,9 @@ class Stores:
         from sources.storage.hdfs import HdfsStorage
 
         return HdfsStorage(self._hdfs)
+
+    @cached_property
+    def _clouds(self) -> Storage:
+        from sources.storage.obstore_files import ObstoreStorage
+
+        return ObstoreStorage()

@@ -1,4 +1,4 @@
-"""Declares the JVM parts: which Maven packages Spark, S3A, the local broker and Debezium need."""
+"""Declares the JVM parts: which Maven packages Spark, its stores, a broker and Debezium need."""
 
 from __future__ import annotations
 
@@ -54,6 +54,15 @@ _OF_THE_AWS_SDK = (
     "software.amazon.awssdk:bundle",
 )
 
+# PySpark has these, too. The rest is of the client that `wasbs://` had before.
+_OF_AZURE = (
+    "com.microsoft.azure:*",
+    "commons-codec:commons-codec",
+    "commons-logging:commons-logging",
+    "org.apache.hadoop.thirdparty:hadoop-shaded-guava",
+    "org.apache.httpcomponents:*",
+)
+
 SETS: dict[str, JarSet] = {
     "spark": JarSet(
         packages=(
@@ -87,6 +96,12 @@ SETS: dict[str, JarSet] = {
         ),
         excludes=(*_IN_PYSPARK, *_OF_THE_AWS_SDK),
     ),
+    # Azure Data Lake Storage: 1.4 MB.
+    "azure": JarSet(
+        packages=("org.apache.hadoop:hadoop-azure:3.5.0",), excludes=(*_IN_PYSPARK, *_OF_AZURE)
+    ),
+    # Google Cloud Storage: one jar of 35 MB, with all that it depends on.
+    "google": JarSet(packages=("org.apache.hadoop:hadoop-gcp:3.5.0",), excludes=_IN_PYSPARK),
     "broker": JarSet(
         packages=(
             "org.apache.kafka:kafka_2.13:4.3.1",

@@ -20,11 +20,13 @@ from spark_jobs.jvm.java import spark_environment
 from spark_jobs.jvm.storage_jar import CONF, DEFAULT_LOGIN, JAR, require_jar
 from spark_jobs.launch import kubernetes, yarn
 from spark_jobs.launch.choice import place_of
+from spark_jobs.launch.cloud_conf import cloud_conf
 from spark_jobs.launch.code_archive import write_code_archive
 from spark_jobs.launch.record import Place, application_name
 
 _HERE = Path(__file__).parents[1]
-_S3 = ("s3://", "s3a://")
+# The jars that Hadoop's clients of a store need, by the schemes of its paths.
+_STORES = {"s3": ("s3://", "s3a://"), "azure": ("abfss://",), "google": ("gs://",)}
 _MODULES = "modules.zip"
 # Prefixes of the properties that give a driver an environment variable; a hint names the first.
 _VARIABLES = {
@@ -154,9 +156,10 @@ def command(
     scratch = scratch_folder(generation, launch_id)
     place = place_of(loaded.pipeline.spark)
     _require_variables(loaded, place)
-    conf = {**_s3_conf(loaded, place), **hdfs, **spark_conf(loaded, scratch)}
-    sets = ["spark", "s3"] if _uses_s3(loaded) else ["spark"]
-    own = [require_jar()] if _uses_s3(loaded) else []
+    stores = {**_s3_conf(loaded, place), **cloud_conf(_paths(loaded))}
+    conf = {**stores, **hdfs, **spark_conf(loaded, scratch)}
+    sets = ["spark", *(name for name in _STORES if _uses(loaded, name))]
+    own = [require_jar()] if _uses(loaded, "s3") else []
     application, job = application_name(launch_id), str(_HERE / "job.py")
     if place.kind == "kubernetes":
         # A pod can't get files from this machine.
@@ -248,19 +251,24 @@ def _require_variables(loaded: LoadedPipeline, place: Place) -> None:
             raise InputError(message, hint, field="spark.conf", value=name)
 
 
-def _uses_s3(loaded: LoadedPipeline) -> bool:
-    patterns = (
+def _paths(loaded: LoadedPipeline) -> list[str]:
+    """Return the globs of the sources, and the places of the state and of the target."""
+    patterns = [
         pattern
         for source in loaded.pipeline.sources
         if isinstance(source, FileSource)
         for pattern in source.patterns
-    )
-    return _writes_s3(loaded) or any(each.startswith(_S3) for each in patterns)
+    ]
+    return [*patterns, loaded.state.url, loaded.target.url]
+
+
+def _uses(loaded: LoadedPipeline, store: str) -> bool:
+    return any(path.startswith(_STORES[store]) for path in _paths(loaded))
 
 
 def _writes_s3(loaded: LoadedPipeline) -> bool:
-    """Return whether the checkpoint or the target is in an object store."""
-    return any(each.url.startswith(_S3) for each in (loaded.state, loaded.target))
+    """Return whether the checkpoint or the target is in an object store with the S3 API."""
+    return any(each.url.startswith(_STORES["s3"]) for each in (loaded.state, loaded.target))
 
 
 def _s3_conf(loaded: LoadedPipeline, place: Place) -> dict[str, str]:
@@ -271,7 +279,7 @@ def _s3_conf(loaded: LoadedPipeline, place: Place) -> dict[str, str]:
 
     https://hadoop.apache.org/docs/r3.5.0/hadoop-aws/tools/hadoop-aws/connecting.html
     """
-    if not _uses_s3(loaded):
+    if not _uses(loaded, "s3"):
         return {}
     settings = loaded.pipeline.s3
     conf = {

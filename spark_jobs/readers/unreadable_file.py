@@ -19,9 +19,12 @@ _OF_S3 = ("org.apache.hadoop.fs.s3a.", "software.amazon.")
 _CONDITION = "FAILED_READ_FILE"
 # Packages of errors of a network or of a store, which may pass.
 _PASSING = (
+    "com.google.cloud.",
     "java.net.",
     "javax.net.",
     "java.io.InterruptedIOException",
+    "org.apache.hadoop.fs.azurebfs.",
+    "org.apache.hadoop.fs.gs.",
     "org.apache.hadoop.hdfs.",
     "org.apache.hadoop.ipc.",
     "org.apache.hadoop.net.",

@@ -1,4 +1,4 @@
-"""Local copies of files in S3 and HDFS, for readers that only read local files."""
+"""Local copies of files in remote stores, for readers that only read local files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAGIC = re.compile(r"[*?\[]")
 
 
 class Copies:
-    """Local copies of the files that globs in S3 and HDFS match, for DuckDB to read.
+    """Local copies of the files that globs in remote stores match, for DuckDB to read.
 
     Args:
         pipeline: Declares how to reach the stores.
@@ -45,9 +45,12 @@ class Copies:
         if scheme == "hdfs":
             copies = self._folder / scheme / authority
             self._copy_from_hdfs(authority, prefix, copies)
-        else:
-            copies = self._folder / "s3" / authority
+        elif scheme == "s3":
+            copies = self._folder / scheme / authority
             self._copy_from_s3(authority, prefix, copies)
+        else:
+            copies = self._folder / scheme / authority
+            self._copy_from_cloud(f"{scheme}://{authority}/", prefix, copies)
         return str(copies / key)
 
     def _copy_from_s3(self, bucket: str, prefix: str, copies: Path) -> None:
@@ -96,3 +99,18 @@ class Copies:
             except (OSError, RuntimeError) as error:
                 path = f"hdfs://{namenode}{status.path}"
                 raise refused(path, "copied", error) from None
+
+    def _copy_from_cloud(self, root: str, prefix: str, copies: Path) -> None:
+        """Copy all objects of Azure or Google whose key begins with a prefix.
+
+        Lists everything below the prefix's last complete folder.
+        """
+        stores = self._pipeline.stores
+        base = f"{root}{prefix.rpartition('/')[0]}".rstrip("/")
+        for found in stores.folder(base).documents.listing(base):
+            key = found.path.removeprefix(root)
+            target = copies / key
+            if key.startswith(prefix) and not target.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with stores.of(found.path).open(found.path) as file:
+                    file.download(str(target))

@@ -13,6 +13,7 @@ from hdfs_native import WriteOptions
 
 from orchestration.audit.readers.files import AuditFiles
 from orchestration.audit.report import AuditExample
+from services.azurite import LocalAzurite
 from sources.config.file_source import FileSource
 from sources.errors import InputError
 from sources.storage.hdfs import connect
@@ -221,6 +222,26 @@ def test_the_same_files_are_found_as_by_the_plan(case: Case, tmp_path: Path) -> 
         source = FileSource(type="files", name="history", path=pattern, format="parquet")
         planned = find_files("history", source.patterns, tmp_path, Stores(S3Settings()))
         assert files.find(source) == planned["path"].to_pylist(), pattern
+
+
+@pytest.mark.slow
+def test_the_same_files_are_found_in_azure(
+    case: Case, azurite: LocalAzurite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in azurite.login.items():
+        monkeypatch.setenv(name, value)
+    stores = Stores(S3Settings())
+    root = stores.folder(azurite.create_container("audit"))
+    for name in ("a/day=1/x", "a/day=2/y z+%20", "a/_x/z", "ab/w", "ab/u/v"):
+        root.replace_bytes(name, name.encode())
+    for pattern in ("a", "a/*/*", "a*", "a*/**", "a/day=[12]/*", "ab/w", "*/u/*"):
+        source = FileSource(type="files", name="h", path=root.location(pattern), format="parquet")
+        planned = find_files("h", source.patterns, tmp_path, stores)["path"].to_pylist()
+        files = AuditFiles(case.loaded(), tmp_path / "copies")
+        copies = [files.local_path(path) for path in planned]
+        assert files.find(source) == copies, pattern
+        names = [path.removeprefix(f"{root}/") for path in planned]
+        assert [Path(copy).read_text() for copy in copies] == names
 
 
 @pytest.mark.slow

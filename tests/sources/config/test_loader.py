@@ -72,6 +72,16 @@ def test_hdfs_without_a_namenode_is_the_declared_one_or_refused(tmp_path: Path) 
     assert "without scheme and path" in refusal(tmp_path, hdfs={"namenode": "hdfs://lake"})
 
 
+def test_google_holds_sources_and_neither_state_nor_target(tmp_path: Path) -> None:
+    history = {**GOOD["sources"][0], "path": "gs://lake/in/*"}
+    path = write(tmp_path, sources=[history, GOOD["sources"][1]])
+    assert load_pipeline(path, {"TOPIC": "t"}).pipeline.sources[0].patterns == ["gs://lake/in/*"]
+    assert "`state` can't be `gs://lake/state`" in refusal(tmp_path, state="gs://lake/state")
+    text = refusal(tmp_path, sink={**GOOD["sink"], "path": "gs://lake/out"})
+    assert "`sink.path` can't be `gs://lake/out`" in text
+    assert "Declare a folder, s3://" in text
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -284,6 +284,102 @@ class TestCommands:
         inside = "local:///opt/hybrid/spark_jobs/jvm/storage/hybrid-storage.jar"
         assert (inside if spark else str(JAR)) in jars
 
+    @pytest.mark.parametrize(
+        ("variables", "expected"),
+        [
+            (
+                {"AZURE_STORAGE_ACCOUNT_KEY": "s3cr3t", "AZURE_STORAGE_SAS_TOKEN": "sig=s3cr3t"},
+                {
+                    "account.auth.type.a.dfs.core.windows.net": "SharedKey",
+                    "account.key.a.dfs.core.windows.net": "${env.AZURE_STORAGE_ACCOUNT_KEY}",
+                },
+            ),
+            (
+                {"AZURE_STORAGE_SAS_TOKEN": "sig=s3cr3t"},
+                {
+                    "account.auth.type.a.dfs.core.windows.net": "SAS",
+                    "sas.fixed.token.a.dfs.core.windows.net": "${env.AZURE_STORAGE_SAS_TOKEN}",
+                },
+            ),
+            (
+                {
+                    "AZURE_TENANT_ID": "tenant",
+                    "AZURE_CLIENT_ID": "client",
+                    "AZURE_STORAGE_CLIENT_SECRET": "s3cr3t",
+                },
+                {
+                    "account.auth.type.a.dfs.core.windows.net": "OAuth",
+                    "account.oauth.provider.type.a.dfs.core.windows.net": (
+                        "org.apache.hadoop.fs.azurebfs.oauth2.ClientCredsTokenProvider"
+                    ),
+                    "account.oauth2.client.endpoint.a.dfs.core.windows.net": (
+                        "https://login.microsoftonline.com/${env.AZURE_TENANT_ID}/oauth2/token"
+                    ),
+                    "account.oauth2.client.id.a.dfs.core.windows.net": "${env.AZURE_CLIENT_ID}",
+                    "account.oauth2.client.secret.a.dfs.core.windows.net": (
+                        "${env.AZURE_STORAGE_CLIENT_SECRET}"
+                    ),
+                },
+            ),
+            ({}, {}),
+        ],
+    )
+    def test_spark_logs_in_to_azure_by_names_of_variables(
+        self,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        variables: dict[str, str],
+        expected: dict[str, str],
+    ) -> None:
+        monkeypatch.setattr(submit, "resolve", lambda name: [Path(f"/jars/{name}.jar")])
+        for name in [name for name in os.environ if name.startswith("AZURE_")]:
+            monkeypatch.delenv(name)
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        info = GenerationInfo(generation="g1", transaction_id="t", created_ms=0, contract={})
+        loaded = pipeline(tmp_path, {}, state="abfss://c@a.dfs.core.windows.net/state")
+        command = submit.command(loaded, Generation(Folder(tmp_path), info), ["history"], ID)
+        prefix = "spark.hadoop.fs.azure."
+        found = {name: value for name, value in conf_of(command).items() if prefix in name}
+        assert found == {f"{prefix}{name}": value for name, value in expected.items()}
+        assert command[command.index("--jars") + 1] == "/jars/spark.jar,/jars/azure.jar"
+        assert not any("s3cr3t" in part for part in command)
+
+    @pytest.mark.parametrize(
+        ("variable", "expected"),
+        [
+            (
+                "GOOGLE_SERVICE_ACCOUNT",
+                {
+                    "type": "SERVICE_ACCOUNT_JSON_KEYFILE",
+                    "service.account.json.keyfile": "${env.GOOGLE_SERVICE_ACCOUNT}",
+                },
+            ),
+            ("GOOGLE_APPLICATION_CREDENTIALS", {"type": "APPLICATION_DEFAULT"}),
+            (None, {}),
+        ],
+    )
+    def test_spark_logs_in_to_google_by_names_of_variables(
+        self,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        variable: str | None,
+        expected: dict[str, str],
+    ) -> None:
+        for name in [name for name in os.environ if name.startswith("GOOGLE_")]:
+            monkeypatch.delenv(name)
+        if variable is not None:
+            monkeypatch.setenv(variable, "/keys/account.json")
+        files = {"name": "history", "type": "files", "path": "gs://a/*.parquet"}
+        loaded = pipeline(tmp_path, K8S, sources=[{**files, "format": "parquet"}])
+        generation = loaded.open_generation(create=True)
+        assert generation is not None
+        conf = conf_of(submit.command(loaded, generation, ["history"], ID))
+        prefix = "spark.hadoop.fs.gs.auth."
+        found = {name: value for name, value in conf.items() if prefix in name}
+        assert found == {f"{prefix}{name}": value for name, value in expected.items()}
+        assert conf["spark.jars.packages"] == f"{packages('spark')},{packages('google')}"
+
     def test_elsewhere_spark_writes_as_it_does(self, tmp_path: Path) -> None:
         loaded = pipeline(tmp_path, {})
         generation = loaded.open_generation(create=True)

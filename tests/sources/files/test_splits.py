@@ -195,8 +195,8 @@ def test_an_event_time_that_is_a_number_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_storage_that_is_not_known_is_refused(tmp_path: Path) -> None:
-    text = refusal(tmp_path, source("gs://bucket/in/*.parquet"))
-    assert "the scheme gs is not supported" in text
+    text = refusal(tmp_path, source("ftp://host/in/*.parquet"))
+    assert "the scheme ftp is not supported" in text
 
 
 def json_lines(*minutes: int) -> str:

@@ -43,6 +43,7 @@ VICTIMS: dict[Victim, int] = {
 RUN = "from orchestration.cli.main import main; main()"
 FILES = 8
 LATEST_S = 20.0
+PATIENCE_S = 900.0
 PLACES = (
     "before the plan",
     "before history's first batch",
@@ -185,7 +186,7 @@ class Chain:
         self._while_it_runs(lambda: PLACES.index(where(self.loaded)) >= wanted)
 
     def _while_it_runs(self, is_time: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 300
+        deadline = time.monotonic() + PATIENCE_S
         while not is_time():
             assert time.monotonic() < deadline, self._told()
             self._run()

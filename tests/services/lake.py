@@ -19,11 +19,11 @@ BUCKET = "lake"
 # Of all requests: asked for less load, lost, answered without the answer arriving, or with the
 # head of the answer alone, done twice.
 LOSSES = {
-    "refuse": 0.03,
-    "lose request": 0.02,
-    "lose answer": 0.02,
+    "refuse": 0.01,
+    "lose request": 0.01,
+    "lose answer": 0.01,
     "cut answer": 0.0005,
-    "repeat": 0.02,
+    "repeat": 0.01,
 }
 
 

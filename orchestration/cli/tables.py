@@ -8,6 +8,7 @@ from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
+from orchestration.display import duration
 from orchestration.progress import forecast
 from sources.common.positions import iso
 from sources.planning.approval import how_to_approve
@@ -161,7 +162,7 @@ def _status(found: Status) -> Table:
             "" if source.lag is None else f"{source.lag:,}",
             "" if beat is None or beat.rows_per_s is None else f"{beat.rows_per_s:,.0f}",
             "" if beat is None or beat.event_time_ms is None else iso(beat.event_time_ms),
-            "" if source.eta_s is None else forecast.duration(source.eta_s),
+            "" if source.eta_s is None else duration(source.eta_s),
             *(f"{numbers[at]:,}" for numbers in counts.values()),
         )
         if beat is not None and beat.failure:

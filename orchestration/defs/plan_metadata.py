@@ -5,7 +5,7 @@ from __future__ import annotations
 import dagster as dg
 
 from orchestration.defs.metadata import Metadata, decided_by, table
-from orchestration.progress.forecast import duration
+from orchestration.display import duration
 from orchestration.progress.plan_preview import Preview
 from sources.common.positions import StartPosition, iso
 from sources.planning.file_plan import FoundFiles

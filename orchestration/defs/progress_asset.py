@@ -9,8 +9,8 @@ import dagster as dg
 from orchestration.defs import metadata
 from orchestration.defs.assets import live_key
 from orchestration.defs.failures import failures
+from orchestration.display import duration
 from orchestration.progress import phases as progress
-from orchestration.progress.forecast import duration
 from sources.common.optional import require_extra
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError

@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
+from orchestration.display import duration
 from sources.common.positions import Record
 from sources.config.loader import LoadedPipeline
 from sources.config.spark_settings import SparkSettings
@@ -160,17 +161,6 @@ def eta_s(log: ProgressLog | None) -> float | None:
         return None
     gained, spent_ms = recent[0].left - last.left, last.at_ms - recent[0].at_ms
     return last.left * spent_ms / gained / 1000 if gained > 0 and spent_ms > 0 else None
-
-
-def duration(seconds: float) -> str:
-    """Return a time in its two largest units, such as ``2 h 5 min``."""
-    left = round(seconds)
-    parts = []
-    for name, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
-        count, left = divmod(left, size)
-        if count:
-            parts.append(f"{count} {name}")
-    return " ".join(parts[:2]) or "less than 1 s"
 
 
 def describe(found: Estimate) -> str:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestration.progress.forecast import duration, eta_s, executors_of, rate
+from orchestration.progress.forecast import eta_s, executors_of, rate
 from sources.config.spark_settings import SparkSettings
 from spark_jobs.run_state.progress_log import MOST, ProgressLog, Sample
 
@@ -63,14 +63,6 @@ def test_executors_are_those_declared_or_sparks_default(
 ) -> None:
     image = {"spark.kubernetes.container.image": "i"} if master.startswith("k8s") else {}
     assert executors_of(SparkSettings(master=master, conf={**conf, **image})) == executors
-
-
-@pytest.mark.parametrize(
-    ("seconds", "told"),
-    [(0.3, "less than 1 s"), (59.6, "1 min"), (3_725, "1 h 2 min"), (90_000, "1 d 1 h")],
-)
-def test_a_time_is_told_in_its_two_largest_units(seconds: float, told: str) -> None:
-    assert duration(seconds) == told
 
 
 @given(st.integers(min_value=1, max_value=5 * MOST))

@@ -1,0 +1,70 @@
+"""Numbers and times as people read them: ``1.2 M``, ``6.4 MB``, ``4 min ago``, ``30 Dec 2013``."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from humanize import metric, naturalsize
+
+_LONG_AGO_MS = 2 * 86_400_000
+_SECOND_MS = 1000
+
+
+def count(number: float) -> str:
+    """Return a number of things: in full below 10,000, else with three digits, ``1.23 M``."""
+    return f"{number:,.0f}" if abs(number) < 10_000 else metric(number)
+
+
+def size(number: float) -> str:
+    """Return a number of bytes in decimal units, such as ``6.4 MB``."""
+    return naturalsize(number)
+
+
+def duration(seconds: float, units: int = 2) -> str:
+    """Return a length of time in its largest units, such as ``2 h 5 min``.
+
+    Args:
+        seconds: The length.
+        units: How many units at most.
+    """
+    left = round(seconds)
+    parts = []
+    for name, unit in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        number, left = divmod(left, unit)
+        if number:
+            parts.append(f"{number} {name}")
+    return " ".join(parts[:units]) or "less than 1 s"
+
+
+def ago(then_ms: int, now_ms: int) -> str:
+    """Return how long ago something was, such as ``4 min ago``; its day if that is days ago.
+
+    Args:
+        then_ms: When it was, in ms since 1970.
+        now_ms: The present, in ms since 1970.
+    """
+    passed_ms = now_ms - then_ms
+    if passed_ms >= _LONG_AGO_MS:
+        return day(then_ms)
+    return "now" if passed_ms < _SECOND_MS else f"{duration(passed_ms / 1000, units=1)} ago"
+
+
+def day(ms: int) -> str:
+    """Return the day of a time in ms since 1970, in UTC, such as ``30 Dec 2013``."""
+    at = _utc(ms)
+    return f"{at.day} {at:%b %Y}"
+
+
+def moment(ms: int) -> str:
+    """Return a time in ms since 1970, in UTC and to the minute, such as ``29 Sep 2013 23:56``."""
+    return f"{day(ms)} {_utc(ms):%H:%M}"
+
+
+def span(from_ms: int, to_ms: int) -> str:
+    """Return a range of days in UTC, such as ``1 Jan 2013 to 30 Sep 2013``; both in ms."""
+    first, last = day(from_ms), day(to_ms)
+    return first if first == last else f"{first} to {last}"
+
+
+def _utc(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)

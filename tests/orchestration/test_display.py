@@ -1,0 +1,49 @@
+"""Numbers and times for people."""
+
+import pytest
+
+from orchestration.display import ago, count, duration, moment, size, span
+
+DAY_MS = 86_400_000
+NOW_MS = 1_380_498_960_000
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"),
+    [(0, "0"), (9_999, "9,999"), (12_345, "12.3 k"), (252_392, "252 k"), (1_234_567, "1.23 M")],
+)
+def test_large_numbers_have_three_digits(number: int, shown: str) -> None:
+    assert count(number) == shown
+
+
+def test_sizes_are_decimal() -> None:
+    assert size(6_400_000) == "6.4 MB"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(0.3, "less than 1 s"), (59.6, "1 min"), (3_725, "1 h 2 min"), (90_000, "1 d 1 h")],
+)
+def test_a_time_is_told_in_its_two_largest_units(seconds: float, told: str) -> None:
+    assert duration(seconds) == told
+
+
+@pytest.mark.parametrize(
+    ("passed_ms", "shown"),
+    [
+        (-5_000, "now"),
+        (900, "now"),
+        (4_000, "4 s ago"),
+        (299_000, "4 min ago"),
+        (5 * 3_600_000, "5 h ago"),
+        (3 * DAY_MS, "26 Sep 2013"),
+    ],
+)
+def test_the_past_is_told_in_one_unit_and_long_ago_as_a_day(passed_ms: int, shown: str) -> None:
+    assert ago(NOW_MS - passed_ms, NOW_MS) == shown
+
+
+def test_times_and_ranges_of_days() -> None:
+    assert moment(NOW_MS) == "29 Sep 2013 23:56"
+    assert span(NOW_MS - DAY_MS, NOW_MS) == "28 Sep 2013 to 29 Sep 2013"
+    assert span(NOW_MS, NOW_MS) == "29 Sep 2013"

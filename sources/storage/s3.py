@@ -7,6 +7,7 @@ pipeline's file (:mod:`sources.storage.login`).
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property
@@ -40,8 +41,7 @@ if TYPE_CHECKING:
     from obstore.store import S3Config
 
 _WORKERS = 32
-_ATTEMPTS = 5
-_PAUSE_S = 0.2
+_ATTEMPTS = 6
 REFUSALS = (BotoCoreError, ClientError)
 """What boto3 raises where a store does not answer, or refuses."""
 MISSING = {"404", "NoSuchKey", "NotFound"}
@@ -261,8 +261,12 @@ def _is_outage(error: object) -> bool:
     """Return whether a store did not answer, or can't serve the request at the moment."""
     if isinstance(error, ClientError):
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        return status >= 500 or error.response["Error"].get("Code") in _THROTTLED
+        return _asks_to_wait(status, error.response["Error"].get("Code"))
     return isinstance(error, StoreConnectionError | HTTPClientError | IncompleteReadError)
+
+
+def _asks_to_wait(status: int, code: str | None) -> bool:
+    return status >= 500 or code in _THROTTLED
 
 
 def head(settings: S3Settings, path: str, what: str = "examined") -> dict[str, Any] | None:
@@ -304,7 +308,7 @@ def head(settings: S3Settings, path: str, what: str = "examined") -> dict[str, A
 def connect(settings: S3Settings) -> Any:
     """Return the client of boto3 for an object store; all callers with one login share it.
 
-    Nothing is connected yet. It repeats a failed request up to four times.
+    Nothing is connected yet. It repeats a failed request up to five times.
 
     Args:
         settings: Address of the store.
@@ -318,19 +322,25 @@ def _client(settings: S3Settings, _environment: tuple[tuple[str, str], ...], log
     style = "path" if settings.path_style else "virtual"
     config = Config(
         s3={"addressing_style": style},
-        retries={"mode": "standard", "max_attempts": _ATTEMPTS},
+        # Those of boto3 end after some hundred lost requests of a process: only answers with
+        # content refill its quota, and most of what a supervision asks for is not there.
+        retries={"mode": "standard", "total_max_attempts": 1},
         max_pool_connections=_WORKERS,
     )
     session = boto3.Session(region_name=settings.region, botocore_session=login_session(login))
     client = session.client("s3", endpoint_url=settings.endpoint, config=config)
-    client.meta.events.register("needs-retry.s3", _ask_again_if_cut_off)
+    client.meta.events.register("needs-retry.s3", _ask_again)
     return client
 
 
-def _ask_again_if_cut_off(
-    response: Any, operation: Any, attempts: int, **_others: object
+def _ask_again(
+    response: Any,
+    operation: Any,
+    attempts: int,
+    caught_exception: Exception | None = None,
+    **_others: object,
 ) -> float | None:
-    """Let boto3 repeat a request whose answer ended before the length in its header.
+    """Let boto3 repeat a request that got no answer, a part of one, or one that asks to wait.
 
     By itself boto3 takes an answer without a byte for an empty one: a listing would have no files
     (``enforce_content_length=False`` in ``botocore.httpsession``).
@@ -340,23 +350,34 @@ def _ask_again_if_cut_off(
             none.
         operation: What was asked (botocore's ``OperationModel``).
         attempts: Number of this request's attempts.
+        caught_exception: Why there is no answer; None if there is one.
 
     Returns:
-        Seconds until the next attempt; None if nothing is missing.
+        Seconds until the next attempt; None if this answer, or its absence, counts.
 
     Raises:
         IncompleteReadError: The last attempt was cut off, too.
     """
+    if response is None:
+        is_due = _is_outage(caught_exception)
+        return _pause_s(attempts) if is_due and attempts < _ATTEMPTS else None
+    answer, parsed = response
+    if _asks_to_wait(answer.status_code, parsed.get("Error", {}).get("Code")):
+        return _pause_s(attempts) if attempts < _ATTEMPTS else None
     # boto3 itself watches over the length of content that is read as a stream.
-    if response is None or operation.has_streaming_output or operation.http["method"] == "HEAD":
+    if operation.has_streaming_output or operation.http["method"] == "HEAD":
         return None
-    answer, _ = response
     length = int(answer.headers.get("content-length") or 0)
     if len(answer.content) >= length:
         return None
     if attempts >= _ATTEMPTS:
         raise IncompleteReadError(actual_bytes=len(answer.content), expected_bytes=length)
-    return _PAUSE_S * attempts
+    return _pause_s(attempts)
+
+
+def _pause_s(attempts: int) -> float:
+    """Return a random time that doubles at most with each attempt, as boto3 waits, too."""
+    return random.random() * 2.0 ** (attempts - 1)
 
 
 def split(path: str) -> tuple[str, str]:

@@ -98,6 +98,16 @@ def test_a_document_that_is_held_back_does_not_overwrite_a_rivals(
     assert folder.read_bytes("late.json") == b"rival"
 
 
+def test_however_many_requests_were_lost_before_a_lost_one_is_asked_again(
+    endpoint: str, folder: Folder
+) -> None:
+    # Most of what a supervision asks for is not there: no switch is under way, no stop requested.
+    tell(endpoint, "faults", seed=5, shares={"lose request": 0.1})
+    with ThreadPoolExecutor(32) as pool:
+        found = list(pool.map(folder.read_bytes, ["switch.json"] * 1_500))
+    assert found == [None] * 1_500
+
+
 def test_an_answer_that_is_cut_off_is_no_empty_listing(endpoint: str, folder: Folder) -> None:
     stores = Stores(S3Settings(endpoint=endpoint))
     place = "s3://lake/listed"

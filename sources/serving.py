@@ -35,11 +35,13 @@ class Served(Part):
         generation: Name of the generation.
         version: Version of the target's Delta table that holds its last rows.
         until_ms: When another generation replaced it, in Unix milliseconds.
+        by: Who had let readers see it, as given; None if no name was given, and for the first one.
     """
 
     generation: str
     version: int
     until_ms: int
+    by: str | None = None
 
 
 class Serving(Record):
@@ -48,10 +50,13 @@ class Serving(Record):
     Attributes:
         generation: Name of the serving generation.
         before: The generations that served before and are kept, each once, the latest at the end.
+        by: Who let readers see it, by a promotion or rollback, as given; None if no name was given,
+            and for the first one.
     """
 
     generation: str
     before: list[Served] = Field(default_factory=list)
+    by: str | None = None
 
     def served(self, generation: str) -> Served | None:
         """Return the record of a generation that served before.
@@ -76,6 +81,7 @@ class Switch(Record):
         target_version: Version of the target with the last rows of ``past``; None until the runs
             of ``past`` are stopped.
         is_first: Whether the target had no table any more, so that nothing can be rolled back to.
+        by: Who requested it, as given; None if no name was given.
     """
 
     VERSION = 2
@@ -87,6 +93,7 @@ class Switch(Record):
     is_rollback: bool
     target_version: int | None = None
     is_first: bool = False
+    by: str | None = None
 
     @property
     def kind(self) -> str:

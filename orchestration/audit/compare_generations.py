@@ -7,11 +7,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from deltalake import DeltaTable
+
 from orchestration.audit.compare import compare
 from orchestration.audit.report import EXAMPLES, AuditExample
 from orchestration.audit.run import MEMORY_LIMIT
 from orchestration.audit.sides import create_target_rows, open_target
 from orchestration.audit.sql import open_database
+from orchestration.display import counted
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, StateError
 from sources.serving import newest, read_serving, target_of
@@ -34,6 +37,8 @@ class GenerationComparison:
         changed: Rows of the same key that differ in a column that both tables have.
         columns_missing: Names of columns that only the serving generation has.
         columns_added: Names of columns that only the candidate has.
+        types_changed: Delta types of columns that both tables have with different ones: that of the
+            serving generation and that of the candidate, by name.
         examples: Up to :data:`orchestration.audit.report.EXAMPLES` examples for each of
             ``missing``, ``added`` and ``changed``.
     """
@@ -47,11 +52,76 @@ class GenerationComparison:
     changed: int
     columns_missing: list[str]
     columns_added: list[str]
+    types_changed: dict[str, tuple[str, str]]
     examples: dict[str, list[AuditExample]]
 
+    @property
+    def rows_before(self) -> int:
+        """Number of rows of the serving generation; computed."""
+        return self.rows[self.serving]
+
+    @property
+    def rows_now(self) -> int:
+        """Number of rows of the candidate; computed."""
+        return self.rows[self.candidate]
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the tables have the same rows, columns and types; computed."""
+        return self.passed and not (self.added or self.columns_added)
+
+    @property
+    def passed(self) -> bool:
+        """Whether readers keep all that they have; computed.
+
+        No row is missing or changed, no column is missing, and no type is different. The candidate
+        may have more rows and more columns. Values within ``audit.tolerance`` are not changed ones.
+        """
+        lost = self.missing or self.changed or self.columns_missing or self.types_changed
+        return not lost
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """Numbers of rows by their names for people, for a check whose history is plotted."""
+        return {
+            "rows before": self.rows_before,
+            "rows now": self.rows_now,
+            "missing": self.missing,
+            "added": self.added,
+            "changed": self.changed,
+        }
+
+    @property
+    def text(self) -> str:
+        """The comparison in one line.
+
+        Such as ``g2 against g1: 184,000 = 184,000 rows, 0 changed, +1 column `vip```. The rows are
+        those of the candidate, then those of the serving generation.
+        """
+        now, before = self.rows_now, self.rows_before
+        sign = "=" if now == before else "<" if now < before else ">"
+        parts = [f"{now:,} {sign} {before:,} rows"]
+        parts += [
+            f"{count:,} {what}"
+            for count, what in ((self.missing, "missing"), (self.added, "added"))
+            if count
+        ]
+        parts.append(f"{self.changed:,} changed")
+        parts += [
+            f"{mark}{counted(len(names), 'column')} " + ", ".join(f"`{name}`" for name in names)
+            for mark, names in (("-", self.columns_missing), ("+", self.columns_added))
+            if names
+        ]
+        parts += [
+            f"`{name}` is {now_type} instead of {type_before}"
+            for name, (type_before, now_type) in self.types_changed.items()
+        ]
+        return f"{self.candidate} against {self.serving}: {', '.join(parts)}"
+
     def to_dict(self) -> dict[str, Any]:
-        """Return the comparison as a dictionary that JSON can represent."""
-        return asdict(self)
+        """Return the comparison as a dictionary that JSON can represent, with what is computed."""
+        computed = {"text": self.text, "is_same": self.is_same, "passed": self.passed}
+        return {**computed, **asdict(self)}
 
 
 def compare_generations(loaded: LoadedPipeline) -> GenerationComparison:
@@ -85,9 +155,7 @@ def compare_generations(loaded: LoadedPipeline) -> GenerationComparison:
             hint = f"Compute the table of {name} first: `hybrid run`."
             raise InputError(message, hint, pipeline=pipeline, generation=name, table=path.url)
         tables[name] = table
-    columns = {
-        name: [field.name for field in each.schema().fields] for name, each in tables.items()
-    }
+    columns = {name: _types(each) for name, each in tables.items()}
     shared = [name for name in columns[serving] if name in columns[candidate]]
     if lacking := [name for name in loaded.pipeline.sink.key if name not in shared]:
         without = [name for name in tables if lacking[0] not in columns[name]]
@@ -122,9 +190,19 @@ def compare_generations(loaded: LoadedPipeline) -> GenerationComparison:
         changed=result.counts["different"],
         columns_missing=[name for name in columns[serving] if name not in shared],
         columns_added=[name for name in columns[candidate] if name not in shared],
+        types_changed={
+            name: pair
+            for name in shared
+            if len(set(pair := (columns[serving][name], columns[candidate][name]))) > 1
+        },
         examples={
             "missing": result.examples["missing"],
             "added": added[:EXAMPLES],
             "changed": result.examples["different"],
         },
     )
+
+
+def _types(table: DeltaTable) -> dict[str, str]:
+    """Return the Delta types of a table's columns by name; those of nested ones as JSON."""
+    return {field.name: str(field.type.to_json()).strip('"') for field in table.schema().fields}

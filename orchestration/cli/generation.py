@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from orchestration.cli.output import AsJson, PipelineFile, answer, load
+from orchestration.cli.output import (
+    AsJson,
+    By,
+    PipelineFile,
+    answer,
+    load,
+    person,
+    sigterm_interrupts,
+    tell,
+)
 
 if TYPE_CHECKING:
     from sources.serving import Serving
@@ -56,44 +65,44 @@ def compare(pipeline: PipelineFile, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def promote(pipeline: PipelineFile, as_json: AsJson = False) -> None:
+def promote(pipeline: PipelineFile, by: By = None, as_json: AsJson = False) -> None:
     """Let readers see the newest generation, in one commit; `rollback` undoes it."""
-    with answer(as_json) as show:
+    with answer(as_json) as show, sigterm_interrupts():
         from orchestration.generations import promotion
 
-        show(*_served(promotion.promote(load(pipeline))))
+        show(*_served(promotion.promote(load(pipeline), by=person(by), say=tell)))
 
 
 @app.command()
-def rollback(pipeline: PipelineFile, as_json: AsJson = False) -> None:
+def rollback(pipeline: PipelineFile, by: By = None, as_json: AsJson = False) -> None:
     """Let readers see the previous generation again; its live stream resumes."""
-    with answer(as_json) as show:
+    with answer(as_json) as show, sigterm_interrupts():
         from orchestration.generations import promotion
 
-        show(*_served(promotion.roll_back(load(pipeline))))
+        show(*_served(promotion.roll_back(load(pipeline), by=person(by), say=tell)))
 
 
 @app.command()
 def finish(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """Finish an interrupted promotion or rollback; the supervision does it by itself."""
-    with answer(as_json) as show:
+    with answer(as_json) as show, sigterm_interrupts():
         from orchestration.generations import promotion
         from sources.serving import read_serving
 
         loaded = load(pipeline)
-        promotion.finish(loaded)
+        promotion.finish(loaded, say=tell)
         show(*_served(read_serving(loaded)))
 
 
 @app.command()
 def abort(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """Give up a promotion or rollback that was begun, until its commit; `list` shows who serves."""
-    with answer(as_json) as show:
+    with answer(as_json) as show, sigterm_interrupts():
         from orchestration.generations import promotion
         from sources.serving import read_serving
 
         loaded = load(pipeline)
-        switch = promotion.abort(loaded)
+        switch = promotion.abort(loaded, say=tell)
         serving = read_serving(loaded).generation
         text = f"No promotion or rollback is under way. Generation {serving} serves."
         if switch is not None:
@@ -119,4 +128,5 @@ def _served(serving: Serving) -> tuple[dict[str, Any], str]:
     before = [each.generation for each in serving.before]
     back = f"; `hybrid generation rollback` returns to {before[-1]}" if before else ""
     text = f"Readers see generation {serving.generation}{back}."
-    return {"ok": True, "serving": serving.generation, "before": before}, text
+    document = {"serving": serving.generation, "before": before, "by": serving.by}
+    return {"ok": True, **document}, text

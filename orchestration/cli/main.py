@@ -15,11 +15,13 @@ import typer
 from orchestration.cli import generation, live_run, local, target
 from orchestration.cli.output import (
     AsJson,
+    By,
     GenerationName,
     PipelineFile,
     answer,
     load,
     load_acting,
+    person,
 )
 from orchestration.cli.usage import Commands
 
@@ -122,9 +124,7 @@ def plan(pipeline: PipelineFile, as_json: AsJson = False) -> None:
 @app.command()
 def approve(
     pipeline: PipelineFile,
-    by: Annotated[
-        str, typer.Option(help="Who approves.", envvar=["USER", "USERNAME"], show_envvar=False)
-    ] = "",
+    by: By = None,
     as_json: AsJson = False,
 ) -> None:
     """Approve the plan of a pipeline that declares `approve: true`, so that its chain may run."""
@@ -133,7 +133,7 @@ def approve(
         from sources.planning import approval
 
         loaded = load(pipeline)
-        given = approval.approve(loaded, by)
+        given = approval.approve(loaded, person(by))
         text = f"Approved by {given.by} at {iso(given.at_ms)}. Continue with: hybrid run {pipeline}"
         show({"ok": True, **given.model_dump(mode="json")}, text)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import json
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +20,12 @@ PipelineFile = Annotated[Path, typer.Argument(help="The pipeline's YAML file.", 
 GenerationName = Annotated[
     str | None,
     typer.Option("--generation", help="Generation to act on, such as g2; else the serving one."),
+]
+By = Annotated[
+    str | None,
+    typer.Option(
+        help="Your name; by default that of the user of this machine.", show_default=False
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout.")]
 
@@ -51,6 +59,39 @@ def load_acting(path: Path, generation: str | None, *, as_kept: bool = False) ->
     from sources.generations import acting_on
 
     return acting_on(load(path), generation, as_kept=as_kept)
+
+
+def person(by: str | None) -> str:
+    """Return the name that ``--by`` gives, or that of the operating system's user.
+
+    Args:
+        by: The option; None if it was not given.
+
+    Returns:
+        The name; empty if it was not given and this machine does not know its user.
+    """
+    if by is not None:
+        return by
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # A container may run with a number that no user has.
+        return ""
+
+
+def tell(text: str) -> None:
+    """Print a line of progress on stderr, as stdout is for the answer."""
+    typer.echo(text, err=True)
+
+
+@contextmanager
+def sigterm_interrupts() -> Iterator[None]:
+    """Let SIGTERM interrupt the body of ``with`` as Ctrl-C does, so that it can say where it is."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

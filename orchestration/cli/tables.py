@@ -209,32 +209,21 @@ def audit(report: AuditReport) -> Group:
 
 
 def generations(lines: list[GenerationLine]) -> Table:
-    """Show a pipeline's generations, a row for each: role, times and table."""
-    table = Table("generation", "role", "begun", "until", "table")
+    """Show a pipeline's generations, a row for each: role, times, who promoted it, and table."""
+    table = Table("generation", "role", "begun", "until", "by", "table")
     for line in lines:
         until = "" if line.until_ms is None else iso(line.until_ms)
         style = "green" if line.role == "serving" else None
-        table.add_row(line.name, line.role, iso(line.begun_ms), until, line.table, style=style)
+        cells = (line.name, line.role, iso(line.begun_ms), until, escape(line.by or ""), line.table)
+        table.add_row(*cells, style=style)
     return table
 
 
 def comparison(found: GenerationComparison) -> Group:
-    """Show how the newest generation's table differs from the serving one: counts and examples."""
-    table = Table("generation", "rows")
-    table.title = f"{found.pipeline}: {found.candidate} compared with {found.serving} (serving)"
-    for name, rows in found.rows.items():
-        table.add_row(name, f"{rows:,}")
-    lines = [
-        f"Rows of {found.candidate}: {found.missing:,} missing, {found.added:,} added, "
-        f"{found.changed:,} changed."
-    ]
-    lines += [
-        f"Columns {what}: {', '.join(names)}."
-        for what, names in (("missing", found.columns_missing), ("added", found.columns_added))
-        if names
-    ]
+    """Show how the newest generation's table differs from the serving one, with examples."""
+    colour = "green" if found.passed else "yellow"
     shown = [escape(f"{kind}: {row}") for kind, rows in found.examples.items() for row in rows]
-    return Group(table, *lines, *shown)
+    return Group(f"[{colour}]{escape(found.text)}[/]", *shown)
 
 
 def _bad(line: BadLine) -> str:

@@ -8,11 +8,15 @@ import typer
 
 from orchestration.cli.output import (
     AsJson,
+    By,
     GenerationName,
     PipelineFile,
     answer,
     load,
     load_acting,
+    person,
+    sigterm_interrupts,
+    tell,
 )
 
 app = typer.Typer()
@@ -76,9 +80,7 @@ def backfill(
 @app.command()
 def accept(
     pipeline: PipelineFile,
-    by: Annotated[
-        str, typer.Option(help="Who accepts.", envvar=["USER", "USERNAME"], show_envvar=False)
-    ] = "",
+    by: By = None,
     as_json: AsJson = False,
 ) -> None:
     """Accept changes of the target's rows that others made, such as a legal deletion.
@@ -89,7 +91,7 @@ def accept(
         from orchestration.supervision.belonging import accept_changes
 
         loaded = load(pipeline)
-        accepted = accept_changes(loaded, by)
+        accepted = accept_changes(loaded, person(by))
         lines = [f"Accepted version {each.version}: {each.operation}." for each in accepted]
         document = {"ok": True, "accepted": [each.model_dump(mode="json") for each in accepted]}
         show(document, "\n".join(lines) or "Nothing had to be accepted.")
@@ -103,20 +105,22 @@ def rerun(
         float,
         typer.Option(help="Its rows divided by those of the serving table, at least.", min=0),
     ] = 0.99,
+    by: By = None,
     as_json: AsJson = False,
 ) -> None:
     """Recompute the whole table as a new generation, then let readers see it.
 
     The old table serves until the new one has caught up and has enough rows.
     """
-    with answer(as_json) as show:
+    with answer(as_json) as show, sigterm_interrupts():
         from orchestration.generations.lifecycle import rerun as recompute
 
         served = recompute(
             load(pipeline),
             promote=promote,
             rows_at_least=rows_at_least,
-            say=lambda text: typer.echo(text, err=True),
+            say=tell,
+            by=person(by),
         )
         document = {"ok": True, "serving": served.generation}
         show(document, f"Readers see generation {served.generation}.")

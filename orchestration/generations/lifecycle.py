@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Literal
 
 from pydantic import BaseModel
@@ -11,10 +10,13 @@ from orchestration import operations
 from orchestration.audit.compare_generations import compare_generations
 from orchestration.chain import ChainRun, Observer, Step, run_chain
 from orchestration.generations import promotion
+from orchestration.generations.switch_lock import alone
+from orchestration.generations.switch_progress import Say
 from sources import generations
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.kept_definitions import declaration_of
+from sources.planning.approval import require_approver
 from sources.serving import Serving, read_serving, require_in_service, target_of, waiting
 from sources.state.generation import read_generation
 
@@ -31,6 +33,7 @@ class GenerationLine(BaseModel):
         begun_ms: When it was begun, in ms since 1970.
         until_ms: When another one replaced it, in ms since 1970; None if none did.
         table: Path or URL of the table with its rows.
+        by: Who let readers see it, as given; None if nobody did, or no name was given.
     """
 
     name: str
@@ -38,6 +41,7 @@ class GenerationLine(BaseModel):
     begun_ms: int
     until_ms: int | None
     table: str
+    by: str | None = None
 
 
 def overview(loaded: LoadedPipeline) -> list[GenerationLine]:
@@ -50,7 +54,9 @@ def overview(loaded: LoadedPipeline) -> list[GenerationLine]:
     lines = []
     for each in generations.generations(loaded):
         served = serving.served(each.name)
-        role: Role = "serving" if each.name == serving.generation else "waiting"
+        is_serving = each.name == serving.generation
+        role: Role = "serving" if is_serving else "waiting"
+        by = serving.by if is_serving else None
         lines.append(
             GenerationLine(
                 name=each.name,
@@ -58,6 +64,7 @@ def overview(loaded: LoadedPipeline) -> list[GenerationLine]:
                 begun_ms=each.info.created_ms,
                 until_ms=None if served is None else served.until_ms,
                 table=target_of(loaded, each.name).url,
+                by=by if served is None else served.by,
             )
         )
     return lines
@@ -80,7 +87,7 @@ def discard(loaded: LoadedPipeline) -> str:
     promotion.finish(loaded)
     if (name := waiting(loaded)) is not None:
         operations.stop(declaration_of(loaded, name))
-    with promotion.alone(loaded):
+    with alone(loaded, "discard of the newest generation"):
         if name is not None:
             # Begun meanwhile, a promotion may have its files in the target already.
             require_in_service(loaded, read_generation(loaded.state, name))
@@ -88,7 +95,12 @@ def discard(loaded: LoadedPipeline) -> str:
 
 
 def rerun(
-    loaded: LoadedPipeline, *, promote: bool, rows_at_least: float, say: Callable[[str], None]
+    loaded: LoadedPipeline,
+    *,
+    promote: bool,
+    rows_at_least: float,
+    say: Say,
+    by: str | None = None,
 ) -> Serving:
     """Recompute the pipeline's whole table as a new generation; promote it if it passes.
 
@@ -100,6 +112,7 @@ def rerun(
         promote: Whether to promote it if it passes; otherwise it waits for a person.
         rows_at_least: Fewest rows, as a fraction of those of the serving generation.
         say: Called with a line of text for each step.
+        by: Who requests the promotion; kept with the serving generation.
 
     Returns:
         Which generation serves afterwards, and those that served before.
@@ -107,18 +120,18 @@ def rerun(
     Raises:
         StateError: The new generation has too few rows, or its live run is not healthy. It is kept
             and waits; the serving one is not touched.
+        InputError: It is to be promoted, and ``approvers`` does not name ``by``; nothing was begun.
         HybridError: A step of the chain was refused or failed, or the tables can't be compared.
     """
-    promotion.finish(loaded)
+    if promote:
+        require_approver(loaded.pipeline, by, "promote a generation")
+    promotion.finish(loaded, say=say)
     name = waiting(loaded) or generations.begin(loaded).name
     observer = _Lines(name, say)
     run_chain(ChainRun(loaded, observer, rest_requested=True, until_caught_up=True))
     found = compare_generations(loaded)
     before, now = found.rows[found.serving], found.rows[found.candidate]
-    say(
-        f"generation {name}: {now:,} rows, {found.serving} has {before:,}; {found.missing:,} "
-        f"missing, {found.added:,} added, {found.changed:,} changed"
-    )
+    say(found.text)
     if now < rows_at_least * before:
         message = (
             f"Generation {name} has {now:,} rows and {found.serving}, which serves, has "
@@ -130,13 +143,13 @@ def rerun(
             "`hybrid generation promote`; otherwise `hybrid generation discard`."
         )
         raise StateError(message, hint, pipeline=loaded.pipeline.name, generation=name)
-    return promotion.promote(loaded) if promote else read_serving(loaded)
+    return promotion.promote(loaded, by=by, say=say) if promote else read_serving(loaded)
 
 
 class _Lines(Observer):
     """A line for each step, and for what it reports in words."""
 
-    def __init__(self, generation: str, say: Callable[[str], None]) -> None:
+    def __init__(self, generation: str, say: Say) -> None:
         self._generation = generation
         self._say = say
 

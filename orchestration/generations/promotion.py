@@ -7,11 +7,13 @@ way. Whichever process finds it unfinished finishes it; until its commit it can 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 
 from orchestration import operations
+from orchestration.display import counted
 from orchestration.generations import switch_steps
+from orchestration.generations.switch_lock import alone
+from orchestration.generations.switch_progress import Say, Steps, silent, told_if_interrupted
 from orchestration.requested_state import read_requested, request
 from orchestration.supervision.look import look_at_live
 from orchestration.supervision.verdict import Verdict
@@ -19,17 +21,25 @@ from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, StateError
 from sources.hybrid import Boundedness
+from sources.planning.approval import require_approver
 from sources.planning.context import PipelineContext
 from sources.serving import Serving, Switch, pending_switch, read_serving, require_waiting
-from spark_jobs.run_state.lock import take_switch_lock
 from spark_jobs.target.belonging import is_committed, require_belonging
 
+_STEPS = 5
+_STEPS_OF_ABORT = 3
 
-def promote(loaded: LoadedPipeline) -> Serving:
+
+def promote(loaded: LoadedPipeline, *, by: str | None = None, say: Say = silent) -> Serving:
     """Replace the target's rows by those of the newest generation, in one commit.
 
     The runs of the previous generation are stopped before, and the live run of the new one is
     started after the commit. An interrupted promotion is finished by :func:`finish`.
+
+    Args:
+        loaded: The pipeline.
+        by: Who requests it; kept with the serving generation.
+        say: Told each step that is done, with figures; and where it stands if it is interrupted.
 
     Returns:
         Which generation serves now, and those that served before.
@@ -38,27 +48,35 @@ def promote(loaded: LoadedPipeline) -> Serving:
         StateError: There is no generation that waits, it is not ready (its history is not read to
             its end, or its live run is missing or not healthy), files of its table are missing, or
             another process is changing which one serves.
-        InputError: Its table can't replace the target, such as for other partition columns.
+        InputError: ``approvers`` does not name ``by``; or its table can't replace the target, such
+            as for other partition columns.
         RunError: A run can't be stopped; or the live run does not start after the commit: it stays
             requested, and the supervision starts it again.
         UnavailableError: A broker or a cluster does not answer.
     """
-    finish(loaded)
-    name = require_waiting(
-        loaded,
-        "Begin a new generation with `hybrid generation new`, and run it with `hybrid run`.",
-    )
-    switch = _switch_to(loaded, name)
-    to, _ = switch_steps.contexts(loaded, switch)
-    _require_ready(to)
-    _begin(loaded, switch)
+    by = require_approver(loaded.pipeline, by, "promote a generation")
+    with told_if_interrupted(loaded, say):
+        _finish(loaded, say)
+        name = require_waiting(
+            loaded,
+            "Begin a new generation with `hybrid generation new`, and run it with `hybrid run`.",
+        )
+        switch = _switch_to(loaded, name, by)
+        to, _ = switch_steps.contexts(loaded, switch)
+        _require_ready(to)
+        _begin(loaded, switch, say)
     return read_serving(loaded)
 
 
-def roll_back(loaded: LoadedPipeline) -> Serving:
+def roll_back(loaded: LoadedPipeline, *, by: str | None = None, say: Say = silent) -> Serving:
     """Replace the target's rows by those of the generation that served before, in one commit.
 
     Its live run resumes where it was stopped at the promotion.
+
+    Args:
+        loaded: The pipeline.
+        by: Who requests it; kept with the serving generation.
+        say: Told each step that is done, with figures; and where it stands if it is interrupted.
 
     Returns:
         Which generation serves now, and those that served before.
@@ -66,35 +84,43 @@ def roll_back(loaded: LoadedPipeline) -> Serving:
     Raises:
         StateError: No generation that served before is kept, files of its table are missing, or
             another process is changing which one serves.
+        InputError: ``approvers`` does not name ``by``; or the target can't be read.
         SeamError: Kafka has deleted records since that its live run has not read.
         RunError: A run can't be stopped; or the live run does not start after the commit: it stays
             requested, and the supervision starts it again.
         UnavailableError: A broker or a cluster does not answer.
     """
-    finish(loaded)
-    serving = read_serving(loaded)
-    if not serving.before:
-        message = (
-            f"No generation of pipeline `{loaded.pipeline.name}` that served before "
-            f"{serving.generation} is kept, so there is nothing to roll back to."
-        )
-        hint = (
-            "To replace the rows, begin a new generation with `hybrid generation new`, run it, and "
-            "promote it. `generations.keep` sets how many earlier generations are kept."
-        )
-        raise StateError(message, hint, pipeline=loaded.pipeline.name)
-    switch = _switch_to(loaded, serving.before[-1].generation)
-    to, _ = switch_steps.contexts(loaded, switch)
-    operations.require_not_deleted(to)
-    _begin(loaded, switch)
+    by = require_approver(loaded.pipeline, by, "roll back a generation")
+    with told_if_interrupted(loaded, say):
+        _finish(loaded, say)
+        serving = read_serving(loaded)
+        if not serving.before:
+            message = (
+                f"No generation of pipeline `{loaded.pipeline.name}` that served before "
+                f"{serving.generation} is kept, so there is nothing to roll back to."
+            )
+            hint = (
+                "To replace the rows, begin a new generation with `hybrid generation new`, run it, "
+                "and promote it. `generations.keep` sets how many earlier generations are kept."
+            )
+            raise StateError(message, hint, pipeline=loaded.pipeline.name)
+        switch = _switch_to(loaded, serving.before[-1].generation, by)
+        to, _ = switch_steps.contexts(loaded, switch)
+        operations.require_not_deleted(to)
+        _begin(loaded, switch, say)
     return read_serving(loaded)
 
 
-def finish(loaded: LoadedPipeline) -> bool:
+def finish(loaded: LoadedPipeline, *, say: Say = silent) -> bool:
     """Finish a promotion or a rollback that was begun; do nothing if there is none.
 
     The live run is started last. An error of its start leaves the change done and the run
-    requested; after any other error, call this again.
+    requested; after any other error, call this again. ``approvers`` are not asked again: one of
+    them began it.
+
+    Args:
+        loaded: The pipeline.
+        say: Told each step that is done, with figures; and where it stands if it is interrupted.
 
     Returns:
         Whether there was a promotion or a rollback to finish.
@@ -111,21 +137,19 @@ def finish(loaded: LoadedPipeline) -> bool:
             and the supervision starts it again.
         UnavailableError: A broker or a cluster does not answer.
     """
-    if pending_switch(loaded) is None:
-        return False
-    with alone(loaded):
-        to = _run_steps(loaded)
-    if to is not None:
-        last = to.pipeline.sources[-1]
-        if last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
-            operations.go_live(to, last)
-    return True
+    with told_if_interrupted(loaded, say):
+        return _finish(loaded, say)
 
 
-def abort(loaded: LoadedPipeline) -> Switch | None:
+def abort(loaded: LoadedPipeline, *, say: Say = silent) -> Switch | None:
     """Return to the state before a promotion or rollback that was begun and is not committed.
 
-    The serving generation stays as it was. Live runs that were requested are started again.
+    The serving generation stays as it was. Live runs that were requested are started again. Anyone
+    may call it: what readers see stays as it is.
+
+    Args:
+        loaded: The pipeline.
+        say: Told each step that is done; and where it stands if it is interrupted.
 
     Returns:
         What was aborted; None if no promotion or rollback was under way.
@@ -137,53 +161,66 @@ def abort(loaded: LoadedPipeline) -> Switch | None:
         HybridError: The promotion is aborted, but a live run does not start: it stays requested,
             and the supervision starts it again.
     """
-    if pending_switch(loaded) is None:
+    with told_if_interrupted(loaded, say):
+        return _abort(loaded, say)
+
+
+def _abort(loaded: LoadedPipeline, say: Say) -> Switch | None:
+    if (switch := pending_switch(loaded)) is None:
         return None
-    with alone(loaded):
+    with alone(loaded, f"abort of the {switch.kind} of {switch.to}") as held:
+        steps = Steps(say, _STEPS_OF_ABORT, held.note)
         if (switch := pending_switch(loaded)) is None:
             return None
         if is_committed(loaded, switch):
             raise switch_steps.too_late(switch)
+        steps.begin(f"removing what was brought into the target for {switch.to}")
         switch_steps.release(loaded, switch)
+        steps.end(f"nothing of {switch.to} is in the target; what was requested applies again")
+        steps.begin(f"giving up the {switch.kind} of {switch.to}")
         loaded.state.delete(Switch.NAME)
         for left in loaded.state.names(f".{Switch.NAME}.*"):
             # Of a process that was killed while it wrote the document.
             loaded.state.delete(left)
-    failure: HybridError | None = None
+        steps.end(f"the {switch.kind} of {switch.to} is given up; {switch.past} serves as before")
+    steps.begin("starting the live runs that are requested")
+    started, failure = [], None
     for context in switch_steps.contexts(loaded, switch):
         last = context.pipeline.sources[-1]
         wanted = read_requested(context.generation)
         if wanted is not None and wanted.is_requested:
             try:
                 operations.resume(context, last)
+                started.append(context.generation.name)
             except HybridError as error:
                 failure = failure or error
     if failure is not None:
         raise failure
+    runs = " and ".join(started)
+    steps.end(f"live runs that are started again: {runs}" if runs else "no live run was requested")
     return switch
 
 
-@contextmanager
-def alone(loaded: LoadedPipeline) -> Iterator[None]:
-    """Hold the lock for changing which generation serves, while the body of ``with`` runs.
+def _finish(loaded: LoadedPipeline, say: Say) -> bool:
+    """Finish a pending change, as :func:`finish`."""
+    if (switch := pending_switch(loaded)) is None:
+        return False
+    with alone(loaded, f"{switch.kind} of {switch.to}", switch.by) as held:
+        steps = Steps(say, _STEPS, held.note)
+        to = _run_steps(loaded, steps)
+    if to is None:
+        return True
+    last, name = to.pipeline.sources[-1], to.generation.name
+    steps.begin(f"starting the live run of {name}")
+    if last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
+        operations.go_live(to, last)
+        steps.end(f"the live run of {name} has committed its first micro-batch")
+    else:
+        steps.end(f"{name} has no live run to start")
+    return True
 
-    Raises:
-        StateError: Another process holds it.
-    """
-    if (lock := take_switch_lock(loaded.state)) is None:
-        message = (
-            f"Another process is changing which generation of pipeline `{loaded.pipeline.name}` "
-            "serves; two must not do so at the same time."
-        )
-        hint = "Wait until `hybrid generation list` shows the change, then repeat the command."
-        raise StateError(message, hint, transient=True, pipeline=loaded.pipeline.name)
-    try:
-        yield
-    finally:
-        lock.release()
 
-
-def _run_steps(loaded: LoadedPipeline) -> PipelineContext | None:
+def _run_steps(loaded: LoadedPipeline, steps: Steps) -> PipelineContext | None:
     """Do all steps of a pending change but the start of the run; return what is to be started."""
     switch = pending_switch(loaded)
     if switch is None:
@@ -192,17 +229,39 @@ def _run_steps(loaded: LoadedPipeline) -> PipelineContext | None:
     is_done = is_committed(loaded, switch)
     with nullcontext() if is_done else switch_steps.naming_the_abort(switch):
         to, past = switch_steps.contexts(loaded, switch)
-        switch_steps.end_runs(to, past)
-        switch = switch_steps.commit(loaded, switch)
-    switch_steps.record(loaded, switch)
+        steps.begin(f"stopping the runs of {switch.past} and {switch.to}")
+        ended = switch_steps.end_runs(to, past)
+        steps.end(_stopped(ended, switch))
+        steps.begin(f"listing the files of {switch.to} in the table's log, in one commit")
+        committed = switch_steps.commit(loaded, switch)
+        steps.end(committed.in_words())
+        switch = committed.switch
+    steps.begin(f"recording that {switch.to} serves")
+    serving = switch_steps.record(loaded, switch)
+    kept = [f"{each.generation} (version {each.version:,})" for each in serving.before]
+    steps.end(
+        f"{switch.to} is recorded as serving; kept for a rollback: {', '.join(kept) or 'none'}"
+    )
     last = to.pipeline.sources[-1]
     if last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
         # From now on the supervision starts it whenever it is down.
         request(to.generation, last.name, is_requested=True)
     loaded.state.delete(Switch.NAME)
     # Last, as the steps above need the past generation, which may be among those to be removed.
-    switch_steps.clean(loaded)
+    steps.begin("removing what no rollback needs")
+    removed, deleted = switch_steps.clean(loaded)
+    steps.end(
+        f"removed, as no rollback needs them: generations: {', '.join(removed) or 'none'}; "
+        f"{counted(deleted, 'file')}"
+    )
     return to
+
+
+def _stopped(ended: list[str], switch: Switch) -> str:
+    if not ended:
+        return f"no run of {switch.past} or {switch.to} was active"
+    runs = "run" if len(ended) == 1 else "runs"
+    return f"the {runs} of {' and '.join(ended)} {'is' if len(ended) == 1 else 'are'} stopped"
 
 
 def _require_ready(context: PipelineContext) -> None:
@@ -240,15 +299,17 @@ def _require_ready(context: PipelineContext) -> None:
             raise StateError(message, hint, generation=generation.name, source=source.name)
 
 
-def _switch_to(loaded: LoadedPipeline, to: str) -> Switch:
+def _switch_to(loaded: LoadedPipeline, to: str, by: str | None) -> Switch:
     """Return the switch to a generation, which is not begun yet."""
     serving = read_serving(loaded)
     is_rollback = serving.served(to) is not None
-    return Switch(to=to, past=serving.generation, at_ms=now_ms(), is_rollback=is_rollback)
+    return Switch(to=to, past=serving.generation, at_ms=now_ms(), is_rollback=is_rollback, by=by)
 
 
-def _begin(loaded: LoadedPipeline, switch: Switch) -> None:
+def _begin(loaded: LoadedPipeline, switch: Switch, say: Say) -> None:
     """Check a switch, record it, and run its steps; nothing is changed if it can't be done."""
-    switch_steps.check(loaded, switch)
+    ready = switch_steps.check(loaded, switch)
+    files = counted(len(ready.other.files), "file")
+    say(f"checked: {switch.to} can replace {switch.past} and lacks none of its {files}")
     loaded.state.put_if_absent(Switch.NAME, switch)
-    finish(loaded)
+    _finish(loaded, say)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 from deltalake import DeltaTable
 
+from orchestration.display import counted
 from orchestration.requested_state import (
     read_requested,
     request,
@@ -81,10 +83,13 @@ def check(loaded: LoadedPipeline, switch: Switch) -> TakeOver:
     return prepare(target, source, version)
 
 
-def end_runs(to: PipelineContext, past: PipelineContext) -> None:
+def end_runs(to: PipelineContext, past: PipelineContext) -> list[str]:
     """Stop the runs of both generations, and cancel the request of the past one's live run.
 
     What was requested is kept aside, for :func:`release`.
+
+    Returns:
+        Names of the generations of which a run was ended.
 
     Raises:
         RunError: A run can't be stopped.
@@ -94,25 +99,50 @@ def end_runs(to: PipelineContext, past: PipelineContext) -> None:
     if wanted is not None and (wanted.is_requested or wanted.is_paused):
         set_request_aside(past.generation, wanted)
         request(past.generation, wanted.source, is_requested=False)
-    for context in (to, past):
-        for source in context.pipeline.sources:
-            process.stop(context.generation, source.name)
+    ended = [
+        context.generation.name
+        for context in (past, to)
+        for source in context.pipeline.sources
+        if process.stop(context.generation, source.name)
+    ]
+    return list(dict.fromkeys(ended))
 
 
-def commit(loaded: LoadedPipeline, switch: Switch) -> Switch:
+@dataclass(frozen=True)
+class Committed:
+    """A switch whose rows readers see.
+
+    Attributes:
+        switch: The switch, with the version of the target that it replaced.
+        files: How many files the commit lists; None if it was made before.
+    """
+
+    switch: Switch
+    files: int | None
+
+    def in_words(self) -> str:
+        """Return what the commit did: ``one commit (version 41) lists 3 files of g2 …``."""
+        past = self.switch.target_version
+        version = "" if past is None else f" (version {past + 1:,})"
+        if self.files is None:
+            return f"the commit{version} was made before; readers see {self.switch.to}"
+        return (
+            f"one commit to the table's log{version} lists {counted(self.files, 'file')} of "
+            f"{self.switch.to}; readers see {self.switch.to}"
+        )
+
+
+def commit(loaded: LoadedPipeline, switch: Switch) -> Committed:
     """Replace the target's rows in one commit, unless that was done before.
 
     The same commit names the new owner, and keeps drivers of the past generation that were
     believed dead from writing.
 
-    Returns:
-        The switch with the version of the target that it replaced.
-
     Raises:
         InputError, StateError: As :func:`check`; or other writers commit all the time.
     """
     if is_committed(loaded, switch):
-        return switch
+        return Committed(switch, None)
     to, past = contexts(loaded, switch)
     target, (source, version) = loaded.target, _source(loaded, switch)
     if not has_log(target):
@@ -150,24 +180,31 @@ def commit(loaded: LoadedPipeline, switch: Switch) -> Switch:
                 raise
         else:
             break
-    return switch
+    return Committed(switch, len(ready.other.files))
 
 
-def record(loaded: LoadedPipeline, switch: Switch) -> None:
-    """Record that a committed switch is done: who serves, and what is kept for a rollback."""
+def record(loaded: LoadedPipeline, switch: Switch) -> Serving:
+    """Record that a committed switch is done: who serves, by whom, and what is kept; return it."""
     if switch.target_version is not None:
         adopt(loaded, read_generation(loaded.state, switch.to), switch.target_version)
     serving = read_serving(loaded)
     if serving.generation != switch.to and switch.target_version is not None:
-        replaced = Served(generation=switch.past, version=switch.target_version, until_ms=now_ms())
+        replaced = Served(
+            generation=switch.past,
+            version=switch.target_version,
+            until_ms=now_ms(),
+            by=serving.by,
+        )
         kept = [each for each in serving.before if each.generation not in (switch.to, switch.past)]
         # A generation that was rolled back is the last one to return to.
         older = [replaced, *kept] if switch.is_rollback else [*kept, replaced]
         # Versions of a table that is gone are none of the one that was made in its place.
         before = [] if switch.is_first else older
-        write_serving(loaded, Serving(generation=switch.to, before=before))
+        serving = Serving(generation=switch.to, before=before, by=switch.by)
+        write_serving(loaded, serving)
     restore_request(read_generation(loaded.state, switch.past), restore=False)
     forget_log(own_table(loaded, switch.to), loaded.target)
+    return serving
 
 
 def release(loaded: LoadedPipeline, switch: Switch) -> None:
@@ -182,31 +219,41 @@ def release(loaded: LoadedPipeline, switch: Switch) -> None:
     restore_request(read_generation(loaded.state, switch.past), restore=True)
 
 
-def clean(loaded: LoadedPipeline) -> None:
-    """Remove previously serving generations beyond the number to be kept, and their files."""
-    _remove_surplus(loaded)
+def clean(loaded: LoadedPipeline) -> tuple[list[str], int]:
+    """Remove previously serving generations beyond the number to be kept, and their files.
+
+    Returns:
+        Names of the removed generations, and how many files in ``_generations`` were deleted.
+    """
+    removed = _remove_surplus(loaded)
     versions = [each.version for each in read_serving(loaded).before]
+    deleted = 0
     # The switch is done; what can't be deleted now is found again after the next one.
     with suppress(HybridError):
-        delete_unlisted(loaded.target, loaded.target.folder(GENERATIONS), versions)
+        deleted = delete_unlisted(loaded.target, loaded.target.folder(GENERATIONS), versions)
+    return removed, deleted
 
 
-def _remove_surplus(loaded: LoadedPipeline) -> None:
+def _remove_surplus(loaded: LoadedPipeline) -> list[str]:
+    removed = []
     serving = read_serving(loaded)
     for name in (each.name for each in generations(loaded)):
         # Of a table that is gone: it serves no more, and can't be rolled back to.
         is_older = int(name[1:]) < int(serving.generation[1:])
         if is_older and serving.served(name) is None:
             remove(loaded, name)
+            removed.append(name)
     surplus = len(serving.before) - loaded.pipeline.generations.keep
     # The newest one belongs to the pipeline's own file, even after a rollback.
     gone = [each for each in serving.before if each.generation != newest(loaded)][: max(surplus, 0)]
     if not gone:
-        return
+        return removed
     kept = [each for each in serving.before if each not in gone]
     write_serving(loaded, serving.model_copy(update={"before": kept}))
     for each in gone:
         remove(loaded, each.generation)
+        removed.append(each.generation)
+    return removed
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from datetime import timedelta
 from itertools import permutations
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, StringConstraints, model_validator
 
 from sources.common.fields import Declared, Duration, Name, Reference
 from sources.common.positions import span_ms
@@ -30,6 +30,8 @@ AnySource = FileSource | KafkaSource
 SourceSpec = Annotated[AnySource, Field(discriminator="type")]
 SOURCE_MODELS: Mapping[str, type[BaseModel]] = {"files": FileSource, "kafka": KafkaSource}
 """The model that each value of a source's ``type`` stands for."""
+PersonName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+"""Name of a person: not empty, without spaces around it."""
 
 
 class Audit(Declared):
@@ -77,6 +79,8 @@ class Pipeline(Declared):
             URL such as ``s3://bucket/state`` or ``hdfs://namenode/state``.
         audit: Independent computation that proves the target.
         approve: Whether a person has to approve the plan before anything is read or written.
+        approvers: Names of those who may approve a plan, promote a generation and roll back; by
+            default anyone may.
         switch: ``warm``: when the whole chain is run, the driver that finished a bounded source
             continues with the next one; ``cold``: each source gets a driver of its own.
         spark: How Spark is started.
@@ -100,6 +104,7 @@ class Pipeline(Declared):
     state: str
     audit: Audit | None = None
     approve: bool = False
+    approvers: list[PersonName] = Field(default_factory=list)
     switch: Literal["warm", "cold"] = "warm"
     spark: SparkSettings = SparkSettings()
     s3: S3Settings = Field(default_factory=S3Settings)
@@ -119,6 +124,19 @@ class Pipeline(Declared):
                     "sources may be in gs://…."
                 )
                 raise ValueError(message)
+        return self
+
+    @model_validator(mode="after")
+    def _promotions_have_approvers(self) -> Pipeline:
+        promoting = [each.name for each in self.generations.reruns if each.promote != "never"]
+        if self.approvers and promoting:
+            message = (
+                f"`generations.reruns` has `{promoting[0]}` with `promote: checks`, which promotes "
+                "without a person, but `approvers` names those who may promote. Declare `promote: "
+                "never` there, so that the new generation waits for one of them; or remove "
+                "`approvers`."
+            )
+            raise ValueError(message)
         return self
 
     @model_validator(mode="after")

@@ -1,7 +1,8 @@
 """Approval of a plan by a person: kept with the generation, required before each step.
 
 Only a pipeline that declares ``approve: true`` needs one. Whoever can write the state folder can
-approve; the name that is kept is what they gave, and proves nothing.
+approve; the name that is kept is what they gave, and proves nothing. ``approvers`` is therefore a
+guard against mistakes, unless the name comes from a proxy that authenticates.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import hashlib
 
 from sources.common.positions import Record, now_ms
 from sources.config.loader import LoadedPipeline
+from sources.config.pipeline import Pipeline
 from sources.errors import InputError, StateError
 from sources.planning.context import PipelineContext
 from sources.planning.plan import Plan
@@ -43,7 +45,8 @@ def approve(loaded: LoadedPipeline, by: str) -> Approval:
         by: Name of the person who approves.
 
     Raises:
-        InputError: The pipeline does not declare ``approve: true``, or the name is empty.
+        InputError: The pipeline does not declare ``approve: true``, or the name is empty or not one
+            of its ``approvers``.
         StateError: There is no plan, or the declaration changed in a way that the checkpoint can't
             follow.
     """
@@ -62,6 +65,7 @@ def approve(loaded: LoadedPipeline, by: str) -> Approval:
             f"`{name}_approve` in Dagster."
         )
         raise InputError(message, hint, pipeline=name)
+    require_approver(loaded.pipeline, by, "approve a plan")
     generation = loaded.require_generation()
     if (plan := _plan_digest(generation)) is None:
         message = f"There is no plan of pipeline `{name}` to approve."
@@ -74,6 +78,37 @@ def approve(loaded: LoadedPipeline, by: str) -> Approval:
     # It was for an earlier plan, and is replaced.
     generation.replace(_APPROVAL, made)
     return made
+
+
+def require_approver(pipeline: Pipeline, by: str | None, to_do: str) -> str | None:
+    """Refuse a person whom ``approvers`` does not name; without ``approvers`` anyone may.
+
+    Args:
+        pipeline: The pipeline's declaration.
+        by: Name of the person, as given; None if no name was given.
+        to_do: What they are about to do, such as ``promote a generation``.
+
+    Returns:
+        The name without spaces around it; None if no name was given.
+
+    Raises:
+        InputError: The pipeline declares ``approvers``, and the name is missing, empty or another
+            one. Upper and lower case are different.
+    """
+    name = (by or "").strip()
+    if not pipeline.approvers or name in pipeline.approvers:
+        return name or None
+    allowed = ", ".join(pipeline.approvers)
+    who = f"`{name}` may not" if name else "No name is given of the person who is to"
+    message = (
+        f"{who} {to_do} of pipeline `{pipeline.name}`. Its `approvers` are: {allowed}. Nothing was "
+        "changed."
+    )
+    hint = (
+        "Let one of them repeat it, with `--by NAME` or the field `by` of the job in Dagster; or "
+        "add the name to `approvers` in the pipeline's file."
+    )
+    raise InputError(message, hint, pipeline=pipeline.name, field="approvers", value=name)
 
 
 def find_approval(generation: Generation) -> Approval | None:

@@ -106,7 +106,7 @@ def test_readers_change_over_in_one_step_and_back(
             approve(loaded, "Ada")
             waiting = rerun(loaded, promote=False, rows_at_least=1.0, say=said.append)
             assert waiting.generation == "g1"
-            assert "0 missing, 0 added, 1,499 changed" in said[-1], "all but the one of value 0"
+            assert "rows, 1,499 changed, +1 column `w`" in said[-1], "all but the one of value 0"
             found = compare_generations(loaded)
             assert (found.columns_missing, found.columns_added) == ([], ["w"])
             assert {names[-1] for _, names, _ in seen} == {"v"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -94,6 +95,26 @@ def test_an_approval_is_kept_with_name_and_time_and_the_first_one_stands(
     again = approve(loaded, "Bob")
     assert (again.by, again.at_ms) == ("Ada", given["at_ms"])
     assert find_approval(loaded.require_generation()) == again
+
+
+def test_only_those_whom_the_declaration_names_approve_a_plan(loaded: LoadedPipeline) -> None:
+    operations.plan(loaded)
+    document = yaml.safe_load(loaded.path.read_text())
+    loaded.path.write_text(yaml.safe_dump({**document, "approvers": ["Ada", "Grace"]}))
+    status, refused = call(loaded, "approve", "--by", "Bob")
+    assert status == 2
+    assert "`Bob` may not approve a plan of pipeline `events`" in refused["message"]
+    assert "Its `approvers` are: Ada, Grace." in refused["message"]
+    assert find_approval(loaded.require_generation()) is None
+    assert call(loaded, "approve", "--by", " Grace ")[1]["by"] == "Grace"
+
+
+def test_the_user_of_the_machine_approves_if_no_name_is_given(
+    loaded: LoadedPipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operations.plan(loaded)
+    monkeypatch.setattr(getpass, "getuser", lambda: "linus")
+    assert call(loaded, "approve")[1]["by"] == "linus"
 
 
 def test_the_status_tells_that_a_plan_waits_and_how_to_approve_it(loaded: LoadedPipeline) -> None:

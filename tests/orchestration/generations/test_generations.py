@@ -61,12 +61,14 @@ def test_a_new_generation_has_a_table_of_its_own_until_readers_get_it(tmp_path: 
     assert target_of(case.loaded, "g2").url == f"{tmp_path}/out.g2"
     assert [line["role"] for line in call(case, "list")["generations"]] == ["serving", "waiting"]
 
-    assert call(case, "promote") == {"ok": True, "serving": "g2", "before": ["g1"]}
+    done = call(case, "promote", "--by", "Ada")
+    assert done == {"ok": True, "serving": "g2", "before": ["g1"], "by": "Ada"}
     assert case.seen() == NEW
     assert not (tmp_path / "out.g2").exists()
     assert target_of(case.loaded, "g2").url == str(tmp_path / "out")
 
-    assert call(case, "rollback") == {"ok": True, "serving": "g1", "before": ["g2"]}
+    done = call(case, "rollback", "--by", "Bob")
+    assert done == {"ok": True, "serving": "g1", "before": ["g2"], "by": "Bob"}
     assert case.seen() == OLD
     assert call(case, "rollback")["serving"] == "g2"
     assert case.seen() == NEW

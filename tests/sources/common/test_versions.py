@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestration.generations.ranges import RemovedFiles
+from orchestration.generations.switch_lock import SwitchHolder
 from orchestration.requested_state import RefusedRestart, RequestedState, Watch
 from sources.common.positions import EndPosition, Record, StartPosition
 from sources.config.bad_records import BadRecordCount
@@ -64,6 +65,7 @@ KINDS: list[type[Record]] = [
     StartPosition,
     StagedOutside,
     Switch,
+    SwitchHolder,
     RemovedFiles,
     TargetRecord,
     TopicRange,

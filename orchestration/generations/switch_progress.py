@@ -1,0 +1,108 @@
+"""What people are told of a promotion or rollback: each step, and where it stands if it stops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from sources.config.loader import LoadedPipeline
+from sources.errors import HybridError
+from sources.serving import Switch, pending_switch, read_serving
+from spark_jobs.target.belonging import is_committed
+
+Say = Callable[[str], None]
+"""Called with a line of text for each step, for a terminal or a log."""
+
+
+def silent(_: str) -> None:
+    """Say nothing."""
+
+
+class Steps:
+    """The numbered steps of a change, each of which is noted at its begin and told at its end.
+
+    Args:
+        say: Told each step that is done, such as ``1 of 5: the live run of g1 is stopped``.
+        count: Number of steps.
+        note: Called with each step that begins.
+    """
+
+    def __init__(self, say: Say, count: int, note: Say) -> None:
+        self._say = say
+        self._count = count
+        self._note = note
+        self._number = 0
+
+    def begin(self, text: str) -> None:
+        """Begin the next step."""
+        self._number += 1
+        self._note(f"{self._number} of {self._count}: {text}")
+
+    def end(self, text: str) -> None:
+        """Tell that the step is done."""
+        self._say(f"{self._number} of {self._count}: {text}")
+
+
+@contextmanager
+def told_if_interrupted(loaded: LoadedPipeline, say: Say) -> Iterator[None]:
+    """Tell where a change stands if the body of ``with`` is interrupted; the interrupt goes on.
+
+    An interrupt is what no ``except Exception`` catches: Ctrl-C, SIGTERM where it is turned into
+    one, and the termination of a run in Dagster.
+
+    Args:
+        loaded: The pipeline.
+        say: Told whether readers see the change already, and how to go on.
+
+    Raises:
+        StateError: The state is damaged.
+    """
+    begun, serving = pending_switch(loaded), read_serving(loaded).generation
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException:
+        try:
+            say(_where_it_stands(loaded, begun, serving))
+        except HybridError as error:
+            say(
+                f"Interrupted; how far it came can't be read now: {error} `hybrid generation list "
+                "P` shows which generation serves, `hybrid generation finish P` completes the "
+                "change, and until its commit `hybrid generation abort P` gives it up."
+            )
+        raise
+
+
+def _where_it_stands(loaded: LoadedPipeline, begun: Switch | None, before: str) -> str:
+    """Return what an interrupted change has done, and how to go on.
+
+    Args:
+        loaded: The pipeline.
+        begun: The switch that was under way when the change was called.
+        before: The generation that served then.
+    """
+    switch, serving = pending_switch(loaded), read_serving(loaded).generation
+    if switch is not None and is_committed(loaded, switch):
+        return (
+            f"Interrupted after the commit: the {switch.kind} is done, readers see {switch.to}. "
+            "Only the clean-up and the start of its live run are left: `hybrid generation finish "
+            "P` completes them, or the supervision does."
+        )
+    if switch is not None:
+        return (
+            f"Interrupted before the commit: nothing has changed, and readers see {switch.past}. "
+            f"`hybrid generation finish P` goes on with the {switch.kind} of {switch.to}, as the "
+            "supervision does by itself; `hybrid generation abort P` gives it up. Until then no "
+            "run of the pipeline starts."
+        )
+    if begun is None and serving == before:
+        return (
+            f"Interrupted before the first step: nothing has changed, and readers see {serving}. "
+            "Repeat the command."
+        )
+    return (
+        f"Interrupted after the last step of the change: readers see {serving}. If its live run is "
+        "requested, the supervision starts it, or `hybrid resume P` does. Files that nobody needs "
+        "are deleted after the next promotion."
+    )

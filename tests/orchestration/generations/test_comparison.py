@@ -1,0 +1,102 @@
+"""What a promotion would change, in one line, as a verdict and as numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from orchestration.audit.compare_generations import GenerationComparison, compare_generations
+from orchestration.cli.main import app
+from sources.generations import begin
+from tests.orchestration.generations.generation_case import GenerationCase
+from tests.orchestration.generations.test_generations import OLD, call, two
+
+SAME = GenerationComparison(
+    pipeline="events",
+    serving="g1",
+    candidate="g2",
+    rows={"g1": 184_000, "g2": 184_000},
+    missing=0,
+    added=0,
+    changed=0,
+    columns_missing=[],
+    columns_added=[],
+    types_changed={},
+    examples={},
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "text", "passed", "is_same"),
+    [
+        ({}, "184,000 = 184,000 rows, 0 changed", True, True),
+        (
+            {"columns_added": ["vip"]},
+            "184,000 = 184,000 rows, 0 changed, +1 column `vip`",
+            True,
+            False,
+        ),
+        ({"changed": 7}, "184,000 = 184,000 rows, 7 changed", False, False),
+        (
+            {"added": 1_200, "rows": {"g1": 184_000, "g2": 185_200}},
+            "185,200 > 184,000 rows, 1,200 added, 0 changed",
+            True,
+            False,
+        ),
+        (
+            {"missing": 5, "added": 2, "rows": {"g1": 184_000, "g2": 183_997}},
+            "183,997 < 184,000 rows, 5 missing, 2 added, 0 changed",
+            False,
+            False,
+        ),
+        (
+            {"columns_missing": ["a", "b"]},
+            "184,000 = 184,000 rows, 0 changed, -2 columns `a`, `b`",
+            False,
+            False,
+        ),
+        (
+            {"types_changed": {"v": ("long", "double")}},
+            "184,000 = 184,000 rows, 0 changed, `v` is double instead of long",
+            False,
+            False,
+        ),
+    ],
+)
+def test_one_line_tells_the_differences_and_it_passes_if_readers_keep_all_they_have(
+    change: dict[str, Any], text: str, passed: bool, is_same: bool
+) -> None:
+    found = replace(SAME, **change)
+    assert found.text == f"g2 against g1: {text}"
+    assert (found.passed, found.is_same) == (passed, is_same)
+
+
+def test_the_numbers_are_those_of_the_two_tables(tmp_path: Path) -> None:
+    found = compare_generations(two(tmp_path).loaded)
+    assert found.numbers == {
+        "rows before": 3, "rows now": 3, "missing": 1, "added": 1, "changed": 1,
+    }  # fmt: skip
+    assert not found.passed
+
+
+def test_a_column_of_another_type_is_told_even_if_no_value_differs(tmp_path: Path) -> None:
+    case = GenerationCase(tmp_path)
+    case.run(OLD)
+    begin(case.loaded)
+    case.run({key: float(value) for key, value in OLD.items()})  # type: ignore[misc]
+    found = compare_generations(case.loaded)
+    assert found.types_changed == {"v": ("long", "double")}
+    assert (found.changed, found.passed) == (0, False)
+
+
+def test_the_command_line_begins_with_that_line(tmp_path: Path) -> None:
+    case = two(tmp_path)
+    told = "g2 against g1: 3 = 3 rows, 1 missing, 1 added, 1 changed"
+    done = CliRunner().invoke(app, ["generation", "compare", str(case.loaded.path)])
+    assert done.stdout.splitlines()[0] == told
+    document = call(case, "compare")
+    assert (document["text"], document["passed"], document["ok"]) == (told, False, True)

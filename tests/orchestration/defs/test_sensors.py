@@ -9,7 +9,9 @@ import dagster as dg
 import pytest
 
 from orchestration.defs.assets import live_key
+from orchestration.defs.sensors import _together as together
 from orchestration.defs.sensors import has_live_run, live_checks
+from orchestration.supervision.verdict import Finding
 from sources.config.pipeline import Pipeline
 from spark_jobs.run_state.late_rows import LateRows, late_rows_name
 from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase, sensor_of
@@ -109,6 +111,13 @@ def test_the_checks_are_reported_with_what_was_judged(tmp_path: Path) -> None:
     ]
     shown = {name: value.value for name, value in lag.metadata.items()}
     assert shown == {"value": 2.0, "limit": 1.0, "unit": "records or splits"}
+
+
+def test_of_two_live_runs_the_worst_one_counts_with_its_number() -> None:
+    late = Finding(name="lag", passed=False, text="Much waits.", value=9, limit=3, unit="records")
+    good = Finding(name="lag", passed=True, text="Nothing waits.", value=0, limit=3, unit="records")
+    [found] = together([("g1", [good]), ("g2", [late])])
+    assert found == late.model_copy(update={"text": "g1: Nothing waits. g2: Much waits."})
 
 
 def test_a_launch_that_comes_up_is_no_error_and_not_green(tmp_path: Path) -> None:

@@ -240,7 +240,8 @@ def launch_job(name: str, folder: Path) -> None:
     if done.returncode != 0:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-40:])
         message = f"Job {name} failed with status {done.returncode}:\n{tail}"
-        raise RunError(message, pipeline=name, file=str(log))
+        hint = f"Correct what the last lines name, then run the demo again. The whole log: {log}"
+        raise RunError(message, hint, pipeline=name, file=str(log))
 
 
 def live_source(loaded: LoadedPipeline) -> KafkaSource:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from sources.config.kafka_source import KafkaSource
-from sources.errors import InputError, RunError, UnavailableError
+from sources.errors import RunError
 from sources.kafka.client import KafkaLog
 from sources.ledger import read_ledger
 from sources.planning.context import PipelineContext
@@ -21,6 +21,8 @@ from spark_jobs.run_state.heartbeat import Heartbeat
 
 _POLL_S = 0.3
 _SEAM_COUNT_S = 60.0
+_LOOK_S = 3.0
+"""Seconds that a frequent look waits for the broker, as the next look asks it again."""
 
 
 class Backlog(Protocol):
@@ -50,7 +52,11 @@ class Backlog(Protocol):
             beat: The run's latest heartbeat.
 
         Returns:
-            None if the broker does not answer, or the run has not reported it.
+            None if the run has not reported it.
+
+        Raises:
+            InputError: The broker does not know the topic, or refuses.
+            UnavailableError: The broker does not answer within about 3 s.
         """
 
 
@@ -161,19 +167,18 @@ class TopicBacklog:
         ends = log.log_end() if self._ends is None else self._ends
         return sum(max(end - position[partition], 0) for partition, end in ends.items())
 
-    def reported(self, beat: Heartbeat) -> int | None:
+    def reported(self, beat: Heartbeat) -> int:
         """Count the offsets that are not committed yet, by one look-up at the broker.
 
         Args:
             beat: The run's latest heartbeat.
 
-        Returns:
-            None if the broker does not answer or refuses.
+        Raises:
+            InputError: The broker does not know the topic, or refuses.
+            UnavailableError: The broker does not answer within about :data:`_LOOK_S`.
         """
-        try:
-            return self.waiting(beat)
-        except (InputError, UnavailableError):
-            return None
+        self._opened = self._opened or KafkaLog(self._source, _LOOK_S)
+        return self.waiting(beat)
 
     def _log(self) -> KafkaLog:
         self._opened = self._opened or KafkaLog(self._source)

@@ -167,7 +167,10 @@ def run_bounded(
 
 
 def go_live(
-    context: PipelineContext, source: Source, on_beat: process.OnBeat = lambda _: None
+    context: PipelineContext,
+    source: Source,
+    on_beat: process.OnBeat = lambda _: None,
+    by: str = "",
 ) -> Heartbeat:
     """Start the unbounded run, or find it running; return when its first batch is committed.
 
@@ -178,6 +181,7 @@ def go_live(
         context: The pipeline and its state.
         source: The last source of the chain.
         on_beat: Called with each new heartbeat until the first batch is committed.
+        by: Who asked for the run; empty if unknown.
 
     Returns:
         The first heartbeat of a run that has committed a batch, or that has nothing to read.
@@ -194,14 +198,14 @@ def go_live(
     _require_ready_to_stream(context, source)
     generation = context.generation
     before = read_requested(generation)
-    request(generation, source.name, is_requested=True)
+    request(generation, source.name, is_requested=True, by=by)
     try:
         return _start(context, source, on_beat)
     except Exception:
         raise
     except BaseException:
         if before is None:
-            request(generation, source.name, is_requested=False)
+            request(generation, source.name, is_requested=False, by=by)
         elif not before.is_requested:
             write_requested(generation, before)
         raise
@@ -320,7 +324,7 @@ def change_rate(loaded: LoadedPipeline, source: str, limit: RateLimit) -> None:
     put_in_force(loaded.require_generation(), source, limit)
 
 
-def stop(loaded: LoadedPipeline) -> list[str]:
+def stop(loaded: LoadedPipeline, by: str = "") -> list[str]:
     """End every active Spark run of a generation, and cancel the request for its live run.
 
     The live run is then neither requested nor paused, so the supervision does not restart it. Also
@@ -328,6 +332,7 @@ def stop(loaded: LoadedPipeline) -> list[str]:
 
     Args:
         loaded: The pipeline, as declared by the file that the generation runs by.
+        by: Who asked for it; empty if unknown.
 
     Returns:
         Names of the sources whose run was ended; empty if none ran or nothing was planned.
@@ -342,7 +347,7 @@ def stop(loaded: LoadedPipeline) -> list[str]:
     generation = read_generation(loaded.state, name)
     wanted = read_requested(generation)
     if wanted is not None and (wanted.is_requested or wanted.is_paused):
-        request(generation, wanted.source, is_requested=False)
+        request(generation, wanted.source, is_requested=False, by=by)
     names = [source.name for source in loaded.pipeline.sources]
     return [name for name in names if process.stop(generation, name)]
 

@@ -25,6 +25,7 @@ class RequestedState(Record):
         at_ms: When this was requested, in ms since 1970.
         is_paused: Whether people paused it, so that it is shown as paused until they resume it.
         why: The reason that people gave; empty if none.
+        by: Who asked for it; empty if unknown, as in documents that were written without it.
     """
 
     VERSION = 3
@@ -34,6 +35,7 @@ class RequestedState(Record):
     at_ms: int
     is_paused: bool = False
     why: str = ""
+    by: str = ""
 
 
 class Restart(Part):
@@ -73,6 +75,7 @@ class Watch(Record):
             memory. Times are in ms since 1970.
         launch_id, batch_id: Last launch and last committed micro-batch that were seen.
         behind_since_ms: Since when input was seen to wait while nothing was committed.
+        lag_unknown_since_ms: Since when it is unknown how much input waits; None if it is known.
         down_since_ms: Since when this launch is seen dead or stuck; None if it is not.
         restarts: Restarts since the request that still count, oldest first.
         gave_up: Whether the limit was reached: nothing is done until people act.
@@ -87,6 +90,7 @@ class Watch(Record):
     launch_id: str | None = None
     batch_id: int | None = None
     behind_since_ms: int | None = None
+    lag_unknown_since_ms: int | None = None
     down_since_ms: int | None = None
     restarts: list[Restart] = Field(default_factory=list)
     gave_up: bool = False
@@ -103,20 +107,20 @@ def read_requested(generation: Folder) -> RequestedState | None:
     return generation.read(_REQUESTED, RequestedState)
 
 
-def request(generation: Folder, source: str, *, is_requested: bool) -> None:
+def request(generation: Folder, source: str, *, is_requested: bool, by: str = "") -> None:
     """Record that people want the live run to run, or not to, from now on; this ends a pause.
 
     Args:
         generation: The state folder of the generation.
         source: Name of the source that the live run reads.
         is_requested: Whether it is to run.
+        by: Who asked for it; empty if unknown.
 
     Raises:
         StateError: The state can't be written.
     """
-    write_requested(
-        generation, RequestedState(source=source, is_requested=is_requested, at_ms=now_ms())
-    )
+    requested = RequestedState(source=source, is_requested=is_requested, at_ms=now_ms(), by=by)
+    write_requested(generation, requested)
 
 
 def write_requested(generation: Folder, requested: RequestedState) -> None:

@@ -56,7 +56,7 @@ class ErrorReport(BaseModel):
     Attributes:
         kind: Which type of error, by a name that stays (:attr:`HybridError.kind`).
         message: What is wrong, and which value.
-        hint: What to do now; empty where the message already says so.
+        hint: What to do now.
         transient: Whether the same attempt may succeed later without any change.
         fields: What the error is about: keys of :class:`ErrorFields` and their values.
     """
@@ -78,7 +78,7 @@ class HybridError(Exception):
 
     Args:
         message: What is wrong, and which value: a sentence.
-        hint: What to do now: a sentence; empty where the message already says so.
+        hint: What to do now: a sentence. Required, so that no error leaves people without it.
         transient: Whether the same attempt may succeed later without any change; the default of
             the error type, if left out.
         fields: What the error is about, by the keys of :class:`ErrorFields`.
@@ -94,7 +94,7 @@ class HybridError(Exception):
     def __init__(
         self,
         message: str,
-        hint: str = "",
+        hint: str,
         *,
         transient: bool | None = None,
         **fields: Unpack[ErrorFields],

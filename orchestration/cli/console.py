@@ -122,12 +122,13 @@ def logs(loaded: LoadedPipeline, lines: int) -> tuple[str, str]:
     return found
 
 
-def drain(loaded: LoadedPipeline, within: timedelta) -> None:
+def drain(loaded: LoadedPipeline, within: timedelta, by: str = "") -> None:
     """Let the live run commit all input that is there, then stop it; show how much is left.
 
     Args:
         loaded: The pipeline.
         within: How long to wait. After that the run continues as if it had not been drained.
+        by: Who asked for it; empty if unknown.
 
     Raises:
         InputError: The pipeline has no live run, or its topics or folder can't be read.
@@ -146,4 +147,4 @@ def drain(loaded: LoadedPipeline, within: timedelta) -> None:
             text = f"drain: {left:,} left"
             bars.update(bar, description=text, total=highest or 1, completed=(highest or 1) - left)
 
-        controls.drain(loaded, within, show)
+        controls.drain(loaded, within, show, by)

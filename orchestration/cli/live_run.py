@@ -5,6 +5,7 @@ They act on the generation that serves, unless ``--generation`` names another on
 
 from __future__ import annotations
 
+import getpass
 from typing import Annotated
 
 import typer
@@ -19,10 +20,28 @@ from orchestration.cli.output import (
 
 app = typer.Typer()
 
+By = Annotated[
+    str, typer.Option("--by", help="Who asks; else the name of the operating system's user.")
+]
+
+
+def _who(by: str) -> str:
+    """Return who asks for a command: the name given, or that of the operating system's user.
+
+    Empty where a container's user has no name.
+    """
+    try:
+        return by or getpass.getuser()
+    except (KeyError, OSError):
+        return ""
+
 
 @app.command()
 def stop(
-    pipeline: PipelineFile, generation: GenerationName = None, as_json: AsJson = False
+    pipeline: PipelineFile,
+    by: By = "",
+    generation: GenerationName = None,
+    as_json: AsJson = False,
 ) -> None:
     """Stop a generation's Spark run; `hybrid run` or `hybrid resume` continues from there."""
     with answer(as_json) as show:
@@ -30,7 +49,7 @@ def stop(
         from sources.serving import about, described
 
         loaded = load_acting(pipeline, generation, as_kept=True)
-        stopped = operations.stop(loaded)
+        stopped = operations.stop(loaded, _who(by))
         what = f"Stopped {', '.join(stopped)}" if stopped else "Nothing was running"
         text = f"{what} (generation {described(loaded)})."
         if others := operations.others_running(loaded):
@@ -43,16 +62,17 @@ def stop(
 def pause(
     pipeline: PipelineFile,
     why: Annotated[str, typer.Option(help="Reason, shown while the stream is paused.")] = "",
+    by: By = "",
     generation: GenerationName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Stop the live stream until `hybrid resume`; the status shows it as paused, and why."""
+    """Stop the live stream until `hybrid resume`; the status shows since when, by whom and why."""
     with answer(as_json) as show:
         from orchestration.supervision import controls
         from sources.serving import about, described
 
         loaded = load_acting(pipeline, generation, as_kept=True)
-        was_running = controls.pause(loaded, why)
+        was_running = controls.pause(loaded, why, _who(by))
         what = "Paused" if was_running else "Paused; nothing was running"
         document = {"ok": True, "pipeline": loaded.pipeline.name, "generation": about(loaded)}
         text = f"{what} (generation {described(loaded)})."
@@ -61,7 +81,10 @@ def pause(
 
 @app.command()
 def resume(
-    pipeline: PipelineFile, generation: GenerationName = None, as_json: AsJson = False
+    pipeline: PipelineFile,
+    by: By = "",
+    generation: GenerationName = None,
+    as_json: AsJson = False,
 ) -> None:
     """Start the live stream again after it was paused, stopped or drained."""
     with answer(as_json) as show:
@@ -69,7 +92,7 @@ def resume(
         from sources.serving import about, described
 
         loaded = load_acting(pipeline, generation)
-        beat = controls.resume(loaded)
+        beat = controls.resume(loaded, _who(by))
         document = {"ok": True, "pipeline": loaded.pipeline.name, "generation": about(loaded)}
         text = f"`{beat.source}` of generation {described(loaded)}, is live: driver {beat.pid}."
         show({**document, "batch": beat.batch_id}, text)
@@ -79,6 +102,7 @@ def resume(
 def drain(
     pipeline: PipelineFile,
     within: Annotated[str, typer.Option(help="How long to wait, such as 10 min or 2 h.")] = "1 h",
+    by: By = "",
     generation: GenerationName = None,
     as_json: AsJson = False,
 ) -> None:
@@ -92,7 +116,7 @@ def drain(
         from sources.serving import about, described
 
         loaded = load_acting(pipeline, generation, as_kept=True)
-        console.drain(loaded, parse_duration(within))
+        console.drain(loaded, parse_duration(within), _who(by))
         name = loaded.pipeline.sources[-1].name
         text = f"`{name}` of generation {described(loaded)}, is drained and stopped."
         show({"ok": True, "generation": about(loaded), "drained": name}, text)

@@ -168,7 +168,7 @@ def _status(found: Status) -> Table:
         if beat is not None and beat.failure:
             table.caption = escape(str(beat.failure))
     if (live := found.live) is not None:
-        is_waiting = live.health in ("starting", "paused", "catching-up")
+        is_waiting = live.health in ("starting", "paused", "stopped", "catching-up")
         colour = "red" if live.is_red else "yellow" if is_waiting else "green"
         table.caption = f"[{colour}]{live.health}[/]: {escape(live.reason)}"
     if found.refused is not None:

@@ -19,10 +19,15 @@ Applied by :func:`failures`, not by the steps' definitions: there Dagster would 
 again that a person has cancelled, and so launch Spark again.
 """
 
+WHAT_TO_DO = "What to do"
+"""Metadata entry, and start of the last line, of each failure."""
+
 
 @contextmanager
 def failures(*, allow_retries: bool = True) -> Iterator[None]:
     """Turn an error of this project into a failure of the Dagster step, without a stack trace.
+
+    Its description is the error's message, and ends with a line that says what to do.
 
     A transient error makes Dagster try the step again, as :data:`RETRY_POLICY` says; a terminal
     one fails it at once.
@@ -33,7 +38,7 @@ def failures(*, allow_retries: bool = True) -> Iterator[None]:
         allow_retries: False where the supervision decides when the step is tried again.
 
     Raises:
-        dg.Failure: With the error's kind, cause, hint and fields as metadata.
+        dg.Failure: With the error's kind, cause, way out and fields as metadata.
         dg.RetryRequested: Caused by that failure, as long as there are attempts left.
     """
     try:
@@ -43,7 +48,9 @@ def failures(*, allow_retries: bool = True) -> Iterator[None]:
         tried = _attempts_before() if allow_retries and report.transient else None
         is_last = tried is None or tried >= RETRY_POLICY.max_retries
         failure = dg.Failure(
-            description=str(report), metadata=_metadata(report), allow_retries=not is_last
+            description=f"{report.message}\n{WHAT_TO_DO}: {report.hint}",
+            metadata=_metadata(report),
+            allow_retries=not is_last,
         )
         if tried is None or is_last:
             raise failure from error
@@ -61,12 +68,11 @@ def _attempts_before() -> int | None:
 
 
 def _metadata(report: ErrorReport) -> dict[str, Any]:
-    hint = {"hint": report.hint} if report.hint else {}
     return {
         "kind": report.kind,
         "transient": report.transient,
         # A block of code: paths and lines of logs are no Markdown.
         "cause": dg.MetadataValue.md(f"```\n{report.message}\n```"),
-        **hint,
+        WHAT_TO_DO: report.hint,
         **report.fields,
     }

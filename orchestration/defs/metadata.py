@@ -21,6 +21,14 @@ from spark_jobs.run_state.heartbeat import Heartbeat
 from spark_jobs.run_state.late_rows import LateRows
 
 Metadata = dict[str, Any]
+_PLOTS = {
+    "lag": "records waiting",
+    "waiting_s": "waiting (s)",
+    "processed_rows_per_s": "rows/s",
+    "event_time_lag_s": "newest row's age (s)",
+    "late_rows": "late rows",
+}
+"""The figures of a verdict that Dagster plots over time, and their titles there."""
 
 
 def snapshots(taken: Sequence[TakenSnapshot]) -> Metadata:
@@ -234,6 +242,7 @@ def finding(found: Finding) -> dg.AssetCheckResult:
         passed=found.passed,
         severity=_severity(found),
         description=found.text,
+        metadata=_measured(found),
     )
 
 
@@ -250,8 +259,14 @@ def evaluation(key: dg.AssetKey, found: Finding) -> dg.AssetCheckEvaluation:
         passed=found.passed,
         severity=_severity(found),
         description=found.text,
-        metadata={},
+        metadata=_measured(found),
     )
+
+
+def _measured(found: Finding) -> Metadata:
+    """Return value and limit of an expectation as plain numbers, which Dagster plots."""
+    shown: Metadata = {"value": found.value, "limit": found.limit, "unit": found.unit or None}
+    return {name: each for name, each in shown.items() if each is not None}
 
 
 def _severity(found: Finding) -> dg.AssetCheckSeverity:
@@ -259,14 +274,20 @@ def _severity(found: Finding) -> dg.AssetCheckSeverity:
 
 
 def observation(verdict: Verdict) -> Metadata:
-    """Return the metadata of an observation of the live run; plain numbers, which Dagster plots."""
+    """Return the metadata of an observation of the live run.
+
+    Dagster plots each plain number, so only those of :data:`_PLOTS` are; all other figures are in
+    ``details``.
+    """
+    numbers = verdict.numbers
+    details = {name: number for name, number in numbers.items() if name not in _PLOTS}
     shown: Metadata = {
         "health": verdict.health,
         "reason": verdict.reason,
-        "red": int(verdict.is_red),
-        **verdict.numbers,
+        **{title: numbers[name] for name, title in _PLOTS.items() if name in numbers},
+        "details": dg.MetadataValue.json({"red": verdict.is_red, **details}),
     }
-    if (watermark := verdict.numbers.get("watermark_ms")) is not None:
+    if (watermark := numbers.get("watermark_ms")) is not None:
         shown["watermark"] = iso(int(watermark))
     if verdict.error is not None:
         shown["last error"] = verdict.error

@@ -162,15 +162,9 @@ def _together(found: Sequence[tuple[str, Sequence[Finding]]]) -> list[Finding]:
         parts = [(who, each) for who, findings in found for each in findings if each.name == name]
         if not parts:
             continue
-        bad = [each for _, each in parts if not each.passed]
-        joined.append(
-            Finding(
-                name=name,
-                passed=not bad,
-                is_pending=bool(bad) and all(each.is_pending for each in bad),
-                text=" ".join(f"{who}: {each.text}" for who, each in parts),
-            )
-        )
+        worst = min((each for _, each in parts), key=lambda each: (each.passed, each.is_pending))
+        text = " ".join(f"{who}: {each.text}" for who, each in parts)
+        joined.append(worst.model_copy(update={"text": text}))
     return joined
 
 

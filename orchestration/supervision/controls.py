@@ -42,14 +42,15 @@ def live_source(loaded: LoadedPipeline) -> FileSource | KafkaSource:
     return last
 
 
-def pause(loaded: LoadedPipeline, why: str = "") -> bool:
+def pause(loaded: LoadedPipeline, why: str = "", by: str = "") -> bool:
     """End the live run until people resume it; an unfinished micro-batch is repeated then.
 
-    Unlike a stopped run, it is shown as paused: since when, why, and how much input waits.
+    Unlike a stopped run, it is shown as paused: since when, by whom, why, and how much waits.
 
     Args:
         loaded: The pipeline.
         why: A reason to show; empty for none.
+        by: Who asked for it, to show; empty if unknown.
 
     Returns:
         Whether a Spark run was there to be ended.
@@ -80,15 +81,20 @@ def pause(loaded: LoadedPipeline, why: str = "") -> bool:
             at_ms=now_ms(),
             is_paused=True,
             why=why.strip(),
+            by=by.strip(),
         )
         write_requested(generation, paused)
     return process.stop(generation, source.name)
 
 
-def resume(loaded: LoadedPipeline) -> Heartbeat:
+def resume(loaded: LoadedPipeline, by: str = "") -> Heartbeat:
     """Start the live run where it was paused, stopped or drained; from then on it is requested.
 
     This also clears a failure for which the supervision did not restart the run.
+
+    Args:
+        loaded: The pipeline.
+        by: Who asked for it; empty if unknown.
 
     Returns:
         The first heartbeat of a run that has committed a batch, or that has nothing to read.
@@ -103,11 +109,14 @@ def resume(loaded: LoadedPipeline) -> Heartbeat:
             active.
     """
     source = live_source(loaded)
-    return operations.go_live(PipelineContext.require(loaded), source)
+    return operations.go_live(PipelineContext.require(loaded), source, by=by)
 
 
 def drain(
-    loaded: LoadedPipeline, within: timedelta, on_left: Callable[[int], None] = lambda _: None
+    loaded: LoadedPipeline,
+    within: timedelta,
+    on_left: Callable[[int], None] = lambda _: None,
+    by: str = "",
 ) -> None:
     """Let the live run commit all that its topics, or its folder, hold now; then stop it.
 
@@ -119,6 +128,7 @@ def drain(
         within: How long to wait. After that the run continues as if it had not been drained.
         on_left: Called at each look (every 0.5 s) with the number of records, or of files and
             splits, that are not committed yet.
+        by: Who asked for it; empty if unknown.
 
     Raises:
         InputError: The pipeline has no live run, or its topics or folder can't be read.
@@ -155,7 +165,7 @@ def drain(
             )
             raise RunError(message, hint, source=source.name)
         time.sleep(_POLL_S)
-    operations.stop(loaded)
+    operations.stop(loaded, by.strip())
 
 
 def _ended(generation: Generation, name: str, left: int | None) -> RunError:

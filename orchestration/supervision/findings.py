@@ -2,83 +2,150 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from orchestration.display import count, duration, size
 from orchestration.supervision.catching_up import Behind
 from orchestration.supervision.observation import Seen, SlotSeen
 from orchestration.supervision.verdict import Finding
-from sources.common.positions import seconds, span_ms
+from sources.common.positions import span_ms
 from sources.config.supervision import Supervision
 from sources.databases.replication_slot import NEW_SNAPSHOT
 
 
-def lag(seen: Seen, expected: Supervision) -> Finding:
-    """Judge how much input waits; unknown does not pass."""
+class _Excess(NamedTuple):
+    """A time that is longer than allowed; both in ms."""
+
+    text: str
+    value_ms: float
+    limit_ms: float
+
+
+def lag(seen: Seen, expected: Supervision, now_ms: int) -> Finding:
+    """Judge how much input waits; a broker that does not answer only warns, for a while."""
     if seen.lag is None:
-        why = "nothing was read yet" if seen.beat is None else "the broker does not answer"
-        text = f"How much input waits is unknown: {why}."
-        return Finding(name="lag", passed=False, text=text)
-    text = f"{seen.lag:,} records or splits wait"
+        return _unknown_lag(seen, expected, now_ms)
+    text = f"{count(seen.lag)} records or splits wait"
     if expected.lag is not None:
-        text += f"; up to {expected.lag:,} may"
-    passed = expected.lag is None or seen.lag <= expected.lag
-    return Finding(name="lag", passed=passed, text=f"{text}.")
+        text += f"; up to {count(expected.lag)} may"
+    return Finding(
+        name="lag",
+        passed=expected.lag is None or seen.lag <= expected.lag,
+        text=f"{text}.",
+        value=seen.lag,
+        limit=expected.lag,
+        unit="records or splits",
+    )
 
 
 def waiting_time(seen: Seen, expected: Supervision, now_ms: int) -> Finding:
-    """Judge how long input waits; a run that works and catches up only warns."""
-    late: list[str] = []
-    due = seen.beat.listing_due_ms if seen.beat is not None else None
-    if due is not None and now_ms - due > span_ms(expected.freshness):
-        late.append(f"The folder was due to be listed {seconds(now_ms - due)} ago, and was not.")
-    elif seen.lag == 0:
-        return Finding(name="waiting_time", passed=True, text="All input is committed.")
-    if seen.behind_since_ms is not None:
-        still = now_ms - seen.behind_since_ms
-        pace = seen.beat.pace_ms if seen.beat is not None else 0
-        if still > span_ms(expected.freshness) + pace:
-            late.append(f"Input waits, and nothing was committed for {seconds(still)}.")
-    reached = seen.beat.event_time_ms if seen.beat is not None else None
-    if expected.event_time_lag is not None and reached is not None:
-        behind = now_ms - reached
-        if behind > span_ms(expected.event_time_lag):
-            late.append(f"The highest event time read is {seconds(behind)} behind.")
-    if seen.beat is None:
+    """Judge how long input waits; a run that works and catches up only warns.
+
+    The number is the time of the first sentence: without a commit and its limit ``freshness``, or
+    the one that is too long.
+    """
+    beat = seen.beat
+    if beat is None:
         return Finding(name="waiting_time", passed=False, text="Nothing was read yet.")
+    fresh_ms = span_ms(expected.freshness)
+    late: list[_Excess] = []
+    due = beat.listing_due_ms
+    if due is not None and now_ms - due > fresh_ms:
+        text = f"The folder was due to be listed {_span(now_ms - due)} ago, and was not."
+        late.append(_Excess(text, now_ms - due, fresh_ms))
+    elif seen.lag is None and seen.behind_since_ms is None:
+        text = "How long input waits is unknown, as is how much of it does."
+        unknown = _unknown_lag(seen, expected, now_ms)
+        return unknown.model_copy(update={"name": "waiting_time", "text": text})
+    still_ms = 0 if seen.behind_since_ms is None else now_ms - seen.behind_since_ms
+    if still_ms > fresh_ms + beat.pace_ms:
+        text = f"Input waits, and nothing was committed for {_span(still_ms)}."
+        late.append(_Excess(text, still_ms, fresh_ms + beat.pace_ms))
+    is_waiting = seen.lag != 0
+    if is_waiting and expected.event_time_lag is not None and beat.event_time_ms is not None:
+        behind_ms, limit_ms = now_ms - beat.event_time_ms, span_ms(expected.event_time_lag)
+        if behind_ms > limit_ms:
+            text = f"The highest event time read is {_span(behind_ms)} behind."
+            late.append(_Excess(text, behind_ms, limit_ms))
     is_catching_up = False
     if seen.behind is not None and not late:
-        late, is_catching_up = _behind(seen.behind, seen.lag, expected, seen.beat.pace_ms)
-    if late:
-        text = " ".join(late)
-        return Finding(name="waiting_time", passed=False, is_pending=is_catching_up, text=text)
-    return Finding(name="waiting_time", passed=True, text="Input waits for a short time only.")
+        late, is_catching_up = _behind(seen.behind, seen.lag, expected, beat.pace_ms)
+    text = "Input waits for a short time only." if is_waiting else "All input is committed."
+    first = late[0] if late else _Excess(text, still_ms, fresh_ms + beat.pace_ms)
+    return Finding(
+        name="waiting_time",
+        passed=not late,
+        is_pending=is_catching_up,
+        text=" ".join(each.text for each in late) or text,
+        value=first.value_ms / 1000,
+        limit=first.limit_ms / 1000,
+        unit="s",
+    )
 
 
 def _behind(
     behind: Behind, lag: int | None, expected: Supervision, pace_ms: int
-) -> tuple[list[str], bool]:
+) -> tuple[list[_Excess], bool]:
     """Return what is to be said about a run that is behind, and whether it only catches up."""
-    waits = "Input waits" if lag is None else f"{lag:,} records or splits wait"
+    waits = "Input waits" if lag is None else f"{count(lag)} records or splits wait"
     limit_ms = span_ms(expected.caught_up_within) + pace_ms
-    if behind.waiting_ms <= limit_ms and (behind.left_s or 0) * 1000 <= limit_ms:
+    left_ms = (behind.left_s or 0) * 1000
+    if behind.waiting_ms <= limit_ms and left_ms <= limit_ms:
         return [], False
-    since = f"the first of them for {seconds(behind.waiting_ms)} at least"
-    if behind.is_less is False and behind.waiting_ms > span_ms(expected.late_after) + pace_ms:
-        period = seconds(span_ms(expected.late_after))
-        return [f"{waits}, {since}, and they have not become fewer within {period}."], False
-    left = "an unknown time" if behind.left_s is None else f"about {behind.left_s:,.0f} s"
-    return [f"The live run is catching up: {waits}, {since}; {left} left."], True
+    since = f"the first of them for {_span(behind.waiting_ms)} at least"
+    late_ms = span_ms(expected.late_after) + pace_ms
+    if behind.is_less is False and behind.waiting_ms > late_ms:
+        period = _span(span_ms(expected.late_after))
+        text = f"{waits}, {since}, and they have not become fewer within {period}."
+        return [_Excess(text, behind.waiting_ms, late_ms)], False
+    left = "an unknown time" if behind.left_s is None else f"about {duration(behind.left_s)}"
+    text = f"The live run is catching up: {waits}, {since}; {left} left."
+    return [_Excess(text, max(behind.waiting_ms, left_ms), limit_ms)], True
+
+
+def _unknown_lag(seen: Seen, expected: Supervision, now_ms: int) -> Finding:
+    """Return that the lag is unknown: a warning, until it has been for ``late_after``."""
+    unknown = "How much input waits is unknown"
+    if seen.beat is None:
+        return Finding(name="lag", passed=False, text=f"{unknown}: nothing was read yet.")
+    error = seen.lag_error
+    text = f"{unknown}: {'the run has not reported it yet.' if error is None else error}"
+    since_ms = seen.lag_unknown_since_ms
+    is_long = since_ms is not None and now_ms - since_ms > span_ms(expected.late_after)
+    if since_ms is not None and is_long:
+        text += f" This has been so for {_span(now_ms - since_ms)}."
+    is_passing = error is None or error.transient
+    return Finding(name="lag", passed=False, is_pending=is_passing and not is_long, text=text)
 
 
 def slot(slot: SlotSeen, expected: Supervision, now_ms: int) -> Finding:
-    """Judge whether changes still come through the replication slot."""
+    """Judge whether changes still come through the replication slot, and since when none reads it.
+
+    The number is the time without a reader, and its limit ``freshness``.
+    """
     if slot.gone is not None:
         text = f"{slot.gone[0].upper()}{slot.gone[1:].rstrip('.')}. {NEW_SNAPSHOT}"
         return Finding(name="slot", passed=False, text=text)
     if slot.unknown is not None:
         text = f"The state of the slot is unknown: {slot.unknown.rstrip('.')}."
         return Finding(name="slot", passed=False, is_pending=True, text=text)
+    idle_ms, limit_ms = 0, span_ms(expected.freshness)
+    text = "A connector reads the slot."
     if slot.idle_since_ms is not None:
-        idle = now_ms - slot.idle_since_ms
-        text = f"No connector has read the slot for {seconds(idle)}. Start the connector again."
-        is_long = idle > span_ms(expected.freshness)
-        return Finding(name="slot", passed=False, is_pending=not is_long, text=text)
-    return Finding(name="slot", passed=True, text="A connector reads the slot.")
+        idle_ms = now_ms - slot.idle_since_ms
+        text = f"No connector has read the slot for {_span(idle_ms)}. Start the connector again."
+    if slot.retained_bytes is not None:
+        text += f" The database keeps {size(slot.retained_bytes)} of its log for it."
+    return Finding(
+        name="slot",
+        passed=slot.idle_since_ms is None,
+        is_pending=slot.idle_since_ms is not None and idle_ms <= limit_ms,
+        text=text,
+        value=idle_ms / 1000,
+        limit=limit_ms / 1000,
+        unit="s",
+    )
+
+
+def _span(ms: float) -> str:
+    return duration(ms / 1000)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from orchestration.display import count, duration, moment
 from orchestration.supervision import findings
 from orchestration.supervision.late_rows import late_rows
 from orchestration.supervision.observation import Seen
 from orchestration.supervision.verdict import Finding, Health, Verdict, expected_findings
-from sources.common.positions import iso, seconds, span_ms
 from sources.config.supervision import Supervision
 from sources.errors import ErrorReport
+from spark_jobs.run_state.heartbeat import Heartbeat
 
 _WORKING = ("healthy", "catching-up", "late")
 _LAUNCH_MS = 40_000  # from the request to a process; short, as nothing is red until then
@@ -24,12 +25,17 @@ class _Process(NamedTuple):
         reason: Why, in sentences.
         down: What is wrong with it, if a restart may help.
         failure: The error that ended it.
+        still_s: Seconds without a sign of work: a commit while input waits, or else a heartbeat;
+            None if there was never one.
+        limit_s: How many may pass; None if no limit applies.
     """
 
     health: Health
     reason: str
     down: Literal["dead", "stuck"] | None = None
     failure: ErrorReport | None = None
+    still_s: float | None = None
+    limit_s: float | None = None
 
 
 def judge(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
@@ -44,20 +50,30 @@ def judge(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
         expected: The thresholds that the pipeline declares under ``supervision``.
         now_ms: Time of the look, in ms since 1970.
     """
-    if seen.requested_ms is None:
+    if not seen.requested.is_requested:
         return _not_requested(seen, expected, now_ms)
-    health, reason, down, failure = _process(seen, seen.requested_ms, expected, now_ms)
-    lag, waiting_time = findings.lag(seen, expected), findings.waiting_time(seen, expected, now_ms)
+    process = _process(seen, expected, now_ms)
+    health, reason, failure = process.health, process.reason, process.failure
+    lag = findings.lag(seen, expected, now_ms)
+    waiting_time = findings.waiting_time(seen, expected, now_ms)
     late = late_rows(seen.late, expected.late_rows)
-    if health != "failed" and _is_looping(seen, expected, is_down=down is not None):
+    if health != "failed" and _is_looping(seen, expected, is_down=process.down is not None):
         again = "and is not restarted any more" if seen.gave_up else "which is a crash loop"
         minutes = expected.restarts.within.total_seconds() / 60
         times = f"The live run was restarted {seen.restarts} times within {minutes:,.0f} min"
         reason = f"{times}, {again}. {reason}"
         health = "crash-looping"
-    alive = Finding(name="alive", passed=health == "healthy", text=reason)
+    alive = Finding(
+        name="alive",
+        passed=health == "healthy",
+        is_pending=health == "catching-up",
+        text=reason,
+        value=process.still_s,
+        limit=process.limit_s,
+        unit="" if process.still_s is None else "s",
+    )
     behind = [each for each in (lag, waiting_time) if not each.passed]
-    if health == "healthy" and behind:
+    if health in ("healthy", "catching-up") and behind:
         health = "catching-up" if all(each.is_pending for each in behind) else "late"
         reason = " ".join(each.text for each in behind)
     if health in _WORKING and not (late.passed or late.is_pending):
@@ -74,7 +90,7 @@ def judge(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
     return Verdict(
         health=health,
         reason=reason,
-        down=down,
+        down=process.down,
         failure=failure,
         error=seen.last_failure if failure is None else str(failure),
         findings=found,
@@ -83,19 +99,26 @@ def judge(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
 
 
 def _not_requested(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
-    """Judge a run that people stopped or paused: not red, whatever waits."""
-    health: Health = "stopped"
-    reason = "The live run was stopped."
-    if seen.paused_ms is not None:
-        health = "paused"
-        why = f" ({seen.paused_why})" if seen.paused_why else ""
-        reason = f"The live run has been paused since {iso(seen.paused_ms)}{why}."
-        if seen.lag is not None:
-            reason += f" {seen.lag:,} records or splits wait."
+    """Judge a run that people stopped or paused: a warning and not red, whatever waits."""
+    requested = seen.requested
+    health: Health = "paused" if requested.is_paused else "stopped"
+    by = f" by {requested.by}" if requested.by else ""
+    why = f" ({requested.why})" if requested.why else ""
+    reason = f"The live run has been {health} since {moment(requested.at_ms)} UTC{by}{why}."
+    if seen.lag is not None:
+        reason += f" {count(seen.lag)} records or splits wait."
+    elif seen.lag_error is not None:
+        reason += f" How much input waits is unknown: {seen.lag_error.message}"
     if seen.is_alive:
         reason += " The process of the run is still there."
-    names = expected_findings(has_slot=False)
-    found = [Finding(name=name, passed=True, text=reason) for name in names]
+    reason += (
+        " To resume it, run `hybrid resume PIPELINE`, or in Dagster the job "
+        f"`{seen.pipeline}_control` with the action RESUME."
+    )
+    found = [
+        Finding(name=name, passed=False, is_pending=True, text=reason)
+        for name in expected_findings(has_slot=False)
+    ]
     if seen.slot is not None:
         found.append(findings.slot(seen.slot, expected, now_ms))
     numbers: dict[str, int | float] = {} if seen.lag is None else {"lag": seen.lag}
@@ -108,32 +131,57 @@ def _is_looping(seen: Seen, expected: Supervision, *, is_down: bool) -> bool:
     return has_given_up or seen.restarts >= expected.restarts.loop
 
 
-def _process(seen: Seen, requested_ms: int, expected: Supervision, now_ms: int) -> _Process:
+def _process(seen: Seen, expected: Supervision, now_ms: int) -> _Process:
     beat, launched = seen.beat, seen.launched_ms
     if not seen.is_alive:
-        return _ended(seen, requested_ms, now_ms)
+        silent_s = None if beat is None else _since(beat.at_ms, now_ms)
+        return _ended(seen, seen.requested.at_ms, now_ms)._replace(still_s=silent_s)
     if beat is None or beat.advanced_at_ms is None:
         # Before the first micro-batch a driver may well be silent: it prepares the query.
         worked = 0 if beat is None else beat.worked_at_ms or 0
-        age = now_ms - max(launched if launched is not None else requested_ms, worked)
-        if age >= span_ms(expected.start_within):
-            reason = f"The first micro-batch of the live run is not committed after {seconds(age)}."
-            return _Process("stuck", reason, "stuck")
-        return _Process("starting", "The first micro-batch of the live run is not committed yet.")
-    silent = now_ms - beat.at_ms
-    if silent >= span_ms(expected.stuck_after):
+        age_s = (
+            now_ms - max(seen.requested.at_ms if launched is None else launched, worked)
+        ) / 1000
+        limit_s = expected.start_within.total_seconds()
+        first = "The first micro-batch of the live run is not committed"
+        if age_s >= limit_s:
+            return _Process(
+                "stuck",
+                f"{first} after {duration(age_s)}.",
+                "stuck",
+                still_s=age_s,
+                limit_s=limit_s,
+            )
+        return _Process("starting", f"{first} yet.", still_s=age_s, limit_s=limit_s)
+    silent_s, limit_s = (now_ms - beat.at_ms) / 1000, expected.stuck_after.total_seconds()
+    if silent_s >= limit_s:
         driver = f"The driver of the live run, process {beat.pid},"
-        reason = f"{driver} wrote its last heartbeat {seconds(silent)} ago."
-        return _Process("stuck", reason, "stuck")
-    if seen.behind_since_ms is not None:
-        still = now_ms - seen.behind_since_ms
-        # A micro-batch that takes long is not stuck while tasks of it end.
-        idle = min(still, now_ms - (beat.worked_at_ms or 0))
-        if idle >= span_ms(expected.stuck_after) + beat.pace_ms:
-            waits = "input waits" if seen.lag is None else f"{seen.lag:,} records or splits wait"
-            reason = f"Nothing was committed for {seconds(still)} while {waits}."
-            return _Process("stuck", reason, "stuck")
-    return _Process("healthy", "The live run commits what arrives.")
+        reason = f"{driver} wrote its last heartbeat {duration(silent_s)} ago."
+        return _Process("stuck", reason, "stuck", still_s=silent_s, limit_s=limit_s)
+    if seen.behind_since_ms is None:
+        reason = "The live run is up and has nothing to commit."
+        if seen.lag is None:
+            reason = "The live run is up, and its driver reports nothing to commit."
+        return _Process("healthy", reason, still_s=silent_s, limit_s=limit_s)
+    return _committing(seen, beat, seen.behind_since_ms, expected, now_ms)
+
+
+def _committing(
+    seen: Seen, beat: Heartbeat, behind_since_ms: int, expected: Supervision, now_ms: int
+) -> _Process:
+    """Judge a driver that has input to commit: whether it does so, works on it, or is stuck."""
+    still_s = (now_ms - behind_since_ms) / 1000
+    limit_s = expected.stuck_after.total_seconds() + beat.pace_ms / 1000
+    if still_s < limit_s:
+        reason = "The live run commits what arrives."
+        return _Process("healthy", reason, still_s=still_s, limit_s=limit_s)
+    waits = "input waits" if seen.lag is None else f"{count(seen.lag)} records or splits wait"
+    reason = f"Nothing was committed for {duration(still_s)} while {waits}"
+    # A micro-batch that takes long is not stuck while tasks of it end.
+    if (now_ms - (beat.worked_at_ms or 0)) / 1000 < limit_s:
+        reason += "; the micro-batch is slow, but tasks of it still end."
+        return _Process("catching-up", reason, still_s=still_s, limit_s=limit_s)
+    return _Process("stuck", f"{reason}.", "stuck", still_s=still_s, limit_s=limit_s)
 
 
 def _ended(seen: Seen, requested_ms: int, now_ms: int) -> _Process:
@@ -173,11 +221,14 @@ def _failed(what: str, failure: ErrorReport) -> _Process:
 
 
 def _numbers(seen: Seen, now_ms: int) -> dict[str, int | float]:
-    """Return plain numbers, which Dagster plots."""
+    """Return the figures behind the verdict, by names that programs read."""
     beat = seen.beat
+    uncommitted_s = _since(seen.behind_since_ms, now_ms)
     found: dict[str, int | float | None] = {
         "lag": seen.lag,
-        "uncommitted_s": _since(seen.behind_since_ms, now_ms) or 0.0,
+        "uncommitted_s": uncommitted_s or 0.0,
+        # Without a record of when input was first seen: the time that is certain.
+        "waiting_s": 0.0 if seen.lag == 0 else uncommitted_s,
         "restarts": seen.restarts,
         "slot_retained_bytes": None if seen.slot is None else seen.slot.retained_bytes,
     }

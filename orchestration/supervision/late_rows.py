@@ -73,6 +73,8 @@ def look_at_late_rows(
 def late_rows(seen: LateSeen | None, limits: LateRowLimits) -> Finding:
     """Judge how many rows were dropped behind the watermark.
 
+    The number is the share of the live run's rows; or the rows of history, if these are too many.
+
     Micro-batches without a report only warn: whether they dropped rows stays unknown.
     """
     if seen is None:
@@ -85,8 +87,10 @@ def late_rows(seen: LateSeen | None, limits: LateRowLimits) -> Finding:
         f"{seen.read:,} rows read ({seen.share:.2%}).",
     ]
     is_too_many = False
+    value, limit, unit = seen.share, limits.live, "share of rows"
     if limits.history is not None and seen.history > limits.history:
         is_too_many = True
+        value, limit, unit = seen.history, limits.history, "rows"
         parts.append(f" `late_rows.history` allows {limits.history:,} rows.")
     if limits.live is not None and seen.share > limits.live:
         is_too_many = True
@@ -98,4 +102,12 @@ def late_rows(seen: LateSeen | None, limits: LateRowLimits) -> Finding:
         )
     passed = not (is_too_many or seen.unknown_batches)
     is_pending = not passed and not is_too_many
-    return Finding(name="late_rows", passed=passed, is_pending=is_pending, text="".join(parts))
+    return Finding(
+        name="late_rows",
+        passed=passed,
+        is_pending=is_pending,
+        text="".join(parts),
+        value=value,
+        limit=limit,
+        unit=unit,
+    )

@@ -68,7 +68,8 @@ def look_at_live(
             require_belonging(loaded, generation)
         return None
     name, expected = loaded.pipeline.sources[-1].name, loaded.pipeline.supervision
-    lag = (found or source_status(loaded, generation, name)).lag
+    progress = found or source_status(loaded, generation, name)
+    lag = progress.lag
     # After the question to the broker, which may take seconds.
     looked_ms = now_ms()
     launch = last_launch(generation)
@@ -85,28 +86,32 @@ def look_at_live(
     is_where_it_was = (watch.launch_id, watch.batch_id) == (launch_id, batch_id)
     before_ms = watch.behind_since_ms if is_where_it_was else None
     behind_ms = behind_since(beat, lag, before_ms, looked_ms)
+    unknown_ms = None
+    if lag is None and beat is not None:
+        unknown_ms = watch.lag_unknown_since_ms or looked_ms
     window_ms = looked_ms - span_ms(expected.restarts.within)
     restarts = [restart for restart in watch.restarts if restart.at_ms > window_ms]
     gone, slot = _look_at_slot(loaded, generation, watch.slot_idle_since_ms, looked_ms)
-    progress, late_ms = read_progress_log(generation, name), span_ms(expected.late_after)
+    log, late_ms = read_progress_log(generation, name), span_ms(expected.late_after)
     is_alive = running is not None or find_run(generation, name) is not None
     seen = Seen(
-        requested_ms=requested.at_ms if requested.is_requested else None,
+        pipeline=loaded.pipeline.name,
+        requested=requested,
         is_alive=is_alive,
         launched_ms=None if launch is None else launch.at_ms,
         beat=beat,
         lag=lag,
         behind_since_ms=behind_ms,
+        lag_error=progress.lag_error,
+        lag_unknown_since_ms=unknown_ms,
         refused=read_refused(generation, requested.at_ms),
         ended=None if is_alive else why_ended(generation, name),
         restarts=len(restarts),
         last_failure=restarts[-1].why if restarts else None,
         gave_up=watch.gave_up,
-        paused_ms=requested.at_ms if requested.is_paused else None,
-        paused_why=requested.why,
         obstacle=generation.obstacle(),
         slot=slot,
-        behind=find_behind(progress, beat, lag, behind_ms, looked_ms, late_ms),
+        behind=find_behind(log, beat, lag, behind_ms, looked_ms, late_ms),
         late=look_at_late_rows(loaded, generation, looked_ms),
     )
     refused = find_refusal(loaded, generation)
@@ -119,6 +124,7 @@ def look_at_live(
         "launch_id": launch_id,
         "batch_id": batch_id,
         "behind_since_ms": behind_ms,
+        "lag_unknown_since_ms": unknown_ms,
         "down_since_ms": down_ms,
         "restarts": restarts,
         "slot_idle_since_ms": None if slot is None else slot.idle_since_ms,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from orchestration.requested_state import RequestedState
 from orchestration.supervision.catching_up import Behind
 from orchestration.supervision.late_rows import LateSeen
 from sources.errors import ErrorReport
@@ -33,7 +34,8 @@ class Seen:
     """What is seen of a live run that was requested at some time. Times are in ms since 1970.
 
     Attributes:
-        requested_ms: Since when it is requested; None if people stopped or paused it.
+        pipeline: Name of the pipeline.
+        requested: What people last requested: that it runs, or a pause or stop.
         is_alive: Whether a launch or a driver of it is there, or its cluster does not answer.
         launched_ms: When its last launch was made; None if none was.
         beat: The last heartbeat of that launch; None if there is none yet.
@@ -42,30 +44,31 @@ class Seen:
             none was tried.
         lag: Records or splits that are not committed yet; None if unknown.
         behind_since_ms: Since when input waits while nothing is committed; None if none does.
+        lag_error: Why the lag is unknown; None if it is known, or was not reported yet.
+        lag_unknown_since_ms: Since when it is; None if it is known.
         restarts: Number of restarts within the window.
         last_failure: Why it was last restarted; None if it was not.
         gave_up: Whether the limit of restarts was reached, so that none follows.
-        paused_ms: Since when it is paused; None if it is not.
-        paused_why: The reason that people gave for that; empty if none.
         obstacle: Why its state folder can't be written, such as a full disk; None if it can.
         slot: The replication slot that its changes come through; None if none is declared.
         behind: How far it is behind its input; None if no input waits, or that is unknown.
         late: Rows dropped behind the watermark; None if the query has no watermark.
     """
 
-    requested_ms: int | None
+    pipeline: str
+    requested: RequestedState
     is_alive: bool
     launched_ms: int | None
     beat: Heartbeat | None
     lag: int | None
     behind_since_ms: int | None
+    lag_error: ErrorReport | None = None
+    lag_unknown_since_ms: int | None = None
     ended: str | None = None
     refused: ErrorReport | None = None
     restarts: int = 0
     last_failure: str | None = None
     gave_up: bool = False
-    paused_ms: int | None = None
-    paused_why: str = ""
     obstacle: str | None = None
     slot: SlotSeen | None = None
     behind: Behind | None = None

@@ -11,6 +11,7 @@ from orchestration.progress.forecast import eta_s
 from sources.common.positions import now_ms, span_ms
 from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
+from sources.errors import ErrorReport, InputError, UnavailableError
 from sources.hybrid import Boundedness, SwitchState
 from sources.planning.context import PipelineContext
 from sources.state.generation import Generation
@@ -35,7 +36,9 @@ class SourceStatus(BaseModel):
             unbounded one, see the verdict).
         heartbeat: Its run's latest heartbeat.
         lag: Unbounded: records of a topic, or splits found in a folder, that are not committed
-            yet; None if the broker does not answer.
+            yet; None if that is unknown.
+        lag_error: Why it is unknown: the broker does not answer or refuses, or it can't be found
+            out otherwise; None if nothing failed.
         eta_s: Seconds until nothing is left to read, at the rate of the last minutes; None if it
             does not run, or that is unknown.
         note: A sentence about a changed declaration that has no effect yet; None if there is none.
@@ -45,12 +48,15 @@ class SourceStatus(BaseModel):
     state: SourceState
     heartbeat: Heartbeat | None = None
     lag: int | None = None
+    lag_error: ErrorReport | None = None
     eta_s: float | None = None
     note: str | None = None
 
 
 def source_status(loaded: LoadedPipeline, generation: Generation | None, name: str) -> SourceStatus:
     """Return the progress of a source, read from the state folder and, for its lag, the broker.
+
+    A broker that does not answer is no error, and is waited for about 3 s: the lag is then unknown.
 
     Args:
         loaded: The pipeline.
@@ -64,14 +70,26 @@ def source_status(loaded: LoadedPipeline, generation: Generation | None, name: s
         return SourceStatus(source=name, state="waiting")
     beat = read_heartbeat(generation, name)
     source = loaded.pipeline.source(name)
-    lag = None
+    lag: int | None = None
+    lag_error: ErrorReport | None = None
     is_live = source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
     if is_live and beat is not None:
-        lag = backlog_of(PipelineContext(loaded, generation)).reported(beat)
+        try:
+            lag = backlog_of(PipelineContext(loaded, generation)).reported(beat)
+        except (InputError, UnavailableError) as error:
+            lag_error = error.report()
     state = _state(loaded, generation, name, beat)
     left = eta_s(read_progress_log(generation, name)) if state == "running" else None
     note = waiting_change(source, generation) if isinstance(source, FileSource) else None
-    return SourceStatus(source=name, state=state, heartbeat=beat, lag=lag, eta_s=left, note=note)
+    return SourceStatus(
+        source=name,
+        state=state,
+        heartbeat=beat,
+        lag=lag,
+        lag_error=lag_error,
+        eta_s=left,
+        note=note,
+    )
 
 
 def _state(

@@ -24,7 +24,8 @@ Health = Literal[
 ]
 """``dead`` is restarted; ``failed`` is not, since its error would only occur again.
 
-``catching-up`` is neither red nor healthy: the run works, and needs a while for what waits.
+``catching-up`` is neither red nor healthy: the run works, and needs a while for what waits, or how
+much waits is unknown at the moment.
 """
 RED: frozenset[Health] = frozenset(
     {"dead", "failed", "stuck", "late", "dropping-rows", "cut-off", "crash-looping"}
@@ -54,8 +55,12 @@ class Finding(BaseModel):
     Attributes:
         name: Name of the check, a key of :data:`FINDINGS`.
         passed: Whether it holds.
-        is_pending: Whether a failure only warns: a launch is under way, or the cause may pass.
+        is_pending: Whether a failure only warns: people paused or stopped the run, a launch is
+            under way, or the cause may pass.
         text: What was found, in sentences.
+        value: The number that was judged; None if there is none.
+        limit: The highest value that passes; None if there is none.
+        unit: Unit of both, such as ``s``; empty if there is no value.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -64,6 +69,9 @@ class Finding(BaseModel):
     passed: bool
     is_pending: bool = False
     text: str
+    value: float | None = None
+    limit: float | None = None
+    unit: str = ""
 
 
 class Verdict(BaseModel):

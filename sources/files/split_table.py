@@ -122,12 +122,9 @@ def columns_differ(
             :func:`sources.common.schema.differences` returns them.
     """
     lines = [f"    {name}: {left} | {right}" for name, left, right in rows]
-    head = (
-        f"Source `{source}`: files differ in their columns. Rewrite one of them, or declare a "
-        f"source with a `select` for each kind of file.\n    {first} | {other}"
-    )
-    text = "\n".join([head, *lines])
-    return InputError(text, source=source, file=other, column=rows[0][0])
+    head = f"Source `{source}`: files differ in their columns.\n    {first} | {other}"
+    hint = "Rewrite one of them, or declare a source with a `select` for each kind of file."
+    return InputError("\n".join([head, *lines]), hint, source=source, file=other, column=rows[0][0])
 
 
 def changed_splits(splits: pa.Table, stores: Stores) -> list[str]:

@@ -26,8 +26,10 @@ from sources.kafka.failures import describe, request_failed
 # librdkafka compares each answer with all partitions of a request.
 _PARTITIONS_PER_REQUEST = 500
 TIMEOUT_S = 10.0
-# Growing, as a large cluster far away takes its time to answer.
-_ATTEMPTS_S = (1.0, 2.0, 8.0)
+# Shares of the time-out; growing, as a large cluster far away takes its time to answer.
+_ATTEMPTS = (0.1, 0.2, 0.8)
+# What librdkafka writes around the reason of a lost connection: server, address, time and state.
+_CONNECTION_ERROR = re.compile(r"^\S+: (?:Connect to \S+ failed: )?(.+?)(?: \(after .*\))?$")
 
 
 class KafkaLog:
@@ -38,6 +40,7 @@ class KafkaLog:
 
     Args:
         source: Declaration of the source.
+        timeout_s: Seconds to wait for an answer, of each request about.
 
     Attributes:
         servers: ``host:port`` list of the brokers.
@@ -50,10 +53,12 @@ class KafkaLog:
             refuses the login, or it has no such topic.
     """
 
-    def __init__(self, source: KafkaSource) -> None:
+    def __init__(self, source: KafkaSource, timeout_s: float = TIMEOUT_S) -> None:
         self._source = source
+        self._timeout_s = timeout_s
         self.servers = resolve_bootstrap(source.bootstrap_servers)
         self._login_error: str | None = None
+        self._connection_error: str | None = None
         settings = client_settings(source.security)
         self._client = {**settings, "bootstrap.servers": self.servers, "error_cb": self._on_error}
         try:
@@ -93,7 +98,7 @@ class KafkaLog:
             InputError: The broker refuses, for example without the permission ``Describe``.
         """
         asked = self._admin.describe_topics(
-            confluent_kafka.TopicCollection(self.topics), request_timeout=TIMEOUT_S
+            confluent_kafka.TopicCollection(self.topics), request_timeout=self._timeout_s
         )
         try:
             return {
@@ -171,7 +176,7 @@ class KafkaLog:
         asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in self.topics]
         settings = {}
         try:
-            answers = self._admin.describe_configs(asked, request_timeout=TIMEOUT_S)
+            answers = self._admin.describe_configs(asked, request_timeout=self._timeout_s)
             for resource, answer in answers.items():
                 entries = answer.result()
                 settings[resource.name] = {name: entry.value for name, entry in entries.items()}
@@ -314,7 +319,7 @@ class KafkaLog:
         for first in range(0, len(asked), _PARTITIONS_PER_REQUEST):
             some = dict.fromkeys(asked[first : first + _PARTITIONS_PER_REQUEST], spec)
             answers |= self._admin.list_offsets(
-                some, isolation_level=level, request_timeout=TIMEOUT_S
+                some, isolation_level=level, request_timeout=self._timeout_s
             )
         try:
             return {
@@ -334,16 +339,19 @@ class KafkaLog:
             UnavailableError: It does not answer.
         """
         failure: KafkaException | None = None
-        for seconds in _ATTEMPTS_S:
+        for share in _ATTEMPTS:
             try:
-                return self._admin.list_topics(timeout=seconds)
+                return self._admin.list_topics(timeout=share * self._timeout_s)
             except KafkaException as error:
                 failure = error
                 self._admin.poll(0)
                 self._require_login()
-        reason = "no answer" if failure is None else describe(failure)
+        reason = self._connection_error or ("no answer" if failure is None else describe(failure))
         message = f"The Kafka broker {self.servers} can't be reached: {reason}."
-        hint = f"Start it, or correct `bootstrap_servers` of source `{self._source.name}`."
+        hint = (
+            "Start it, make it reachable from this machine, or correct `bootstrap_servers` of "
+            f"source `{self._source.name}`. Then repeat what failed."
+        )
         raise UnavailableError(message, hint, source=self._source.name, server=self.servers)
 
     def _require_login(self) -> None:
@@ -365,3 +373,6 @@ class KafkaLog:
             words in text for words in ("alert bad certificate", "PLAINTEXT broker listener")
         ):
             self._login_error = text.rstrip(".")
+        elif error.code() in (KafkaError._TRANSPORT, KafkaError._RESOLVE):
+            found = _CONNECTION_ERROR.match(text)
+            self._connection_error = text if found is None else found[1]

@@ -68,6 +68,9 @@ def check_sequence(columns: pa.Schema, sequence: str | None, source: str) -> Non
         raise InputError(message, hint, source=source, column=sequence, field="sequence")
 
 
+_SAME_COLUMNS = "Change `schema` or `select` of one of the sources so that their columns agree."
+
+
 def compare_declared(left: str, columns: pa.Schema, right: str, others: pa.Schema) -> None:
     """Refuse two sources whose output columns differ in name or type: one transform reads both.
 
@@ -82,7 +85,7 @@ def compare_declared(left: str, columns: pa.Schema, right: str, others: pa.Schem
     """
     if rows := differences(columns, others):
         text = _side_by_side(f"source `{left}`", f"source `{right}`", rows)
-        raise InputError(text, source=right, column=rows[0][0])
+        raise InputError(text, _SAME_COLUMNS, source=right, column=rows[0][0])
 
 
 def compare_sample(
@@ -138,7 +141,7 @@ def compare_sample(
         extra = [(name, "(missing)", "present") for name in sorted(seen - set(columns.names))]
         topics = ", ".join(sorted({record.partition.topic for record in records}))
         text = _side_by_side(f"source `{left}`", f"topic `{topics}`", [*rows.values(), *extra])
-        raise InputError(text, topic=topics, column=next(iter(rows)))
+        raise InputError(text, _SAME_COLUMNS, topic=topics, column=next(iter(rows)))
     if bad := len(unread) + unfit:
         first = f" {unread[0]}" if unread else ""
         return [f"{bad} of {len(records)} sampled records are bad.{first}"]
@@ -181,7 +184,7 @@ def _side_by_side(left: str, right: str, rows: Sequence[tuple[str, str, str]]) -
     ]
     return "\n".join(
         [
-            "The columns of the sources differ; change `schema` or `select` so that they agree:",
+            "The columns of the sources differ:",
             *(line.rstrip() for line in lines),
         ]
     )

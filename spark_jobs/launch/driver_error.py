@@ -35,7 +35,7 @@ class DriverError(RunError):
         known: dict[str, str | int] = {} if reported is None else reported.fields
         super().__init__(
             f"The Spark run of `{source}` ended{how and f' {how}'}. {cause}".rstrip(),
-            _UNREPORTED if reported is None else reported.hint,
+            (reported and reported.hint) or _UNREPORTED,
             transient=None if reported is None else reported.transient,
             **cast("ErrorFields", {"source": source, **known}),
         )

@@ -72,10 +72,10 @@ class Stager:
         if batch is None:
             message = (
                 f"Bad records can't be staged in {folder}: this task belongs to no micro-batch of "
-                f"a streaming query (it has no property `{_BATCH_ID}`). Read the source as a "
-                "stream, or without a folder for bad records."
+                f"a streaming query (it has no property `{_BATCH_ID}`)."
             )
-            raise RunError(message, transient=False, file=folder.url)
+            hint = "Read the source as a stream, or without a folder for bad records."
+            raise RunError(message, hint, transient=False, file=folder.url)
         self._folder = folder.folder(batch)
         self._held: list[pa.RecordBatch] = []
         self._bytes = 0

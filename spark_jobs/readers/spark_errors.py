@@ -32,6 +32,14 @@ Step = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 _MARKER = "HYBRID_ERROR:"
 _STREAM_FAILED = "STREAM_FAILED"
+_READ_LOG = (
+    "Read the whole error with `hybrid logs PIPELINE` and correct what it names, such as memory, "
+    "disk space or the transform. The run resumes after its last commit."
+)
+_NOT_ANALYZED = (
+    "Correct the transform or the declaration so that Spark can analyze the query, then start the "
+    "run again."
+)
 
 
 # By the names of these classes Spark recognizes a batch that was interrupted by a stop, after the
@@ -94,7 +102,7 @@ def reporting_batch(
 def raise_reported(
     kind: type[HybridError],
     message: Column,
-    hint: str = "",
+    hint: str,
     fields: Mapping[str, Column] | None = None,
 ) -> Column:
     """Return a column that fails the query with an error of this project when it is evaluated.
@@ -157,7 +165,8 @@ def report_of(error: BaseException) -> ErrorReport:
         if (refusal := state_refusal(_condition(cause), str(cause))) is not None:
             return refusal.report()
     is_transient = not any(isinstance(cause, AnalysisException) for cause in causes)
-    return ErrorReport(kind="spark", message=_text(causes), transient=is_transient)
+    hint = _READ_LOG if is_transient else _NOT_ANALYZED
+    return ErrorReport(kind="spark", message=_text(causes), hint=hint, transient=is_transient)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

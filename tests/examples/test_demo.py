@@ -29,7 +29,7 @@ def test_only_the_jvm_parts_that_it_uses_are_fetched(
     def resolve_sets(names: Iterable[str], _: Any) -> None:
         asked.extend(names)
         message = "no network"
-        raise InputError(message)
+        raise InputError(message, "Connect the machine.")
 
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", servers)
     monkeypatch.setattr(demo, "resolve_sets", resolve_sets)

@@ -80,13 +80,15 @@ def refuse(_: DataFrame, __: int) -> None:
 
 def test_an_error_of_the_driver_is_reported_as_it_is() -> None:
     assert report_of(ERROR) == ERROR.report()
-    unavailable = UnavailableError("The broker does not answer.", server="localhost:9092")
+    unavailable = UnavailableError("It does not answer.", "Start it.", server="localhost:9092")
     assert report_of(unavailable).transient
 
 
 def test_text_that_only_looks_like_a_report_is_none() -> None:
     for text in ("HYBRID_ERROR:", "HYBRID_ERROR:{", 'HYBRID_ERROR:{"other": 1}'):
-        assert report_of(ValueError(text)).kind == "spark"
+        report = report_of(ValueError(text))
+        assert report.kind == "spark"
+        assert "`hybrid logs PIPELINE`" in report.hint
     assert report_of(ReportedError(ERROR.report())) == ERROR.report()
 
 

@@ -63,7 +63,7 @@ def test_sigterm_in_a_long_batch_and_a_drain_leave_a_state_to_go_on_from_exactly
         found = status(loaded)
         assert found.live is not None
         assert (found.live.health, found.healthy) == ("paused", True)
-        assert "(new brokers). 200 records or splits wait." in found.live.reason
+        assert "(new brokers). 200 records or splits wait. To resume it" in found.live.reason
         (tmp_path / "hold").unlink()
 
         controls.resume(loaded)

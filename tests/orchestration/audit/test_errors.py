@@ -160,8 +160,7 @@ def test_a_target_whose_log_is_damaged(case: Case) -> None:
 
 
 @pytest.mark.slow
-def test_a_broker_that_does_not_answer(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sources.kafka.client.TIMEOUT_S", 0.5)
+def test_a_broker_that_does_not_answer(case: Case) -> None:
     history, _ = case.loaded().pipeline.sources
     live = {"type": "kafka", "name": "live", "topic": "flights"}
     sources = [history.model_dump(), {**live, "bootstrap_servers": "127.0.0.1:1"}]

@@ -55,7 +55,7 @@ def starts(loaded: LoadedPipeline) -> list[Callable[[], object]]:
     def by_hand() -> None:
         words = ["--pipeline", str(loaded.path), "--source", "history", "--launch-id", "by-hand"]
         if job.main(words):
-            raise StateError("The job ended with another status than 0.")
+            raise StateError("The job ended with another status than 0.", "Read its log.")
 
     history, inbox = loaded.pipeline.sources
     return [

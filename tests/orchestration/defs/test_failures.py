@@ -12,7 +12,8 @@ from orchestration.defs import failures as module
 from orchestration.defs.assets import RESTART_TAG, live_key
 from orchestration.defs.failures import RETRY_POLICY, failures
 from orchestration.pipeline_definitions import pipeline_definitions
-from sources.errors import HybridError, RunError, SeamError, UnavailableError
+from sources.errors import ErrorReport, HybridError, RunError, SeamError, UnavailableError
+from spark_jobs.launch.driver_error import DriverError
 from tests.orchestration.supervision.live_case import LiveCase
 
 NO_BROKER = UnavailableError("Broker `b:1` does not answer.", "Start it.", server="b:1")
@@ -51,16 +52,25 @@ def attempts(error: HybridError, *, allow_retries: bool = True) -> tuple[int, dg
 def test_a_terminal_failure_is_not_tried_again_and_says_what_it_is_about() -> None:
     tried, failure = attempts(GAP)
     assert tried == 1
-    assert failure.description == "Records are missing. Accept the gap."
+    assert failure.description == "Records are missing.\nWhat to do: Accept the gap."
     shown = {name: value.value for name, value in failure.metadata.items()}
     assert shown == {
         "kind": "seam",
         "transient": False,
         "cause": "```\nRecords are missing.\n```",
-        "hint": "Accept the gap.",
+        "What to do": "Accept the gap.",
         "topic": "t",
         "partition": 3,
     }
+
+
+def test_a_driver_that_reported_no_way_out_gets_one(tmp_path: Path) -> None:
+    reported = ErrorReport(kind="spark", message="Out of memory.")
+    _, failure = attempts(DriverError("live", "", reported))
+    assert failure.description is not None
+    message, way_out = failure.description.splitlines()
+    assert message.endswith("Out of memory.")
+    assert way_out.startswith("What to do: Correct the cause, then run the same step again")
 
 
 def test_a_transient_failure_is_tried_a_limited_number_of_times() -> None:
@@ -70,8 +80,8 @@ def test_a_transient_failure_is_tried_a_limited_number_of_times() -> None:
 
 
 def test_a_run_that_its_driver_called_hopeless_is_not_tried_again() -> None:
-    assert attempts(RunError("It ended."))[0] == 3
-    assert attempts(RunError("It ended.", transient=False))[0] == 1
+    assert attempts(RunError("It ended.", "Start it."))[0] == 3
+    assert attempts(RunError("It ended.", "Start it.", transient=False))[0] == 1
 
 
 def test_the_supervision_alone_decides_about_the_retries_of_its_restarts() -> None:

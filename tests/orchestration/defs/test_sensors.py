@@ -9,8 +9,11 @@ import dagster as dg
 import pytest
 
 from orchestration.defs.assets import live_key
+from orchestration.defs.sensors import _together as together
 from orchestration.defs.sensors import has_live_run, live_checks
+from orchestration.supervision.verdict import Finding
 from sources.config.pipeline import Pipeline
+from spark_jobs.run_state.late_rows import LateRows, late_rows_name
 from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase, sensor_of
 
 KEY = dg.AssetKey(["events", "inbox"])
@@ -31,6 +34,11 @@ def checks(found: dg.SensorResult) -> dict[str, tuple[bool, str]]:
     }
 
 
+def plots(shown: dict[str, Any]) -> dict[str, float]:
+    """What Dagster draws over time: entries that are plain numbers."""
+    return {name: value for name, value in shown.items() if type(value) in (int, float)}
+
+
 def observed(found: dg.SensorResult) -> dict[str, Any]:
     events = [each for each in found.asset_events if isinstance(each, dg.AssetObservation)]
     assert [each.asset_key for each in events] == [KEY]
@@ -47,15 +55,28 @@ def test_what_nobody_asked_for_is_skipped(tmp_path: Path) -> None:
 def test_a_run_is_observed_in_numbers_and_its_checks_pass(tmp_path: Path) -> None:
     case = LiveCase(tmp_path)
     case.ask_for_it()
-    case.launch("a", batch_id=7, input_rows_per_s=12.5, watermark_ms=1_700_000_000_000)
+    case.launch(
+        "a",
+        batch_id=7,
+        rows_per_s=20.5,
+        input_rows_per_s=12.5,
+        watermark_ms=1_700_000_000_000,
+        event_time_ms=1_700_000_000_000,
+    )
+    case.generation.replace(late_rows_name("inbox"), LateRows(source="inbox", last_batch=7))
     with case.alive():
         found = look(case)
     assert checks(found) == dict.fromkeys(
         ("alive", "lag", "waiting_time", "late_rows"), (True, "ERROR")
     )
     shown = observed(found)
-    assert (shown["health"], shown["red"], shown["batch"], shown["lag"]) == ("healthy", 0, 7, 0)
-    assert shown["input_rows_per_s"] == 12.5
+    drawn = plots(shown)
+    assert drawn.pop("newest row's age (s)") > 1_000_000
+    assert drawn == {"records waiting": 0, "waiting (s)": 0, "rows/s": 20.5, "late rows": 0}
+    details = shown["details"]
+    assert (shown["health"], details["red"], details["batch"]) == ("healthy", False, 7)
+    assert details["input_rows_per_s"] == 12.5
+    assert details.keys().isdisjoint({"lag", "waiting_s", "late_rows"}), "shown once"
     assert shown["watermark"] == "2023-11-14T22:13:20Z"
     assert not found.run_requests
 
@@ -67,7 +88,7 @@ def test_a_dead_run_is_red_and_its_asset_alone_is_materialized_again(tmp_path: P
     found = look(case)
     assert checks(found)["alive"] == (False, "ERROR")
     shown = observed(found)
-    assert (shown["red"], shown["last error"]) == (1, "disk full")
+    assert (shown["details"]["red"], shown["last error"]) == (True, "disk full")
     assert found.run_requests is not None
     [request] = found.run_requests
     assert (request.asset_selection, request.asset_check_keys) == ([KEY], [])
@@ -75,6 +96,28 @@ def test_a_dead_run_is_red_and_its_asset_alone_is_materialized_again(tmp_path: P
     case.launch("b", state="failed", failure=DISK_FULL)
     [another] = look(case).run_requests or []
     assert another.run_key != request.run_key
+
+
+def test_the_checks_are_reported_with_what_was_judged(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path, {"lag": 1})
+    case.ask_for_it()
+    case.launch("a", splits_done=3, splits_total=5)
+    with case.alive():
+        found = look(case)
+    [lag] = [
+        event
+        for event in found.asset_events
+        if isinstance(event, dg.AssetCheckEvaluation) and event.check_name == "lag"
+    ]
+    shown = {name: value.value for name, value in lag.metadata.items()}
+    assert shown == {"value": 2.0, "limit": 1.0, "unit": "records or splits"}
+
+
+def test_of_two_live_runs_the_worst_one_counts_with_its_number() -> None:
+    late = Finding(name="lag", passed=False, text="Much waits.", value=9, limit=3, unit="records")
+    good = Finding(name="lag", passed=True, text="Nothing waits.", value=0, limit=3, unit="records")
+    [found] = together([("g1", [good]), ("g2", [late])])
+    assert found == late.model_copy(update={"text": "g1: Nothing waits. g2: Much waits."})
 
 
 def test_a_launch_that_comes_up_is_no_error_and_not_green(tmp_path: Path) -> None:
@@ -119,7 +162,12 @@ def test_the_checks_run_by_hand_as_well(tmp_path: Path, is_alive: bool) -> None:
     job = defs.resolve_implicit_global_asset_job_def()
     with dg.DagsterInstance.ephemeral() as instance, case.alive():
         done = job.execute_in_process(instance=instance)
-    passed = {each.check_name: each.passed for each in done.get_asset_check_evaluations()}
+    evaluated = {each.check_name: each for each in done.get_asset_check_evaluations()}
+    measured = {name: value.value for name, value in evaluated["waiting_time"].metadata.items()}
+    assert measured == {"value": 0.0, "limit": 300.0, "unit": "s"}
+    assert evaluated["lag"].metadata["value"].value == 0
+    assert "limit" not in evaluated["lag"].metadata
+    passed = {name: each.passed for name, each in evaluated.items()}
     assert passed == {"alive": is_alive, "lag": True, "waiting_time": True, "late_rows": True}
 
 

@@ -34,7 +34,7 @@ QUICK = {
 
 
 class LiveCase:
-    """A pipeline that ends in a folder, so that no broker is asked."""
+    """A pipeline that ends in a folder, so that no broker is asked, unless `inbox` is declared."""
 
     def __init__(
         self,
@@ -42,6 +42,7 @@ class LiveCase:
         supervision: Mapping[str, Any] | None = None,
         environment: Mapping[str, str] | None = None,
         sink_mode: str = "append",
+        inbox: Mapping[str, Any] | None = None,
     ) -> None:
         (folder / "transforms.py").write_text(TRANSFORMS)
         columns = {"id": "bigint", "at": "timestamp"}
@@ -52,7 +53,7 @@ class LiveCase:
             "key": ["id"],
             "sources": [
                 {**files, "name": "history", "path": "in/*.json"},
-                {**files, "name": "inbox", "path": "inbox", "discovery_interval": "1 s"},
+                inbox or {**files, "name": "inbox", "path": "inbox", "discovery_interval": "1 s"},
             ],
             "transform": "transforms:identity",
             "sink": {"path": "out", "mode": sink_mode, "key": ["id"]},

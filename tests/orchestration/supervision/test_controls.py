@@ -18,12 +18,12 @@ from orchestration import operations
 from orchestration.cli.main import app
 from orchestration.definitions import defs
 from orchestration.defs.jobs import control_jobs
+from orchestration.display import moment
 from orchestration.requested_state import read_requested
 from orchestration.supervision import controls
 from orchestration.supervision.status import status
 from orchestration.supervision.supervisor import restart, tick
 from sources.common.fields import parse_duration
-from sources.common.positions import iso
 from sources.config.rate_limit import CurrentRate
 from sources.errors import InputError, RunError, StateError
 from sources.planning.context import PipelineContext
@@ -99,12 +99,13 @@ def test_a_paused_run_is_not_red_and_says_since_when_why_and_how_much_waits(
     case.launch("a", splits_done=3, splits_total=5)
     with case.alive():
         assert status(case.loaded).live is not None
-        controls.pause(case.loaded, " new brokers ")
+        controls.pause(case.loaded, " new brokers ", " ann ")
     wanted = read_requested(case.generation)
     assert wanted is not None
     told = (
-        f"The live run has been paused since {iso(wanted.at_ms)} (new brokers). "
-        "2 records or splits wait."
+        f"The live run has been paused since {moment(wanted.at_ms)} UTC by ann (new brokers). "
+        "2 records or splits wait. To resume it, run `hybrid resume PIPELINE`, or in Dagster the "
+        "job `events_control` with the action RESUME."
     )
     found = status(case.loaded)
     assert found.live is not None
@@ -114,18 +115,57 @@ def test_a_paused_run_is_not_red_and_says_since_when_why_and_how_much_waits(
     assert isinstance(looked, dg.SensorResult)
     assert not looked.run_requests
     checks = [each for each in looked.asset_events if isinstance(each, dg.AssetCheckEvaluation)]
-    assert {(each.check_name, each.passed, each.description) for each in checks} == {
-        (name, True, told) for name in ("alive", "lag", "waiting_time", "late_rows")
+    shown = {(each.check_name, each.passed, each.severity, each.description) for each in checks}
+    assert shown == {
+        (name, False, dg.AssetCheckSeverity.WARN, told)
+        for name in ("alive", "lag", "waiting_time", "late_rows")
     }
     # Asked twice is asked once; to stop is another thing.
     assert call(case, "pause", "--why", "again")[0] == 0
     assert read_requested(case.generation) == wanted
-    shown = CliRunner().invoke(app, ["status", str(case.path)]).stdout
-    assert " ".join(shown.split()).count("(new brokers)") == 1
-    operations.stop(case.loaded)
+    printed = CliRunner().invoke(app, ["status", str(case.path)]).stdout
+    assert " ".join(printed.split()).count("(new brokers)") == 1
+    operations.stop(case.loaded, "bob")
     found = status(case.loaded)
     assert found.live is not None
-    assert (found.live.health, found.live.reason) == ("stopped", "The live run was stopped.")
+    assert found.live.health == "stopped"
+    assert "UTC by bob. 2 records" in found.live.reason
+
+
+@pytest.mark.parametrize("command", ["pause", "stop"])
+def test_who_asked_is_kept_and_is_the_user_of_the_system_unless_named(
+    case: LiveCase, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setattr("getpass.getuser", lambda: "root")
+    for given, kept in ([], "root"), (["--by", "ann"], "ann"):
+        case.ask_for_it()
+        assert call(case, command, *given)[0] == 0
+        wanted = read_requested(case.generation)
+        assert wanted is not None
+        assert wanted.by == kept
+
+
+def test_a_user_without_a_name_may_pause(case: LiveCase, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody() -> str:
+        raise KeyError(4711)
+
+    monkeypatch.setattr("getpass.getuser", nobody)
+    case.ask_for_it()
+    assert call(case, "pause")[0] == 0
+    wanted = read_requested(case.generation)
+    assert wanted is not None
+    assert wanted.by == ""
+
+
+def test_a_pause_that_was_written_without_a_name_is_still_read(case: LiveCase) -> None:
+    older = (
+        '{"version": 3, "source": "inbox", "is_requested": false, "at_ms": 0, "is_paused": true}'
+    )
+    case.generation.path("run").mkdir(exist_ok=True)
+    case.generation.path("run/requested.json").write_text(older)
+    found = status(case.loaded)
+    assert found.live is not None
+    assert "paused since 1 Jan 1970 00:00 UTC. To resume it" in found.live.reason
 
 
 def test_a_restart_that_comes_after_a_pause_is_refused(case: LiveCase) -> None:

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orchestration.requested_state import RequestedState
 from orchestration.supervision.catching_up import Behind
 from orchestration.supervision.health import judge
 from orchestration.supervision.late_rows import LateSeen
 from orchestration.supervision.observation import Seen, SlotSeen, behind_since
-from orchestration.supervision.verdict import RED, Health, expected_findings
+from orchestration.supervision.verdict import RED, Finding, Health, expected_findings
 from sources.config.supervision import Restarts, Supervision
 from sources.databases.replication_slot import NEW_SNAPSHOT
 from sources.errors import ErrorReport
@@ -31,6 +32,9 @@ EXPECTED = Supervision(
     stuck_after=timedelta(seconds=30),
     start_within=timedelta(seconds=60),
 )
+
+
+LENIENT = EXPECTED.model_copy(update={"freshness": timedelta(minutes=5)})
 
 
 def beat(**changes: Any) -> Heartbeat:
@@ -51,8 +55,19 @@ def beat(**changes: Any) -> Heartbeat:
     return Heartbeat.model_validate({**given, **changes})
 
 
+def asked(ago_s: float = 900, **changes: Any) -> RequestedState:
+    given = {"source": "live", "is_requested": True, "at_ms": NOW - int(ago_s * S)}
+    return RequestedState.model_validate({**given, **changes})
+
+
+STOPPED = asked(0, is_requested=False)
+PAUSED = asked(0, is_requested=False, is_paused=True)
+NO_BROKER = ErrorReport(
+    kind="unavailable", message="The broker b:1 is down.", hint="Start it.", transient=True
+)
 HEALTHY = Seen(
-    requested_ms=NOW - 900 * S,
+    pipeline="events",
+    requested=asked(),
     is_alive=True,
     launched_ms=NOW - 800 * S,
     beat=beat(),
@@ -79,19 +94,31 @@ def slot(**seen: Any) -> Seen:
 @pytest.mark.parametrize(
     ("seen", "health", "told"),
     [
-        (HEALTHY, "healthy", "commits what arrives"),
+        (HEALTHY, "healthy", "The live run is up and has nothing to commit."),
         (BUSY, "healthy", "commits what arrives"),
-        (replace(HEALTHY, requested_ms=None), "stopped", "The process of the run is still there"),
-        (replace(DEAD, requested_ms=None), "stopped", "The live run was stopped."),
+        (replace(HEALTHY, requested=STOPPED), "stopped", "The process of the run is still there"),
         (
-            replace(DEAD, requested_ms=None, paused_ms=NOW),
-            "paused",
-            "since 2027-01-15T08:00:00Z. 0 r",
+            replace(DEAD, requested=asked(0, is_requested=False, by="ann")),
+            "stopped",
+            "The live run has been stopped since 15 Jan 2027 08:00 UTC by ann. 0 records",
         ),
         (
-            replace(STILL, requested_ms=None, paused_ms=NOW, paused_why="why"),
+            replace(DEAD, requested=STOPPED, lag=None, lag_error=NO_BROKER),
+            "stopped",
+            "How much input waits is unknown: The broker b:1 is down. To resume it, run",
+        ),
+        (
+            replace(DEAD, requested=PAUSED),
             "paused",
-            "(why). 9 rec",
+            "since 15 Jan 2027 08:00 UTC. 0 records or splits wait. To resume it, run `hybrid "
+            "resume PIPELINE`, or in Dagster the job `events_control` with the action RESUME.",
+        ),
+        (
+            replace(
+                STILL, requested=asked(0, is_requested=False, is_paused=True, why="w", by="ann")
+            ),
+            "paused",
+            "UTC by ann (w). 9 rec",
         ),
         (DEAD, "dead", "ended without a report. See"),
         (replace(DEAD, obstacle="the disk is full"), "dead", "without a report: the disk is full."),
@@ -115,7 +142,7 @@ def slot(**seen: Any) -> Seen:
         (
             replace(
                 DEAD,
-                requested_ms=NOW - 99 * S,
+                requested=asked(99),
                 launched_ms=None,
                 beat=beat(state="failed", failure=GAP, at_ms=NOW - 100 * S),
             ),
@@ -127,28 +154,28 @@ def slot(**seen: Any) -> Seen:
         (replace(DEAD, launched_ms=None, beat=None), "dead", "but not launched"),
         (replace(DEAD, launched_ms=NOW - 1000 * S, beat=None), "dead", "but not launched"),
         (
-            replace(DEAD, launched_ms=None, beat=None, requested_ms=NOW - S),
+            replace(DEAD, launched_ms=None, beat=None, requested=asked(1)),
             "starting",
             "about to be",
         ),
         (
-            replace(DEAD, launched_ms=NOW - 9 * S, beat=None, requested_ms=NOW - 39 * S),
+            replace(DEAD, launched_ms=NOW - 9 * S, beat=None, requested=asked(39)),
             "dead",
             "ended without a report. See",
         ),
         (
-            replace(DEAD, launched_ms=NOW - 99 * S, beat=None, requested_ms=NOW - 39 * S),
+            replace(DEAD, launched_ms=NOW - 99 * S, beat=None, requested=asked(39)),
             "starting",
             "about to be",
         ),
         # It was there when it was asked for, and ended after that.
         (
-            replace(DEAD, launched_ms=NOW - 99 * S, requested_ms=NOW - 9 * S),
+            replace(DEAD, launched_ms=NOW - 99 * S, requested=asked(9)),
             "dead",
             "ended without a report. See",
         ),
         (replace(COMING_UP, launched_ms=NOW - 59 * S), "starting", "is not committed yet"),
-        (replace(COMING_UP, launched_ms=NOW - 60 * S), "stuck", "is not committed after 60 s"),
+        (replace(COMING_UP, launched_ms=NOW - 60 * S), "stuck", "is not committed after 1 min"),
         (
             replace(HEALTHY, launched_ms=NOW - S, beat=beat(advanced_at_ms=None, idle=False)),
             "starting",
@@ -169,13 +196,26 @@ def slot(**seen: Any) -> Seen:
         (replace(STILL, beat=beat(pace_ms=60 * S)), "healthy", ""),
         (replace(BUSY, lag=1001), "late", "1,001 records or splits wait; up to 1,000 may."),
         (replace(BUSY, lag=1000), "healthy", ""),
-        (replace(HEALTHY, lag=None), "late", "the broker does not answer"),
+        (
+            replace(HEALTHY, lag=None, lag_error=NO_BROKER),
+            "catching-up",
+            "How much input waits is unknown: The broker b:1 is down. Start it.",
+        ),
+        (
+            replace(HEALTHY, lag=None, lag_error=NO_BROKER, lag_unknown_since_ms=NOW - 601 * S),
+            "late",
+            "Start it. This has been so for 10 min 1 s.",
+        ),
+        # A refusal does not pass by itself.
+        (replace(HEALTHY, lag=None, lag_error=GAP), "late", "is unknown: Records are missing."),
+        (replace(HEALTHY, lag=None), "catching-up", "the run has not reported it yet."),
+        (replace(BUSY, lag=None, lag_error=NO_BROKER), "catching-up", "The broker b:1 is down."),
         (HANGING, "late", "The folder was due to be listed 21 s ago, and was not."),
         (replace(HEALTHY, beat=beat(listing_due_ms=NOW - 20 * S)), "healthy", ""),
         (
             replace(BUSY, beat=beat(event_time_ms=NOW - 3601 * S)),
             "late",
-            "event time read is 3,601 s behind",
+            "event time read is 1 h 1 s behind",
         ),
         # With nothing to read old events are no fault of the run's.
         (replace(HEALTHY, beat=beat(event_time_ms=0)), "healthy", ""),
@@ -186,9 +226,9 @@ def slot(**seen: Any) -> Seen:
         (slot(idle_since_ms=NOW - 21 * S), "cut-off", "has read the slot for 21 s"),
         (replace(slot(gone="it is lost"), is_alive=False), "dead", "ended without a report. See"),
         (
-            replace(slot(gone="it is lost"), requested_ms=None),
+            replace(slot(gone="it is lost"), requested=STOPPED),
             "stopped",
-            "The live run was stopped.",
+            "The live run has been stopped",
         ),
         (
             replace(COMING_UP, launched_ms=NOW - 99 * S, beat=preparing()),
@@ -216,6 +256,102 @@ def test_the_verdict(seen: Seen, health: Health, told: str) -> None:
     assert [found.name for found in verdict.findings] == [*expected]
 
 
+@pytest.mark.parametrize(
+    ("seen", "passed", "is_pending", "told"),
+    [
+        (HEALTHY, True, False, "nothing to commit"),
+        (replace(HEALTHY, lag=None), True, False, "its driver reports nothing to commit"),
+        (BUSY, True, False, "commits what arrives"),
+        # Tasks end, but nothing is committed: no longer green, and not stuck.
+        (
+            replace(STILL, beat=beat(worked_at_ms=NOW - S)),
+            False,
+            True,
+            "committed for 30 s while 9 records or splits wait; the micro-batch is slow",
+        ),
+        (STILL, False, False, "committed for 30 s while 9 records or splits wait."),
+        (replace(COMING_UP, launched_ms=NOW - S), False, True, "is not committed yet"),
+        (replace(DEAD, requested=PAUSED), False, True, "paused"),
+        (replace(DEAD, requested=STOPPED), False, True, "stopped"),
+    ],
+)
+def test_alive_is_green_only_if_the_run_commits_or_has_nothing_to_commit(
+    seen: Seen, passed: bool, is_pending: bool, told: str
+) -> None:
+    found = finding("alive", seen, LENIENT)
+    assert (found.passed, found.is_pending) == (passed, is_pending)
+    assert told in found.text
+
+
+def test_a_slow_micro_batch_is_neither_healthy_nor_red_until_freshness_is_over() -> None:
+    slow = replace(STILL, beat=beat(worked_at_ms=NOW - S))
+    assert judge(slow, LENIENT, NOW).health == "catching-up"
+    assert judge(slow, EXPECTED, NOW).health == "late"
+
+
+@pytest.mark.parametrize(
+    "requested",
+    [PAUSED, STOPPED],
+)
+def test_a_run_that_people_ended_is_a_warning_in_each_check(requested: RequestedState) -> None:
+    verdict = judge(replace(DEAD, requested=requested), EXPECTED, NOW)
+    assert not verdict.is_red
+    states = {(each.passed, each.is_pending, each.text) for each in verdict.findings}
+    assert states == {(False, True, verdict.reason)}
+
+
+def finding(name: str, seen: Seen, expected: Supervision = EXPECTED) -> Finding:
+    [found] = [each for each in judge(seen, expected, NOW).findings if each.name == name]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "seen", "value", "limit", "unit"),
+    [
+        ("lag", replace(BUSY, lag=1001), 1001, 1000, "records or splits"),
+        ("lag", replace(BUSY, lag=None), None, None, ""),
+        ("waiting_time", HEALTHY, 0, 20, "s"),
+        ("waiting_time", BUSY, 5, 20, "s"),
+        ("waiting_time", replace(BUSY, beat=beat(pace_ms=7 * S)), 5, 27, "s"),
+        ("waiting_time", STILL, 30, 20, "s"),
+        ("waiting_time", HANGING, 21, 20, "s"),
+        ("waiting_time", replace(BUSY, beat=beat(event_time_ms=NOW - 3601 * S)), 3601, 3600, "s"),
+        ("waiting_time", replace(BUSY, behind=Behind(61 * S, 5, None)), 61, 60, "s"),
+        ("waiting_time", replace(BUSY, behind=Behind(5 * S, 99, None)), 99, 60, "s"),
+        ("waiting_time", replace(BUSY, behind=Behind(601 * S, 5, False)), 601, 600, "s"),
+        ("waiting_time", replace(HEALTHY, lag=None), None, None, ""),
+        ("late_rows", HEALTHY, None, None, ""),
+        (
+            "late_rows",
+            replace(HEALTHY, late=LateSeen(live=6, read=500, dropped=6)),
+            0.012,
+            0.01,
+            "share of rows",
+        ),
+        ("late_rows", replace(HEALTHY, late=LateSeen(history=3)), 3, 0, "rows"),
+        ("slot", slot(), 0, 20, "s"),
+        ("slot", slot(idle_since_ms=NOW - 21 * S), 21, 20, "s"),
+        ("slot", slot(unknown="no answer"), None, None, ""),
+        ("alive", HEALTHY, 1, 30, "s"),
+        ("alive", BUSY, 5, 30, "s"),
+        ("alive", STILL, 30, 30, "s"),
+        ("alive", replace(HEALTHY, beat=beat(at_ms=NOW - 31 * S)), 31, 30, "s"),
+        ("alive", replace(COMING_UP, launched_ms=NOW - 9 * S), 9, 60, "s"),
+        ("alive", DEAD, 1, None, "s"),
+        ("alive", replace(DEAD, beat=None), None, None, ""),
+    ],
+)
+def test_each_check_says_what_was_judged_and_by_which_limit(
+    name: str, seen: Seen, value: float | None, limit: float | None, unit: str
+) -> None:
+    found = finding(name, seen)
+    assert (found.value, found.limit, found.unit) == (value, limit, unit)
+
+
+def test_the_slot_says_how_much_of_its_log_the_database_keeps() -> None:
+    assert "keeps 6.4 MB of its log for it" in finding("slot", slot(retained_bytes=6_400_000)).text
+
+
 def test_without_restarts_a_dead_run_is_dead_and_no_crash_loop() -> None:
     expected = Supervision(restarts=Restarts(limit=0))
     assert judge(replace(DEAD, gave_up=True), expected, NOW).health == "dead"
@@ -224,7 +360,7 @@ def test_without_restarts_a_dead_run_is_dead_and_no_crash_loop() -> None:
 def test_numbers_are_plain_and_what_is_not_known_is_left_out() -> None:
     numbers = judge(replace(BUSY, beat=beat(state_bytes=5)), EXPECTED, NOW).numbers
     assert numbers["event_time_lag_s"] == 5.0
-    assert numbers["uncommitted_s"] == 5.0
+    assert (numbers["uncommitted_s"], numbers["waiting_s"]) == (5.0, 5.0)
     assert (numbers["lag"], numbers["batch"], numbers["state_bytes"]) == (9, 4, 5)
     assert "watermark_ms" not in numbers
 
@@ -247,7 +383,8 @@ BEATS = st.none() | st.builds(
 )
 SEEN = st.builds(
     lambda wanted, launched, behind, **rest: Seen(
-        requested_ms=wanted and NOW - wanted,
+        pipeline="events",
+        requested=STOPPED if wanted is None else asked(wanted / S),
         launched_ms=launched and NOW - launched,
         behind_since_ms=behind and NOW - behind,
         **rest,
@@ -269,7 +406,7 @@ SEEN = st.builds(
 def test_healthy_means_all_of_it_and_red_means_a_check_that_fails(seen: Seen) -> None:
     verdict = judge(seen, EXPECTED, NOW)
     failed = [found for found in verdict.findings if not found.passed]
-    assert (verdict.health in ("healthy", "stopped")) == (not failed)
+    assert (verdict.health == "healthy") == (not failed)
     # Nothing red is shown as a mere warning.
     assert verdict.is_red == any(not found.is_pending for found in failed)
     assert verdict.is_red == (verdict.health in RED)
@@ -279,7 +416,7 @@ def test_healthy_means_all_of_it_and_red_means_a_check_that_fails(seen: Seen) ->
         assert NOW - seen.beat.at_ms < 30 * S
         assert seen.lag is not None
         assert seen.behind_since_ms is None or NOW - seen.behind_since_ms < 30 * S
-    if seen.requested_ms is None:
+    if not seen.requested.is_requested:
         assert verdict.health == "stopped"
     elif verdict.health == "failed":
         assert not seen.is_alive
@@ -288,7 +425,7 @@ def test_healthy_means_all_of_it_and_red_means_a_check_that_fails(seen: Seen) ->
     elif not seen.is_alive and verdict.down is None:
         # About to be launched: never green, and not for long.
         assert verdict.health in ("starting", "crash-looping")
-        assert NOW - seen.requested_ms < 40 * S
+        assert NOW - seen.requested.at_ms < 40 * S
 
 
 @MANY
@@ -299,7 +436,7 @@ def test_what_is_red_because_time_passed_does_not_heal_by_more_of_it(seen: Seen,
 
 
 @MANY
-@given(SEEN.filter(lambda seen: seen.requested_ms is not None), st.integers(60 * S, 5000 * S))
+@given(SEEN.filter(lambda seen: seen.requested.is_requested), st.integers(60 * S, 5000 * S))
 def test_a_run_that_no_longer_moves_is_red_in_the_end(seen: Seen, more: int) -> None:
     assert judge(replace(seen, lag=1), EXPECTED, NOW + more + 1000 * S).is_red
 
@@ -348,10 +485,10 @@ def far(waiting_s: int, left_s: float | None = None, is_less: bool | None = None
         (late(unknown_batches=1), "healthy", ""),
         (replace(late(history=1), is_alive=False), "dead", "ended without a report"),
         (far(60, 60), "healthy", ""),
-        (far(61, 5), "catching-up", "9 records or splits wait, the first of them for 61 s"),
-        (far(0, 61), "catching-up", "about 61 s left"),
+        (far(61, 5), "catching-up", "9 records or splits wait, the first of them for 1 min 1 s"),
+        (far(0, 61), "catching-up", "about 1 min 1 s left"),
         (far(599, 5, is_less=False), "catching-up", ""),
-        (far(601, 5, is_less=False), "late", "have not become fewer within 600 s"),
+        (far(601, 5, is_less=False), "late", "have not become fewer within 10 min"),
         (far(9 * 3600, 5, is_less=True), "catching-up", ""),
         (far(9 * 3600, None, is_less=None), "catching-up", "an unknown time left"),
         (replace(far(601, 5, is_less=False), lag=1001), "late", "up to 1,000 may"),

@@ -301,7 +301,7 @@ def test_a_restart_that_a_broker_did_not_answer_is_tried_again(
 
     def unavailable(*_: Any) -> None:
         message = "Broker `b:1` does not answer."
-        raise UnavailableError(message)
+        raise UnavailableError(message, "Start it.")
 
     monkeypatch.setattr(operations, "resume", unavailable)
     for _ in range(2):
@@ -323,7 +323,7 @@ def test_a_driver_that_a_restart_launched_reports_for_itself(
     def launched(*_: Any) -> None:
         case.launch("b", state="failed", failure=DISK_FULL)
         message = "The driver was killed."
-        raise RunError(message, transient=False)
+        raise RunError(message, "Start it.", transient=False)
 
     monkeypatch.setattr(operations, "resume", launched)
     with pytest.raises(RunError):

@@ -64,7 +64,7 @@ class ModelLog:
         if time_ms < 0:
             # To Kafka, numbers below zero are questions of another kind, or nonsense.
             message = f"The log does not tell its offsets: invalid offset {time_ms}."
-            raise InputError(message)
+            raise InputError(message, "Ask for another one.")
         found = {at: self._offset_for_time(at, time_ms) for at in self.records}
         ends = self.log_end()
         return {
@@ -115,7 +115,7 @@ class ModelLog:
         for at, first in wanted.items():
             if first < self.deleted_to.get(at, 0):
                 message = f"`{at.topic}` can't be read: offset {first} is out of range."
-                raise InputError(message)
+                raise InputError(message, "Ask for another one.")
 
     def _dated(self, at: TopicPartition) -> list[tuple[int, int]]:
         """Offsets and timestamps of all that is in files."""

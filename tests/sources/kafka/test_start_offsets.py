@@ -807,7 +807,7 @@ class TestTheUsersFactory:
     def test_a_broker_that_fails_meanwhile_is_not_its_fault(self) -> None:
         class Gone(ModelLog):
             def log_end(self) -> dict[TopicPartition, int]:
-                raise UnavailableError("The Kafka broker can't be reached.")
+                raise UnavailableError("The Kafka broker can't be reached.", "Start it.")
 
         with pytest.raises(UnavailableError, match="can't be reached"):
             decide(Gone(self.TWO.records), history(20), user=lambda _: {0: 1, 1: 2})

@@ -1,0 +1,76 @@
+"""A broker that does not answer: the verdict names it, only warns at first, and comes soon."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestration.requested_state import write_watch
+from orchestration.supervision.supervisor import tick
+from orchestration.supervision.verdict import Verdict
+from sources.common.positions import now_ms
+from tests.orchestration.supervision.live_case import LiveCase
+
+
+@pytest.fixture
+def servers() -> Iterator[str]:
+    """An address at which nobody listens."""
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{reserved.getsockname()[1]}"
+
+
+@pytest.fixture
+def case(tmp_path: Path, servers: str) -> LiveCase:
+    topic = {
+        "type": "kafka",
+        "name": "inbox",
+        "topic": "orders",
+        "bootstrap_servers": servers,
+        "schema": {"id": "bigint", "at": "timestamp"},
+    }
+    made = LiveCase(tmp_path, inbox=topic)
+    made.ask_for_it()
+    made.launch("a", batch_id=1, splits_done=None, splits_total=None)
+    return made
+
+
+def look(case: LiveCase) -> Verdict:
+    with case.alive():
+        found = tick(case.loaded)
+    assert found is not None
+    return found.verdict
+
+
+def test_the_verdict_names_the_broker_and_the_way_out_and_warns(
+    case: LiveCase, servers: str
+) -> None:
+    begun = time.monotonic()
+    verdict = look(case)
+    assert time.monotonic() - begun < 6
+    assert verdict.health == "catching-up"
+    [lag] = [each for each in verdict.findings if each.name == "lag"]
+    assert (lag.passed, lag.is_pending, lag.value) == (False, True, None)
+    assert lag.text.startswith(
+        f"How much input waits is unknown: The Kafka broker {servers} can't be reached: Connection "
+        "refused. Start it"
+    )
+    assert lag.text in verdict.reason
+    assert "waiting_s" not in verdict.numbers
+
+
+def test_a_broker_that_stays_away_turns_the_run_red(case: LiveCase) -> None:
+    look(case)
+    watch = case.watch()
+    since_ms = watch.lag_unknown_since_ms
+    assert since_ms is not None
+    assert now_ms() - since_ms < 10_000
+    long_ago = watch.model_copy(update={"lag_unknown_since_ms": since_ms - 700_000})
+    write_watch(case.generation, long_ago)
+    verdict = look(case)
+    assert (verdict.health, verdict.is_red) == ("late", True)
+    assert case.watch().lag_unknown_since_ms == since_ms - 700_000

@@ -1,0 +1,40 @@
+"""Look-ups on a broker that is not there: the error names it, the reason and the way out."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+import pytest
+
+from sources.config.kafka_source import KafkaSource
+from sources.errors import UnavailableError
+from sources.kafka.client import KafkaLog
+
+
+def source(servers: str) -> KafkaSource:
+    return KafkaSource(type="kafka", name="live", topic="orders", bootstrap_servers=servers)
+
+
+def unused_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_a_broker_that_is_down_is_named_with_the_reason_and_the_way_out() -> None:
+    servers = f"127.0.0.1:{unused_port()}"
+    begun = time.monotonic()
+    with pytest.raises(UnavailableError) as caught:
+        KafkaLog(source(servers), timeout_s=1)
+    assert time.monotonic() - begun < 3
+    assert caught.value.message == (
+        f"The Kafka broker {servers} can't be reached: Connection refused."
+    )
+    assert "correct `bootstrap_servers` of source `live`" in caught.value.hint
+    assert caught.value.fields == {"source": "live", "server": servers}
+
+
+def test_a_host_without_an_address_is_named() -> None:
+    with pytest.raises(UnavailableError, match=r"Failed to resolve 'nowhere\.invalid:9092'"):
+        KafkaLog(source("nowhere.invalid:9092"), timeout_s=1)

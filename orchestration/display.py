@@ -36,6 +36,15 @@ def duration(seconds: float, units: int = 2) -> str:
     return " ".join(parts[:units]) or "less than 1 s"
 
 
+def about(seconds: float) -> str:
+    """Return an estimated length of time, rounded as estimates are, such as ``20 s`` or ``3 h``."""
+    for step, below in ((10, 60), (60, 3_600), (600, 36_000), (3_600, 172_800)):
+        rounded = max(round(seconds / step), 1) * step
+        if rounded < below:
+            return duration(rounded)
+    return duration(seconds, units=1)
+
+
 def ago(then_ms: int, now_ms: int) -> str:
     """Return how long ago something was, such as ``4 min ago``; its day if that is days ago.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 
 from humanize import metric, naturalsize
@@ -37,12 +38,12 @@ def duration(seconds: float, units: int = 2) -> str:
 
 
 def about(seconds: float) -> str:
-    """Return an estimated length of time, rounded as estimates are, such as ``20 s`` or ``3 h``."""
+    """Return an estimated length of time, rounded up as estimates are, such as ``30 s``."""
     for step, below in ((10, 60), (60, 3_600), (600, 36_000), (3_600, 172_800)):
-        rounded = max(round(seconds / step), 1) * step
+        rounded = max(math.ceil(seconds / step), 1) * step
         if rounded < below:
             return duration(rounded)
-    return duration(seconds, units=1)
+    return duration(math.ceil(seconds / 3_600) * 3_600)
 
 
 def ago(then_ms: int, now_ms: int) -> str:

@@ -136,16 +136,16 @@ def _overlap(pipeline: Pipeline, topic: TopicPlan, before: Sequence[EndPosition]
     both = f"up to {_number(records, 'record')} may be in both"
     match topic.seam_rule:
         case "key":
-            return f"{both} and {_are(records)} removed by key"
+            return f"{both}, duplicates are removed by key"
         case "event_time":
-            return f"{both} and {_are(records)} removed by event time"
+            return f"{both}, duplicates are removed by event time"
         case "sequence":
-            return f"{both} and {_are(records)} removed by log position"
+            return f"{both}, duplicates are removed by log position"
         case "replay":
             order = ", ".join(f"`{name}`" for name in pipeline.sink.order)
-            return f"{both} and {_are(records)} merged again in the order of {order}"
+            return f"{both} and are merged again in the order of {order}"
         case "off":
-            return f"{both} and then come{'s' * (records == 1)} twice, as `seam_filter` is off"
+            return f"{both}, duplicates are kept, as `seam_filter` is off"
 
 
 def _after_that(pipeline: Pipeline, plan: Plan, files: Mapping[str, int]) -> list[str]:
@@ -184,10 +184,6 @@ def _time(found: Estimate) -> list[str]:
 
 def _number(number: int, of: str) -> str:
     return f"{number:,} {of}{'' if number == 1 else 's'}"
-
-
-def _are(number: int) -> str:
-    return "is" if number == 1 else "are"
 
 
 def _list(names: Sequence[str], of: str, between: str) -> str:

@@ -32,16 +32,18 @@ def test_a_time_is_told_in_its_two_largest_units(seconds: float, told: str) -> N
     ("seconds", "told"),
     [
         (0.3, "10 s"),
-        (24, "20 s"),
-        (57, "1 min"),
-        (119, "2 min"),
-        (3_590, "1 h"),
-        (6_700, "1 h 50 min"),
-        (100_000, "1 d 4 h"),
-        (300_000, "3 d"),
+        (21, "30 s"),
+        (51, "1 min"),
+        (61, "2 min"),
+        (3_541, "1 h"),
+        (6_001, "1 h 50 min"),
+        (97_201, "1 d 4 h"),
+        (300_000, "3 d 12 h"),
     ],
 )
-def test_an_estimate_is_rounded_as_it_is_no_more_exact_than_that(seconds: float, told: str) -> None:
+def test_an_estimate_is_rounded_up_as_it_is_no_more_exact_than_that(
+    seconds: float, told: str
+) -> None:
     assert about(seconds) == told
 
 

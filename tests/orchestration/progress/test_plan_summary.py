@@ -28,9 +28,9 @@ from tests.orchestration.progress.plan_case import (
 
 READS = "Reads 273 files, 6.4 MB, 252,392 rows (1 Jan 2013 to 30 Sep 2013)."
 CONTINUES = "Kafka continues from 29 Sep 2013 23:56; "
-BOTH = "up to 57,102 records may be in both "
+BOTH = "up to 57,102 records may be in both"
 WRITES = "Writes to `out`, every row appended."
-GUESS = Estimate(seconds=61, executor_hours=0.01, is_guess=True, basis="a guess")
+GUESS = Estimate(seconds=55, executor_hours=0.01, is_guess=True, basis="a guess")
 UPSERT = {"path": "out", "mode": "merge", "key": ["id"]}
 
 
@@ -42,8 +42,8 @@ def told(declared: Pipeline, made: Plan, estimate: Estimate = GUESS) -> str:
 def test_the_usual_plan_in_full() -> None:
     sink = {"path": "out", "mode": "merge", "key": ["id", "at"]}
     assert told(pipeline(sink=sink), plan(files(), topic())) == (
-        f"{READS} {CONTINUES}{BOTH}and are removed by key. Writes to `out`, upsert by `id`, `at`. "
-        "About 1 min: a guess; the first run will tell."
+        f"{READS} {CONTINUES}{BOTH}, duplicates are removed by key. "
+        "Writes to `out`, upsert by `id`, `at`. About 1 min: a guess; the first run will tell."
     )
 
 
@@ -77,11 +77,11 @@ def test_several_bounded_sources_are_counted_together_and_named_in_order() -> No
     ("rule", "text"),
     [
         ("none", "no record is in both."),
-        ("key", f"{BOTH}and are removed by key."),
-        ("event_time", f"{BOTH}and are removed by event time."),
-        ("sequence", f"{BOTH}and are removed by log position."),
-        ("replay", f"{BOTH}and are merged again in the order of `at`."),
-        ("off", f"{BOTH}and then come twice, as `seam_filter` is off."),
+        ("key", f"{BOTH}, duplicates are removed by key."),
+        ("event_time", f"{BOTH}, duplicates are removed by event time."),
+        ("sequence", f"{BOTH}, duplicates are removed by log position."),
+        ("replay", f"{BOTH} and are merged again in the order of `at`."),
+        ("off", f"{BOTH}, duplicates are kept, as `seam_filter` is off."),
     ],
 )
 def test_what_becomes_of_records_that_history_has_too(rule: Any, text: str) -> None:
@@ -92,7 +92,7 @@ def test_what_becomes_of_records_that_history_has_too(rule: Any, text: str) -> N
 def test_without_an_overlap_no_record_is_in_both() -> None:
     text = told(pipeline(), plan(files(), topic(overlap=0)))
     assert f"{CONTINUES}no record is in both. Writes" in text
-    assert "up to 1 record may be in both and is removed by key." in told(
+    assert "up to 1 record may be in both, duplicates are removed by key." in told(
         pipeline(), plan(files(), topic(overlap=1))
     )
 
@@ -182,7 +182,7 @@ def test_where_rows_go(sink: Any, text: str) -> None:
     [
         (GUESS, "About 1 min: a guess; the first run will tell."),
         (
-            Estimate(seconds=7_300, executor_hours=81.2, is_guess=False, basis="as before"),
+            Estimate(seconds=6_900, executor_hours=81.2, is_guess=False, basis="as before"),
             "About 2 h, 81 executor-hours: as before.",
         ),
     ],

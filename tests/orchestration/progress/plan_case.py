@@ -93,12 +93,17 @@ def folder(source: str = "live", **fields: Any) -> FoundFiles:
     return FoundFiles.model_validate({"source": source, **given, "times": times(), **fields})
 
 
-def files(source: str = "history", until: EndPosition | None = None, **fields: Any) -> FilePlan:
+def files(
+    source: str = "history",
+    until: EndPosition | None = None,
+    since_ms: int = BEGIN_MS,
+    **fields: Any,
+) -> FilePlan:
     """Return the plan of a bounded source of files."""
     found = dict(folder(source, **fields))
     until = until or end(source)
     return FilePlan.model_validate(
-        {**found, "event_min_ms": BEGIN_MS, "disorder_ms": 0, "end": until}
+        {**found, "event_min_ms": since_ms, "disorder_ms": 0, "end": until}
     )
 
 

@@ -65,9 +65,11 @@ def test_what_is_read_from_files(part: Any, text: str) -> None:
 
 def test_several_bounded_sources_are_counted_together_and_named_in_order() -> None:
     declared = pipeline({**FILES, "name": "old"}, HISTORY, LIVE)
-    made = plan(files("old", rows=8), files(), topic())
+    old = end("old", event_time_ms=ms(2012, 6, 1))
+    made = plan(files("old", old, since_ms=ms(2012, 1, 1), rows=8), files(), topic())
     text = told(declared, made)
-    assert "Reads 546 files, 12.8 MB, 252,400 rows of `old`, then `history` (1 Jan 2013" in text
+    assert "Reads 546 files, 12.8 MB, 252,400 rows of `old`, then `history` (1 Jan 2012" in text
+    assert " to 30 Sep 2013)." in text
     many = [f"s{number}" for number in range(9)]
     declared = pipeline(*({**FILES, "name": name} for name in many))
     assert "rows of 9 sources (" in told(declared, plan(*map(files, many)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 
 from humanize import metric, naturalsize
@@ -39,6 +40,15 @@ def duration(seconds: float, units: int = 2) -> str:
         if number:
             parts.append(f"{number} {name}")
     return " ".join(parts[:units]) or "less than 1 s"
+
+
+def about(seconds: float) -> str:
+    """Return an estimated length of time, rounded up as estimates are, such as ``30 s``."""
+    for step, below in ((10, 60), (60, 3_600), (600, 36_000), (3_600, 172_800)):
+        rounded = max(math.ceil(seconds / step), 1) * step
+        if rounded < below:
+            return duration(rounded)
+    return duration(math.ceil(seconds / 3_600) * 3_600)
 
 
 def ago(then_ms: int, now_ms: int) -> str:

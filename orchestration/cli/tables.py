@@ -9,11 +9,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from orchestration.display import duration
-from orchestration.progress import forecast
+from orchestration.progress.plan_tables import PlanTable, plan_tables
 from sources.common.positions import iso
 from sources.planning.approval import how_to_approve
 
-_TIME_WIDTH = len("2024-01-01T00:00:00.000Z")
+_SHORT = len("30 Sep 2024 00:00")
+"""Cells of a plan up to this length, times among them, stay on one line."""
 
 if TYPE_CHECKING:
     from orchestration.audit.compare_generations import GenerationComparison
@@ -21,9 +22,7 @@ if TYPE_CHECKING:
     from orchestration.generations.lifecycle import GenerationLine
     from orchestration.progress.plan_preview import Preview
     from orchestration.supervision.status import Status
-    from sources.planning.file_plan import FoundFiles
     from sources.planning.plan import Plan
-    from sources.planning.topic_plan import TopicPlan
 
 _COLOURS = {"agrees": None, "differs": "red", "unknown": "yellow"}
 _VERDICTS = {
@@ -34,27 +33,12 @@ _VERDICTS = {
 
 
 def plan(made: Plan, seen: Preview) -> Group:
-    """Show a plan: what is read, how long it takes, and where the topic is expected to start."""
-    names = ("source", "splits", "bytes", "rows", "out-of-orderness")
-    files = Table(*names, title=f"Plan of {made.pipeline}")
-    for part in made.files:
-        files.add_row(*_sizes(part), part.out_of_orderness)
-    if made.folder is not None:
-        files.add_row(*_sizes(made.folder), "")
-    parts: list[Table | str] = [files]
-    if made.files or made.folder is not None:
-        parts.append(_event_times(made))
-    parts.append(f"Estimate: {escape(forecast.describe(seen.estimate))}.")
-    parts.append(_schemas(seen))
-    for topic in made.topics:
-        parts.append(_starts(topic))
-        parts.append(
-            f"Duplicates between {topic.source} and history are removed by: {topic.seam_rule}."
-        )
-        parts.append(f"Event times of {topic.source}: {topic.event_times.in_words()}.")
-        parts.extend(f"Retention: {room}." for room in topic.headroom[:1])
-    if seen.previous is not None:
-        parts.append(_changes(seen))
+    """Show a plan: its summary, then its details; warnings come last, where they are seen."""
+    parts: list[Table | str] = [f"Plan of {made.pipeline}", escape(seen.summary), ""]
+    parts += [_plan_table(table) for table in plan_tables(made, seen)]
+    parts += [f"Retention: {room}." for topic in made.topics for room in topic.headroom[:1]]
+    if seen.previous is not None and not seen.changes:
+        parts.append(f"Nothing differs from the plan of {seen.previous}.")
     parts.extend(
         f"[yellow]Warning {number} of {len(made.warnings)}:[/] {escape(text)}"
         for number, text in enumerate(made.warnings, 1)
@@ -62,73 +46,15 @@ def plan(made: Plan, seen: Preview) -> Group:
     return Group(*parts)
 
 
-def _sizes(part: FoundFiles) -> tuple[str, str, str, str]:
-    rows = "unknown" if part.rows is None else f"{part.rows:,}"
-    return part.source, f"{part.splits:,}", f"{part.bytes:,}", rows
-
-
-def _event_times(made: Plan) -> Table:
-    """Show the event times of files, one below the other: none is cut off at 80 columns."""
-    table = Table("source", "event times", title="Event times in files")
-    table.add_column("", min_width=_TIME_WIDTH)
-    parts: list[tuple[FoundFiles, str]] = [
-        (part, iso(part.end.complete_through_ms)) for part in made.files
-    ]
-    if made.folder is not None:
-        parts.append((made.folder, "never"))
-    for part, complete in parts:
-        times = part.times
-        of_sample = " (of a sample)" if times.evidence == "sampled" else ""
-        lowest, highest = (
-            "none" if at is None else iso(at) for at in (times.lowest_ms, times.highest_ms)
-        )
-        table.add_row(part.source, f"lowest{of_sample}", lowest)
-        table.add_row("", f"highest{of_sample}", highest)
-        table.add_row("", "complete through", complete)
-        table.add_row("", f"rows outside of the bounds{of_sample}", f"{times.outside:,}")
-        if times.outside:
-            bounds = (times.not_before_ms, times.not_after_ms)
-            outside = (times.outside_lowest_ms or 0, times.outside_highest_ms or 0)
-            table.add_row("", "bounds", "\n".join(map(iso, bounds)))
-            table.add_row("", "from and to, of these rows", "\n".join(map(iso, outside)))
-            more = times.outside_files - len(times.shown_files)
-            shown = [escape(path) for path in times.shown_files]
-            shown += [f"and {more:,} more"] if more else []
-            table.add_row("", "files with such rows", "\n".join(shown))
-        table.add_section()
+def _plan_table(shown: PlanTable) -> Table:
+    table = Table(title=shown.title.capitalize())
+    for name in shown.rows[0]:
+        cells = [str(row[name]) for row in shown.rows]
+        is_short = max(map(len, cells)) <= _SHORT
+        table.add_column(name, no_wrap=is_short and name != "source", overflow="fold")
+    for row in shown.rows:
+        table.add_row(*(escape(str(cell)) for cell in row.values()))
     return table
-
-
-def _schemas(seen: Preview) -> Table:
-    sources = dict.fromkeys(source for of in seen.schemas.values() for source in of)
-    table = Table("column", *sources, title="Columns, source by source")
-    for name, of in seen.schemas.items():
-        table.add_row(name, *(of.get(source, "") for source in sources))
-    return table
-
-
-def _changes(seen: Preview) -> Table | str:
-    if not seen.changes:
-        return f"Nothing differs from the plan of {seen.previous}."
-    table = Table("source", "figure", title=f"Changes since {seen.previous}")
-    for name in ("before", "now"):
-        table.add_column(name, min_width=_TIME_WIDTH)
-    for change in seen.changes:
-        table.add_row(change.source, change.what, escape(change.before), escape(change.now))
-    return table
-
-
-def _starts(topic: TopicPlan) -> Table:
-    names = ["topic", "partition", "log start", "start", "log end"]
-    until = topic.range
-    starts = Table(*names, *([] if until is None else ["until"]))
-    starts.add_column("why", min_width=_TIME_WIDTH)
-    starts.title = f"{topic.source}: expected start"
-    for at, part in sorted(topic.expected_start.partitions.items()):
-        offsets = [part.log_start, part.start, part.log_end]
-        offsets += [] if until is None else [until.ends[at]]
-        starts.add_row(at.topic, str(at.partition), *map(str, offsets), part.reason)
-    return starts
 
 
 def status(found: Status) -> Group:

@@ -154,7 +154,7 @@ def _plan(
         kinds={"plan"},
         description=(
             "Decides what will be read, in which order, where the next source is expected to "
-            "start, and estimates how long that takes. No row is read or written yet."
+            f"start, and estimates how long that takes. {plan_metadata.PREVIEW}"
         ),
     )
     def plan(context: dg.AssetExecutionContext, config: PlanConfig) -> dg.MaterializeResult[None]:

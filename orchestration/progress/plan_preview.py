@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
-from orchestration.progress.forecast import Estimate, earlier_generations, estimate, read_earlier
+from orchestration.progress.earlier import earlier_generations, read_earlier
+from orchestration.progress.estimate import Estimate, estimate
+from orchestration.progress.plan_summary import summary
 from sources.common.positions import iso
 from sources.config.loader import LoadedPipeline
-from sources.planning.file_plan import FoundFiles
+from sources.planning.file_plan import FoundFiles, batch_ends, read_splits
 from sources.planning.plan import Plan
 from sources.planning.topic_plan import TopicPlan
+from sources.serving import target_of
 from sources.state.state_table import read_state_table
 from sources.storage.folder import Folder
 
@@ -39,6 +43,8 @@ class Preview(BaseModel):
     """Preview of a plan.
 
     Attributes:
+        summary: The plan in plain sentences, as Markdown.
+        files: Number of files of each file source, by its name.
         estimate: How long its bounded sources will take.
         schemas: For each column, its Spark SQL type by source; a source that lacks it is left out.
         previous: The generation whose plan this one is compared with; None if it is the first.
@@ -47,6 +53,8 @@ class Preview(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
+    summary: str
+    files: dict[str, int]
     estimate: Estimate
     schemas: dict[str, dict[str, str]]
     previous: str | None
@@ -54,16 +62,28 @@ class Preview(BaseModel):
 
 
 def preview(loaded: LoadedPipeline, plan: Plan) -> Preview:
-    """Return the preview of a plan: estimate, columns, and differences from the previous plan.
+    """Return the preview of a plan: summary, estimate, columns, differences from the previous plan.
 
-    The estimate is based on rates of earlier runs. The previous plan is that of the newest older
+    The previous plan is that of the newest older
     generation that has one.
 
     Raises:
         StateError: The pipeline has no state, since no plan was made; or a table of splits is
             missing.
     """
-    generation = loaded.require_generation()
+    generation, pipeline = loaded.require_generation(), loaded.pipeline
+    splits = {part.source: read_splits(part, generation) for part in plan.listed}
+    files = {source: pc.count_distinct(of["path"]).as_py() for source, of in splits.items()}
+    batches = {
+        part.source: len(
+            batch_ends(
+                splits[part.source]["length"].to_pylist(), pipeline.file_source(part.source).batch
+            )
+        )
+        for part in plan.files
+    }
+    expected = estimate(loaded, generation, plan, batches)
+    target = target_of(loaded, generation.name).url
     previous = next(
         (
             (folder, found)
@@ -74,7 +94,9 @@ def preview(loaded: LoadedPipeline, plan: Plan) -> Preview:
         None,
     )
     return Preview(
-        estimate=estimate(loaded, generation, plan),
+        summary=summary(pipeline, plan, files, target, expected),
+        files=files,
+        estimate=expected,
         schemas=_side_by_side(_columns(plan)),
         previous=None if previous is None else previous[0].name,
         changes=[] if previous is None else _changes(*previous, generation, plan),

@@ -29,7 +29,7 @@ def test_a_chain_is_materialized_and_its_progress_seen(page: Page, shown: Site) 
 
     page.goto(shown.asset("flights", "plan"))
     expect(page.get_by_text("columns, source by source")).to_be_visible()
-    expect(page.get_by_text("no run has reported yet how fast `history` is read")).to_be_visible()
+    expect(page.get_by_text("a guess from the benchmarks for Parquet")).to_be_visible()
 
     page.goto(shown.asset("flights", "progress"))
     for name in ("progress", "rows by day"):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestration.display import ago, count, duration, moment, size, span
+from orchestration.display import about, ago, count, duration, moment, size, span
 
 DAY_MS = 86_400_000
 NOW_MS = 1_380_498_960_000
@@ -26,6 +26,25 @@ def test_sizes_are_decimal() -> None:
 )
 def test_a_time_is_told_in_its_two_largest_units(seconds: float, told: str) -> None:
     assert duration(seconds) == told
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        (0.3, "10 s"),
+        (21, "30 s"),
+        (51, "1 min"),
+        (61, "2 min"),
+        (3_541, "1 h"),
+        (6_001, "1 h 50 min"),
+        (97_201, "1 d 4 h"),
+        (300_000, "3 d 12 h"),
+    ],
+)
+def test_an_estimate_is_rounded_up_as_it_is_no_more_exact_than_that(
+    seconds: float, told: str
+) -> None:
+    assert about(seconds) == told
 
 
 @pytest.mark.parametrize(

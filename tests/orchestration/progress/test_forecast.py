@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestration.progress.forecast import eta_s, executors_of, rate
-from sources.config.spark_settings import SparkSettings
+from orchestration.progress.forecast import eta_s, rate
 from spark_jobs.run_state.progress_log import MOST, ProgressLog, Sample
 
 
@@ -46,23 +45,6 @@ def test_a_stream_that_falls_behind_has_no_time_left_and_one_that_caught_up_has_
     assert eta_s(log(("a", 0, 0, 10), ("a", 10, 5, 20))) is None
     assert eta_s(log(("a", 0, 0, None), ("a", 10, 5, None))) is None
     assert eta_s(log(("a", 0, 0, 10), ("a", 10, 5, 0))) == 0
-
-
-@pytest.mark.parametrize(
-    ("master", "conf", "executors"),
-    [
-        ("local[4]", {}, 1),
-        ("yarn", {}, 2),
-        ("yarn", {"spark.executor.instances": "7"}, 7),
-        ("k8s://there", {"spark.dynamicAllocation.enabled": "true"}, None),
-        ("spark://there:7077", {}, None),
-    ],
-)
-def test_executors_are_those_declared_or_sparks_default(
-    master: str, conf: dict[str, str], executors: int | None
-) -> None:
-    image = {"spark.kubernetes.container.image": "i"} if master.startswith("k8s") else {}
-    assert executors_of(SparkSettings(master=master, conf={**conf, **image})) == executors
 
 
 @given(st.integers(min_value=1, max_value=5 * MOST))

@@ -14,13 +14,15 @@ from typer.testing import CliRunner
 
 from orchestration import operations
 from orchestration.cli.main import app
-from orchestration.defs import plan_metadata
+from orchestration.progress.benchmarked import COMMIT_S, SPARK_START_S
 from orchestration.progress.plan_preview import Preview, preview
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.state.generation import CurrentGeneration, Generation
 from spark_jobs.run_state.progress_log import ProgressLog, Sample, progress_log_name
 from tests.e2e.case import TRANSFORMS, moment
+
+CORES = "2 cores"
 
 
 def write(path: Path, *numbers: int, more: dict[str, Any] | None = None) -> None:
@@ -42,6 +44,7 @@ def loaded(tmp_path: Path) -> LoadedPipeline:
         "transform": "transforms:identity",
         "sink": {"path": "out", "mode": "append", "key": ["id"]},
         "state": "state",
+        "spark": {"master": "local[2]"},
     }
     path = tmp_path / "events.yaml"
     path.write_text(yaml.safe_dump(document))
@@ -69,15 +72,25 @@ def run_at(generation: Generation, rows_per_s: int) -> None:
     generation.replace(progress_log_name("history"), ProgressLog(unit="rows", samples=samples))
 
 
-def test_an_estimate_without_a_run_before_is_unknown(loaded: LoadedPipeline) -> None:
+def test_an_estimate_without_a_run_before_is_a_guess_from_the_benchmarks(
+    loaded: LoadedPipeline,
+) -> None:
     made = operations.plan(loaded)
     seen = preview(loaded, made)
-    assert (seen.estimate.seconds, seen.estimate.executor_hours) == (None, None)
-    assert "no run has reported yet how fast `history` is read" in seen.estimate.basis
+    assert seen.estimate.seconds == pytest.approx(SPARK_START_S + COMMIT_S, abs=0.1)
+    assert seen.estimate.basis == (
+        f"a guess from the benchmarks for Parquet on {CORES}, with 20 s for Spark's start"
+    )
     assert (seen.previous, seen.changes) == (None, [])
-    shown = plan_metadata.plan(made, seen)
-    assert shown["estimate"] == "unknown"
-    assert "estimate (s)" not in shown
+
+
+def test_the_summary_comes_first_for_people_and_programs_alike(loaded: LoadedPipeline) -> None:
+    seen = preview(loaded, operations.plan(loaded))
+    assert seen.files == {"history": 2}
+    assert seen.summary.startswith("Reads 2 files, ")
+    assert f"Writes to `{loaded.target.url}`, every row appended. About 30 s: " in seen.summary
+    shown = " ".join(CliRunner().invoke(app, ["plan", str(loaded.path)]).stdout.split())
+    assert shown.startswith("Plan of events Reads 2 files, ")
 
 
 def test_an_estimate_rests_on_the_run_of_the_generation_before(loaded: LoadedPipeline) -> None:
@@ -86,9 +99,10 @@ def test_an_estimate_rests_on_the_run_of_the_generation_before(loaded: LoadedPip
     next_generation(loaded)
     write(loaded.folder / "in/c.parquet", *range(5, 77))
     found = preview(loaded, operations.plan(loaded)).estimate
-    assert found.seconds == 38
-    assert found.executor_hours == pytest.approx(38 / 3600)
-    assert found.basis == "`history` at 2 rows/s as in g1"
+    assert found.seconds == 38 + SPARK_START_S
+    assert found.executor_hours == pytest.approx(58 / 3600)
+    assert not found.is_guess
+    assert found.basis == "`history` at 2 rows/s as in g1, with 20 s for Spark's start"
 
 
 def test_a_plan_tells_what_is_otherwise_than_in_the_one_before(loaded: LoadedPipeline) -> None:
@@ -129,7 +143,7 @@ def test_what_another_version_has_left_is_not_compared_and_no_error(
         generation.path(name).write_text(json.dumps({**document, "version": 99}))
     next_generation(loaded)
     seen = preview(loaded, operations.plan(loaded))
-    assert (seen.previous, seen.estimate.seconds) == (None, None)
+    assert (seen.previous, seen.estimate.is_guess) == (None, True)
 
 
 def test_columns_are_shown_side_by_side(loaded: LoadedPipeline) -> None:

@@ -1,0 +1,104 @@
+"""The page of a plan begins with its summary, and repeats no number."""
+
+from __future__ import annotations
+
+import dagster as dg
+import pytest
+
+from orchestration.defs import plan_metadata
+from orchestration.progress.estimate import Estimate
+from orchestration.progress.plan_preview import Change, Preview
+from orchestration.progress.plan_summary import summary
+from sources.planning.plan import Plan
+from tests.orchestration.progress.plan_case import (
+    FILES,
+    HISTORY,
+    LIVE,
+    files,
+    folder,
+    pipeline,
+    plan,
+    times,
+    topic,
+)
+
+_SHOWN_INLINE = 1_000
+"""Markdown of so many characters is hidden behind a link of Dagster's UI."""
+# Of the 1440 pixels of a page, this many characters are left for a table's cells.
+_MOST_COLUMNS = 5
+EVERYTHING = plan(
+    files("old"),
+    files(rows=7, times=times(outside=3)),
+    topic(source="archive", reading=10),
+    topic(),
+    warnings=("Beware.", "Of the dog."),
+)
+PLANS = {
+    "everything": EVERYTHING,
+    "usual": plan(files(), topic()),
+    "topic only": plan(topic("none")),
+    "files only": plan(files(rows=None)),
+    "folder": plan(files(), folder()),
+}
+
+
+def shown(made: Plan) -> dict[str, object]:
+    declared = pipeline(
+        {**FILES, "name": "old"}, HISTORY, {**LIVE, "name": "archive", "until": "latest"}, LIVE
+    )
+    if made.folder is not None:
+        declared = pipeline(HISTORY, {**FILES, "name": "live", "discovery_interval": "10 s"})
+    count = {part.source: 273 for part in made.listed}
+    estimate = Estimate(seconds=61, executor_hours=1, is_guess=True, basis="a guess")
+    seen = Preview(
+        summary=summary(declared, made, count, "s3://bucket/folder/table", estimate),
+        files=count,
+        estimate=estimate,
+        schemas={"id": {"history": "bigint", "live": "bigint"}},
+        previous="g1",
+        changes=[Change(source="history", what="rows", before="1", now="2")],
+    )
+    return plan_metadata.plan(made, seen)
+
+
+@pytest.mark.parametrize("made", PLANS.values(), ids=PLANS)
+def test_the_summary_is_first_in_view_and_says_that_nothing_is_loaded(made: Plan) -> None:
+    found = shown(made)
+    first = found["summary"]
+    assert next(iter(found)) == "summary"
+    assert isinstance(first, dg.MarkdownMetadataValue)
+    assert first.md_str is not None
+    assert first.md_str.endswith(plan_metadata.PREVIEW)
+    assert len(first.md_str) < _SHOWN_INLINE
+
+
+def test_at_most_five_numbers_are_plotted() -> None:
+    numbers = [name for name, value in shown(EVERYTHING).items() if isinstance(value, int | float)]
+    assert numbers == [
+        "warnings (number)",
+        "bytes",
+        "rows",
+        "estimate (s)",
+        "retention headroom (s)",
+    ]
+
+
+@pytest.mark.parametrize("made", PLANS.values(), ids=PLANS)
+def test_tables_fit_a_page_and_have_rows(made: Plan) -> None:
+    tables = [value for value in shown(made).values() if isinstance(value, dg.TableMetadataValue)]
+    assert tables
+    for found in tables:
+        assert found.records
+        assert len(found.schema.columns) <= _MOST_COLUMNS
+
+
+def test_what_the_summary_says_of_a_single_source_is_not_repeated() -> None:
+    assert "sources of files" in shown(EVERYTHING)
+    assert "sources of files" not in shown(PLANS["usual"])
+
+
+def test_warnings_are_in_view_however_long_they_are() -> None:
+    found = shown(EVERYTHING)["warnings"]
+    assert isinstance(found, dg.TableMetadataValue)
+    assert [record.data["warning"] for record in found.records] == ["Beware.", "Of the dog."]
+    assert "warnings" not in shown(PLANS["usual"])

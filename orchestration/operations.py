@@ -36,12 +36,14 @@ from sources.planning.approval import require_approved
 from sources.planning.context import PipelineContext
 from sources.planning.plan import Plan, make_plan
 from sources.planning.topic_range import find_range, read_range_splits, require_range, unread
+from sources.planning.transform_analysis import request_by_declaration
 from sources.serving import about, require_in_service
 from sources.state.generation import read_generation
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.jvm.java import require_java
 from spark_jobs.launch import process
 from spark_jobs.launch.runs import find_run
+from spark_jobs.launch.transform_check import TransformCheck
 from spark_jobs.launch.unread import drop_unread, find_outdated
 from spark_jobs.launch.watched_run import OnOutput
 from spark_jobs.run_state.heartbeat import Heartbeat
@@ -51,13 +53,29 @@ from spark_jobs.target.belonging import require_belonging
 Source = FileSource | KafkaSource
 
 
-def validate(loaded: LoadedPipeline) -> None:
-    """Refuse a declaration that can't run here, without reading data or starting a process.
+def validate(loaded: LoadedPipeline) -> list[str]:
+    """Refuse a declaration that can't run here, without reading data.
+
+    If a source declares its columns, the transform is analyzed against them by a short Spark
+    process; otherwise the plan does that.
+
+    Returns:
+        Warnings: that the transform can't be analyzed on this machine.
 
     Raises:
         InputError: Java is missing or too old, a package that the declaration needs is not
-            installed, or a function of the user can't be imported.
+            installed, a function of the user can't be imported, or the transform does not fit the
+            declared columns, a stream or the sink.
     """
+    _require_runnable(loaded)
+    if (request := request_by_declaration(loaded)) is None:
+        return []
+    with TransformCheck(loaded) as check:
+        return check.analyze(request).warnings
+
+
+def _require_runnable(loaded: LoadedPipeline) -> None:
+    """Refuse a declaration that can't run here, without starting Spark."""
     require_java()
     require_extras(loaded.pipeline)
     load_transform(loaded)
@@ -73,24 +91,36 @@ def plan(loaded: LoadedPipeline) -> Plan:
     goes with it.
 
     The plan says which files and offsets are read, in which order. A bounded topic that is the
-    chain's first source gets its start and end offsets together with the plan.
+    chain's first source gets its start and end offsets together with the plan. The transform is
+    analyzed against the planned columns unless that was done and nothing changed since; the result
+    is kept with the generation (:func:`sources.planning.transform_analysis.read_analysis`), and a
+    warning of it is among the returned plan's.
 
     Raises:
-        InputError: :func:`validate` refuses the declaration, or it does not fit the data.
+        InputError: :func:`validate` refuses the declaration, it does not fit the data, or the
+            transform does not fit the planned columns, a stream or the sink.
         UnavailableError: A broker, store, database or schema registry does not answer.
         SeamError: Kafka's log no longer reaches back to where history ends, or the offsets of a
             first topic can't be decided.
         StateError: The declaration changed in a way that the checkpoint can't follow.
     """
-    validate(loaded)
+    _require_runnable(loaded)
     outdated = find_outdated(loaded)
-    if outdated is None and (context := PipelineContext.find(loaded)) is not None:
+    context = None if outdated is not None else PipelineContext.find(loaded)
+    if context is not None:
         # A plan that is missing must not be made again over a checkpoint.
         require_belonging(loaded, context.generation)
-    made = make_plan(loaded, None if outdated is None else partial(drop_unread, loaded, outdated))
+    drop = None if outdated is None else partial(drop_unread, loaded, outdated)
+    with TransformCheck(loaded) as check:
+        if context is None or not context.is_planned:
+            # Spark comes up while files are listed.
+            check.start()
+        made = make_plan(loaded, drop, check.require)
+        context = PipelineContext.require(loaded)
+        analysis = check.settle(made, context.generation)
     if (first := planned_topic(loaded)) is not None:
-        hand_over(PipelineContext.require(loaded), first)
-    return made
+        hand_over(context, first)
+    return made.model_copy(update={"warnings": [*made.warnings, *analysis.warnings]})
 
 
 def planned_topic(loaded: LoadedPipeline) -> KafkaSource | None:

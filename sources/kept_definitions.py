@@ -32,7 +32,7 @@ def keep_definition(loaded: LoadedPipeline, generation: Generation) -> None:
     """
     if loaded.kept is not None:
         return
-    for path in [loaded.path, *_modules(loaded)]:
+    for path in [loaded.path, *modules_of(loaded)]:
         copy = f"{_FOLDER}/{path.relative_to(loaded.folder)}"
         # Written atomically: a driver may be reading it.
         if generation.read_bytes(copy) != path.read_bytes():
@@ -128,12 +128,18 @@ def _load_kept(loaded: LoadedPipeline, generation: str) -> LoadedPipeline:
     return load_pipeline(local_copy(kept) / loaded.path.name)
 
 
-def _modules(loaded: LoadedPipeline) -> list[Path]:
-    """Return the files next to a pipeline's file that its functions import; none is executed."""
+def modules_of(loaded: LoadedPipeline) -> list[Path]:
+    """Return the files next to a pipeline's file that its functions import; none is executed.
+
+    Of a kept copy these are the kept modules, and others in the folder of the original file.
+
+    Args:
+        loaded: The pipeline.
+    """
     pipeline = loaded.pipeline
     named = [pipeline.transform]
     named += [name for source in pipeline.sources for name in source.functions.values()]
-    finder = _Finder(path=[str(loaded.folder)])
+    finder = _Finder(path=[str(folder) for folder in loaded.code])
     for name in named:
         try:
             finder.import_hook(name.partition(":")[0])
@@ -142,7 +148,7 @@ def _modules(loaded: LoadedPipeline) -> list[Path]:
             continue
     found = (getattr(module, "__file__", None) for module in finder.modules.values())
     files = {Path(file) for file in found if file is not None}
-    return sorted(file for file in files if file.is_relative_to(loaded.folder))
+    return sorted(file for file in files if any(map(file.is_relative_to, loaded.code)))
 
 
 class _Finder(ModuleFinder):

@@ -11,8 +11,23 @@ from services.azurite import LocalAzurite
 from services.broker import LocalBroker
 from services.connect import LocalConnect
 from services.postgres import LocalPostgres
+from sources.planning.transform_analysis import AnalysisRequest, TransformAnalysis
+from spark_jobs.launch.transform_check import TransformCheck
 from tests.services.hdfs_server import hdfs_server
 from tests.services.standalone import Standalone, standalone
+
+
+@pytest.fixture(autouse=True)
+def _plans_start_no_spark(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans analyze no transform, which takes a JVM, except in tests marked `analysis`."""
+    if request.node.get_closest_marker("analysis") is not None:
+        return
+
+    def analyze(_: TransformCheck, request: AnalysisRequest) -> TransformAnalysis:
+        return TransformAnalysis(digest=request.digest, columns=[])
+
+    monkeypatch.setattr(TransformCheck, "start", lambda _: None)
+    monkeypatch.setattr(TransformCheck, "analyze", analyze)
 
 
 @pytest.fixture(scope="session")

@@ -81,11 +81,12 @@ def validate(pipeline: PipelineFile, as_json: AsJson = False) -> None:
         from orchestration import operations
 
         loaded = load(pipeline)
-        operations.validate(loaded)
+        warnings = operations.validate(loaded)
         names = [source.name for source in loaded.pipeline.sources]
+        text = f"{loaded.pipeline.name}: {' → '.join(names)} is a valid pipeline."
         show(
-            {"ok": True, "pipeline": loaded.pipeline.name, "sources": names},
-            f"{loaded.pipeline.name}: {' → '.join(names)} is a valid pipeline.",
+            {"ok": True, "pipeline": loaded.pipeline.name, "sources": names, "warnings": warnings},
+            "\n".join([text, *warnings]),
         )
 
 

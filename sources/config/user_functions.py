@@ -5,14 +5,31 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from importlib.machinery import PathFinder
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 
 _preferred: set[str] = set()
+
+
+class CodeLine(NamedTuple):
+    """Line of the user's code, printed as ``flights.py:12``.
+
+    Attributes:
+        file: Path of the file, relative to the pipeline's folder where it lies below that.
+        line: Number of the line, from 1.
+    """
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
 
 
 def load_function(loaded: LoadedPipeline, field: str, name: str) -> Callable[[Any], Any]:
@@ -35,7 +52,9 @@ def load_function(loaded: LoadedPipeline, field: str, name: str) -> Callable[[An
         function = getattr(importlib.import_module(module_name), function_name)
     # Importing runs the user's code, which may raise anything.
     except Exception as error:
-        message = f"`{field}: {name}` can't be imported: {type(error).__name__}: {error}."
+        place = find_line(loaded, module_name, error)
+        where = "" if place is None else f"{place}: "
+        message = f"{where}`{field}: {name}` can't be imported: {type(error).__name__}: {error}."
         hint = (
             f"Correct the name (`module:function`) or the module, which is looked for first in "
             f"{loaded.code[0]}, then among the installed packages."
@@ -48,6 +67,41 @@ def load_function(loaded: LoadedPipeline, field: str, name: str) -> Callable[[An
         hint = f"Write `{field}: {module_name}:<function>` with a function of that module."
         raise InputError(message, hint, pipeline=loaded.pipeline.name, field=field, value=name)
     return function  # type: ignore[no-any-return]
+
+
+def find_line(loaded: LoadedPipeline, module: str, error: BaseException) -> CodeLine | None:
+    """Return the line of the user's code that an error comes from: the innermost one.
+
+    User's code are the modules next to the pipeline's file and the package of the function.
+
+    Args:
+        loaded: The pipeline.
+        module: Name of the function's module.
+        error: Exception that was caught.
+
+    Returns:
+        None if no such line took part.
+    """
+    if isinstance(error, SyntaxError) and error.filename and error.lineno:
+        return code_line(loaded, error.filename, error.lineno)
+    found: CodeLine | None = None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        path = Path(frame.f_code.co_filename)
+        is_installed = "site-packages" in path.parts
+        is_near = not is_installed and any(map(path.is_relative_to, loaded.code))
+        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if is_near or package == module.partition(".")[0]:
+            found = code_line(loaded, str(path), line)
+    return found
+
+
+def code_line(loaded: LoadedPipeline, file: str, line: int) -> CodeLine:
+    """Return a line of a file, with its path relative to the pipeline's folder if it is below."""
+    path = Path(file)
+    for folder in loaded.code:
+        if path.is_relative_to(folder):
+            return CodeLine(str(path.relative_to(folder)), line)
+    return CodeLine(file, line)
 
 
 def _prefer(folder: str, package: str) -> None:

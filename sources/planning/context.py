@@ -57,6 +57,11 @@ class PipelineContext:
         """Reader and writer of each source's end and start position in the generation's state."""
         return SwitchState(self.pipeline.hybrid_source(), self.generation)
 
+    @property
+    def is_planned(self) -> bool:
+        """Whether the generation has a plan; looked up in its state at each access."""
+        return self.generation.exists("plan.json")
+
     @cached_property
     def plan(self) -> Plan:
         """The plan of the generation, read from its state once: a plan never changes.

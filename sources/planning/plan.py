@@ -101,7 +101,11 @@ class Plan(Record):
         return self.topics[0].columns if self.folder is None else self.folder.columns
 
 
-def make_plan(loaded: LoadedPipeline, drop_outdated: Callable[[], None] | None = None) -> Plan:
+def make_plan(
+    loaded: LoadedPipeline,
+    drop_outdated: Callable[[], None] | None = None,
+    check: Callable[[Plan], None] = lambda _: None,
+) -> Plan:
     """Return the plan of the current generation; make and write it if there is none.
 
     Makes the first generation, too. A pipeline that is refused leaves no state behind.
@@ -110,6 +114,8 @@ def make_plan(loaded: LoadedPipeline, drop_outdated: Callable[[], None] | None =
         loaded: The pipeline.
         drop_outdated: Removes the present plan, which another declaration made; called once the
             new one has passed its checks. None if there is no such plan.
+        check: Refuses a new plan by raising an error, before anything is written; not called for a
+            plan that is kept.
 
     Raises:
         InputError: The declaration does not fit the data, or a broker or store refuses.
@@ -124,6 +130,7 @@ def make_plan(loaded: LoadedPipeline, drop_outdated: Callable[[], None] | None =
         if generation is not None and (kept := generation.read("plan.json", Plan)) is not None:
             return kept
     plan, listings = draft_plan(loaded)
+    check(plan)
     require_writable(loaded.state, "state")
     require_writable(loaded.target, "sink.path")
     if drop_outdated is not None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shlex
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from sources.config.file_source import FileSource
@@ -33,6 +35,13 @@ _VARIABLES = {
     "local": (),
     "yarn": ("spark.yarn.appMasterEnv.",),
     "kubernetes": ("spark.kubernetes.driver.secretKeyRef.", "spark.kubernetes.driverEnv."),
+}
+
+# What a driver that lives for seconds and runs no task does without.
+_BRIEF = {
+    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.eventLog.enabled": "false",
+    "spark.ui.enabled": "false",
 }
 
 # State on disk with a memory limit, instead of all keys in the executors' heaps; and a commit
@@ -152,13 +161,11 @@ def command(
         InputError: A driver on a cluster would lack an environment variable that the pipeline's
             file refers to; Java or Spark is missing; or a jar can't be downloaded.
     """
-    hdfs = {f"spark.hadoop.{name}": value for name, value in loaded.pipeline.hdfs.conf.items()}
     scratch = scratch_folder(generation, launch_id)
     place = place_of(loaded.pipeline.spark)
     _require_variables(loaded, place)
-    stores = {**_s3_conf(loaded, place), **cloud_conf(_paths(loaded))}
-    conf = {**stores, **hdfs, **spark_conf(loaded, scratch)}
-    sets = ["spark", *(name for name in _STORES if _uses(loaded, name))]
+    conf = _conf(loaded, place, scratch)
+    sets = _sets(loaded)
     own = [require_jar()] if _uses(loaded, "s3") else []
     application, job = application_name(launch_id), str(_HERE / "job.py")
     if place.kind == "kubernetes":
@@ -189,6 +196,36 @@ def command(
         "--launch-id",
         launch_id,
     ]
+
+
+def analysis_environment(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
+    """Return the environment of a Python process that analyzes the transform on this machine.
+
+    Spark is set up as for a run, but always inside that process's own JVM, wherever runs go. Jars
+    that are not in the cache are downloaded first.
+
+    Args:
+        loaded: The pipeline.
+        scratch: Folder for temporary files, which exists.
+
+    Raises:
+        InputError: Java or Spark is missing, or a jar can't be downloaded.
+    """
+    pipeline, home = loaded.pipeline, spark_home()
+    here = {"master": "local[1]", "deploy_mode": "client", "driver_memory": "1g"}
+    settings = pipeline.spark.model_copy(update={**here, "conf": {**pipeline.spark.conf, **_BRIEF}})
+    local = replace(loaded, pipeline=pipeline.model_copy(update={"spark": settings}))
+    conf = use_archive(home, resolve("spark"), _conf(local, Place(), scratch))
+    jars = [jar for name in _sets(loaded) for jar in resolve(name)]
+    jars += [require_jar()] if _uses(loaded, "s3") else []
+    words = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
+    words += ["--jars", ",".join(map(str, jars)), "pyspark-shell"]
+    made = {**environment(loaded, scratch), "PYSPARK_SUBMIT_ARGS": shlex.join(words)}
+    if "SPARK_HOME" in os.environ:
+        # As `spark-submit` does: the Python part of that Spark comes before the installed one.
+        parts = [home / "python", *(home / "python" / "lib").glob("py4j-*-src.zip")]
+        made["PYTHONPATH"] = os.pathsep.join([*map(str, parts), made["PYTHONPATH"]])
+    return made
 
 
 def prepare_scratch(loaded: LoadedPipeline, scratch: Path) -> None:
@@ -249,6 +286,18 @@ def _require_variables(loaded: LoadedPipeline, place: Place) -> None:
             )
             hint = f"Set `{prefixes[0]}{name}` in `spark.conf`, or remove it from the file."
             raise InputError(message, hint, field="spark.conf", value=name)
+
+
+def _conf(loaded: LoadedPipeline, place: Place, scratch: Path) -> dict[str, str]:
+    """Return the Spark properties of a driver at a place, those of its stores included."""
+    hdfs = {f"spark.hadoop.{name}": value for name, value in loaded.pipeline.hdfs.conf.items()}
+    stores = {**_s3_conf(loaded, place), **cloud_conf(_paths(loaded))}
+    return {**stores, **hdfs, **spark_conf(loaded, scratch)}
+
+
+def _sets(loaded: LoadedPipeline) -> list[str]:
+    """Return the names of the sets of jars that a pipeline's driver needs."""
+    return ["spark", *(name for name in _STORES if _uses(loaded, name))]
 
 
 def _paths(loaded: LoadedPipeline) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -10,6 +11,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from sources.common.positions import iso, now_ms
 from sources.common.schema import parse_schema
+from sources.config.pipeline import Pipeline
 from sources.config.user_functions import load_transform
 from sources.decoding.added_columns import types_of
 from sources.errors import InputError, SeamError
@@ -80,8 +82,8 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
     stream = streams[query.index]
     given = _union(query, streams)
     rows = load_transform(context.loaded)(given)
-    _require_stream(pipeline.transform, rows)
-    _require_replayable(query, rows)
+    require_stream(pipeline.transform, rows)
+    require_replayable(pipeline, _replayed(query), rows)
     if pipeline.event_time.outside == "keep":
         require_no_watermark_on(pipeline.event_time.column, _on_no_rows(spark, query))
     watermark = watermark_of(rows, given, pipeline.event_time.column)
@@ -156,19 +158,22 @@ def _on_no_rows(spark: SparkSession, query: QueryDeclaration) -> DataFrame:
     return result
 
 
-def _require_replayable(query: QueryDeclaration, rows: DataFrame) -> None:
+def require_replayable(pipeline: Pipeline, replayed: Sequence[str], rows: DataFrame) -> None:
     """Refuse a transform that counts rows, if rows of a seam are replayed.
 
     Merging a change twice in its order does no harm, counting it twice does.
+
+    Args:
+        pipeline: The pipeline.
+        replayed: Names of the sources whose rows in the seam are read again.
+        rows: DataFrame that the transform returns.
+
+    Raises:
+        SeamError: The transform is stateful, and rows are replayed.
     """
-    seam = query.place.seam
-    replayed = [part.source for part in query.plan.topics if part.seam_rule == "replay"]
-    if seam is not None:
-        replayed = [query.source.name] if seam.rule == "replay" else []
     kept = Shape(rows).stateful if replayed else []
     if not kept:
         return
-    pipeline = query.context.pipeline
     order = ", ".join(pipeline.sink.order)
     message = (
         f"Rows of the topic that history may hold are read again by source `{replayed[0]}`, as "
@@ -183,6 +188,13 @@ def _require_replayable(query: QueryDeclaration, rows: DataFrame) -> None:
     raise SeamError(message, hint, source=replayed[0], field="key")
 
 
+def _replayed(query: QueryDeclaration) -> list[str]:
+    """Return the names of the sources whose rows in the seam are read again."""
+    if (seam := query.place.seam) is not None:
+        return [query.source.name] if seam.rule == "replay" else []
+    return [part.source for part in query.plan.topics if part.seam_rule == "replay"]
+
+
 def _reached_in_words(query: QueryDeclaration) -> str:
     name, reached = query.source.name, query.place.reached(query.committed())
     if reached.event_time_ms:
@@ -193,8 +205,16 @@ def _reached_in_words(query: QueryDeclaration) -> str:
     return "; ".join([*offsets, *more]) or f"all before `{name}`"
 
 
-def _require_stream(name: str, rows: object) -> None:
-    """Refuse what a transform returned, unless it is made of its argument."""
+def require_stream(name: str, rows: object) -> None:
+    """Refuse what a transform returned, unless it is a stream made of its argument.
+
+    Args:
+        name: The transform, as ``module:function``.
+        rows: What it returned for a stream.
+
+    Raises:
+        InputError: It is no DataFrame, or no stream.
+    """
     if not isinstance(rows, DataFrame):
         message = (
             f"`transform: {name}` returned a {type(rows).__name__}; it has to return a DataFrame."

@@ -23,7 +23,7 @@ from sources.planning.discovery import GrowingFolder
 from sources.planning.file_plan import FoundFiles
 from sources.planning.rounds import Round
 from sources.planning.topic_plan import TopicPlan
-from sources.state.generation import Generation
+from sources.storage.folder import Folder
 from spark_jobs.query.seam import Seam
 from spark_jobs.readers.select import select_columns
 
@@ -189,11 +189,16 @@ class PlaceholderPlace(Place):
         return PlaceStream(rows)
 
 
-def empty_stream(spark: SparkSession, generation: Generation, columns: pa.Schema) -> DataFrame:
+def empty_stream(spark: SparkSession, folder: Folder, columns: pa.Schema) -> DataFrame:
     """Return a stream with the given columns that never has a row.
 
     Only a glob that matches nothing can be swapped for the real source later: Spark rebuilds the
     last micro-batch at a restart, and checks the paths of a plain folder.
+
+    Args:
+        spark: The Spark session.
+        folder: Folder that has no folder `nothing`: that of the generation.
+        columns: The columns.
     """
-    nowhere = f"{generation.hadoop_path}/nothing/*"
+    nowhere = f"{folder.hadoop_path}/nothing/*"
     return spark.readStream.schema(ddl(columns)).parquet(nowhere)

@@ -61,6 +61,38 @@ def prepare_table(
             the table has other columns than the rows: Delta and MERGE would silently drop some or
             fill others.
     """
+    require_columns(sink, rows)
+    rows = target_rows(rows, sink)
+    side = TargetSide(generation, target, is_append=sink.mode == "append")
+    record = announce(side)
+    # Delta's Rust library needs milliseconds where a cold JVM needs seconds.
+    table = DeltaTable.create(
+        target.url,
+        table_schema(rows, added or {}),
+        mode="ignore",
+        partition_by=sink.partition_by or None,
+        configuration=dict(table_properties(generation)),
+        raise_if_key_not_exists=False,
+        commit_properties=epoch_transaction(side, record),
+        storage_options=target.documents.delta_options,
+    )
+    require_owner(generation, target, table)
+    if added or ignored:
+        follow_columns(target, table, rows, generation, added or {}, ignored)
+    _require_same_columns(target, json.loads(table.schema().to_json()), rows.schema)
+    return confirm(side, record)
+
+
+def require_columns(sink: Sink, rows: DataFrame) -> None:
+    """Refuse rows that lack a column which the sink names.
+
+    Args:
+        sink: The declaration of the sink.
+        rows: DataFrame that the transform returns; only its columns are looked at.
+
+    Raises:
+        InputError: Such a column is missing, or ``sink.deleted`` is not a boolean.
+    """
     named = {
         "key": sink.key,
         "partition_by": sink.partition_by,
@@ -89,28 +121,9 @@ def prepare_table(
             "name another column under `sink.deleted`."
         )
         raise InputError(message, hint, field="sink.deleted", column=sink.deleted)
-    rows = target_rows(rows, sink)
-    side = TargetSide(generation, target, is_append=sink.mode == "append")
-    record = announce(side)
-    # Delta's Rust library needs milliseconds where a cold JVM needs seconds.
-    table = DeltaTable.create(
-        target.url,
-        table_schema(rows, added or {}),
-        mode="ignore",
-        partition_by=sink.partition_by or None,
-        configuration=dict(table_properties(generation)),
-        raise_if_key_not_exists=False,
-        commit_properties=epoch_transaction(side, record),
-        storage_options=target.documents.delta_options,
-    )
-    require_owner(generation, target, table)
-    if added or ignored:
-        follow_columns(target, table, rows, generation, added or {}, ignored)
-    _require_columns(target, json.loads(table.schema().to_json()), rows.schema)
-    return confirm(side, record)
 
 
-def _require_columns(target: Folder, table: dict[str, Any], rows: StructType) -> None:
+def _require_same_columns(target: Folder, table: dict[str, Any], rows: StructType) -> None:
     """Refuse rows whose columns differ from those of the target; nullability may differ."""
     there = {field.name: field.dataType.simpleString() for field in StructType.fromJson(table)}
     made = {field.name: field.dataType.simpleString() for field in rows}

@@ -21,6 +21,7 @@ from sources.planning.plan import Plan
 from sources.planning.planned_by import PlannedBy
 from sources.planning.rounds import Round
 from sources.planning.topic_range import TopicRange
+from sources.planning.transform_analysis import TransformAnalysis
 from sources.serving import Serving, Switch
 from sources.state.generation import CurrentGeneration, GenerationInfo
 from spark_jobs.checkpoint.transform_compatibility import Transform
@@ -70,6 +71,7 @@ KINDS: list[type[Record]] = [
     TargetRecord,
     TopicRange,
     Transform,
+    TransformAnalysis,
     Watch,
 ]
 

@@ -1,0 +1,174 @@
+"""What Spark finds out about a transform before anything runs, as the state folder keeps it.
+
+The analysis itself needs Spark and is made by a process of its own; here are its request, its
+answer and the document that spares the next plan the same work.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from importlib.metadata import version
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from sources.common.positions import Part, Record
+from sources.common.schema import names_and_types, parse_schema
+from sources.config.kafka_source import KafkaSource
+from sources.config.loader import LoadedPipeline
+from sources.decoding.added_columns import types_of
+from sources.errors import ErrorReport
+from sources.kept_definitions import modules_of
+from sources.planning.plan import Plan
+from sources.state.generation import Generation
+
+_NAME = "transform-analysis.json"
+
+
+class OutputColumn(Part):
+    """Column that a transform returns.
+
+    Attributes:
+        name: Its name.
+        type: Its Spark SQL type.
+        nullable: Whether Spark regards it as nullable.
+        inputs: The input columns that its values are computed from, sorted; empty for a constant,
+            a count of rows or a column of another table; None if the query plan does not tell.
+    """
+
+    name: str
+    type: str
+    nullable: bool
+    inputs: list[str] | None
+
+
+class TransformAnalysis(Record):
+    """State document of a transform's analysis against the planned columns.
+
+    Attributes:
+        digest: Digest of what the analysis depends on: code, columns, sink, Spark.
+        columns: The columns that the transform returns, in order; None if the analysis was not
+            possible.
+        stateful: What each stateful operator keeps in the checkpoint, in words.
+        watermark_ms: Delay of its watermark, in ms; None if it sets none.
+        warning: Why the analysis was not possible here: a sentence; None if it was.
+    """
+
+    digest: str
+    columns: list[OutputColumn] | None
+    stateful: list[str] = Field(default_factory=list)
+    watermark_ms: int | None = None
+    warning: str | None = None
+
+    @property
+    def warnings(self) -> list[str]:
+        """The warning as a list, which is empty without one."""
+        return [] if self.warning is None else [self.warning]
+
+
+class AnalysisRequest(BaseModel):
+    """Request to the process that analyses a transform.
+
+    Attributes:
+        pipeline: Path of the pipeline's file.
+        columns: Columns that the transform gets, as names and Spark SQL types.
+        replayed: Names of the sources that read rows of their seam again (``seam_rule`` of the
+            plan is ``replay``), which a stateful transform would count twice.
+        digest: Digest of what the analysis depends on.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    pipeline: Path
+    columns: dict[str, str]
+    replayed: list[str]
+    digest: str
+
+
+class AnalysisAnswer(BaseModel):
+    """Answer of that process: exactly one of the two.
+
+    Attributes:
+        analysis: The analysis.
+        refusal: Error of the transform or of the sink's declaration.
+    """
+
+    analysis: TransformAnalysis | None = None
+    refusal: ErrorReport | None = None
+
+
+def request_by_plan(loaded: LoadedPipeline, plan: Plan) -> AnalysisRequest:
+    """Return the request to analyse a pipeline's transform against the columns of a plan.
+
+    Raises:
+        OSError: A module of the transform can't be read.
+    """
+    replayed = [part.source for part in plan.topics if part.seam_rule == "replay"]
+    return _request(loaded, plan.columns_by_name, replayed)
+
+
+def request_by_declaration(loaded: LoadedPipeline) -> AnalysisRequest | None:
+    """Return the request to analyse a pipeline's transform against declared columns.
+
+    Returns:
+        None if no source declares its columns: only the data has them.
+
+    Raises:
+        OSError: A module of the transform can't be read.
+        InputError: ``select`` of the source does not fit its columns.
+    """
+    for source in loaded.pipeline.sources:
+        if isinstance(source, KafkaSource):
+            declared = source.declared_columns
+        else:
+            declared = source.columns and {**source.columns, **source.partitions}
+        if declared:
+            columns = source.selection.columns(parse_schema(declared))
+            return _request(loaded, names_and_types(columns), [])
+    return None
+
+
+def read_analysis(generation: Generation) -> TransformAnalysis | None:
+    """Return the analysis of the transform that a generation was last planned with.
+
+    A generation is one computation of the whole table. Its columns and their lineage are known
+    before anything has run.
+
+    Returns:
+        None if the generation was not planned yet, or planned by a version without an analysis.
+
+    Raises:
+        StateError: The document is damaged, or of another version.
+    """
+    return generation.read(_NAME, TransformAnalysis)
+
+
+def keep_analysis(generation: Generation, analysis: TransformAnalysis) -> None:
+    """Write an analysis to a generation's state, in place of the one before.
+
+    Raises:
+        StateError: The state can't be written.
+    """
+    generation.replace(_NAME, analysis)
+
+
+def _request(
+    loaded: LoadedPipeline, columns: dict[str, str], replayed: list[str]
+) -> AnalysisRequest:
+    pipeline = loaded.pipeline
+    given = {**columns, **types_of(pipeline.added_columns)}
+    depends_on = {
+        "transform": pipeline.transform,
+        "code": [hashlib.sha256(path.read_bytes()).hexdigest() for path in modules_of(loaded)],
+        "columns": given,
+        "replayed": replayed,
+        "sink": pipeline.sink.model_dump(mode="json"),
+        "event_time": pipeline.event_time.model_dump(mode="json"),
+        "conf": pipeline.spark.conf,
+        "spark": version("pyspark"),
+    }
+    # Properties of Spark may hold secrets, of which a digest shows nothing.
+    text = json.dumps(depends_on, sort_keys=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return AnalysisRequest(pipeline=loaded.path, columns=given, replayed=replayed, digest=digest)

@@ -1,0 +1,264 @@
+"""What is known of a transform at the plan: its columns and lineage, or why it can't run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from orchestration import operations
+from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.errors import InputError, SeamError
+from sources.planning.context import PipelineContext
+from sources.planning.transform_analysis import (
+    AnalysisRequest,
+    TransformAnalysis,
+    read_analysis,
+)
+from sources.storage.folder import Folder
+from spark_jobs.launch.transform_check import TransformCheck
+from spark_jobs.query.analysis import analyze
+from tests.e2e.case import moment
+
+pytestmark = pytest.mark.spark
+COLUMNS = {"id": "bigint", "at": "timestamp", "amount": "double", "tags": "array<string>"}
+HEAD = """from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+
+def helper(rows, name):
+    return rows.withColumn("twice", F.col(name) * 2)
+
+def transform(rows):
+"""
+FIRST_LINE = len(HEAD.splitlines()) + 1
+MERGE = {"path": "out", "mode": "merge", "key": ["id"]}
+
+
+def declared(folder: Path, body: str, **changes: Any) -> LoadedPipeline:
+    """A pipeline whose transform has this body."""
+    lines = "".join(f"    {line}\n" for line in body.strip().splitlines())
+    (folder / "shop.py").write_text(HEAD + lines)
+    document = {
+        "name": "orders",
+        "event_time": "at",
+        "sources": [
+            {"name": "history", "type": "files", "path": "in/*.parquet", "format": "parquet"}
+        ],
+        "transform": "shop:transform",
+        "sink": {"path": "out", "mode": "append", "key": ["id"]},
+        "state": "state",
+        **changes,
+    }
+    path = folder / "orders.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return load_pipeline(path)
+
+
+Analyze = Callable[..., TransformAnalysis]
+
+
+@pytest.fixture
+def analyzed(spark: SparkSession, tmp_path: Path) -> Analyze:
+    def run(body: str, replayed: list[str] | None = None, **changes: Any) -> TransformAnalysis:
+        loaded = declared(tmp_path, body, **changes)
+        request = AnalysisRequest(
+            pipeline=loaded.path, columns=COLUMNS, replayed=replayed or [], digest="d"
+        )
+        return analyze(spark, loaded, request, Folder(tmp_path / "empty"))
+
+    return run
+
+
+def lineage(found: TransformAnalysis) -> dict[str, list[str] | None]:
+    assert found.columns is not None, found.warning
+    return {column.name: column.inputs for column in found.columns}
+
+
+def test_the_columns_of_the_table_are_known(analyzed: Analyze) -> None:
+    found = analyzed('return rows.select("id", F.lit(1).alias("one"), F.struct("at").alias("s"))')
+    assert found.columns is not None
+    shown = [(each.name, each.type, each.nullable) for each in found.columns]
+    assert shown == [
+        ("id", "bigint", True),
+        ("one", "int", False),
+        ("s", "struct<at:timestamp>", False),
+    ]
+    assert (found.stateful, found.watermark_ms, found.warning) == ([], None, None)
+
+
+@pytest.mark.parametrize(
+    ("body", "inputs"),
+    [
+        ('return rows.select("id", (F.col("amount") + F.size("tags")).alias("x"))',
+         {"id": ["id"], "x": ["amount", "tags"]}),
+        ('return rows.filter("amount > 1").select("id")', {"id": ["id"]}),
+        ('return rows.select("id", F.explode("tags").alias("tag"))',
+         {"id": ["id"], "tag": ["tags"]}),
+        ('return rows.select("id").unionAll(rows.select(F.col("amount").cast("bigint")))',
+         {"id": ["amount", "id"]}),
+        ('left, right = rows.select("id", "at"), rows.select("id", "amount")\n'
+         'return left.join(right, "id")',
+         {"id": ["id"], "at": ["at"], "amount": ["amount"]}),
+        ('other = rows.sparkSession.range(3).withColumn("label", F.lit("x"))\n'
+         'return rows.select("id", "amount").join(other, "id")',
+         {"id": ["id"], "amount": ["amount"], "label": []}),
+        ('f = F.udf(lambda a: a, "double")\nreturn rows.select("id", f("amount").alias("x"))',
+         {"id": ["id"], "x": ["amount"]}),
+        ('return rows.select("id").mapInPandas(lambda batches: batches, "id bigint")',
+         {"id": None}),
+        ('rows.createOrReplaceTempView("r")\n'
+         'return rows.sparkSession.sql("WITH c AS (SELECT id AS i, amount * 2 AS x FROM r) "'
+         '"SELECT i AS id, x FROM c")',
+         {"id": ["id"], "x": ["amount"]}),
+    ],
+)  # fmt: skip
+def test_each_column_is_traced_to_the_columns_it_comes_from(
+    analyzed: Analyze, body: str, inputs: dict[str, list[str] | None]
+) -> None:
+    assert lineage(analyzed(body)) == inputs
+
+
+def test_windows_are_traced_and_what_they_keep_is_named(analyzed: Analyze) -> None:
+    found = analyzed(
+        """
+window = F.window("at", "3 hours")
+counted = rows.withWatermark("at", "1 hour").groupBy(window).agg(
+    F.count("*").alias("n"), F.sum("amount").alias("total"))
+return counted.select(F.col("window.start").alias("id"), "n", "total")
+"""
+    )
+    assert lineage(found) == {"id": ["at"], "n": [], "total": ["amount"]}
+    assert found.watermark_ms == 3_600_000
+    (kept,) = found.stateful
+    assert kept.startswith("count(1), sum(amount) by window(at")
+
+
+@pytest.mark.parametrize(
+    ("body", "line", "told"),
+    [
+        ('return rows.select("id", "amout")', FIRST_LINE,
+         "column `amout` does not exist; did you mean `amount`?"),
+        ('return rows.select("id", "zzzzzzzz")', FIRST_LINE,
+         "column `zzzzzzzz` does not exist; there are `"),
+        # The innermost line of the user's own, not that of the call.
+        ('return helper(rows, "amout")', 5, "did you mean `amount`?"),
+        ('x = 1\nreturn rows.filter(F.col("tags") > 3)', FIRST_LINE + 1,
+         "(DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES)"),
+        ('return rows.filter("id >")', FIRST_LINE, "(PARSE_SYNTAX_ERROR)"),
+        ('return rows.withColum("x", F.lit(1))', FIRST_LINE, "(ATTRIBUTE_NOT_SUPPORTED)"),
+        ('return rows.select("id", 1 / 0)', FIRST_LINE, "ZeroDivisionError: division by zero"),
+        ('return rows.limit(rows.count())', FIRST_LINE, "writeStream.start()"),
+        # Found by a check of the result, so that the function as a whole is named.
+        ("return 17", 7, "returned a int; it has to return a DataFrame"),
+        ("return rows.sparkSession.range(3)", 7, "is not made of its argument"),
+        ('return rows.orderBy("at")', 7, "Sorting is not supported"),
+        ('return rows.groupBy("id").count()', 7, "Invalid streaming output mode: append"),
+        ('return rows.select("at")', 7, "`sink.key` names a column `id`, which"),
+        ('return rows.select("id", F.expr("make_interval(1)").alias("x"))', 7,
+         "column `x` as interval, a type that a Delta table can't have"),
+        ('return rows.select("id", F.col("amount").alias("ID"))', 7,
+         "more than one column `ID`"),
+    ],
+)  # fmt: skip
+def test_a_transform_that_can_not_run_is_refused_at_its_line(
+    analyzed: Analyze, body: str, line: int, told: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        analyzed(body)
+    assert caught.value.message.startswith(f"shop.py:{line}: `")
+    assert told in caught.value.message
+    assert caught.value.hint
+    assert (caught.value.fields["file"], caught.value.fields["line"]) == ("shop.py", line)
+
+
+def test_what_may_be_appended_depends_on_the_sink(analyzed: Analyze) -> None:
+    found = analyzed('return rows.groupBy("id").count()', sink=MERGE)
+    assert found.stateful == ["count(1) by id"]
+
+
+def test_a_watermark_on_unchecked_event_times_is_refused(analyzed: Analyze) -> None:
+    with pytest.raises(InputError, match=r"event_time\.outside: keep"):
+        analyzed(
+            'return rows.withWatermark("at", "1 hour").dropDuplicates(["id", "at"])',
+            event_time={"column": "at", "outside": "keep"},
+        )
+
+
+def test_replayed_rows_are_not_counted(analyzed: Analyze) -> None:
+    sink = {**MERGE, "sequence": "count"}
+    with pytest.raises(SeamError, match="would count them twice"):
+        analyzed('return rows.groupBy("id").count()', ["live"], sink=sink)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'return rows.join(rows.sparkSession.table("shop.customers"), "id")',
+        'return rows.join(rows.sparkSession.read.parquet("/nowhere/customers"), "id")',
+        'return rows.join(rows.sparkSession.read.format("delta").load("/nowhere"), "id")',
+        'return rows.join(rows.sparkSession.read.format("bigquery").load("t"), "id")',
+        'raise ConnectionRefusedError(111, "Connection refused")',
+    ],
+)
+def test_what_only_the_cluster_has_blocks_no_plan(analyzed: Analyze, body: str) -> None:
+    found = analyzed(body)
+    assert found.columns is None
+    assert found.warning is not None
+    assert found.warning.startswith(
+        f"shop.py:{FIRST_LINE}: `transform: shop:transform` could not be analyzed before the run"
+    )
+
+
+def write(folder: Path) -> None:
+    times = pa.array([moment(1), moment(2)], pa.timestamp("us", "UTC"))
+    (folder / "in").mkdir()
+    pq.write_table(
+        pa.table({"id": [1, 2], "at": times, "amount": [1.0, 2.0]}), folder / "in/a.parquet"
+    )
+
+
+@pytest.mark.e2e
+@pytest.mark.analysis
+def test_a_plan_refuses_a_misspelt_column_and_keeps_what_is_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path)
+    with pytest.raises(InputError, match=r"^shop\.py:8: .*did you mean `amount`\?"):
+        operations.plan(declared(tmp_path, 'return rows.select("id", "amout")'))
+    assert not (tmp_path / "state").exists()
+    # What the transform prints is no part of the answer.
+    loaded = declared(tmp_path, 'print("hello")\nreturn rows.select("id", "amount")')
+    assert operations.plan(loaded).warnings == []
+    found = read_analysis(PipelineContext.require(loaded).generation)
+    assert found is not None
+    assert lineage(found) == {"id": ["id"], "amount": ["amount"]}
+    # A JVM is started once.
+    monkeypatch.setattr(TransformCheck, "start", lambda _: pytest.fail("started again"))
+    operations.plan(loaded)
+
+
+@pytest.mark.e2e
+@pytest.mark.analysis
+def test_declared_columns_are_checked_without_data(tmp_path: Path) -> None:
+    files = {"name": "history", "type": "files", "path": "in/*.json", "format": "json"}
+    source = {**files, "schema": {"id": "bigint", "at": "timestamp"}}
+    loaded = declared(tmp_path, 'return rows.select("idd")', sources=[source])
+    with pytest.raises(InputError, match="did you mean `id`"):
+        operations.validate(loaded)
+
+
+@pytest.mark.analysis
+def test_an_error_at_import_names_its_line(tmp_path: Path) -> None:
+    loaded = declared(tmp_path, "return rows")
+    (tmp_path / "shop.py").write_text("import os\nLIMIT = os.limit\n")
+    with pytest.raises(InputError, match=r"^shop\.py:2: `transform: shop:transform` can't be imp"):
+        operations.validate(loaded)
+    (tmp_path / "shop.py").write_text("def transform(rows)\n    return rows\n")
+    with pytest.raises(InputError, match=r"^shop\.py:1: .*SyntaxError"):
+        operations.validate(loaded)

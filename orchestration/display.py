@@ -83,3 +83,8 @@ def span(from_ms: int, to_ms: int) -> str:
 
 def _utc(ms: int) -> datetime:
     return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text with an ellipsis in place of what is beyond a number of characters."""
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"

@@ -4,49 +4,56 @@ from __future__ import annotations
 
 import dagster as dg
 
-from orchestration.defs.assets import approval_check, live_key, resume_name
+from orchestration.defs import job_texts
+from orchestration.defs.assets import table_key
 from orchestration.defs.chain_assets import pipeline_assets
-from orchestration.defs.generation_jobs import finish_job, generation_jobs, rerun_schedules
-from orchestration.defs.jobs import control_jobs
+from orchestration.defs.control_job import control_job
+from orchestration.defs.generation_job import (
+    COMPARED,
+    comparison_check,
+    generation_job,
+    rerun_schedules,
+)
 from orchestration.defs.progress_asset import progress_asset
 from orchestration.defs.range_assets import range_definitions
-from orchestration.defs.sensors import has_live_run, live_checks, live_sensor
+from orchestration.defs.sensors import has_live_run, live_checks, supervision_sensor
+from orchestration.defs.table_asset import table_asset
+from orchestration.defs.upstream import upstream_specs
 from sources.config.loader import LoadedPipeline
 
 
 def pipeline_definitions(loaded: LoadedPipeline) -> dg.Definitions:
     """Return a pipeline's assets, jobs, checks, schedules and sensor, for a Dagster code location.
 
-    The sensor, the checks of the live run and the job ``<name>_resume`` are there only if the
-    pipeline ends in an unbounded source.
+    The jobs are four: ``<name>`` builds the table and keeps it up to date, ``<name>_control`` acts
+    on its runs, ``<name>_generation`` replaces the whole table, and ``<name>_backfill`` recomputes
+    ranges of it. The checks of the live run are there only if the pipeline ends in an unbounded
+    source.
     """
     name = loaded.pipeline.name
+    compared = dg.AssetCheckKey(table_key(loaded), COMPARED)
     # One job for the whole chain: one Dagster run with ordered steps.
     chain = dg.define_asset_job(
         name,
-        selection=dg.AssetSelection.groups(name),
-        description="Load history from files, hand over to Kafka, start the live stream. "
-        "Safe to run again: completed steps are skipped.",
+        # Comparing reads the whole table twice, so it is asked for.
+        selection=dg.AssetSelection.groups(name) - dg.AssetSelection.checks(compared),
+        description=job_texts.build(loaded),
+        tags=loaded.pipeline.about.tags,
     )
-    finish = finish_job(loaded)
-    generations = generation_jobs(loaded)
+    generations = generation_job(loaded)
     made = dg.Definitions(
-        assets=[*pipeline_assets(loaded), progress_asset(loaded)],
-        asset_checks=[approval_check(loaded)] if loaded.pipeline.approve else [],
-        jobs=[chain, finish, *generations.values(), *control_jobs(loaded)],
-        schedules=rerun_schedules(loaded, generations["rerun"]),
+        assets=[
+            *upstream_specs(loaded),
+            *pipeline_assets(loaded),
+            table_asset(loaded),
+            progress_asset(loaded),
+        ],
+        asset_checks=[
+            comparison_check(loaded),
+            *([live_checks(loaded)] if has_live_run(loaded) else []),
+        ],
+        jobs=[chain, control_job(loaded), generations],
+        schedules=rerun_schedules(loaded, generations),
+        sensors=[supervision_sensor(loaded, [chain, generations])],
     )
-    made = dg.Definitions.merge(made, range_definitions(loaded))
-    if not has_live_run(loaded):
-        return made
-    resume = dg.define_asset_job(
-        resume_name(loaded),
-        selection=[live_key(loaded)],
-        description="Start the live stream where it was paused, stopped or drained.",
-    )
-    live = dg.Definitions(
-        jobs=[resume],
-        asset_checks=[live_checks(loaded)],
-        sensors=[live_sensor(loaded, [chain, finish])],
-    )
-    return dg.Definitions.merge(made, live)
+    return dg.Definitions.merge(made, range_definitions(loaded))

@@ -1,19 +1,27 @@
-"""What all definitions of a pipeline share: keys of its assets, and tags of its runs."""
+"""What all definitions of a pipeline share: keys of its assets, tags of its runs, the pool."""
+
+from collections.abc import Mapping
 
 import dagster as dg
 
 from orchestration.chain import PlanStep
-from orchestration.defs import metadata
-from orchestration.defs.failures import failures
-from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.planning.approval import find_approval
+from sources.config.loader import LoadedPipeline
+from sources.serving import waiting
 
 RESTART_TAG = "hybrid/restart"
 """Tag of a Dagster run that the supervision requested; a run that people start has none."""
 DECLARATION_TAG = "hybrid/declaration"
 """Tag with the pipeline's file to use: the generation that serves may have a copy of its own."""
+GENERATION_TAG = "hybrid/generation"
+"""Tag with the generation that a Dagster run works on, such as ``g2``."""
+ACTION_TAG = "hybrid/action"
+"""Tag with what a Dagster run of a job with several actions does, such as ``RERUN``."""
+PAUSED_TAG = "hybrid/waits_for"
+"""Tag of a Dagster run that ended early, with what the chain waits for: ``approval``."""
 APPROVED = "approved"
-"""Name of the check that holds the chain until a person has approved its plan."""
+"""Name of the check that says whether a person has approved the plan."""
+POOL = "spark"
+"""Pool of the steps that start a Spark driver; it has no limit unless the instance sets one."""
 
 
 def live_key(loaded: LoadedPipeline) -> dg.AssetKey:
@@ -21,35 +29,29 @@ def live_key(loaded: LoadedPipeline) -> dg.AssetKey:
     return step_key(loaded, loaded.pipeline.sources[-1].name)
 
 
-def resume_name(loaded: LoadedPipeline) -> str:
-    """Return the name of the job that starts a live run that was stopped, paused or drained."""
-    return f"{loaded.pipeline.name}_resume"
+def table_key(loaded: LoadedPipeline) -> dg.AssetKey:
+    """Return the key of the asset that is a pipeline's target table: ``[pipeline, "table"]``."""
+    return step_key(loaded, "table")
+
+
+def control_name(loaded: LoadedPipeline) -> str:
+    """Return the name of the job that pauses, resumes, stops, drains and approves."""
+    return f"{loaded.pipeline.name}_control"
+
+
+def generation_name(loaded: LoadedPipeline) -> str:
+    """Return the name of the job that compares, promotes, rolls back and discards generations."""
+    return f"{loaded.pipeline.name}_generation"
+
+
+def backfill_name(loaded: LoadedPipeline) -> str:
+    """Return the name of the job that recomputes ranges of the table."""
+    return f"{loaded.pipeline.name}_backfill"
 
 
 def plan_key(loaded: LoadedPipeline) -> dg.AssetKey:
     """Return the key of the asset of a pipeline's plan: ``[pipeline, "plan"]``."""
     return step_key(loaded, PlanStep.name)
-
-
-def approval_check(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
-    """Return the check that stops the chain after its plan until a person has approved the plan.
-
-    It blocks: steps after the plan don't start while it fails. Only for ``approve: true``.
-    """
-
-    @dg.asset_check(
-        name=APPROVED,
-        asset=plan_key(loaded),
-        blocking=True,
-        description="A person has approved the plan; no later step starts before that.",
-    )
-    def approved() -> dg.AssetCheckResult:
-        fresh = load_pipeline(loaded.path)
-        with failures():
-            given = find_approval(fresh.require_generation())
-        return metadata.approval(fresh.pipeline.name, given)
-
-    return approved
 
 
 def step_key(loaded: LoadedPipeline, step: str) -> dg.AssetKey:
@@ -60,3 +62,22 @@ def step_key(loaded: LoadedPipeline, step: str) -> dg.AssetKey:
         step: Name of the step, such as ``plan``, ``history`` or ``live_handover``.
     """
     return dg.AssetKey([loaded.pipeline.name, step])
+
+
+def note_on_run(
+    context: dg.AssetExecutionContext | dg.OpExecutionContext, tags: Mapping[str, str]
+) -> None:
+    """Add tags to the present Dagster run, by which it is found and filtered in the UI."""
+    context.instance.add_run_tags(context.run.run_id, dict(tags))
+
+
+def role_of(loaded: LoadedPipeline, generation: str) -> str:
+    """Return a generation's name with what readers see of it: ``g2, a candidate: …``.
+
+    Args:
+        loaded: The pipeline.
+        generation: Name of the generation.
+    """
+    if waiting(loaded) == generation:
+        return f"{generation}, a candidate: readers do not see it until it is promoted"
+    return f"{generation}, which readers see"

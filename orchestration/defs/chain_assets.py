@@ -22,26 +22,34 @@ from orchestration.chain import (
 )
 from orchestration.defs import metadata, plan_metadata
 from orchestration.defs.assets import (
+    APPROVED,
     DECLARATION_TAG,
+    GENERATION_TAG,
+    PAUSED_TAG,
+    POOL,
     RESTART_TAG,
     live_key,
+    note_on_run,
     plan_key,
-    resume_name,
+    role_of,
     step_key,
 )
 from orchestration.defs.failures import failures
-from orchestration.defs.range_partitions import filled_by_history
+from orchestration.defs.range_partitions import filled_ranges
+from orchestration.defs.upstream import upstream_keys
 from orchestration.progress.plan_preview import preview
 from orchestration.supervision import supervisor
 from sources.config.bad_records import BadRecordCount, bad_count_name
 from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.generations import acting_on, begin
+from sources.generations import begin
 from sources.hand_over_checks import CHECKS
 from sources.kafka.start_offsets import GapError
 from sources.ledger import read_ledger
+from sources.planning.approval import find_approval
 from sources.serving import described, target_of, waiting
 from spark_jobs.checkpoint.transform_compatibility import last_change
 from spark_jobs.launch.record import log_path
+from spark_jobs.run_state.heartbeat import Heartbeat
 from spark_jobs.run_state.late_rows import read_late_rows
 
 
@@ -60,16 +68,6 @@ class PlanConfig(dg.Config):
         description="CURRENT: continue the newest generation. NEW: begin a new generation, which "
         "computes a table next to the serving one from the pipeline's file as it is now; if one "
         "is already waiting for its promotion, that one is continued.",
-    )
-
-
-class LiveConfig(dg.Config):
-    """Launch form of a live run: the configuration of its asset."""
-
-    generation: str = Field(
-        default="",
-        description="Name of the generation, such as g2. If left out, the job that resumes the "
-        "live run acts on the generation that serves; a chain acts on the newest one.",
     )
 
 
@@ -147,8 +145,13 @@ def _snapshot(loaded: LoadedPipeline, step: SnapshotStep) -> dg.AssetsDefinition
 def _plan(
     loaded: LoadedPipeline, step: PlanStep, before: Sequence[dg.AssetKey]
 ) -> dg.AssetsDefinition:
+    key = plan_key(loaded)
+    approved = dg.AssetCheckSpec(
+        APPROVED, asset=key, description="A person has approved the plan; no step starts before."
+    )
+
     @dg.asset(
-        key=plan_key(loaded),
+        key=key,
         deps=before,
         group_name=loaded.pipeline.name,
         kinds={"plan"},
@@ -156,17 +159,38 @@ def _plan(
             "Decides what will be read, in which order, where the next source is expected to "
             f"start, and estimates how long that takes. {plan_metadata.PREVIEW}"
         ),
+        check_specs=[approved] if loaded.pipeline.approve else None,
+        # Without an output the steps after this one are skipped, and the run is no failure.
+        output_required=False,
     )
-    def plan(context: dg.AssetExecutionContext, config: PlanConfig) -> dg.MaterializeResult[None]:
+    def plan(context: dg.AssetExecutionContext, config: PlanConfig) -> Iterator[Any]:
         with failures():
             fresh = load_pipeline(loaded.path)
             if config.generation is Which.NEW and waiting(fresh) is None:
                 context.log.info(f"Generation {begin(fresh).name} is begun.")
             made = step.run(ChainRun(fresh, AssetLog(context))).value
             seen = preview(fresh, made)
+            generation = fresh.require_generation()
+            given = find_approval(generation)
+        note_on_run(context, {GENERATION_TAG: generation.name})
         for warning in made.warnings:
             context.log.warning(warning)
-        return dg.MaterializeResult(metadata=plan_metadata.plan(made, seen))
+        shown = {
+            **plan_metadata.plan(made, seen),
+            "generation": role_of(fresh, generation.name),
+        }
+        if not fresh.pipeline.approve:
+            yield dg.MaterializeResult(metadata=shown)
+            return
+        check = metadata.approval(fresh, given)
+        if given is not None:
+            yield dg.MaterializeResult(metadata=shown, check_results=[check])
+            return
+        context.log_event(dg.AssetMaterialization(key, metadata=shown))
+        if _is_requested(context, live_key(loaded)):
+            note_on_run(context, {PAUSED_TAG: APPROVED})
+            context.log.warning(check.description)
+        yield check
 
     return plan
 
@@ -176,10 +200,11 @@ def _bounded(
 ) -> dg.AssetsDefinition:
     @dg.asset(
         key=step_key(loaded, step.name),
-        deps=before,
+        deps=[*before, *upstream_keys(loaded, step.name)],
         group_name=loaded.pipeline.name,
         kinds={"spark", "deltalake"},
         tags={"boundedness": "bounded"},
+        pool=POOL,
         description=f"Reads the bounded source `{step.name}` to its end.",
     )
     def bounded(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
@@ -200,13 +225,15 @@ def _bounded(
             )
             end = step.run(run).value
         generation = run.context.generation
+        note_on_run(context, {GENERATION_TAG: generation.name})
         bad = generation.read(bad_count_name(step.name), BadRecordCount)
         if any(part.source == step.name for part in run.context.plan.files):
-            for filled in filled_by_history(run.loaded, generation.name, context.instance):
+            for filled in filled_ranges(run.loaded, generation.name, context.instance):
                 context.log_event(filled)
         changed = metadata.transform(last_change(generation))
         late = read_late_rows(generation, step.name)
-        return dg.MaterializeResult(metadata={**metadata.end(end, bad, late), **changed})
+        role = {"generation": role_of(run.loaded, generation.name)}
+        return dg.MaterializeResult(metadata={**role, **metadata.end(end, bad, late), **changed})
 
     return bounded
 
@@ -238,8 +265,10 @@ def _handover(
             except GapError as error:
                 yield metadata.gaps(error)
                 raise
-            _, count = read_ledger(run.context.generation, step.source)
-            yield dg.MaterializeResult(metadata=metadata.ledger(ledger, count))
+            generation = run.context.generation
+            _, count = read_ledger(generation, step.source)
+            role = {"generation": role_of(run.loaded, generation.name)}
+            yield dg.MaterializeResult(metadata={**role, **metadata.ledger(ledger, count)})
             for check in checks:
                 if not check.passed:
                     context.log.warning(f"{check.name}: {check.text}")
@@ -253,40 +282,60 @@ def _live(
 ) -> dg.AssetsDefinition:
     @dg.asset(
         key=step_key(loaded, step.name),
-        deps=before,
+        deps=[*before, *upstream_keys(loaded, step.name)],
         group_name=loaded.pipeline.name,
         kinds={"spark", "deltalake", *({"kafka"} & {loaded.pipeline.source(step.name).type})},
         tags={"boundedness": "continuous_unbounded"},
+        pool=POOL,
         description=(
             f"Starts the unbounded run of `{step.name}` and returns when its first batch is "
             "committed; the run continues in the background, watched by the supervision."
         ),
     )
-    def live(context: dg.AssetExecutionContext, config: LiveConfig) -> dg.MaterializeResult[None]:
+    def live(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         tags = context.run.tags
         is_restart = RESTART_TAG in tags
-        declared = load_pipeline(Path(tags.get(DECLARATION_TAG, loaded.path)))
-        if config.generation or context.run.job_name == resume_name(loaded):
-            with failures():
-                declared = acting_on(declared, config.generation)
-        run = ChainRun(declared, AssetLog(context))
+        run = ChainRun(
+            load_pipeline(Path(tags.get(DECLARATION_TAG, loaded.path))), AssetLog(context)
+        )
         # The supervision itself decides when a restart is tried again.
         with failures(allow_retries=not is_restart):
             if is_restart:
                 beat = supervisor.restart(run.loaded, run.context.pipeline.source(step.name))
             else:
                 beat = step.run(run).value
-        of = f"`{step.name}` (generation {described(run.loaded)})"
-        context.log.info(f"The run of {of} is live: driver {beat.pid}.")
-        generation = run.context.generation
-        if (changed := last_change(generation)) is not None:
-            context.log.warning(changed)
-        log = log_path(generation, step.name)
-        target = target_of(run.loaded, generation.name).url
-        shown = {**metadata.live(beat, log, target), **metadata.transform(changed)}
-        return dg.MaterializeResult(metadata=shown)
+        return dg.MaterializeResult(metadata=live_metadata(context, run.loaded, beat))
 
     return live
+
+
+def live_metadata(
+    context: dg.AssetExecutionContext | dg.OpExecutionContext,
+    loaded: LoadedPipeline,
+    beat: Heartbeat,
+) -> metadata.Metadata:
+    """Return the metadata of a live run that has started, and say so in the Dagster run's log.
+
+    Args:
+        context: The Dagster run that started it.
+        loaded: The pipeline, by the declaration that the run has.
+        beat: Its first heartbeat.
+
+    Raises:
+        StateError: The state can't be read.
+    """
+    generation = loaded.require_generation()
+    note_on_run(context, {GENERATION_TAG: generation.name})
+    context.log.info(
+        f"The run of `{beat.source}` (generation {described(loaded)}) is live: driver {beat.pid}."
+    )
+    if (changed := last_change(generation)) is not None:
+        context.log.warning(changed)
+    shown = metadata.live(
+        beat, log_path(generation, beat.source), target_of(loaded, generation.name).url
+    )
+    role = {"generation": role_of(loaded, generation.name)}
+    return {**role, **shown, **metadata.transform(changed)}
 
 
 def _is_requested(context: dg.AssetExecutionContext, asset: dg.AssetKey) -> bool:

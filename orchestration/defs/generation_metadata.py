@@ -10,7 +10,7 @@ from orchestration.generations.ranges import RangeLook, RangeResult
 
 
 def comparison(found: GenerationComparison) -> Metadata:
-    """Return the metadata of a comparison of two generations: counts, columns and examples."""
+    """Return the metadata of a comparison of two generations: a line, counts and examples."""
     examples = [
         {
             "difference": kind,
@@ -23,14 +23,20 @@ def comparison(found: GenerationComparison) -> Metadata:
         for each in rows
     ]
     return {
-        **{f"rows of {name}": rows for name, rows in found.rows.items()},
-        "missing": found.missing,
-        "added": found.added,
-        "changed": found.changed,
-        "columns missing": ", ".join(found.columns_missing) or "none",
-        "columns added": ", ".join(found.columns_added) or "none",
+        "comparison": found.text,
+        **found.numbers,
         **({"examples": table(examples)} if examples else {}),
     }
+
+
+def compared(found: GenerationComparison) -> dg.AssetCheckResult:
+    """Return a comparison as the result of a check; a difference warns, as it may be the aim."""
+    return dg.AssetCheckResult(
+        passed=found.passed,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=found.text,
+        metadata=comparison(found),
+    )
 
 
 def looked(found: RangeLook) -> Metadata:
@@ -42,7 +48,7 @@ def replaced(found: RangeResult) -> Metadata:
     """Return the metadata of a range that was recomputed: rows written, replaced and kept."""
     return {
         **_range(found),
-        "dagster/row_count": found.replaced.written,
+        "rows written": found.replaced.written,
         "rows replaced": found.replaced.removed,
         "live rows kept": found.replaced.kept_live,
     }
@@ -56,6 +62,13 @@ def _range(found: RangeLook | RangeResult) -> Metadata:
     }
 
 
-def filled_by_history(generation: str) -> Metadata:
-    """Return the metadata of a range of the target that a generation's history filled."""
-    return {"generation": generation, "filled by": "history"}
+def filled(generation: str, by: str, rows: int | None) -> Metadata:
+    """Return the metadata of a range of the table that needs no recomputation.
+
+    Args:
+        generation: Generation that readers see.
+        by: What delivered its rows, such as ``history``.
+        rows: Number of its rows; None if they are not counted.
+    """
+    counted = {} if rows is None else {"dagster/row_count": rows}
+    return {"generation": generation, "delivered by": by, **counted}

@@ -9,10 +9,12 @@ from typing import Any
 
 import dagster as dg
 
+from orchestration.defs.assets import APPROVED
 from orchestration.snapshots import TakenSnapshot
 from orchestration.supervision.verdict import Finding, Verdict
 from sources.common.positions import EndPosition, Evidence, TopicPartition, iso, nest
 from sources.config.bad_records import BadRecordCount
+from sources.config.loader import LoadedPipeline
 from sources.hand_over_checks import Check
 from sources.kafka.start_offsets import GapError
 from sources.ledger import Ledger, LedgerEntry, SeamCount
@@ -151,19 +153,20 @@ def check(found: Check) -> dg.AssetCheckResult:
     )
 
 
-def approval(name: str, given: Approval | None) -> dg.AssetCheckResult:
-    """Return the check of a plan's approval as Dagster's: by whom and when, or how to approve it.
+def approval(loaded: LoadedPipeline, given: Approval | None) -> dg.AssetCheckResult:
+    """Return the check of a plan's approval: by whom and when, or how to approve the plan.
 
     Args:
-        name: Name of the pipeline.
-        given: The approval; None if the plan is not approved.
+        loaded: The pipeline.
+        given: The approval; None if the plan is not approved, which is no error, but a pause.
     """
-    text = f"The plan is not approved yet. {how_to_approve(name)}"
+    text = f"Waiting for approval. {how_to_approve(loaded.pipeline.name)}"
     if given is not None:
         text = f"Approved by {given.by} at {iso(given.at_ms)}."
     return dg.AssetCheckResult(
+        check_name=APPROVED,
         passed=given is not None,
-        severity=dg.AssetCheckSeverity.ERROR,
+        severity=dg.AssetCheckSeverity.WARN,
         description=text,
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import dagster as dg
 
 from orchestration.defs import metadata
-from orchestration.defs.assets import live_key
+from orchestration.defs.assets import table_key
 from orchestration.defs.failures import failures
 from orchestration.display import duration
 from orchestration.progress import phases as progress
@@ -25,7 +25,7 @@ def progress_asset(loaded: LoadedPipeline) -> dg.AssetsDefinition:
 
     @dg.asset(
         key=[loaded.pipeline.name, "progress"],
-        deps=[live_key(loaded)],
+        deps=[table_key(loaded)],
         group_name=loaded.pipeline.name,
         kinds={"plot"},
         description=(

@@ -1,23 +1,27 @@
 """Ranges of the target as partitions of an asset, for Dagster's UI to show and backfill."""
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
 import dagster as dg
 from pydantic import Field
 
-from orchestration.defs import generation_metadata
+from orchestration.defs import generation_metadata, job_texts
+from orchestration.defs.assets import GENERATION_TAG, POOL, backfill_name, note_on_run
 from orchestration.defs.failures import failures
 from orchestration.defs.jobs import job_of
-from orchestration.defs.range_partitions import partitions, ranges_key
+from orchestration.defs.range_partitions import HISTORY, LIVE, filled, partitions, ranges_key
 from orchestration.defs.schedules import schedule
+from orchestration.defs.upstream import upstream_keys
 from orchestration.generations.ranges import backfill, complete_through, look
+from orchestration.progress.rows_by_range import rows_by_range
 from sources.common.fields import parse_instant
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.reruns import Ranges
 from sources.errors import InputError
+from sources.serving import read_serving
 
 
 class RangeConfig(dg.Config):
@@ -26,23 +30,27 @@ class RangeConfig(dg.Config):
     # Validated by `parse_instant`: Pydantic's refusals show as a stack trace.
     since: str = Field(
         default="",
-        description="First event time of the range: 2024-03-01, or 2024-03-01T12:00:00Z.",
+        description="First event time of the range: 2024-03-01, or 2024-03-01T12:00:00Z. Empty: "
+        "the last whole day (UTC) of history.",
     )
     until: str = Field(
-        default="", description="First event time after the range; it is left as it is."
+        default="",
+        description="First event time after the range; it is left as it is. Empty: a day later.",
     )
     dry_run: bool = Field(
-        default=False, description="Only show what would be read; nothing is written."
+        default=True, description="Only show what would be read; nothing is written."
     )
 
 
 def range_definitions(loaded: LoadedPipeline) -> dg.Definitions:
     """Return the Dagster definitions for recomputing ranges of event times of the target.
 
-    A job recomputes any range. If the pipeline declares ``ranges``, there are also an asset with a
-    partition for each range, a job that backfills partitions, and the declared schedules.
+    The job ``<pipeline>_backfill`` recomputes any range that its form names. If the pipeline
+    declares ``ranges``, these are also partitions of an asset, which are recomputed from its page,
+    by Dagster's backfills and by the declared schedules.
     """
-    any_range = dg.Definitions(jobs=[job_of(loaded, "backfill_range", _any_range(loaded))])
+    job = job_of(backfill_name(loaded), _any_range(loaded), job_texts.backfill(loaded))
+    any_range = dg.Definitions(jobs=[job])
     ranges = loaded.pipeline.ranges
     return any_range if ranges is None else dg.Definitions.merge(any_range, _asset(loaded, ranges))
 
@@ -52,40 +60,66 @@ def _asset(loaded: LoadedPipeline, ranges: Ranges) -> dg.Definitions:
 
     @dg.asset(
         key=ranges_key(loaded),
+        deps=[
+            key
+            for source in loaded.pipeline.bounded_files
+            for key in upstream_keys(loaded, source.name)
+        ],
         # Not in the chain's group: the chain's job materializes all of that.
         group_name=f"{name}_ranges",
         kinds={"spark", "deltalake"},
         partitions_def=partitions(ranges),
         # One Spark run for a range of partitions.
         backfill_policy=dg.BackfillPolicy.single_run(),
+        pool=POOL,
         description=(
             "Rows of history in a range of event times. Materializing a partition recomputes them "
             "from the present files; rows of the live run are kept, and the live run continues."
         ),
+        # Each partition is reported with its own number of rows.
+        output_required=False,
     )
     def ranges_(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[None]]:
-        window = context.partition_time_window
         with failures():
-            found = backfill(
-                load_pipeline(loaded.path),
-                window.start.astimezone(UTC),
-                window.end.astimezone(UTC),
-                _run_id(context.run),
-                context.log.info,
-            )
-        yield dg.MaterializeResult(metadata=generation_metadata.replaced(found))
+            for event in _recomputed(context, load_pipeline(loaded.path), ranges):
+                context.log_event(event)
+        yield from ()
 
-    job = dg.define_asset_job(
-        f"{name}_backfill",
-        selection=[ranges_],
-        description="Recompute ranges of the target from the files; the live run continues. "
-        "Choose the ranges (partitions) at the launch.",
-    )
     schedules = [
-        schedule(loaded, each, job, partial(_last_ranges, loaded, ranges, each.last))
+        schedule(loaded, each, ranges_, partial(_last_ranges, loaded, ranges, each.last))
         for each in ranges.reruns
     ]
-    return dg.Definitions(assets=[ranges_], jobs=[job], schedules=schedules)
+    return dg.Definitions(assets=[ranges_], schedules=schedules)
+
+
+def _recomputed(
+    context: dg.AssetExecutionContext, loaded: LoadedPipeline, ranges: Ranges
+) -> Iterator[dg.AssetMaterialization]:
+    """Recompute the chosen partitions; of those after history's end only say what fills them."""
+    declared, keys = partitions(ranges), context.partition_keys
+    windows = {key: declared.time_window_for_partition_key(key) for key in keys}
+    utc = {
+        key: (each.start.astimezone(UTC), each.end.astimezone(UTC)) for key, each in windows.items()
+    }
+    complete = complete_through(loaded)
+    live = [key for key in keys if complete is not None and utc[key][1] > complete]
+    of_history = [key for key in keys if key not in live]
+    generation = read_serving(loaded).generation
+    note_on_run(context, {GENERATION_TAG: generation})
+    shown: dict[str, Any] = {}
+    if of_history:
+        since, until = utc[of_history[0]][0], utc[of_history[-1]][1]
+        done = backfill(loaded, since, until, _run_id(context.run), context.log.info)
+        shown = generation_metadata.replaced(done)
+    if live:
+        context.log.warning(
+            f"{live[0]}{f' to {live[-1]}' if live[1:] else ''}: nothing to recompute. History is "
+            f"complete through {complete}; what follows is delivered by the live run."
+        )
+    rows = rows_by_range(loaded, utc)
+    for key in keys:
+        event = filled(loaded, key, generation, LIVE if key in live else HISTORY, rows.get(key))
+        yield event if key in live else event.with_metadata({**event.metadata, **shown})
 
 
 def _any_range(loaded: LoadedPipeline) -> Callable[..., None]:
@@ -93,7 +127,7 @@ def _any_range(loaded: LoadedPipeline) -> Callable[..., None]:
         """Recompute any range of the target from the files. The live run continues."""
         fresh = load_pipeline(loaded.path)
         with failures():
-            since, until = (_instant(name, config) for name in ("since", "until"))
+            since, until = _range(fresh, config)
             if config.dry_run:
                 found = look(fresh, since, until)
                 context.add_output_metadata(generation_metadata.looked(found))
@@ -108,6 +142,20 @@ def _any_range(loaded: LoadedPipeline) -> Callable[..., None]:
 def _run_id(run: dg.DagsterRun) -> str:
     """Return the idempotency key: a retried Dagster run resumes the same backfill."""
     return (run.root_run_id or run.run_id)[:13]
+
+
+def _range(loaded: LoadedPipeline, config: RangeConfig) -> tuple[datetime, datetime]:
+    """Return the range of the form; where it names none, the last whole day of history."""
+    if config.since or config.until:
+        since = _instant("since", config)
+        return since, _instant("until", config) if config.until else since + timedelta(days=1)
+    complete = complete_through(loaded)
+    if complete is None:
+        message = "History has not been read to its end yet, so there is no last day of it."
+        hint = f"Materialize the job `{loaded.pipeline.name}`, or name `since` and `until`."
+        raise InputError(message, hint, pipeline=loaded.pipeline.name)
+    until = complete.replace(hour=0, minute=0, second=0, microsecond=0)
+    return until - timedelta(days=1), until
 
 
 def _instant(name: str, config: RangeConfig) -> datetime:

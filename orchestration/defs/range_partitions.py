@@ -1,4 +1,4 @@
-"""Ranges of a pipeline's target as Dagster partitions: all, and those that history filled."""
+"""Ranges of a pipeline's target as Dagster partitions, and what has filled them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ import dagster as dg
 
 from orchestration.defs import generation_metadata
 from orchestration.generations.ranges import complete_through
+from orchestration.progress.rows_by_range import rows_by_range
 from sources.config.loader import LoadedPipeline
 from sources.config.reruns import Ranges
 from sources.serving import read_serving
 
 MOST_MARKED = 2_000
-"""Most partitions of history marked as filled at once; each is an event in Dagster's log."""
+"""Most partitions marked as filled at once; each is an event in Dagster's log."""
+HISTORY, LIVE = "history", "the live run; there is nothing to recompute from files"
+"""What has delivered the rows of a range."""
 
 
 def ranges_key(loaded: LoadedPipeline) -> dg.AssetKey:
@@ -35,14 +38,15 @@ def partitions(ranges: Ranges) -> dg.TimeWindowPartitionsDefinition:
     return dg.MonthlyPartitionsDefinition(start_date=start, end_date=end, timezone="UTC")
 
 
-def filled_by_history(
+def filled_ranges(
     loaded: LoadedPipeline, generation: str, instance: dg.DagsterInstance
 ) -> list[dg.AssetMaterialization]:
-    """Return events that mark the complete ranges of history as filled in Dagster's UI.
+    """Return events that mark ranges as filled in Dagster's UI: by history, or by the live run.
 
-    Only for the serving generation, since readers see nothing of another one; at most the last
-    :data:`MOST_MARKED` ranges, without those that are marked already. Empty if the pipeline
-    declares no ``ranges``, or history has not been read to its end.
+    So *missing* are only ranges that can be recomputed. Only for the serving generation, since
+    readers see nothing of another one; at most :data:`MOST_MARKED` ranges, without those that are
+    marked already. Empty if the pipeline declares no ``ranges``, or history has not been read to
+    its end.
 
     Args:
         loaded: The pipeline.
@@ -51,20 +55,48 @@ def filled_by_history(
 
     Raises:
         StateError: Nothing was planned yet.
+        InputError: The table can't be read.
     """
     ranges = loaded.pipeline.ranges
     if ranges is None or read_serving(loaded).generation != generation:
         return []
     if (complete := complete_through(loaded)) is None:
         return []
-    keys = partitions(ranges).get_partition_keys(current_time=complete)
     marked = instance.get_materialized_partitions(ranges_key(loaded))
+    windows = windows_of(ranges)
+    new = [key for key in windows if key not in marked][:MOST_MARKED]
+    if not new:
+        return []
+    rows = rows_by_range(loaded, {key: windows[key] for key in new})
+    by_history = len(partitions(ranges).get_partition_keys(current_time=complete))
+    of_history = set(list(windows)[:by_history])
     return [
-        dg.AssetMaterialization(
-            asset_key=ranges_key(loaded),
-            partition=key,
-            metadata=generation_metadata.filled_by_history(generation),
-        )
-        for key in keys[-MOST_MARKED:]
-        if key not in marked
+        filled(loaded, key, generation, HISTORY if key in of_history else LIVE, rows.get(key))
+        for key in new
     ]
+
+
+def filled(
+    loaded: LoadedPipeline, key: str, generation: str, by: str, rows: int | None
+) -> dg.AssetMaterialization:
+    """Return the event that marks one range as filled.
+
+    Args:
+        loaded: The pipeline.
+        key: The partition.
+        generation: Generation that readers see.
+        by: :data:`HISTORY` or :data:`LIVE`.
+        rows: Number of its rows; None if they are not counted.
+    """
+    shown = generation_metadata.filled(generation, by, rows)
+    return dg.AssetMaterialization(ranges_key(loaded), partition=key, metadata=shown)
+
+
+def windows_of(ranges: Ranges) -> dict[str, tuple[datetime, datetime]]:
+    """Return begin and end (UTC) of each declared range that has ended by now, by partition."""
+    made = partitions(ranges)
+    windows = {key: made.time_window_for_partition_key(key) for key in made.get_partition_keys()}
+    return {
+        key: (window.start.astimezone(UTC), window.end.astimezone(UTC))
+        for key, window in windows.items()
+    }

@@ -8,6 +8,7 @@ import dagster as dg
 from sources.config.loader import LoadedPipeline
 from sources.config.reruns import Schedule
 
+_SCHEDULE_TAG = "dagster/schedule_name"
 _UNDER_WAY = [
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,
@@ -19,8 +20,10 @@ _UNDER_WAY = [
 def schedule(
     loaded: LoadedPipeline,
     declared: Schedule,
-    job: Any,
+    target: Any,
     request: Callable[[], Mapping[str, Any] | str],
+    job: str | None = None,
+    tags: Mapping[str, str] | None = None,
 ) -> dg.ScheduleDefinition:
     """Return a schedule that is on by default; a tick is skipped while a run of its job goes on.
 
@@ -29,15 +32,18 @@ def schedule(
     Args:
         loaded: The pipeline.
         declared: Name, cron expression and time zone.
-        job: Definition of the job that is launched.
+        target: Definition of the job, or of the asset, that is launched.
         request: Called at each tick: returns arguments of a ``RunRequest``, or the reason to skip
             the tick.
+        job: Name of the job whose runs keep a tick from launching another one; by default only
+            runs of the schedule itself do.
+        tags: Tags by which those runs differ from others of the job.
     """
     name = f"{loaded.pipeline.name}_{declared.name}"
 
     @dg.schedule(
         name=name,
-        job=job,
+        target=target,
         cron_schedule=declared.cron,
         execution_timezone=declared.timezone,
         default_status=dg.DefaultScheduleStatus.RUNNING,
@@ -45,15 +51,18 @@ def schedule(
     )
     def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         # Missed ticks come all at once: the first of them is enough.
+        same = {_SCHEDULE_TAG: name} if job is None else dict(tags or {})
         there = context.instance.get_runs(
-            filters=dg.RunsFilter(job_name=job.name, statuses=_UNDER_WAY), limit=1
+            filters=dg.RunsFilter(job_name=job, statuses=_UNDER_WAY, tags=same), limit=1
         )
         if there:
             return dg.SkipReason(
-                f"Dagster run {there[0].run_id} of the same job has not ended, so this tick is "
+                f"Dagster run {there[0].run_id} of the same kind has not ended, so this tick is "
                 "skipped."
             )
         made = request()
-        return dg.SkipReason(made) if isinstance(made, str) else dg.RunRequest(**made)
+        if isinstance(made, str):
+            return dg.SkipReason(made)
+        return dg.RunRequest(**made)
 
     return tick

@@ -1,23 +1,34 @@
-"""Supervision of each live run in Dagster: a sensor, and checks to run by hand."""
+"""Supervision of each pipeline in Dagster: a sensor, and checks to run by hand."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import dagster as dg
 
-from orchestration.defs import metadata
-from orchestration.defs.assets import DECLARATION_TAG, RESTART_TAG, live_key
+from orchestration.defs import metadata, reports
+from orchestration.defs.assets import (
+    APPROVED,
+    DECLARATION_TAG,
+    GENERATION_TAG,
+    PAUSED_TAG,
+    RESTART_TAG,
+    generation_name,
+    live_key,
+)
+from orchestration.defs.generation_job import finish_form
+from orchestration.defs.reports import Cursor
 from orchestration.supervision import supervisor
 from orchestration.supervision.look import look_at_live
-from orchestration.supervision.verdict import FINDINGS, Finding, expected_findings
+from orchestration.supervision.verdict import Finding, expected_findings
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.databases.replication_slot import watched_slot
+from sources.generations import is_unread
 from sources.hybrid import Boundedness
 from sources.kept_definitions import in_service
+from sources.planning.approval import find_approval
 from sources.serving import Switch, pending_switch
 from spark_jobs.run_state.lock import is_switching
 
@@ -25,8 +36,6 @@ LOOK_S = 10
 """Seconds between two looks; with ``stuck_after`` and the look itself well within a minute."""
 _FINISH_S = 60
 """Seconds between two attempts to complete an interrupted promotion."""
-REPORT_S = 60.0
-"""Seconds between two equal reports: one for each look would fill Dagster's event log."""
 
 
 def has_live_run(loaded: LoadedPipeline) -> bool:
@@ -64,11 +73,12 @@ def live_checks(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
     return checks
 
 
-def live_sensor(loaded: LoadedPipeline, jobs: Sequence[Any]) -> dg.SensorDefinition:
-    """Return the sensor that supervises the live run every 10 s: it observes, judges, restarts.
+def supervision_sensor(loaded: LoadedPipeline, jobs: Sequence[Any]) -> dg.SensorDefinition:
+    """Return the sensor that looks at a pipeline every 10 s: observes, judges, restarts.
 
     While a newer generation waits for its promotion, it supervises the live runs of both. A look
-    that fails reports the check ``alive`` as failed, so that no earlier result stays in place.
+    that fails reports the check ``alive`` as failed, so that no earlier result stays in place. It
+    keeps the card of the table up to date, and lets a chain go on that waited for an approval.
 
     Args:
         loaded: The pipeline.
@@ -76,16 +86,19 @@ def live_sensor(loaded: LoadedPipeline, jobs: Sequence[Any]) -> dg.SensorDefinit
             completes an interrupted promotion.
     """
     name = loaded.pipeline.name
-    key = live_key(loaded)
 
     @dg.sensor(
         name=f"{name}_supervision",
         jobs=jobs,
         minimum_interval_seconds=LOOK_S,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Watches the live run, and restarts it after a transient failure.",
+        description=(
+            "Watches the pipeline: shows how it is, restarts the live run after a transient "
+            "failure, and goes on after an approval."
+        ),
     )
     def supervision(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        cursor = Cursor.model_validate_json(context.cursor) if context.cursor else Cursor()
         try:
             fresh = load_pipeline(loaded.path)
             if (switch := pending_switch(fresh)) is not None:
@@ -95,80 +108,82 @@ def live_sensor(loaded: LoadedPipeline, jobs: Sequence[Any]) -> dg.SensorDefinit
                 for each in in_service(fresh)
                 if (tick := supervisor.tick(each)) is not None
             ]
+            resumed = _after_approval(context.instance, fresh)
+            shown = reports.reports(context.instance, fresh, found, cursor)
         except Exception as error:
             # If a look fails, the verdict of the one before must not stay in place.
-            context.log.exception("The live run can't be looked at; its state is unknown.")
+            context.log.exception("The pipeline can't be looked at; its state is unknown.")
+            if not has_live_run(loaded):
+                return dg.SkipReason(f"The pipeline can't be looked at: {error}")
             text = f"The live run can't be looked at, so its state is unknown: {error}"
-            alive = metadata.evaluation(key, Finding(name="alive", passed=False, text=text))
+            finding = Finding(name="alive", passed=False, text=text)
+            alive = metadata.evaluation(live_key(loaded), finding)
             return dg.SensorResult(asset_events=[alive], cursor="")
-        if not found:
-            return dg.SkipReason("There is no live run to watch: it was never started.")
         for _, tick in found:
             if tick.alert_problem is not None:
                 context.log.warning(
                     f"The alert did not reach `supervision.webhook_url`: {tick.alert_problem}. The "
                     "next look posts it again."
                 )
-        events: list[dg.AssetObservation | dg.AssetCheckEvaluation] = []
-        findings = _together([(_name(each), tick.verdict.findings) for each, tick in found])
-        healths = [tick.verdict.health for _, tick in found]
-        seen = [healths, *([each.passed, each.is_pending] for each in findings)]
-        cursor = context.cursor
-        if _is_due(cursor, seen):
-            cursor = json.dumps({"at": time.time(), "seen": seen})
-            events = [
-                *(
-                    dg.AssetObservation(key, metadata=metadata.observation(tick.verdict))
-                    for _, tick in reversed(found)
-                ),
-                *(metadata.evaluation(key, each) for each in findings),
-            ]
-        runs = [
-            dg.RunRequest(
-                run_key=f"{name}:{_name(each)}:{restart.at_ms}",
-                job_name=name,
-                asset_selection=[key],
-                # The next look evaluates them; until then the last evaluation stands.
-                asset_check_keys=[],
-                tags={RESTART_TAG: restart.replaces or "none", DECLARATION_TAG: str(each.path)},
-            )
-            for each, tick in found
-            if (restart := tick.restart) is not None
-        ]
-        return dg.SensorResult(run_requests=runs, asset_events=events, cursor=cursor)
+        runs = [*resumed, *(_restart(loaded, each, tick) for each, tick in found if tick.restart)]
+        if not runs and not shown.events:
+            return dg.SkipReason(shown.text)
+        return dg.SensorResult(
+            run_requests=runs, asset_events=shown.events, cursor=shown.cursor.model_dump_json()
+        )
 
     return supervision
 
 
+def _restart(
+    loaded: LoadedPipeline, acting: LoadedPipeline, tick: supervisor.Tick
+) -> dg.RunRequest:
+    assert tick.restart is not None
+    name = loaded.pipeline.name
+    return dg.RunRequest(
+        run_key=f"{name}:{_name(acting)}:{tick.restart.at_ms}",
+        job_name=name,
+        asset_selection=[live_key(loaded)],
+        # The next look evaluates them; until then the last evaluation stands.
+        asset_check_keys=[],
+        tags={
+            RESTART_TAG: tick.restart.replaces or "none",
+            DECLARATION_TAG: str(acting.path),
+            GENERATION_TAG: _name(acting),
+        },
+    )
+
+
+def _after_approval(instance: dg.DagsterInstance, loaded: LoadedPipeline) -> list[dg.RunRequest]:
+    """Return the request for the rest of a chain whose run ended to wait for an approval."""
+    if not loaded.pipeline.approve:
+        return []
+    generation = loaded.open_generation(create=False)
+    given = None if generation is None else find_approval(generation)
+    if generation is None or given is None or not is_unread(generation):
+        return []
+    name = loaded.pipeline.name
+    waited = instance.get_runs(
+        filters=dg.RunsFilter(
+            job_name=name, tags={PAUSED_TAG: APPROVED, GENERATION_TAG: generation.name}
+        ),
+        limit=1,
+    )
+    # Once for each approval.
+    key = f"{name}:approved:{generation.name}:{given.at_ms}"
+    return [dg.RunRequest(run_key=key, job_name=name)] if waited else []
+
+
 def _finish_switch(loaded: LoadedPipeline, switch: Switch) -> dg.SensorResult | dg.SkipReason:
     """Request the completion of an interrupted promotion; wait for one that is under way."""
-    name = loaded.pipeline.name
     if is_switching(loaded.state):
         return dg.SkipReason(f"Generation {switch.to} is replacing {switch.past} in the target.")
-    key = f"{name}:{switch.at_ms}:{int(time.time() // _FINISH_S)}"
-    return dg.SensorResult(run_requests=[dg.RunRequest(run_key=key, job_name=f"{name}_finish")])
+    key = f"{loaded.pipeline.name}:{switch.at_ms}:{int(time.time() // _FINISH_S)}"
+    request = dg.RunRequest(
+        run_key=key, job_name=generation_name(loaded), run_config=finish_form(loaded)
+    )
+    return dg.SensorResult(run_requests=[request])
 
 
 def _name(loaded: LoadedPipeline) -> str:
     return loaded.require_generation().name
-
-
-def _together(found: Sequence[tuple[str, Sequence[Finding]]]) -> list[Finding]:
-    """Merge the findings of a pipeline's live runs, which share an asset: the worst one counts."""
-    if len(found) == 1:
-        return list(found[0][1])
-    joined = []
-    for name in FINDINGS:
-        parts = [(who, each) for who, findings in found for each in findings if each.name == name]
-        if not parts:
-            continue
-        worst = min((each for _, each in parts), key=lambda each: (each.passed, each.is_pending))
-        text = " ".join(f"{who}: {each.text}" for who, each in parts)
-        joined.append(worst.model_copy(update={"text": text}))
-    return joined
-
-
-def _is_due(cursor: str | None, seen: Sequence[object]) -> bool:
-    """Return whether to report: what is seen is new, or the last report is old."""
-    last = json.loads(cursor) if cursor else {}
-    return last.get("seen") != seen or time.time() - last["at"] >= REPORT_S

@@ -26,7 +26,7 @@ _DURATION = re.compile(
 )
 _LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
 _UNIT_MS = {"ms": 1, "mi": 60_000, "s": 1_000, "h": 3_600_000, "d": 86_400_000}
-RESERVED_NAMES = {"plan"}
+RESERVED_NAMES = {"plan", "progress", "ranges", "table"}
 
 
 def _duration(value: Any) -> Any:
@@ -50,8 +50,8 @@ def _name(value: str) -> str:
     if not _NAME.fullmatch(value) or value in RESERVED_NAMES or value.endswith("_handover"):
         message = (
             f"`{value}` can't be a name. Use lower case letters, digits and underscores, starting "
-            "with a letter; `plan`, and names that end in `_handover`, are taken by steps of the "
-            "chain."
+            "with a letter; `plan`, `progress`, `ranges`, `table`, and names that end in "
+            "`_handover`, are taken by the pipeline's own assets."
         )
         raise ValueError(message)
     return value
@@ -140,6 +140,8 @@ Sequence = Annotated[int, BeforeValidator(_sequence)]
 Reference = Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]
 """Reference to a function, as ``module:function``."""
 Name = Annotated[str, AfterValidator(_name)]
+AssetName = Annotated[str, Field(pattern=r"^[^/\s]+(/[^/\s]+)*$")]
+"""Key of a Dagster asset, its parts joined by slashes: ``raw/orders``."""
 Duration = Annotated[timedelta, BeforeValidator(_duration), Field(ge=timedelta(0))]
 Columns = Annotated[dict[str, str], AfterValidator(_columns)]
 

@@ -45,6 +45,10 @@ class DeclaredSource(Source, Protocol):
         """Kind of the source as in YAML: ``files`` or ``kafka``."""
 
     @property
+    def asset(self) -> str | None:
+        """Key of the Dagster asset that the data is, as declared; None for a key by its address."""
+
+    @property
     def rate(self) -> RateLimit:
         """Declared rate limit per second; without values if reading is not limited."""
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, NonNegativeInt, model_validator
 
-from sources.common.fields import Columns, Duration, Instant, Name, Sequence
+from sources.common.fields import AssetName, Columns, Duration, Instant, Name, Sequence
 from sources.common.select import Selection
 from sources.config.bad_records import BadRecords
 from sources.config.declared_source import Chain, DeclaredSource, LagUnit
@@ -39,6 +39,8 @@ class FileSource(BadRecords):
     Attributes:
         type: Always ``files``.
         name: Name of the source and of its asset: lower case letters, digits and underscores.
+        asset: Key of the Dagster asset that this data is, such as ``raw/orders``; by default a key
+            made of its address.
         path: Glob or list of globs; ``**`` matches any number of folders. Relative to the
             pipeline's file, or ``s3://bucket/…``, ``hdfs://namenode/…``, ``gs://bucket/…``, or
             ``abfss://container@account.dfs.core.windows.net/…``. Names that begin with ``_`` or
@@ -76,6 +78,7 @@ class FileSource(BadRecords):
 
     type: Literal["files"]
     name: Name
+    asset: AssetName | None = None
     path: str | list[str]
     format: Literal["parquet", "json", "csv", "avro", "orc", "text", "delta"]
     version: NonNegativeInt | None = None

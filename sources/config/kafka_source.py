@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import PositiveInt, model_validator
 
-from sources.common.fields import Duration, Name
+from sources.common.fields import AssetName, Duration, Name
 from sources.common.schema import names_and_types, parse_schema
 from sources.common.security import Security
 from sources.common.select import Selection
@@ -35,6 +35,8 @@ class KafkaSource(ValueFormat, BadRecords):
     Attributes:
         type: Always ``kafka``.
         name: Name of the source and of its asset: lower case letters, digits and underscores.
+        asset: Key of the Dagster asset that this data is, such as ``raw/orders``; by default a key
+            made of its address.
         topic: Name of the topic, or a list of names.
         topic_pattern: Instead of ``topic``: regular expression that whole topic names match.
         bootstrap_servers: Comma-separated ``host:port`` list; ``local`` is the broker that
@@ -64,6 +66,7 @@ class KafkaSource(ValueFormat, BadRecords):
 
     type: Literal["kafka"]
     name: Name
+    asset: AssetName | None = None
     topic: str | list[str] | None = None
     topic_pattern: str | None = None
     bootstrap_servers: str = "local"

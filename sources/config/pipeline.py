@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field, StringConstraints, model_validator
 
 from sources.common.fields import Declared, Duration, Name, Reference
 from sources.common.positions import span_ms
+from sources.config.about import About
 from sources.config.declared_source import DeclaredSource
 from sources.config.event_time import DeclaredEventTime
 from sources.config.file_source import FileSource
@@ -89,6 +90,7 @@ class Pipeline(Declared):
         supervision: What is expected of the live run, and what happens if it fails.
         ranges: Ranges of event time that can be recomputed from files, as partitions in Dagster.
         generations: How many generations are kept, and schedules that rebuild the table.
+        about: Owners, tags and descriptions of the table, for Dagster's catalog.
 
     """
 
@@ -112,6 +114,7 @@ class Pipeline(Declared):
     supervision: Supervision = Supervision()
     ranges: Ranges | None = None
     generations: Generations = Generations()
+    about: About = About()
 
     @model_validator(mode="after")
     def _places_are_safe(self) -> Pipeline:

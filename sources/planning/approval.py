@@ -62,7 +62,7 @@ def approve(loaded: LoadedPipeline, by: str) -> Approval:
         message = "The name of the person who approves is empty."
         hint = (
             "Give the name: `hybrid approve PIPELINE --by NAME`, or the field `by` of the job "
-            f"`{name}_approve` in Dagster."
+            f"`{name}_control` in Dagster."
         )
         raise InputError(message, hint, pipeline=name)
     require_approver(loaded.pipeline, by, "approve a plan")
@@ -156,7 +156,7 @@ def how_to_approve(name: str) -> str:
     """
     return (
         "Read the plan (`hybrid plan PIPELINE`, or the asset `plan` in Dagster), then approve it: "
-        f"`hybrid approve PIPELINE --by NAME`, or the job `{name}_approve` in Dagster."
+        f"`hybrid approve PIPELINE --by NAME`, or the job `{name}_control` with APPROVE in Dagster."
     )
 
 

@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def _take_all(page: Page, shown: Site) -> None:
-    page.goto(f"{shown.url}/locations/hybrid_source/asset-groups/{NAME}")
+    page.goto(f"{shown.url}/locations/hybrid_backfill/asset-groups/{NAME}")
     expect(page.get_by_text("live_handover").first).to_be_visible()
     _take(page, "chain")
     page.goto(shown.job(NAME))

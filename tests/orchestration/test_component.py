@@ -15,7 +15,8 @@ from sources.config.loader import declare
 from sources.errors import InputError
 from tests.orchestration.generations.generation_case import GenerationCase
 
-STEPS = {dg.AssetKey(["events", step]) for step in ("plan", "history", "progress")}
+STEPS = {dg.AssetKey(["events", step]) for step in ("plan", "history", "table", "progress")}
+READ = {dg.AssetKey(["files", "in"])}
 
 
 def keys(definitions: dg.Definitions) -> set[dg.AssetKey]:
@@ -37,8 +38,8 @@ def test_a_folder_with_a_pipelines_file_is_a_component(tmp_path: Path) -> None:
             shutil.copy(tmp_path / name, path / name)
         with sandbox.load_component_and_build_defs(defs_path=path) as (component, definitions):
             assert isinstance(component, HybridPipeline)
-            assert keys(definitions) == STEPS
-            assert definitions.resolve_job_def("events_promote")
+            assert keys(definitions) == STEPS | READ
+            assert definitions.resolve_job_def("events_generation")
         (path / "events.yaml").unlink()
         with (
             pytest.raises(Exception) as caught,  # noqa: PT011 — Dagster wraps it
@@ -55,4 +56,4 @@ def test_a_folder_with_a_pipelines_file_is_a_component(tmp_path: Path) -> None:
 def test_a_pipeline_that_is_built_in_code_has_the_same_definitions(tmp_path: Path) -> None:
     case = GenerationCase(tmp_path)
     document = case.loaded.pipeline.model_dump(mode="json", exclude_unset=True, by_alias=True)
-    assert keys(pipeline_definitions(declare(tmp_path / "built.yaml", document))) == STEPS
+    assert keys(pipeline_definitions(declare(tmp_path / "built.yaml", document))) == STEPS | READ

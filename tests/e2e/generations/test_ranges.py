@@ -45,10 +45,10 @@ def launch(
     """The job with a form for any range."""
     return (
         pipeline_definitions(loaded)
-        .resolve_job_def("events_backfill_range")
+        .resolve_job_def("events_backfill")
         .execute_in_process(
             instance=instance,
-            run_config={"ops": {"do_events_backfill_range": {"config": form}}},
+            run_config={"ops": {"do_events_backfill": {"config": form}}},
             raise_on_error=False,
         )
     )

@@ -124,9 +124,10 @@ def test_a_job_of_a_pipeline_is_tried_again_where_that_helps(
         raise error
 
     monkeypatch.setattr(operations, "stop", fails)
-    job = pipeline_definitions(LiveCase(tmp_path).loaded).resolve_job_def("events_stop")
+    job = pipeline_definitions(LiveCase(tmp_path).loaded).resolve_job_def("events_control")
+    stop = {"ops": {"do_events_control": {"config": {"action": "STOP"}}}}
     with dg.DagsterInstance.ephemeral() as instance:
-        assert not job.execute_in_process(instance=instance, raise_on_error=False).success
+        assert not job.execute_in_process(stop, instance=instance, raise_on_error=False).success
     assert tried == expected
 
 
@@ -143,7 +144,7 @@ def test_a_restart_that_fails_is_tried_once(
         raise NO_BROKER
 
     monkeypatch.setattr(operations, "resume", fails)
-    job = pipeline_definitions(case.loaded).resolve_job_def("events_resume")
+    job = pipeline_definitions(case.loaded).resolve_job_def("events")
     with dg.DagsterInstance.ephemeral() as instance:
         done = job.execute_in_process(
             instance=instance,

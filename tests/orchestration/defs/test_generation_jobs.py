@@ -24,35 +24,55 @@ from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase, senso
 NIGHTLY = {"name": "nightly", "cron": "0 3 * * *", "timezone": "Europe/Berlin"}
 
 
-def run(case: GenerationCase, job: str) -> dg.ExecuteInProcessResult:
-    definitions = pipeline_definitions(case.loaded)
-    with dg.DagsterInstance.ephemeral() as instance:
-        return definitions.resolve_job_def(f"events_{job}").execute_in_process(
-            instance=instance, raise_on_error=False
-        )
+def run(
+    case: GenerationCase, instance: dg.DagsterInstance, action: str | None, **fields: str
+) -> dg.ExecuteInProcessResult:
+    """Launch the job with its form; without an action, as the form is."""
+    form = {} if action is None else {"action": action, **fields}
+    config = {"ops": {"do_events_generation": {"config": form}}} if form else {}
+    job = pipeline_definitions(case.loaded).resolve_job_def("events_generation")
+    return job.execute_in_process(config, instance=instance, raise_on_error=False)
 
 
-def test_each_step_is_a_job_and_what_is_refused_is_told(tmp_path: Path) -> None:
+def lines(result: dg.ExecuteInProcessResult, instance: dg.DagsterInstance) -> str:
+    return "\n".join(each.user_message for each in instance.all_logs(result.run_id))
+
+
+def test_each_step_is_an_action_of_one_job_and_what_is_refused_is_told(tmp_path: Path) -> None:
     case = GenerationCase(tmp_path)
     case.run({1: 10})
-    assert run(case, "new_generation").success
-    case.run({1: 11, 2: 20})
-    compared = run(case, "compare")
-    [shown] = [
-        event.step_output_data.metadata
-        for event in compared.all_events
-        if event.event_type_value == "STEP_OUTPUT"
-    ]
-    assert {name: shown[name].value for name in ("missing", "added", "changed")} == {
-        "missing": 0,
-        "added": 1,
-        "changed": 1,
-    }
-    assert run(case, "promote").success
-    assert case.seen() == {1: 11, 2: 20}
-    assert run(case, "rollback").success
-    assert case.seen() == {1: 10}
-    refused = run(case, "discard")
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert run(case, instance, "NEW").success
+        case.run({1: 11, 2: 20})
+        compared = run(case, instance, None)
+        [shown] = [
+            event.step_output_data.metadata
+            for event in compared.all_events
+            if event.event_type_value == "STEP_OUTPUT"
+        ]
+        assert {name: shown[name].value for name in ("missing", "added", "changed")} == {
+            "missing": 0,
+            "added": 1,
+            "changed": 1,
+        }
+        line = "g2 against g1: 2 > 1 rows, 1 added, 1 changed"
+        assert line in lines(compared, instance)
+        key = dg.AssetCheckKey(dg.AssetKey(["events", "table"]), "same_rows")
+        kept = instance.event_log_storage.get_latest_asset_check_execution_by_key([key])[key]
+        assert kept.event is not None
+        assert kept.event.dagster_event is not None
+        assert kept.event.dagster_event.asset_check_evaluation_data.description == line
+        promoted = run(case, instance, "PROMOTE", by="Ada")
+        assert promoted.success
+        assert "5 of 5" in lines(promoted, instance)
+        assert case.seen() == {1: 11, 2: 20}
+        assert read_serving(case.loaded).by == "Ada"
+        tags = instance.get_run_by_id(promoted.run_id)
+        assert tags is not None
+        assert (tags.tags["hybrid/action"], tags.tags["hybrid/generation"]) == ("PROMOTE", "g2")
+        assert run(case, instance, "ROLLBACK").success
+        assert case.seen() == {1: 10}
+        refused = run(case, instance, "DISCARD")
     assert not refused.success
     [failure] = [e for e in refused.all_events if e.event_type_value == "STEP_FAILURE"]
     failed = failure.step_failure_data.user_failure_data
@@ -111,14 +131,17 @@ def test_ticks_that_come_at_once_or_while_one_is_under_way_make_one_rerun(tmp_pa
     (tmp_path / "dagster").mkdir()
     with dg.DagsterInstance.local_temp(str(tmp_path / "dagster")) as instance:
         [request] = evaluate(case, instance).run_requests
-        form = request.run_config["ops"]["do_events_rerun"]["config"]
-        assert form == {"promote": "NEVER", "rows_at_least": 0.5}
-        job = pipeline_definitions(case.loaded).resolve_job_def("events_rerun")
+        form = request.run_config["ops"]["do_events_generation"]["config"]
+        assert form == {"action": "RERUN", "promote": "NEVER", "rows_at_least": 0.5}
+        job = pipeline_definitions(case.loaded).resolve_job_def("events_generation")
         assert dg.validate_run_config(job, request.run_config)
-        instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
+        other = {"hybrid/action": "COMPARE"}
+        instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, tags=other)
+        assert evaluate(case, instance).run_requests, "another action of the job is no rerun"
+        instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, tags=request.tags)
         held = evaluate(case, instance)
         assert not held.run_requests
-        assert "of the same job has not ended" in held.skip_message
+        assert "of the same kind has not ended" in held.skip_message
 
 
 def test_by_the_clock_the_last_whole_ranges_of_history_are_made_anew(tmp_path: Path) -> None:
@@ -166,7 +189,10 @@ def test_a_promotion_that_broke_off_is_finished_by_the_supervision(tmp_path: Pat
         sensor, context = sensor_of(case.loaded), dg.build_sensor_context(instance=instance)
         found = sensor(context)
         assert isinstance(found, dg.SensorResult)
-        assert [each.job_name for each in found.run_requests or []] == ["events_finish"]
+        [request] = found.run_requests or []
+        assert request.job_name == "events_generation"
+        form = request.run_config["ops"]["do_events_generation"]["config"]
+        assert form == {"action": "FINISH"}
         lock = take_switch_lock(case.loaded.state)
         assert lock is not None
         waits = sensor(context)

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from orchestration import operations
 from orchestration.cli.main import app
-from orchestration.defs.jobs import control_jobs
+from orchestration.defs.control_job import control_job
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.requested_state import RequestedState, read_requested, request
 from orchestration.supervision import controls
@@ -77,11 +77,12 @@ def call(case: LiveCase, *words: str, status: int = 0) -> dict[str, Any]:
     return json.loads(result.stdout)  # type: ignore[no-any-return]
 
 
-def run(case: LiveCase, job: str, **config: Any) -> dg.ExecuteInProcessResult:
-    [found] = [each for each in control_jobs(case.loaded) if each.name == f"events_{job}"]
-    given = {"ops": {f"do_events_{job}": {"config": config}}}
+def run(case: LiveCase, action: str, **config: Any) -> dg.ExecuteInProcessResult:
+    given = {"ops": {"do_events_control": {"config": {"action": action.upper(), **config}}}}
     with dg.DagsterInstance.ephemeral() as instance:
-        return found.execute_in_process(given, instance=instance, raise_on_error=False)
+        return control_job(case.loaded).execute_in_process(
+            given, instance=instance, raise_on_error=False
+        )
 
 
 def requested(generation: Generation) -> RequestedState:
@@ -162,7 +163,7 @@ def test_rate_drain_resume_and_logs_too(
     assert call(case, "drain", "--generation", "g2")["generation"] == "g2"
     assert run(case, "drain").success
 
-    def go_live(context: PipelineContext, *_: object) -> Any:
+    def go_live(context: PipelineContext, *_: object, **__: object) -> Any:
         acted.append(context.generation.name)
         return _beat(case)
 
@@ -185,16 +186,15 @@ def test_the_job_that_resumes_starts_the_generation_that_serves(
     case.launch("a")
     acted: list[str] = []
 
-    def go_live(context: PipelineContext, *_: object) -> Any:
+    def go_live(context: PipelineContext, *_: object, **__: object) -> Any:
         acted.append(context.generation.name)
         return _beat(case)
 
     monkeypatch.setattr(operations, "go_live", go_live)
-    job = pipeline_definitions(case.loaded).resolve_job_def("events_resume")
+    job = pipeline_definitions(case.loaded).resolve_job_def("events_control")
+    config = {"ops": {"do_events_control": {"config": {"action": "RESUME", **form}}}}
     with dg.DagsterInstance.ephemeral() as instance:
-        done = job.execute_in_process(
-            {"ops": {"events__inbox": {"config": form}}}, instance=instance
-        )
+        done = job.execute_in_process(config, instance=instance)
     assert done.success
     assert acted == [name]
 

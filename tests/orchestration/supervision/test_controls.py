@@ -17,13 +17,14 @@ from typer.testing import CliRunner
 from orchestration import operations
 from orchestration.cli.main import app
 from orchestration.definitions import defs
-from orchestration.defs.jobs import control_jobs
+from orchestration.defs.control_job import control_job
 from orchestration.display import moment
 from orchestration.requested_state import read_requested
 from orchestration.supervision import controls
 from orchestration.supervision.status import status
 from orchestration.supervision.supervisor import restart, tick
 from sources.common.fields import parse_duration
+from sources.config.loader import LoadedPipeline
 from sources.config.rate_limit import CurrentRate
 from sources.errors import InputError, RunError, StateError
 from sources.planning.context import PipelineContext
@@ -77,12 +78,24 @@ def call(case: LiveCase, *arguments: str) -> tuple[int, dict[str, Any]]:
     return result.exit_code, json.loads(result.stdout)
 
 
-def run(case: LiveCase, job: str, **config: Any) -> dg.ExecuteInProcessResult:
-    [found] = [each for each in control_jobs(case.loaded) if each.name == f"events_{job}"]
-    assert isinstance(found, dg.JobDefinition)
-    given = {"ops": {f"do_events_{job}": {"config": config}}} if config else {}
+def run(case: LiveCase, action: str | None, **config: Any) -> dg.ExecuteInProcessResult:
+    """Launch the job with its form; without an action, as the form is."""
+    form = config if action is None else {"action": action.upper(), **config}
+    given = {"ops": {"do_events_control": {"config": form}}} if form else {}
     with dg.DagsterInstance.ephemeral() as instance:
-        return found.execute_in_process(given, instance=instance, raise_on_error=False)
+        return control_job(case.loaded).execute_in_process(
+            given, instance=instance, raise_on_error=False
+        )
+
+
+def actions(loaded: LoadedPipeline) -> list[str]:
+    """What the job's form lets people choose, the default first."""
+    config: Any = control_job(loaded).get_node_named(f"do_{loaded.pipeline.name}_control")
+    fields = config.definition.config_schema.config_type.fields
+    kind = fields["action"].config_type.inner_type
+    names = [each.config_value for each in kind.enum_values]
+    assert fields["action"].default_value == names[0]
+    return names
 
 
 def cause(result: dg.ExecuteInProcessResult) -> str:
@@ -212,7 +225,7 @@ def test_a_pipeline_that_ends_has_no_live_run(case: LiveCase) -> None:
     for ask in (controls.pause, controls.resume, lambda it: controls.drain(it, MINUTE)):
         with pytest.raises(InputError, match="the bounded source `history`, so it has no live run"):
             ask(loaded)
-    assert [job.name for job in control_jobs(loaded)] == ["events_stop", "events_rate"]
+    assert actions(loaded) == ["STOP", "RATE"]
 
 
 def test_a_folder_is_drained_of_what_it_holds_when_asked(tmp_path: Path, case: LiveCase) -> None:
@@ -264,19 +277,22 @@ def test_a_run_that_ends_before_it_is_drained_says_so(tmp_path: Path, case: Live
         controls.drain(case.loaded, MINUTE, fail)
 
 
-def test_each_command_is_a_job_of_dagster(tmp_path: Path, case: LiveCase) -> None:
-    assert [job.name for job in control_jobs(case.loaded)] == [
-        f"events_{job}" for job in ("stop", "rate", "pause", "drain")
-    ]
+def test_each_command_is_an_action_of_one_job(tmp_path: Path, case: LiveCase) -> None:
+    assert actions(case.loaded) == ["PAUSE", "RESUME", "DRAIN", "STOP", "RATE"]
     assert "is not running: nothing would be drained" in cause(run(case, "drain", within="1 s"))
     assert "`soon` is not a duration" in cause(run(case, "drain", within="soon"))
     assert "there is nothing to pause" in cause(run(case, "pause", why="new brokers"))
 
     case.ask_for_it()
-    assert run(case, "pause", why="new brokers").success
+    assert run(case, None).success, "the form can be launched as it is"
     wanted = read_requested(case.generation)
     assert wanted is not None
-    assert (wanted.is_paused, wanted.why) == (True, "new brokers")
+    assert wanted.is_paused
+    case.ask_for_it()
+    assert run(case, "pause", why="new brokers", by="Ada").success
+    wanted = read_requested(case.generation)
+    assert wanted is not None
+    assert (wanted.is_paused, wanted.why, wanted.by) == (True, "new brokers", "Ada")
     case.ask_for_it()
     with driver(case):
         assert run(case, "drain").success
@@ -325,7 +341,7 @@ def test_a_form_that_is_filled_in_wrongly_is_told_in_words(
     ("job", "form", "told"),
     [
         ("rate", {"source": "other"}, "Source got other"),
-        ("rate", {"files": 3}, 'Missing required config entry "source"'),
+        ("soar", {}, "Action got SOAR"),
         ("rate", {"source": "inbox", "fils": 3}, 'Received unexpected config entry "fils"'),
     ],
 )
@@ -338,16 +354,15 @@ def test_a_form_that_does_not_fit_is_refused_before_its_job_is_launched(
 
 def test_the_forms_of_all_jobs_load_and_describe_their_fields() -> None:
     dg.Definitions.validate_loadable(defs)
-    jobs = {job.name for job in defs.resolve_all_job_defs()}
-    assert {
-        f"flight_delays{each}" for each in ("", "_stop", "_pause", "_drain", "_resume", "_rate")
-    } <= jobs
-    config = defs.resolve_job_def("flight_delays_rate").get_node_named("do_flight_delays_rate")
+    jobs = {job.name for job in defs.resolve_all_job_defs() if job.name.startswith("flight_delays")}
+    assert jobs == {f"flight_delays{each}" for each in ("", "_control", "_generation", "_backfill")}
+    job = defs.resolve_job_def("flight_delays_control")
+    config = job.get_node_named("do_flight_delays_control")
     schema: Any = config.definition.config_schema
     fields = schema.config_type.fields
     assert all(field.description for field in fields.values())
-    assert fields["source"].is_required
-    assert {each.config_value for each in fields["source"].config_type.enum_values} == {
+    assert not any(field.is_required for field in fields.values())
+    assert {each.config_value for each in fields["source"].config_type.inner_type.enum_values} == {
         "history",
         "live",
     }

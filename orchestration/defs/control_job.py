@@ -1,0 +1,185 @@
+"""The job `<pipeline>_control`: pause, resume, stop, drain, limit or approve, by one form."""
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any
+
+import dagster as dg
+from pydantic import Field, create_model
+
+from orchestration import operations
+from orchestration.attribution import acting_user
+from orchestration.defs import job_texts, metadata
+from orchestration.defs.assets import (
+    ACTION_TAG,
+    APPROVED,
+    GENERATION_TAG,
+    control_name,
+    live_key,
+    note_on_run,
+    plan_key,
+)
+from orchestration.defs.chain_assets import live_metadata
+from orchestration.defs.failures import failures
+from orchestration.defs.jobs import job_of
+from orchestration.supervision import controls
+from sources.common.fields import parse_duration
+from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.rate_limit import parse_limit
+from sources.generations import acting_on
+from sources.hybrid import Boundedness
+from sources.planning.approval import approve
+from sources.serving import described
+
+_REPORT_EVERY = 20
+"""Looks between two log lines of a drain: one for each would fill Dagster's event log."""
+
+
+class ControlConfig(dg.Config):
+    """Launch form of the control job; each field but ``action`` belongs to some of the actions."""
+
+    generation: str = Field(
+        default="", description="Name of the generation, such as g2; else the one that serves."
+    )
+    by: str = Field(
+        default="",
+        description="Your name, which is kept. APPROVE needs it; PAUSE and STOP show it.",
+    )
+    why: str = Field(default="", description="PAUSE: the reason, shown as long as it is paused.")
+    within: str = Field(
+        default="1 h",
+        description="DRAIN: longest time to wait, such as 10 min. Then the job fails.",
+    )
+    # Numbers are validated by `parse_limit`: Pydantic's refusals show as a stack trace.
+    bytes: str = Field(default="", description="RATE: bytes of files per second: 50MiB.")
+    files: int | None = Field(default=None, description="RATE: files per second.")
+    rows: int | None = Field(
+        default=None, description="RATE: rows of Parquet, Delta or ORC files per second."
+    )
+    offsets: int | None = Field(default=None, description="RATE: offsets of topics per second.")
+
+
+Act = Callable[[dg.OpExecutionContext, LoadedPipeline, Any], None]
+
+
+def control_job(loaded: LoadedPipeline) -> dg.JobDefinition:
+    """Return the job that controls a pipeline's runs; its form names the action.
+
+    A pipeline that ends in an unbounded source has ``PAUSE``, ``RESUME`` and ``DRAIN``; one whose
+    plan needs an approval has ``APPROVE``; all have ``STOP`` and ``RATE``. Each does what the
+    command of the same name does, and reads the pipeline's file again. All but ``APPROVE``, which
+    is about the declaration, act on the generation that serves, unless the form names another one.
+    """
+    acts = _acts(loaded)
+
+    def control(context: dg.OpExecutionContext, config: Any) -> None:
+        action = config.action.value
+        note_on_run(context, {ACTION_TAG: action})
+        with failures():
+            acts[action](context, load_pipeline(loaded.path), config)
+
+    # Dagster takes the form from the annotation.
+    control.__annotations__["config"] = _form(loaded, list(acts))
+    return job_of(control_name(loaded), control, job_texts.control(loaded, list(acts)))
+
+
+def _acts(loaded: LoadedPipeline) -> Mapping[str, Act]:
+    """Return what a pipeline's runs can be asked for, the form's default first."""
+    found: dict[str, Act] = {}
+    if loaded.pipeline.sources[-1].boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
+        found |= {"PAUSE": _pause, "RESUME": _resume, "DRAIN": _drain}
+    found |= {"STOP": _stop, "RATE": _rate}
+    if loaded.pipeline.approve:
+        found |= {"APPROVE": _approve}
+    return found
+
+
+def _form(loaded: LoadedPipeline, actions: list[str]) -> type[ControlConfig]:
+    """Return the launch form, with the pipeline's actions and sources to choose from."""
+    chosen = Enum("Action", {each: each for each in actions})  # type: ignore[misc]
+    names = [source.name for source in loaded.pipeline.sources]
+    sources = Enum("Source", {name: name for name in names})  # type: ignore[misc]
+    made: type[ControlConfig] = create_model(
+        "ControlConfig",
+        __base__=ControlConfig,
+        action=(chosen, Field(default=chosen[actions[0]], description=", ".join(actions) + ".")),
+        source=(
+            sources,
+            Field(default=sources[names[-1]], description="RATE: " + ", ".join(names)),
+        ),
+    )
+    return made
+
+
+def _acting(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> LoadedPipeline:
+    acting = acting_on(loaded, config.generation, as_kept=True)
+    note_on_run(context, {GENERATION_TAG: acting.require_generation().name})
+    return acting
+
+
+def _pause(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
+    acting = _acting(context, loaded, config)
+    was_there = controls.pause(acting, config.why, acting_user(context.run.tags, config.by))
+    what = "Paused" if was_there else "Paused; nothing was running"
+    context.log.info(
+        f"{what} (generation {described(acting)}). To go on, launch this job with RESUME."
+    )
+
+
+def _resume(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
+    acting = acting_on(loaded, config.generation)
+    beat = controls.resume(acting, acting_user(context.run.tags, config.by))
+    shown = live_metadata(context, acting, beat)
+    context.log_event(dg.AssetMaterialization(live_key(loaded), metadata=shown))
+
+
+def _drain(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
+    looks = 0
+
+    def report(left: int) -> None:
+        nonlocal looks
+        if looks % _REPORT_EVERY == 0 or left == 0:
+            context.log.info(f"{left:,} records (of a folder: files or splits) are left.")
+        looks += 1
+
+    acting = _acting(context, loaded, config)
+    by = acting_user(context.run.tags, config.by)
+    controls.drain(acting, parse_duration(config.within), report, by)
+    context.log.info(f"Drained and stopped (generation {described(acting)}).")
+
+
+def _stop(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
+    acting = _acting(context, loaded, config)
+    stopped = operations.stop(acting, acting_user(context.run.tags, config.by))
+    others = operations.others_running(acting)
+    what = f"Stopped {', '.join(stopped)}" if stopped else "Nothing was running"
+    rest = f" Still running: {', '.join(others)}." if others else ""
+    context.log.info(f"{what} (generation {described(acting)}).{rest}")
+
+
+def _rate(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
+    limit = parse_limit(
+        config.bytes or None, files=config.files, rows=config.rows, offsets=config.offsets
+    )
+    acting = _acting(context, loaded, config)
+    operations.change_rate(acting, config.source.value, limit)
+    given = limit.model_dump(exclude_none=True)
+    of = f"`{config.source.value}` (generation {described(acting)})"
+    context.log.info(f"Rate limit of {of}: {given or 'none'}.")
+
+
+def _approve(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
+    given = approve(loaded, acting_user(context.run.tags, config.by))
+    found = metadata.approval(loaded, given)
+    # The check is not evaluated again by itself, and would go on to say that approval is due.
+    context.instance.report_runless_asset_event(
+        dg.AssetCheckEvaluation(
+            asset_key=plan_key(loaded),
+            check_name=APPROVED,
+            passed=found.passed,
+            severity=found.severity,
+            description=found.description,
+            metadata={},
+        )
+    )
+    context.log.info(f"{found.description} The chain goes on by itself, if its run waits for this.")

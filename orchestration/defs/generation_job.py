@@ -1,0 +1,239 @@
+"""The job `<pipeline>_generation`: replace the whole table, by one form; and scheduled reruns."""
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import partial
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from orchestration.attribution import acting_user
+from orchestration.audit.compare_generations import compare_generations
+from orchestration.defs import generation_metadata, job_texts
+from orchestration.defs.assets import (
+    ACTION_TAG,
+    GENERATION_TAG,
+    generation_name,
+    note_on_run,
+    table_key,
+)
+from orchestration.defs.failures import failures
+from orchestration.defs.jobs import job_of
+from orchestration.defs.schedules import schedule
+from orchestration.defs.table_asset import look, now, table_metadata
+from orchestration.generations import promotion
+from orchestration.generations.lifecycle import discard, rerun
+from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.reruns import Rerun
+from sources.generations import begin
+from sources.serving import Serving, waiting
+
+COMPARED = "same_rows"
+"""Name of the check that compares the candidate's rows with those that readers see."""
+_RERUN = "RERUN"
+_RERUNS = {ACTION_TAG: _RERUN}
+
+
+class GenerationAction(Enum):
+    """Choice of the launch form: what to do; the first one changes nothing."""
+
+    COMPARE = "COMPARE"
+    NEW = "NEW"
+    RERUN = "RERUN"
+    PROMOTE = "PROMOTE"
+    ROLLBACK = "ROLLBACK"
+    DISCARD = "DISCARD"
+    FINISH = "FINISH"
+    ABORT = "ABORT"
+
+
+class Promote(Enum):
+    """Choice of the launch form: whether a rerun is promoted without a person."""
+
+    CHECKS = "checks"
+    NEVER = "never"
+
+
+class GenerationForm(dg.Config):
+    """Launch form of the job for generations."""
+
+    action: GenerationAction = Field(
+        default=GenerationAction.COMPARE,
+        description=", ".join(each.name for each in GenerationAction) + ".",
+    )
+    by: str = Field(default="", description="PROMOTE, ROLLBACK, RERUN: your name, which is kept.")
+    promote: Promote = Field(
+        default=Promote.CHECKS,
+        description="RERUN: CHECKS promotes once it has caught up, is healthy and has enough rows; "
+        "NEVER leaves the promotion to a person.",
+    )
+    rows_at_least: float = Field(
+        default=0.99,
+        description="RERUN: fewest rows, as a fraction of those of the serving generation.",
+    )
+
+
+Act = Callable[[dg.OpExecutionContext, LoadedPipeline, GenerationForm], None]
+
+
+def generation_job(loaded: LoadedPipeline) -> dg.JobDefinition:
+    """Return the job that begins, compares, promotes, rolls back and discards generations."""
+
+    def generation(context: dg.OpExecutionContext, config: GenerationForm) -> None:
+        action = config.action.name
+        note_on_run(context, {ACTION_TAG: action})
+        with failures():
+            fresh = load_pipeline(loaded.path)
+            if (candidate := waiting(fresh)) is not None:
+                note_on_run(context, {GENERATION_TAG: candidate})
+            _ACTS[config.action](context, fresh, config)
+
+    text = job_texts.generation(loaded, [each.name for each in GenerationAction])
+    return job_of(generation_name(loaded), generation, text)
+
+
+def finish_form(loaded: LoadedPipeline) -> dict[str, Any]:
+    """Return the run config with which the supervision completes an interrupted promotion."""
+    return _form(loaded, {"action": GenerationAction.FINISH.name})
+
+
+def comparison_check(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
+    """Return the check of the table that compares the candidate with what readers see."""
+
+    @dg.asset_check(
+        name=COMPARED,
+        asset=table_key(loaded),
+        description=(
+            "The candidate has all rows that readers see, with the same values; passes if there "
+            "is no candidate. Reads both tables."
+        ),
+    )
+    def same_rows() -> dg.AssetCheckResult:
+        fresh = load_pipeline(loaded.path)
+        with failures():
+            if waiting(fresh) is None:
+                text = "There is no candidate: readers see the newest generation."
+                return dg.AssetCheckResult(passed=True, description=text)
+            return generation_metadata.compared(compare_generations(fresh))
+
+    return same_rows
+
+
+def rerun_schedules(loaded: LoadedPipeline, job: dg.JobDefinition) -> list[dg.ScheduleDefinition]:
+    """Return the schedules that ``generations.reruns`` declares; empty if there are none.
+
+    Each tick recomputes the whole table as a new generation, or resumes one that waits.
+
+    Args:
+        loaded: The pipeline.
+        job: The job ``<name>_generation``.
+    """
+    return [
+        schedule(loaded, each, job, partial(_rerun_request, loaded, each), job.name, _RERUNS)
+        for each in loaded.pipeline.generations.reruns
+    ]
+
+
+def _rerun_request(loaded: LoadedPipeline, declared: Rerun) -> dict[str, Any]:
+    fields = {
+        "action": _RERUN,
+        "promote": declared.promote.upper(),
+        "rows_at_least": declared.rows_at_least,
+    }
+    return {"run_config": _form(loaded, fields), "tags": _RERUNS}
+
+
+def _form(loaded: LoadedPipeline, fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {"ops": {f"do_{generation_name(loaded)}": {"config": dict(fields)}}}
+
+
+def _new(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: GenerationForm) -> None:
+    made = begin(loaded)
+    name = loaded.pipeline.name
+    context.log.info(
+        f"Generation {made.name} has begun. Materialize the job `{name}` to compute its table; "
+        f"then launch this job with COMPARE, and with PROMOTE."
+    )
+
+
+def _compare(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: GenerationForm) -> None:
+    found = compare_generations(loaded)
+    context.add_output_metadata(generation_metadata.comparison(found))
+    result = generation_metadata.compared(found)
+    context.instance.report_runless_asset_event(
+        dg.AssetCheckEvaluation(
+            asset_key=table_key(loaded),
+            check_name=COMPARED,
+            passed=result.passed,
+            severity=result.severity,
+            description=result.description,
+            metadata=result.metadata,
+        )
+    )
+    context.log.info(found.text)
+
+
+def _promote(context: dg.OpExecutionContext, loaded: LoadedPipeline, form: GenerationForm) -> None:
+    by = acting_user(context.run.tags, form.by)
+    _switched(context, loaded, promotion.promote(loaded, by=by, say=context.log.info))
+
+
+def _roll_back(
+    context: dg.OpExecutionContext, loaded: LoadedPipeline, form: GenerationForm
+) -> None:
+    by = acting_user(context.run.tags, form.by)
+    _switched(context, loaded, promotion.roll_back(loaded, by=by, say=context.log.info))
+
+
+def _finish(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: GenerationForm) -> None:
+    done = promotion.finish(loaded, say=context.log.info)
+    context.log.info("Completed." if done else "No promotion or rollback was under way.")
+
+
+def _abort(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: GenerationForm) -> None:
+    switch = promotion.abort(loaded, say=context.log.info)
+    context.log.info(
+        "No promotion or rollback is under way."
+        if switch is None
+        else f"The {switch.kind} of generation {switch.to} is given up; {switch.past} serves."
+    )
+
+
+def _discard(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: GenerationForm) -> None:
+    context.log.info(f"Generation {discard(loaded)} was deleted.")
+
+
+def _rerun(context: dg.OpExecutionContext, loaded: LoadedPipeline, form: GenerationForm) -> None:
+    served = rerun(
+        loaded,
+        promote=form.promote is Promote.CHECKS,
+        rows_at_least=form.rows_at_least,
+        by=acting_user(context.run.tags, form.by),
+        say=context.log.info,
+    )
+    _switched(context, loaded, served)
+
+
+def _switched(context: dg.OpExecutionContext, loaded: LoadedPipeline, serving: Serving) -> None:
+    """Say which generation readers see, in the log and on the table's page."""
+    before = [each.generation for each in serving.before]
+    back = f" A rollback returns to {before[-1]}." if before else ""
+    context.log.info(f"Readers see generation {serving.generation}.{back}")
+    note_on_run(context, {GENERATION_TAG: serving.generation})
+    seen, facts = look(loaded)
+    if facts is not None:
+        shown = {**now(seen), **table_metadata(loaded, facts)}
+        context.log_event(dg.AssetMaterialization(table_key(loaded), metadata=shown))
+
+
+_ACTS: dict[GenerationAction, Act] = {
+    GenerationAction.COMPARE: _compare,
+    GenerationAction.NEW: _new,
+    GenerationAction.RERUN: _rerun,
+    GenerationAction.PROMOTE: _promote,
+    GenerationAction.ROLLBACK: _roll_back,
+    GenerationAction.DISCARD: _discard,
+    GenerationAction.FINISH: _finish,
+    GenerationAction.ABORT: _abort,
+}

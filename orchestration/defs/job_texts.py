@@ -1,0 +1,113 @@
+"""Descriptions of a pipeline's jobs in Markdown, made from its declaration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sources.config.kafka_source import KafkaSource
+from sources.config.loader import LoadedPipeline
+from sources.hybrid import Boundedness
+
+_CONTROLS = {
+    "PAUSE": "ends the stream; it keeps its place, and is shown as paused until RESUME",
+    "RESUME": "starts the stream where it was paused, stopped or drained",
+    "DRAIN": "lets the stream commit all that is there now, then ends it",
+    "STOP": "ends whatever runs, also while history is read",
+    "RATE": "limits how fast a source is read; without a number the limit is removed",
+    "APPROVE": "approves the plan; a chain that waits for this goes on",
+}
+_GENERATIONS = {
+    "COMPARE": "compares the candidate's rows with those that readers see",
+    "NEW": "begins a candidate: the whole table, computed again next to the serving one by the "
+    "pipeline's file as it is now; materialize the build job to compute it",
+    "RERUN": "does all of it: a candidate, its table, the comparison and, if checks hold, the "
+    "promotion",
+    "PROMOTE": "lets readers see the candidate, in one commit",
+    "ROLLBACK": "lets readers see the generation before again",
+    "DISCARD": "stops and deletes the candidate",
+    "FINISH": "completes a promotion or rollback that was interrupted",
+    "ABORT": "gives up a promotion or rollback before its commit",
+}
+
+
+def build(loaded: LoadedPipeline) -> str:
+    """Return the description of the job that runs the whole chain."""
+    pipeline = loaded.pipeline
+    steps = [f"1. {_source(loaded, source.name)}" for source in pipeline.sources]
+    table = pipeline.sink.table or pipeline.sink.path
+    key = ", ".join(f"`{name}`" for name in pipeline.sink.key)
+    how = "updates rows by" if pipeline.sink.mode == "merge" else "adds rows, each once, by"
+    lines = [
+        "Builds the table, and keeps it up to date. Reads, in this order:",
+        "\n".join(steps),
+        f"Writes to the Delta table `{table}`: {how} {key}.",
+    ]
+    last = pipeline.sources[-1]
+    if last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
+        lines.append(
+            f"**The stream `{last.name}` keeps running** after this job has ended, watched by the "
+            f"sensor `{pipeline.name}_supervision`. Pause or stop it with the job "
+            f"`{pipeline.name}_control`."
+        )
+    if pipeline.approve:
+        lines.append(
+            "The run ends after the plan, until a person approves the plan with the job "
+            f"`{pipeline.name}_control`; then it goes on by itself."
+        )
+    lines.append(
+        "Safe to run again: what is done is not done again. To see the plan only, materialize the "
+        "asset `plan` by itself."
+    )
+    return "\n\n".join(lines)
+
+
+def control(loaded: LoadedPipeline, actions: Iterable[str]) -> str:
+    """Return the description of the control job.
+
+    Args:
+        loaded: The pipeline.
+        actions: The actions of its form.
+    """
+    first = f"Controls the runs of `{loaded.pipeline.name}`. Choose the `action` in the Launchpad:"
+    return f"{first}\n\n{_list(_CONTROLS, actions)}"
+
+
+def generation(loaded: LoadedPipeline, actions: Iterable[str]) -> str:
+    """Return the description of the job for generations.
+
+    Args:
+        loaded: The pipeline.
+        actions: The actions of its form.
+    """
+    first = (
+        f"Replaces the table of `{loaded.pipeline.name}` as a whole, without a moment in which "
+        "readers see half of it. A *generation* is one computation of the table; a *candidate* is "
+        "one that readers do not see yet. Choose the `action` in the Launchpad:"
+    )
+    return f"{first}\n\n{_list(_GENERATIONS, actions)}"
+
+
+def backfill(loaded: LoadedPipeline) -> str:
+    """Return the description of the job that recomputes ranges."""
+    return (
+        f"Recomputes a range of event times of `{loaded.pipeline.name}` from its files. Rows that "
+        "the live stream wrote are kept, and the stream goes on. Only what history has delivered "
+        "can be recomputed."
+    )
+
+
+def _list(texts: dict[str, str], actions: Iterable[str]) -> str:
+    return "\n".join(f"- `{each}` {texts[each]}." for each in actions)
+
+
+def _source(loaded: LoadedPipeline, name: str) -> str:
+    source = loaded.pipeline.source(name)
+    if isinstance(source, KafkaSource):
+        what = f"topic {', '.join(f'`{each}`' for each in source.topics) or source.topic_pattern}"
+        servers = source.bootstrap_servers
+        where = "the local broker" if servers == "local" else f"`{servers}`"
+        what = f"{what} at {where}"
+    else:
+        what = f"files {', '.join(f'`{each}`' for each in source.patterns)}"
+    is_live = source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
+    return f"`{name}`: {what}{', without end' if is_live else ''}"

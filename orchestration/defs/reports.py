@@ -1,0 +1,165 @@
+"""What the supervision shows in Dagster after a look: the table's card, checks, plotted numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import dagster as dg
+from pydantic import BaseModel, Field
+
+from orchestration.defs import metadata
+from orchestration.defs.assets import live_key, table_key
+from orchestration.defs.range_partitions import filled_ranges
+from orchestration.defs.table_asset import look, now, table_metadata
+from orchestration.display import shortened
+from orchestration.progress.table_facts import TableFacts
+from orchestration.supervision.card import Card
+from orchestration.supervision.supervisor import Tick
+from orchestration.supervision.verdict import FINDINGS, Finding
+from sources.common.positions import now_ms
+from sources.config.loader import LoadedPipeline
+from sources.errors import HybridError
+from sources.serving import read_serving
+from spark_jobs.launch.record import last_launch_id
+from spark_jobs.run_state.heartbeat import read_heartbeat
+
+REPORT_MS = 60_000
+"""Time between two equal reports: one for each look would fill Dagster's event log."""
+_MOVING_MS = 20_000
+_RANGES_MS = 3_600_000
+_SHOWN = 900
+
+Event = dg.AssetObservation | dg.AssetMaterialization | dg.AssetCheckEvaluation
+
+
+class Cursor(BaseModel):
+    """What the sensor remembers from one look to the next, as Dagster keeps it for it.
+
+    Attributes:
+        at_ms: When it last reported; times are in ms since 1970.
+        seen: What it reported then, in short.
+        is_moving: Whether that was about to change, such as the progress of history.
+        version: Version of the table that was last reported as a materialization.
+        ranges_ms: When it last looked for ranges that were filled.
+    """
+
+    at_ms: int = 0
+    seen: list[Any] = Field(default_factory=list)
+    is_moving: bool = False
+    version: int | None = None
+    ranges_ms: int = 0
+
+
+class Reports(NamedTuple):
+    """What is to be shown after a look.
+
+    Attributes:
+        events: Materializations, observations and evaluations of checks; often none.
+        cursor: What to remember.
+        text: How the pipeline is, in a line, or why nothing is reported.
+    """
+
+    events: list[Event]
+    cursor: Cursor
+    text: str
+
+
+def reports(
+    instance: dg.DagsterInstance,
+    loaded: LoadedPipeline,
+    found: Sequence[tuple[LoadedPipeline, Tick]],
+    cursor: Cursor,
+) -> Reports:
+    """Return what to show: at once if something changed, else once a minute.
+
+    A new version of the table that readers see is a materialization of the table's asset, at most
+    one a minute, so that what depends on the table is notified; everything else is an observation.
+
+    Args:
+        instance: Dagster's instance, which knows the marked ranges.
+        loaded: The pipeline.
+        found: The live runs in service with the outcome of this look at each, the newest
+            generation first.
+        cursor: What was remembered.
+
+    Raises:
+        StateError: The state can't be read.
+        InputError: The table can't be read.
+    """
+    generation = loaded.open_generation(create=False)
+    if generation is None or not (found or generation.exists("plan.json")):
+        return Reports([], cursor, "Nothing was planned yet, so there is nothing to watch.")
+    findings = _together([(_name(each), tick.verdict.findings) for each, tick in found])
+    healths = [tick.verdict.health for _, tick in found]
+    serving = read_serving(loaded).generation
+    beats = [read_heartbeat(generation, source.name) for source in loaded.pipeline.sources]
+    seen = [
+        [generation.name, serving, last_launch_id(generation)],
+        [None if beat is None else beat.state for beat in beats],
+        healths,
+        *([each.passed, each.is_pending] for each in findings),
+    ]
+    at_ms = now_ms()
+    if cursor.seen == seen and at_ms - cursor.at_ms < _wait_ms(cursor, is_live=bool(found)):
+        return Reports([], cursor, "Nothing changed since the last report.")
+    card, facts = _look(loaded)
+    shown = now(card)
+    events: list[Event] = [dg.AssetObservation(table_key(loaded), metadata=shown)]
+    if facts is not None and facts.version != cursor.version:
+        told = {**shown, **table_metadata(loaded, facts)}
+        tags = {"dagster/data_version": str(facts.version)}
+        events = [dg.AssetMaterialization(table_key(loaded), metadata=told, tags=tags)]
+    for each, tick in reversed(found):
+        told = {"now": card.text, "generation": _name(each), **metadata.observation(tick.verdict)}
+        events.append(dg.AssetObservation(live_key(loaded), metadata=told))
+    events += [metadata.evaluation(live_key(loaded), each) for each in findings]
+    ranges_ms = cursor.ranges_ms
+    if at_ms - ranges_ms >= _RANGES_MS:
+        events += filled_ranges(loaded, serving, instance)
+        ranges_ms = at_ms
+    after = Cursor(
+        at_ms=at_ms,
+        seen=seen,
+        is_moving=card.is_moving,
+        version=cursor.version if facts is None else facts.version,
+        ranges_ms=ranges_ms,
+    )
+    return Reports(events, after, card.text)
+
+
+def _look(loaded: LoadedPipeline) -> tuple[Card, TableFacts | None]:
+    """Look at the table; one that can't be read must not hide the verdict on the live run."""
+    try:
+        return look(loaded)
+    except HybridError as error:
+        text = f"**The table can't be looked at.** {shortened(str(error), _SHOWN)}"
+        card = Card(headline="Unknown", text=text, markdown=text, plots=None, is_moving=False)
+        return card, None
+
+
+def _wait_ms(cursor: Cursor, *, is_live: bool) -> float:
+    """Return how long a report stands while nothing changes."""
+    if cursor.is_moving:
+        return _MOVING_MS
+    return REPORT_MS if is_live else math.inf
+
+
+def _name(loaded: LoadedPipeline) -> str:
+    return loaded.require_generation().name
+
+
+def _together(found: Sequence[tuple[str, Sequence[Finding]]]) -> list[Finding]:
+    """Merge the findings of a pipeline's live runs, which share an asset: the worst one counts."""
+    if len(found) < 2:
+        return [each for _, findings in found for each in findings]
+    joined = []
+    for name in FINDINGS:
+        parts = [(who, each) for who, findings in found for each in findings if each.name == name]
+        if not parts:
+            continue
+        worst = min((each for _, each in parts), key=lambda each: (each.passed, each.is_pending))
+        text = " ".join(f"{who}: {each.text}" for who, each in parts)
+        joined.append(worst.model_copy(update={"text": text}))
+    return joined

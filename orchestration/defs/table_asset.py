@@ -1,0 +1,151 @@
+"""The target table as an asset: what other teams depend on, with the pipeline's card."""
+
+import ast
+from collections.abc import Iterator
+from typing import Any
+
+import dagster as dg
+
+from orchestration.defs.assets import live_key, role_of, table_key
+from orchestration.defs.failures import failures
+from orchestration.defs.metadata import Metadata
+from orchestration.progress.table_facts import TableFacts, table_facts
+from orchestration.supervision.card import Card, card
+from orchestration.supervision.status import status
+from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.serving import read_serving, waiting
+
+CODE = "dagster/code_references"
+
+
+def table_asset(loaded: LoadedPipeline) -> dg.AssetsDefinition:
+    """Return the asset of a pipeline's target table, downstream of its last source.
+
+    The chain materializes it at its end, unless it computed a candidate, which readers do not see;
+    afterwards the supervision reports new versions of the table and how the pipeline is. It may be
+    materialized alone at any time, to look now.
+    """
+    about = loaded.pipeline.about
+    key = table_key(loaded)
+    policy = None
+    if about.fresh_within is not None:
+        policy = dg.FreshnessPolicy.time_window(fail_window=about.fresh_within)
+
+    @dg.asset(
+        key=key,
+        deps=[live_key(loaded)],
+        group_name=loaded.pipeline.name,
+        kinds={"deltalake"},
+        description=_description(loaded),
+        owners=about.owners,
+        tags=about.tags,
+        metadata=_definition_metadata(loaded),
+        freshness_policy=policy,
+        output_required=False,
+    )
+    def table(context: dg.AssetExecutionContext) -> Iterator[Any]:
+        fresh = load_pipeline(loaded.path)
+        with failures():
+            seen, facts = look(fresh)
+            context.log.info(seen.text)
+            if (candidate := waiting(fresh)) is not None:
+                context.log.info(f"Nothing changed for readers: {role_of(fresh, candidate)}.")
+            if facts is None:
+                yield dg.AssetObservation(key, metadata=now(seen))
+                return
+            yield dg.MaterializeResult(
+                metadata={**now(seen), **table_metadata(fresh, facts)},
+                data_version=dg.DataVersion(str(facts.version)),
+            )
+
+    return table
+
+
+def look(loaded: LoadedPipeline) -> tuple[Card, TableFacts | None]:
+    """Return a pipeline's card, and what the log of the table says that readers see.
+
+    Raises:
+        StateError: The state can't be read.
+        InputError: The table can't be read.
+    """
+    facts = table_facts(loaded)
+    return card(loaded, status(loaded), facts), facts
+
+
+def now(seen: Card) -> Metadata:
+    """Return the metadata of a card, which pages show in full, and its plots, which they open."""
+    plots = {} if seen.plots is None else {"last 24 h": dg.MetadataValue.md(seen.plots)}
+    return {"now": dg.MetadataValue.md(seen.markdown), **plots}
+
+
+def table_metadata(loaded: LoadedPipeline, facts: TableFacts) -> Metadata:
+    """Return the metadata of a version of the table: rows, size, columns, generation.
+
+    Args:
+        loaded: The pipeline.
+        facts: What the table's log says.
+    """
+    texts = loaded.pipeline.about.columns
+    columns = [
+        dg.TableColumn(name, kind, description=texts.get(name))
+        for name, kind in facts.columns.items()
+    ]
+    shown: Metadata = {
+        "generation": read_serving(loaded).generation,
+        "version of the table": str(facts.version),
+        "files": str(facts.files),
+        "bytes": facts.bytes,
+        "dagster/column_schema": dg.TableSchema(columns),
+    }
+    if facts.rows is not None:
+        shown["dagster/row_count"] = facts.rows
+    return shown
+
+
+def _description(loaded: LoadedPipeline) -> str:
+    pipeline = loaded.pipeline
+    sink = pipeline.sink
+    key = ", ".join(f"`{name}`" for name in sink.key)
+    is_merged = sink.mode == "merge"
+    rows = (
+        f"Rows are updated by {key}." if is_merged else f"A row, of its own {key}, is added once."
+    )
+    sources = ", then ".join(f"`{source.name}` ({source.type})" for source in pipeline.sources)
+    told = [pipeline.about.description, f"Delta table, filled from {sources}. {rows}"]
+    return "\n\n".join(filter(None, told))
+
+
+def _definition_metadata(loaded: LoadedPipeline) -> Metadata:
+    sink = loaded.pipeline.sink
+    return {
+        "dagster/table_name": sink.table or loaded.pipeline.name,
+        "dagster/uri": loaded.locate(sink.path),
+        CODE: dg.CodeReferencesMetadataValue(code_references=_code(loaded)),
+    }
+
+
+def _code(loaded: LoadedPipeline) -> list[Any]:
+    """Return where the pipeline is declared, and where its transform is."""
+    found = [
+        dg.LocalFileCodeReference(file_path=str(loaded.path), line_number=1, label="declaration")
+    ]
+    module, _, function = loaded.pipeline.transform.partition(":")
+    file = loaded.folder / f"{module.replace('.', '/')}.py"
+    if file.is_file():
+        line = _line_of(file.read_text(), function)
+        found.append(
+            dg.LocalFileCodeReference(file_path=str(file), line_number=line, label="transform")
+        )
+    return found
+
+
+def _line_of(text: str, function: str) -> int:
+    """Return the line in which a function is defined; 1 if the text does not define it."""
+    try:
+        body = ast.parse(text).body
+    except SyntaxError:
+        return 1
+    lines = [
+        each.lineno for each in body if isinstance(each, ast.FunctionDef) and each.name == function
+    ]
+    return lines[0] if lines else 1

@@ -1,0 +1,64 @@
+"""How many rows the table that readers see has in each range of event time."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from datetime import datetime
+
+from deltalake import QueryBuilder
+from deltalake.exceptions import DeltaError
+
+from sources.config.loader import LoadedPipeline
+from sources.errors import InputError
+from sources.serving import read_serving, target_of
+from sources.storage.delta import delta_table, is_delta_table
+
+
+def rows_by_range(
+    loaded: LoadedPipeline, ranges: Mapping[str, tuple[datetime, datetime]]
+) -> dict[str, int]:
+    """Count the rows of ranges of event time, in one pass over the column of the event time.
+
+    Args:
+        loaded: The pipeline.
+        ranges: Begin (inclusive) and end of each range, by its name; no two overlap.
+
+    Returns:
+        Numbers of rows by name; empty if there is no table yet, or it lacks that column.
+
+    Raises:
+        InputError: The table can't be read.
+    """
+    folder = target_of(loaded, read_serving(loaded).generation)
+    column = loaded.pipeline.event_time.column
+    try:
+        if not ranges or not is_delta_table(folder):
+            return {}
+        table = delta_table(folder)
+        kinds = {field.name: str(field.type.type) for field in table.schema().fields}
+        if not kinds.get(column, "").startswith("timestamp"):
+            return {}
+        name = column.replace('"', '""')
+        since = min(begin for begin, _ in ranges.values())
+        until = max(end for _, end in ranges.values())
+        hours = (
+            f"SELECT date_trunc('hour', \"{name}\") AS hour, count(*) AS rows FROM target "
+            f"WHERE \"{name}\" >= '{since:%Y-%m-%dT%H:%M:%S}' "
+            f"AND \"{name}\" < '{until:%Y-%m-%dT%H:%M:%S}' GROUP BY 1"
+        )
+        found = QueryBuilder().register("target", table).execute(hours).read_all()
+    except (DeltaError, OSError) as error:
+        message = f"The table {folder.url} can't be read, so its rows are not counted: {error}"
+        hint = "Restore its files and its `_delta_log` from a backup."
+        raise InputError(message, hint, table=folder.url) from None
+    counts = dict.fromkeys(ranges, 0)
+    pairs = zip(found["hour"].to_pylist(), found["rows"].to_pylist(), strict=True)
+    begins = sorted((begin.replace(tzinfo=None), name) for name, (begin, _) in ranges.items())
+    ends = {name: end.replace(tzinfo=None) for name, (_, end) in ranges.items()}
+    for hour, rows in pairs:
+        at = hour.replace(tzinfo=None)
+        place = bisect_right(begins, at, key=lambda each: each[0]) - 1
+        if place >= 0 and at < ends[begins[place][1]]:
+            counts[begins[place][1]] += rows
+    return counts

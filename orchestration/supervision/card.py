@@ -1,0 +1,189 @@
+"""A pipeline on one card: how it is, what waits, what readers see, what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from pydantic import BaseModel, ConfigDict
+
+from orchestration.display import ago, count, day, duration, moment, shortened
+from orchestration.progress.sparkline import sparkline
+from orchestration.progress.table_facts import TableFacts
+from orchestration.supervision.source_status import SourceStatus
+from orchestration.supervision.status import Status
+from sources.common.positions import now_ms
+from sources.config.loader import LoadedPipeline
+from sources.serving import waiting
+from sources.state.generation import read_generation
+from spark_jobs.launch.record import last_launch, log_path
+from spark_jobs.run_state.progress_log import Sample, read_progress_log
+
+_DAY_MS = 86_400_000
+_SHOWN = 300
+_AT_WORK = ("starting", "running", "silent", "failed", "dead", "stopped")
+
+
+class Card(BaseModel):
+    """How a pipeline is at one moment, for people.
+
+    Attributes:
+        headline: In a word or two, such as ``Healthy`` or ``Reading history``.
+        text: One line: headline, what waits, newest row, which generation serves.
+        markdown: The same with links, and the reason where it is not healthy; less than 1,000
+            characters, which is what Dagster's pages show in full.
+        plots: Lag and throughput of the last 24 hours as Markdown; None if too little is known.
+        is_moving: Whether the next look will show something else, such as progress of history.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    headline: str
+    text: str
+    markdown: str
+    plots: str | None
+    is_moving: bool
+
+
+def card(loaded: LoadedPipeline, found: Status, facts: TableFacts | None) -> Card:
+    """Return the card of a pipeline.
+
+    Args:
+        loaded: The pipeline.
+        found: Its status now; of its newest generation.
+        facts: What the log of the table says that readers see; None if there is no table yet.
+
+    Raises:
+        StateError: The state can't be read.
+    """
+    served = found.served_by or found
+    headline, details = _state(loaded, served)
+    parts = [headline, *details, *_newest_row(served, facts), _generations(loaded, found)]
+    lines = [f"**{headline}**" + "".join(f" · {part}" for part in parts[1:])]
+    live = served.live
+    if live is not None and live.reason and live.health != "healthy":
+        lines.append(shortened(live.reason, _SHOWN))
+    lines += _links(loaded, served, facts)
+    is_moving = any(each.state in ("starting", "running") for each in found.sources) and (
+        found.live is None or found.live.health == "starting"
+    )
+    return Card(
+        headline=headline,
+        text=" · ".join(parts),
+        markdown="\n\n".join(lines),
+        plots=_plots(loaded, served),
+        is_moving=is_moving,
+    )
+
+
+def _state(loaded: LoadedPipeline, found: Status) -> tuple[str, list[str]]:
+    """Return the headline, and what belongs to it."""
+    name = loaded.pipeline.name
+    if not found.planned:
+        return "Not started", [f"materialize the job `{name}` to start"]
+    if found.refused is not None:
+        return "Refused", [shortened(found.refused.message, _SHOWN)]
+    if found.live is not None:
+        lag = found.sources[-1].lag
+        waits = [] if lag is None else [f"{count(lag)} waiting"]
+        since = _since(loaded, found)
+        headline = found.live.health.replace("-", " ").capitalize()
+        if found.live.health == "starting":
+            return "Starting", ["Spark is starting, usually 20 s", *waits]
+        return headline, [*waits, *since]
+    if found.waits_for_approval:
+        return "Waiting for approval", [f"open the job `{name}_control`, and choose APPROVE"]
+    reading = next((each for each in reversed(found.sources) if each.state in _AT_WORK), None)
+    if reading is not None:
+        return _reading(reading)
+    if all(each.state == "finished" for each in found.sources):
+        return "Complete", []
+    return "Planned", [f"materialize the job `{name}` to read and write"]
+
+
+def _reading(source: SourceStatus) -> tuple[str, list[str]]:
+    if source.state == "starting":
+        return f"Reading {source.source}", ["Spark is starting, usually 20 s"]
+    if source.state != "running":
+        failure = None if source.heartbeat is None else source.heartbeat.failure
+        more = [] if failure is None else [shortened(failure.message, _SHOWN)]
+        return f"Reading {source.source}: {source.state}", more
+    return f"Reading {source.source}", _progress(source)
+
+
+def _progress(source: SourceStatus) -> list[str]:
+    beat = source.heartbeat
+    if beat is None:
+        return []
+    done, total, unit = beat.rows_done, beat.rows_total, "rows"
+    if done is None or total is None:
+        done, total, unit = beat.splits_done, beat.splits_total, "splits"
+    if done is None or not total:
+        return ["Spark prepares the first batch"]
+    parts = [f"{done / total:.0%}, {count(done)} of {count(total)} {unit}"]
+    if source.eta_s:
+        parts.append(f"about {duration(source.eta_s, units=1)} left")
+    return parts
+
+
+def _newest_row(found: Status, facts: TableFacts | None) -> list[str]:
+    beats = [each.heartbeat for each in found.sources if each.heartbeat is not None]
+    times = [beat.event_time_ms for beat in beats if beat.event_time_ms is not None]
+    newest = [f"newest row {day(max(times))}"] if times else []
+    if facts is None:
+        return newest
+    rows = [] if facts.rows is None else [f"{count(facts.rows)} rows"]
+    return [*newest, *rows, f"written {ago(facts.committed_ms, now_ms())}"]
+
+
+def _generations(loaded: LoadedPipeline, found: Status) -> str:
+    if (candidate := waiting(loaded)) is None:
+        return f"serving {found.serving}, candidate none"
+    state = "computing" if found.live is None else found.live.health
+    return f"serving {found.serving}, candidate {candidate} ({state})"
+
+
+def _since(loaded: LoadedPipeline, found: Status) -> list[str]:
+    if found.generation is None:
+        return []
+    launch = last_launch(read_generation(loaded.state, found.generation))
+    return [] if launch is None else [f"since {moment(launch.at_ms)}"]
+
+
+def _links(loaded: LoadedPipeline, found: Status, facts: TableFacts | None) -> list[str]:
+    source = found.sources[-1]
+    parts = []
+    if source.heartbeat is not None and source.heartbeat.ui_url is not None:
+        parts.append(f"[Spark UI]({source.heartbeat.ui_url})")
+    if found.generation is not None and source.heartbeat is not None:
+        log = log_path(read_generation(loaded.state, found.generation), source.source)
+        parts.append(f"log: `{log}`")
+    if facts is not None:
+        parts.append(f"table: `{facts.url}`, version {facts.version:,}")
+    return [" · ".join(parts)] if parts else []
+
+
+def _plots(loaded: LoadedPipeline, found: Status) -> str | None:
+    """Return lag and throughput of the last 24 hours as two small plots; None if there are none."""
+    if found.generation is None:
+        return None
+    name = found.sources[-1].source
+    log = read_progress_log(read_generation(loaded.state, found.generation), name)
+    since_ms = now_ms() - _DAY_MS
+    samples = [] if log is None else [each for each in log.samples if each.at_ms >= since_ms]
+    if log is None or len(samples) < 3:
+        return None
+    waiting = [(each.at_ms, float(each.left)) for each in samples if each.left is not None]
+    plots = [
+        sparkline(f"{log.unit} waiting, last 24 h", waiting),
+        sparkline(f"{log.unit}/s, last 24 h", _rates(samples)),
+    ]
+    return "\n\n".join(plots)
+
+
+def _rates(samples: Sequence[Sample]) -> list[tuple[int, float]]:
+    return [
+        (after.at_ms, (after.done - before.done) / (after.at_ms - before.at_ms) * 1000)
+        for before, after in pairwise(samples)
+        if before.launch_id == after.launch_id and after.at_ms > before.at_ms
+    ]

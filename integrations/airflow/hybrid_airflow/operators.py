@@ -112,16 +112,16 @@ class HybridLiveSensor(BaseOperator):
         )
         self.defer(trigger=trigger, method_name="finish")
 
-    def finish(self, context: Context, problem: str | None) -> None:
+    def finish(self, context: Context, event: str | None) -> None:
         """End the task with what the triggerer saw.
 
         Args:
             context: Of the task.
-            problem: Why the pipeline is not healthy; None if it is.
+            event: The trigger's event: why the pipeline is not healthy; None if it is.
 
         Raises:
             AirflowFailException: The pipeline is not healthy. Retries of this task would not start
                 the live run again; the next run of the DAG does.
         """
-        if problem is not None:
-            raise AirflowFailException(problem)
+        if event is not None:
+            raise AirflowFailException(event)

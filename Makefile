@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PARALLEL ?= -n 2 --dist worksteal --durations=40
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: install lock demo demo-lake demo-cdc ui test test-all fast test-ui pictures crash chaos soak lint bench clean
+.PHONY: install lock demo demo-lake demo-cdc ui test test-all fast test-ui test-airflow pictures crash chaos soak lint bench clean
 
 install: $(VENV)/installed
 
@@ -53,6 +53,10 @@ fast: install
 # Dagster's UI in a real browser; Debian's Chromium is installed if it is missing.
 test-ui: install
 	$(BIN)/python -m pytest tests/browser
+
+# A real Airflow, in an environment of its own, which the first run makes in the cache folder.
+test-airflow: install
+	$(BIN)/python -m pytest -m airflow
 
 # The pictures of the docs, from the real UI.
 pictures: install

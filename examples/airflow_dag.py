@@ -1,20 +1,16 @@
-"""The chain of ``flight_events`` as an Airflow DAG: each step of the chain is a task.
+"""The chain of ``flight_events`` as an Airflow DAG: a task for each step, and a watch after them.
 
-For Airflow 3 with its standard provider; copy it into the DAGs folder. The workers need this
-project, ``hybrid`` in their path, and the folder of the pipeline at ``PIPELINE``. A step that is
-complete does nothing when it is run again, so a task may be retried or cleared at any time. The
-live run outlives its task: ``watch`` fails when it is dead, stuck or late, and the next ``live``
+For Airflow 3 with the provider in ``integrations/airflow``; copy it into the DAGs folder. Workers
+and triggerer need the command ``hybrid``, of any environment, and the pipeline's folder. Tasks may
+be retried or cleared at any time. A live run that died fails ``watch``, and the next run of the DAG
 starts it again.
 """
 
 import os
 from datetime import datetime, timedelta
 
-from airflow.providers.standard.operators.bash import BashOperator
-from airflow.sdk import DAG
-
-PIPELINE = os.environ.get("PIPELINE", "/opt/pipelines/flight_events.yaml")
-STEPS = ["plan", "history", "live_handover", "live"]
+from airflow.sdk import DAG, Asset, chain
+from hybrid_airflow.operators import HybridLiveSensor, HybridStepOperator
 
 with DAG(
     "flight_events",
@@ -22,13 +18,18 @@ with DAG(
     schedule=timedelta(minutes=10),
     catchup=False,
     max_active_runs=1,
-    default_args={"retries": 2, "retry_delay": timedelta(minutes=1)},
-) as dag:
-    done = None
-    for step in STEPS:
-        task = BashOperator(task_id=step, bash_command=f"hybrid step {PIPELINE} {step} --json")
-        if done is not None:
-            done >> task
-        done = task
-    watch = BashOperator(task_id="watch", bash_command=f"hybrid status {PIPELINE} --json")
-    done >> watch
+    default_args={
+        "pipeline": os.environ.get("PIPELINE", "/opt/pipelines/flight_events.yaml"),
+        "command": os.environ.get("HYBRID", "hybrid"),
+        "retries": 2,
+        "retry_delay": timedelta(minutes=1),
+    },
+):
+    chain(
+        HybridStepOperator(step="plan"),
+        HybridStepOperator(step="history"),
+        HybridStepOperator(step="live_handover"),
+        # DAGs with `schedule=[Asset("flight_events")]` run once the table is live.
+        HybridStepOperator(step="live", outlets=[Asset("flight_events")]),
+        HybridLiveSensor(task_id="watch", watch_for=timedelta(hours=1)),
+    )

@@ -1,0 +1,1 @@
+"""Tests of `integrations/airflow` and of the DAG in `examples`, in a real Airflow."""

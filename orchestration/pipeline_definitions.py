@@ -9,8 +9,6 @@ from orchestration.defs.assets import table_key
 from orchestration.defs.chain_assets import pipeline_assets
 from orchestration.defs.control_job import control_job
 from orchestration.defs.generation_job import (
-    COMPARED,
-    comparison_check,
     generation_job,
     rerun_schedules,
 )
@@ -18,6 +16,7 @@ from orchestration.defs.progress_asset import progress_asset
 from orchestration.defs.range_assets import range_definitions
 from orchestration.defs.sensors import has_live_run, live_checks, supervision_sensor
 from orchestration.defs.table_asset import table_asset
+from orchestration.defs.table_checks import COMPARED, table_checks
 from orchestration.defs.upstream import upstream_specs
 from sources.config.loader import LoadedPipeline
 
@@ -49,7 +48,7 @@ def pipeline_definitions(loaded: LoadedPipeline) -> dg.Definitions:
             progress_asset(loaded),
         ],
         asset_checks=[
-            comparison_check(loaded),
+            *table_checks(loaded),
             *([live_checks(loaded)] if has_live_run(loaded) else []),
         ],
         jobs=[chain, control_job(loaded), generations],

@@ -22,6 +22,7 @@ from orchestration.defs.failures import failures
 from orchestration.defs.jobs import job_of
 from orchestration.defs.schedules import schedule
 from orchestration.defs.table_asset import look, now, table_metadata
+from orchestration.defs.table_checks import COMPARED
 from orchestration.generations import promotion
 from orchestration.generations.lifecycle import discard, rerun
 from sources.config.loader import LoadedPipeline, load_pipeline
@@ -29,8 +30,6 @@ from sources.config.reruns import Rerun
 from sources.generations import begin
 from sources.serving import Serving, waiting
 
-COMPARED = "same_rows"
-"""Name of the check that compares the candidate's rows with those that readers see."""
 _RERUN = "RERUN"
 _RERUNS = {ACTION_TAG: _RERUN}
 
@@ -96,28 +95,6 @@ def generation_job(loaded: LoadedPipeline) -> dg.JobDefinition:
 def finish_form(loaded: LoadedPipeline) -> dict[str, Any]:
     """Return the run config with which the supervision completes an interrupted promotion."""
     return _form(loaded, {"action": GenerationAction.FINISH.name})
-
-
-def comparison_check(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
-    """Return the check of the table that compares the candidate with what readers see."""
-
-    @dg.asset_check(
-        name=COMPARED,
-        asset=table_key(loaded),
-        description=(
-            "The candidate has all rows that readers see, with the same values; passes if there "
-            "is no candidate. Reads both tables."
-        ),
-    )
-    def same_rows() -> dg.AssetCheckResult:
-        fresh = load_pipeline(loaded.path)
-        with failures():
-            if waiting(fresh) is None:
-                text = "There is no candidate: readers see the newest generation."
-                return dg.AssetCheckResult(passed=True, description=text)
-            return generation_metadata.compared(compare_generations(fresh))
-
-    return same_rows
 
 
 def rerun_schedules(loaded: LoadedPipeline, job: dg.JobDefinition) -> list[dg.ScheduleDefinition]:

@@ -10,9 +10,10 @@ import dagster as dg
 from pydantic import BaseModel, Field
 
 from orchestration.defs import metadata
-from orchestration.defs.assets import live_key, table_key
+from orchestration.defs.assets import live_key, role_of, table_key
 from orchestration.defs.range_partitions import filled_ranges
 from orchestration.defs.table_asset import look, now, table_metadata
+from orchestration.defs.table_checks import health_evaluation
 from orchestration.display import shortened
 from orchestration.progress.table_facts import TableFacts
 from orchestration.supervision.card import Card
@@ -41,7 +42,7 @@ class Cursor(BaseModel):
         at_ms: When it last reported; times are in ms since 1970.
         seen: What it reported then, in short.
         is_moving: Whether that was about to change, such as the progress of history.
-        version: Version of the table that was last reported as a materialization.
+        version, headline: Version of the table, and headline of its card, at the last report.
         ranges_ms: When it last looked for ranges that were filled.
     """
 
@@ -49,6 +50,7 @@ class Cursor(BaseModel):
     seen: list[Any] = Field(default_factory=list)
     is_moving: bool = False
     version: int | None = None
+    headline: str = ""
     ranges_ms: int = 0
 
 
@@ -75,7 +77,8 @@ def reports(
     """Return what to show: at once if something changed, else once a minute.
 
     A new version of the table that readers see is a materialization of the table's asset, at most
-    one a minute, so that what depends on the table is notified; everything else is an observation.
+    one a minute, so that what depends on the table is notified; so is another headline of its card,
+    as pages show the last materialization. Everything else is an observation.
 
     Args:
         instance: Dagster's instance, which knows the marked ranges.
@@ -105,16 +108,22 @@ def reports(
     if cursor.seen == seen and at_ms - cursor.at_ms < _wait_ms(cursor, is_live=bool(found)):
         return Reports([], cursor, "Nothing changed since the last report.")
     card, facts = _look(loaded)
-    shown = now(card)
-    events: list[Event] = [dg.AssetObservation(table_key(loaded), metadata=shown)]
-    if facts is not None and facts.version != cursor.version:
-        told = {**shown, **table_metadata(loaded, facts)}
-        tags = {"dagster/data_version": str(facts.version)}
-        events = [dg.AssetMaterialization(table_key(loaded), metadata=told, tags=tags)]
+    version = cursor.version if facts is None else facts.version
+    # Dagster's overview of an asset shows its last materialization, whatever was observed since.
+    is_new = (version, card.headline) != (cursor.version, cursor.headline)
+    kind = dg.AssetMaterialization if is_new else dg.AssetObservation
+    told = {**now(card), **({} if facts is None else table_metadata(loaded, facts))}
+    tags = {} if facts is None else {"dagster/data_version": str(facts.version)}
+    events: list[Event] = [kind(table_key(loaded), metadata=told, tags=tags)]
     for each, tick in reversed(found):
-        told = {"now": card.text, "generation": _name(each), **metadata.observation(tick.verdict)}
-        events.append(dg.AssetObservation(live_key(loaded), metadata=told))
+        shown = {
+            "now": dg.MetadataValue.md(card.markdown),
+            "generation": role_of(loaded, _name(each)),
+            **metadata.observation(tick.verdict),
+        }
+        events.append(kind(live_key(loaded), metadata=shown))
     events += [metadata.evaluation(live_key(loaded), each) for each in findings]
+    events.append(health_evaluation(loaded, card))
     ranges_ms = cursor.ranges_ms
     if at_ms - ranges_ms >= _RANGES_MS:
         events += filled_ranges(loaded, serving, instance)
@@ -123,7 +132,8 @@ def reports(
         at_ms=at_ms,
         seen=seen,
         is_moving=card.is_moving,
-        version=cursor.version if facts is None else facts.version,
+        version=version,
+        headline=card.headline,
         ranges_ms=ranges_ms,
     )
     return Reports(events, after, card.text)
@@ -135,7 +145,15 @@ def _look(loaded: LoadedPipeline) -> tuple[Card, TableFacts | None]:
         return look(loaded)
     except HybridError as error:
         text = f"**The table can't be looked at.** {shortened(str(error), _SHOWN)}"
-        card = Card(headline="Unknown", text=text, markdown=text, plots=None, is_moving=False)
+        card = Card(
+            headline="Unknown",
+            text=text,
+            markdown=text,
+            plots=None,
+            is_moving=False,
+            is_well=False,
+            is_failing=True,
+        )
         return card, None
 
 

@@ -111,7 +111,11 @@ def _description(loaded: LoadedPipeline) -> str:
         f"Rows are updated by {key}." if is_merged else f"A row, of its own {key}, is added once."
     )
     sources = ", then ".join(f"`{source.name}` ({source.type})" for source in pipeline.sources)
-    told = [pipeline.about.description, f"Delta table, filled from {sources}. {rows}"]
+    told = [
+        pipeline.about.description,
+        f"Delta table, filled from {sources}. {rows}",
+        "How it is now: the check `healthy`, and `now` in the metadata.",
+    ]
     return "\n\n".join(filter(None, told))
 
 

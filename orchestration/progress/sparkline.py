@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from orchestration.display import count
 
-_WIDTH, _HEIGHT, _MARGIN = 640, 90, 4
+_WIDTH, _HEIGHT, _MARGIN = 460, 90, 4
 
 
 def sparkline(title: str, points: Sequence[tuple[int, float]]) -> str:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from pydantic import BaseModel, ConfigDict
 
-from orchestration.display import ago, count, day, duration, moment, shortened
+from orchestration.display import count, day, duration, moment, shortened
 from orchestration.progress.sparkline import sparkline
 from orchestration.progress.table_facts import TableFacts
 from orchestration.supervision.source_status import SourceStatus
@@ -21,6 +21,7 @@ from spark_jobs.run_state.progress_log import Sample, read_progress_log
 
 _DAY_MS = 86_400_000
 _SHOWN = 300
+_WELL = ("Healthy", "Complete")
 _AT_WORK = ("starting", "running", "silent", "failed", "dead", "stopped")
 
 
@@ -34,6 +35,8 @@ class Card(BaseModel):
             characters, which is what Dagster's pages show in full.
         plots: Lag and throughput of the last 24 hours as Markdown; None if too little is known.
         is_moving: Whether the next look will show something else, such as progress of history.
+        is_well: Whether the table is complete, or its live run is healthy.
+        is_failing: Whether something is broken, such as a run that has failed.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -43,6 +46,8 @@ class Card(BaseModel):
     markdown: str
     plots: str | None
     is_moving: bool
+    is_well: bool
+    is_failing: bool
 
 
 def card(loaded: LoadedPipeline, found: Status, facts: TableFacts | None) -> Card:
@@ -73,14 +78,14 @@ def card(loaded: LoadedPipeline, found: Status, facts: TableFacts | None) -> Car
         markdown="\n\n".join(lines),
         plots=_plots(loaded, served),
         is_moving=is_moving,
+        is_well=found.healthy and headline in _WELL,
+        is_failing=not found.healthy,
     )
 
 
 def _state(loaded: LoadedPipeline, found: Status) -> tuple[str, list[str]]:
     """Return the headline, and what belongs to it."""
     name = loaded.pipeline.name
-    if not found.planned:
-        return "Not started", [f"materialize the job `{name}` to start"]
     if found.refused is not None:
         return "Refused", [shortened(found.refused.message, _SHOWN)]
     if found.live is not None:
@@ -91,6 +96,8 @@ def _state(loaded: LoadedPipeline, found: Status) -> tuple[str, list[str]]:
         if found.live.health == "starting":
             return "Starting", ["Spark is starting, usually 20 s", *waits]
         return headline, [*waits, *since]
+    if not found.planned:
+        return "Not started", [f"materialize the job `{name}` to start"]
     if found.waits_for_approval:
         return "Waiting for approval", [f"open the job `{name}_control`, and choose APPROVE"]
     reading = next((each for each in reversed(found.sources) if each.state in _AT_WORK), None)
@@ -133,7 +140,7 @@ def _newest_row(found: Status, facts: TableFacts | None) -> list[str]:
     if facts is None:
         return newest
     rows = [] if facts.rows is None else [f"{count(facts.rows)} rows"]
-    return [*newest, *rows, f"written {ago(facts.committed_ms, now_ms())}"]
+    return [*newest, *rows, f"last commit {moment(facts.committed_ms)} UTC"]
 
 
 def _generations(loaded: LoadedPipeline, found: Status) -> str:
@@ -147,20 +154,20 @@ def _since(loaded: LoadedPipeline, found: Status) -> list[str]:
     if found.generation is None:
         return []
     launch = last_launch(read_generation(loaded.state, found.generation))
-    return [] if launch is None else [f"since {moment(launch.at_ms)}"]
+    return [] if launch is None else [f"since {moment(launch.at_ms)} UTC"]
 
 
 def _links(loaded: LoadedPipeline, found: Status, facts: TableFacts | None) -> list[str]:
     source = found.sources[-1]
-    parts = []
+    lines = []
     if source.heartbeat is not None and source.heartbeat.ui_url is not None:
-        parts.append(f"[Spark UI]({source.heartbeat.ui_url})")
+        lines.append(f"[Spark UI]({source.heartbeat.ui_url})")
     if found.generation is not None and source.heartbeat is not None:
         log = log_path(read_generation(loaded.state, found.generation), source.source)
-        parts.append(f"log: `{log}`")
+        lines.append(f"log: {log}")
     if facts is not None:
-        parts.append(f"table: `{facts.url}`, version {facts.version:,}")
-    return [" · ".join(parts)] if parts else []
+        lines.append(f"table: {facts.url}, version {facts.version:,}")
+    return lines
 
 
 def _plots(loaded: LoadedPipeline, found: Status) -> str | None:

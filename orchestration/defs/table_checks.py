@@ -1,0 +1,81 @@
+"""Checks of the target table: how the pipeline is, and how a candidate differs."""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from orchestration.audit.compare_generations import compare_generations
+from orchestration.defs import generation_metadata
+from orchestration.defs.assets import table_key
+from orchestration.defs.failures import failures
+from orchestration.defs.table_asset import look
+from orchestration.supervision.card import Card
+from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.serving import waiting
+
+HEALTHY = "healthy"
+"""Name of the check that says how the pipeline is."""
+COMPARED = "same_rows"
+"""Name of the check that compares the candidate's rows with those that readers see."""
+
+
+def table_checks(loaded: LoadedPipeline) -> list[dg.AssetChecksDefinition]:
+    """Return the checks of a pipeline's table.
+
+    The supervision evaluates the first one, and the job ``<name>_generation`` the second one; both
+    can be run by hand.
+    """
+    key = table_key(loaded)
+
+    @dg.asset_check(
+        name=HEALTHY,
+        asset=key,
+        description="The table is complete, or its live run is up and commits what arrives.",
+    )
+    def healthy() -> dg.AssetCheckResult:
+        with failures():
+            seen, _ = look(load_pipeline(loaded.path))
+        return dg.AssetCheckResult(
+            passed=seen.is_well, severity=_severity(seen), description=seen.text
+        )
+
+    @dg.asset_check(
+        name=COMPARED,
+        asset=key,
+        description=(
+            "The candidate has all rows that readers see, with the same values; passes if there "
+            "is no candidate. Reads both tables."
+        ),
+    )
+    def same_rows() -> dg.AssetCheckResult:
+        fresh = load_pipeline(loaded.path)
+        with failures():
+            if waiting(fresh) is None:
+                text = "There is no candidate: readers see the newest generation."
+                return dg.AssetCheckResult(passed=True, description=text)
+            return generation_metadata.compared(compare_generations(fresh))
+
+    return [healthy, same_rows]
+
+
+def health_evaluation(loaded: LoadedPipeline, seen: Card) -> dg.AssetCheckEvaluation:
+    """Return how a pipeline is as its check, as a sensor reports it outside of any Dagster run.
+
+    What is under way, or was paused by a person, warns.
+
+    Args:
+        loaded: The pipeline.
+        seen: Its card.
+    """
+    return dg.AssetCheckEvaluation(
+        asset_key=table_key(loaded),
+        check_name=HEALTHY,
+        passed=seen.is_well,
+        severity=_severity(seen),
+        description=seen.text,
+        metadata={},
+    )
+
+
+def _severity(seen: Card) -> dg.AssetCheckSeverity:
+    return dg.AssetCheckSeverity.ERROR if seen.is_failing else dg.AssetCheckSeverity.WARN

@@ -9,10 +9,12 @@ import dagster as dg
 from orchestration.defs.assets import live_key, role_of, table_key
 from orchestration.defs.failures import failures
 from orchestration.defs.metadata import Metadata
+from orchestration.defs.upstream import upstream_keys
 from orchestration.progress.table_facts import TableFacts, table_facts
 from orchestration.supervision.card import Card, card
 from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.planning.transform_analysis import read_analysis
 from sources.serving import read_serving, waiting
 
 CODE = "dagster/code_references"
@@ -99,7 +101,29 @@ def table_metadata(loaded: LoadedPipeline, facts: TableFacts) -> Metadata:
     }
     if facts.rows is not None:
         shown["dagster/row_count"] = facts.rows
+    if (lineage := _lineage(loaded)) is not None:
+        shown["dagster/column_lineage"] = lineage
     return shown
+
+
+def _lineage(loaded: LoadedPipeline) -> dg.TableColumnLineage | None:
+    """Return which columns of the sources each column is computed from; None if that is unknown."""
+    generation = loaded.open_generation(create=False)
+    analysis = None if generation is None else read_analysis(generation)
+    if analysis is None or analysis.columns is None:
+        return None
+    keys = [key for source in loaded.pipeline.sources for key in upstream_keys(loaded, source.name)]
+    return dg.TableColumnLineage(
+        {
+            column.name: [
+                dg.TableColumnDep(asset_key=key, column_name=name)
+                for name in column.inputs
+                for key in keys
+            ]
+            for column in analysis.columns
+            if column.inputs
+        }
+    )
 
 
 def _description(loaded: LoadedPipeline) -> str:

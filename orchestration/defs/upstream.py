@@ -28,7 +28,7 @@ def upstream_specs(loaded: LoadedPipeline) -> list[dg.AssetSpec]:
         dg.AssetSpec(key, description=text, kinds=kinds, group_name=_GROUP)
         for source in loaded.pipeline.sources
         if source.asset is None
-        for key, text, kinds in _of(source)
+        for key, text, kinds in _of(loaded, source)
     ]
 
 
@@ -42,10 +42,10 @@ def upstream_keys(loaded: LoadedPipeline, source: str) -> list[dg.AssetKey]:
     declared = loaded.pipeline.source(source)
     if declared.asset is not None:
         return [dg.AssetKey(declared.asset.split("/"))]
-    return [key for key, _, _ in _of(declared)]
+    return [key for key, _, _ in _of(loaded, declared)]
 
 
-def _of(source: AnySource) -> list[tuple[dg.AssetKey, str, set[str]]]:
+def _of(loaded: LoadedPipeline, source: AnySource) -> list[tuple[dg.AssetKey, str, set[str]]]:
     """Return key, description and kinds of what a source reads.
 
     A description follows from the key alone: Dagster refuses two assets of one key that differ.
@@ -55,7 +55,7 @@ def _of(source: AnySource) -> list[tuple[dg.AssetKey, str, set[str]]]:
     if isinstance(source, KafkaSource):
         names = source.topics or [str(source.topic_pattern)]
         return [(_key("kafka", name), f"Kafka topic `{name}`.", {"kafka"}) for name in names]
-    places = {_key(*_parts(pattern)) for pattern in source.patterns}
+    places = {_key(*_parts(loaded.locate(pattern))) for pattern in source.patterns}
     return [(key, f"Files in `…/{'/'.join(key.path[1:])}`.", {"file"}) for key in sorted(places)]
 
 

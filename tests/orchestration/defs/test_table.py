@@ -1,0 +1,232 @@
+"""The table in Dagster: an asset with its lineage, its facts and its health."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+import yaml
+from deltalake import write_deltalake
+from pydantic import ValidationError
+
+from orchestration.defs.range_partitions import filled_ranges, ranges_key
+from orchestration.pipeline_definitions import pipeline_definitions
+from orchestration.progress.rows_by_range import rows_by_range
+from sources.config.about import About
+from sources.config.loader import LoadedPipeline, load_pipeline
+from tests.orchestration.generations.generation_case import GenerationCase
+from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase, sensor_of
+
+TABLE = dg.AssetKey(["events", "table"])
+ABOUT = {
+    "description": "One row for each event.",
+    "owners": ["team:events", "ada@example.com"],
+    "tags": {"domain": "shop"},
+    "columns": {"v": "What happened."},
+    "fresh_within": "6 h",
+}
+
+
+def deps(loaded: LoadedPipeline) -> dict[str, set[str]]:
+    graph = pipeline_definitions(loaded).resolve_asset_graph()
+    return {
+        key.to_user_string(): {each.to_user_string() for each in graph.get(key).parent_keys}
+        for key in graph.get_all_asset_keys()
+    }
+
+
+def test_lineage_goes_from_files_and_topic_to_the_table(tmp_path: Path) -> None:
+    topic = {
+        "type": "kafka",
+        "name": "inbox",
+        "topic": "events.v1",
+        "bootstrap_servers": "localhost:1",
+        "format": "json",
+    }
+    found = deps(LiveCase(tmp_path, inbox=topic).loaded)
+    assert found["events/history"] == {"events/plan", "files/" + tmp_path.name + "/in"}
+    assert found["events/inbox"] == {"events/inbox_handover", "kafka/events.v1"}
+    assert found["events/table"] == {"events/inbox"}
+    assert found["kafka/events.v1"] == set()
+
+
+def test_an_asset_that_a_source_declares_is_its_upstream(tmp_path: Path) -> None:
+    case = GenerationCase(tmp_path)
+    document = yaml.safe_load((tmp_path / "events.yaml").read_text())
+    document["sources"][0]["asset"] = "raw/orders"
+    case.write(sources=document["sources"])
+    assert deps(case.loaded)["events/history"] == {"events/plan", "raw/orders"}
+    document["sources"][0]["asset"] = "/raw"
+    case.write(sources=document["sources"])
+    with pytest.raises(Exception, match="asset"):
+        _ = case.loaded
+
+
+def test_pipelines_that_read_the_same_topic_share_its_asset(tmp_path: Path) -> None:
+    case = GenerationCase(tmp_path)
+    one, document = case.loaded, yaml.safe_load((tmp_path / "events.yaml").read_text())
+    (tmp_path / "other.yaml").write_text(yaml.safe_dump({**document, "name": "other"}))
+    other = load_pipeline(tmp_path / "other.yaml")
+    both = dg.Definitions.merge(pipeline_definitions(one), pipeline_definitions(other))
+    dg.Definitions.validate_loadable(both)
+    children = (
+        both.resolve_asset_graph().get(dg.AssetKey(["files", tmp_path.name, "in"])).child_keys
+    )
+    assert {key.path[0] for key in children} == {"events", "other"}
+
+
+def test_the_table_carries_what_the_declaration_says_about_it(tmp_path: Path) -> None:
+    case = GenerationCase(tmp_path)
+    case.write(about=ABOUT)
+    spec = pipeline_definitions(case.loaded).resolve_asset_graph().get(TABLE)
+    assert spec.owners == ["team:events", "ada@example.com"]
+    assert spec.tags["domain"] == "shop"
+    assert (spec.description or "").startswith("One row for each event.")
+    assert spec.metadata["dagster/table_name"] == "events"
+    assert spec.metadata["dagster/uri"] == str(tmp_path / "out")
+    declaration, transform = spec.metadata["dagster/code_references"].code_references
+    assert declaration.file_path == str(tmp_path / "events.yaml")
+    assert (transform.file_path, transform.line_number) == (str(tmp_path / "transforms.py"), 4)
+    assert spec.freshness_policy is not None
+    assert spec.freshness_policy.fail_window.to_timedelta() == timedelta(hours=6)
+
+
+@pytest.mark.parametrize(
+    "change", [{"owners": ["ada"]}, {"fresh_within": "30 s"}, {"colour": "red"}]
+)
+def test_what_a_catalog_would_not_take_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        About.model_validate({**ABOUT, **change})
+
+
+def materialized(loaded: LoadedPipeline, instance: dg.DagsterInstance) -> dict[str, Any]:
+    job = pipeline_definitions(loaded).resolve_job_def("events")
+    done = job.execute_in_process(instance=instance, asset_selection=[TABLE])
+    assert done.success
+    [event] = done.asset_materializations_for_node("events__table")
+    return dict(event.metadata)
+
+
+def test_it_shows_rows_columns_version_and_who_serves(tmp_path: Path) -> None:
+    case = GenerationCase(tmp_path)
+    case.write(about=ABOUT)
+    case.run({1: 10, 2: 20})
+    with dg.DagsterInstance.ephemeral() as instance:
+        shown = materialized(case.loaded, instance)
+    assert shown["dagster/row_count"].value == 2
+    assert shown["generation"].value == "g1"
+    columns = {each.name: each for each in shown["dagster/column_schema"].schema.columns}
+    assert (columns["v"].type, columns["v"].description) == ("bigint", "What happened.")
+    assert "serving g1" in shown["now"].value
+
+
+def reported(case: LiveCase, cursor: str | None = None) -> dg.SensorResult:
+    with dg.DagsterInstance.ephemeral() as instance:
+        found = sensor_of(case.loaded)(dg.build_sensor_context(instance=instance, cursor=cursor))
+    assert isinstance(found, dg.SensorResult)
+    return found
+
+
+def kinds(found: dg.SensorResult) -> list[str]:
+    return [type(each).__name__ for each in found.asset_events if each.asset_key == TABLE]
+
+
+def health(found: dg.SensorResult) -> tuple[bool, str]:
+    [check] = [
+        each
+        for each in found.asset_events
+        if isinstance(each, dg.AssetCheckEvaluation) and each.check_name == "healthy"
+    ]
+    return check.passed, check.severity.value
+
+
+def test_a_change_of_health_is_a_materialization_and_the_rest_an_observation(
+    tmp_path: Path,
+) -> None:
+    case = LiveCase(tmp_path)
+    case.ask_for_it()
+    case.launch("a")
+    with case.alive():
+        first = reported(case)
+        assert kinds(first) == ["AssetMaterialization", "AssetCheckEvaluation"]
+        assert health(first) == (True, "WARN")
+        assert first.cursor is not None
+        later = first.cursor.replace('"at_ms":', '"at_ms":1,"was":')
+        assert kinds(reported(case, later)) == ["AssetObservation", "AssetCheckEvaluation"]
+    case.launch("a", state="failed", failure=DISK_FULL)
+    failed = reported(case, later)
+    assert kinds(failed) == ["AssetMaterialization", "AssetCheckEvaluation"]
+    assert health(failed) == (False, "ERROR")
+
+
+def test_a_table_that_can_not_be_read_does_not_hide_the_verdict(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    case.ask_for_it()
+    case.launch("a")
+    (tmp_path / "out/_delta_log").mkdir(parents=True)
+    (tmp_path / "out/_delta_log/00000000000000000000.json").write_text("no log")
+    with case.alive():
+        found = reported(case)
+    assert health(found) == (False, "ERROR")
+    names = {e.check_name for e in found.asset_events if isinstance(e, dg.AssetCheckEvaluation)}
+    assert {"alive", "lag"} <= names
+
+
+def day(number: int) -> datetime:
+    return datetime(2024, 1, number, tzinfo=UTC)
+
+
+def test_rows_are_counted_by_range(tmp_path: Path) -> None:
+    case = GenerationCase(tmp_path)
+    times = [day(1), day(1) + timedelta(hours=23, minutes=59), day(2), day(4)]
+    rows = pa.table({"at": pa.array(times, pa.timestamp("us", "UTC"))})
+    write_deltalake(str(tmp_path / "out"), rows)
+    windows = {f"{n}": (day(n), day(n + 1)) for n in (1, 2, 3)}
+    assert rows_by_range(case.loaded, windows) == {"1": 2, "2": 1, "3": 0}
+
+
+def test_days_after_history_are_not_missing_but_the_live_runs(tmp_path: Path) -> None:
+    case = GenerationCase(tmp_path)
+    case.write(ranges={"by": "day", "start": "2024-01-01", "end": "2024-01-06"})
+    case.run({1: 10}, end=datetime(2024, 1, 3, 12, tzinfo=UTC))
+    with dg.DagsterInstance.ephemeral() as instance:
+        events = filled_ranges(case.loaded, "g1", instance)
+        by = {each.partition: str(each.metadata["delivered by"].value) for each in events}
+        assert {key: text.partition(";")[0] for key, text in by.items()} == {
+            "2024-01-01": "history",
+            "2024-01-02": "history",
+            "2024-01-03": "the live run",
+            "2024-01-04": "the live run",
+            "2024-01-05": "the live run",
+        }
+        for each in events:
+            instance.report_runless_asset_event(each)
+        marked = instance.get_materialized_partitions(ranges_key(case.loaded))
+        assert marked == set(by)
+        assert filled_ranges(case.loaded, "g1", instance) == []
+        assert filled_ranges(case.loaded, "g2", instance) == [], "readers do not see it"
+
+
+def test_what_the_live_run_delivers_is_not_recomputed_and_no_failure(tmp_path: Path) -> None:
+    case = GenerationCase(tmp_path)
+    case.write(ranges={"by": "day", "start": "2024-01-01", "end": "2024-01-06"})
+    case.run({1: 10}, end=datetime(2024, 1, 3, 12, tzinfo=UTC))
+    definitions = pipeline_definitions(case.loaded)
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = definitions.resolve_implicit_global_asset_job_def().execute_in_process(
+            instance=instance,
+            asset_selection=[ranges_key(case.loaded)],
+            tags={
+                "dagster/asset_partition_range_start": "2024-01-04",
+                "dagster/asset_partition_range_end": "2024-01-05",
+            },
+        )
+        assert done.success
+        assert instance.get_materialized_partitions(ranges_key(case.loaded)) == {
+            "2024-01-04",
+            "2024-01-05",
+        }

@@ -1,0 +1,137 @@
+"""The card: how a pipeline is, in a line that people understand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from orchestration.progress.sparkline import sparkline
+from orchestration.progress.table_facts import TableFacts, table_facts
+from orchestration.supervision import controls
+from orchestration.supervision.card import Card, card
+from orchestration.supervision.status import status
+from sources.common.positions import now_ms
+from sources.config.loader import LoadedPipeline
+from sources.generations import begin
+from spark_jobs.run_state.progress_log import ProgressLog, Sample, progress_log_name
+from tests.orchestration.generations.generation_case import GenerationCase
+from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase
+
+DEC_30_MS = 1_388_361_600_000
+
+
+def seen(loaded: LoadedPipeline) -> Card:
+    return card(loaded, status(loaded), table_facts(loaded))
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> LiveCase:
+    return LiveCase(tmp_path)
+
+
+def test_before_anything_it_says_how_to_start(case: LiveCase) -> None:
+    found = seen(case.loaded)
+    assert found.text == (
+        "Not started · materialize the job `events` to start · serving g1, candidate none"
+    )
+    assert not found.is_well
+    assert not found.is_failing
+
+
+def test_a_healthy_run_is_told_with_what_waits_its_newest_row_and_who_serves(
+    case: LiveCase,
+) -> None:
+    facts = TableFacts(
+        url="s3://lake/events",
+        version=9,
+        committed_ms=DEC_30_MS,
+        rows=12_345,
+        bytes=1,
+        files=1,
+        columns={"id": "bigint"},
+    )
+    case.ask_for_it()
+    case.launch("a", batch_id=7, event_time_ms=DEC_30_MS, ui_url="http://localhost:4040")
+    with case.alive():
+        found = card(case.loaded, status(case.loaded), facts)
+    assert found.is_well
+    headline, waiting, since, newest, rows, commit, serving = found.text.split(" · ")
+    assert (headline, waiting) == ("Healthy", "0 waiting")
+    assert since.startswith("since ")
+    assert (newest, rows) == ("newest row 30 Dec 2013", "12.3 k rows")
+    assert commit == "last commit 30 Dec 2013 00:00 UTC"
+    assert serving == "serving g1, candidate none"
+    assert "[Spark UI](http://localhost:4040)" in found.markdown
+    assert "table: s3://lake/events, version 9" in found.markdown
+    assert len(found.markdown) < 1000, "more is not shown in full"
+
+
+def test_a_paused_run_is_neither_well_nor_failing_and_says_who_and_how_to_resume(
+    case: LiveCase,
+) -> None:
+    case.ask_for_it()
+    case.launch("a")
+    controls.pause(case.loaded, "new brokers", "Ada")
+    found = seen(case.loaded)
+    assert found.headline == "Paused"
+    assert (found.is_well, found.is_failing) == (False, False)
+    for each in ("Ada", "new brokers", "events_control", "RESUME"):
+        assert each in found.markdown
+
+
+def test_a_dead_run_is_failing_with_the_reason(case: LiveCase) -> None:
+    case.ask_for_it()
+    case.launch("a", state="failed", failure=DISK_FULL)
+    found = seen(case.loaded)
+    assert found.is_failing
+    assert "disk full" in found.markdown
+
+
+def test_while_history_is_read_its_progress_is_told(case: LiveCase) -> None:
+    now = now_ms()
+    case.launch("a", source="history", phase="bounded", state="starting", splits_total=None)
+    beat = case.generation.path("run/inbox-heartbeat.json")
+    said = {**json.loads(beat.read_text()), "source": "history"}
+    beat.unlink()
+    launch = json.loads(case.generation.path("run/launch.json").read_text())
+    case.generation.path("run/launch.json").write_text(json.dumps({**launch, "source": "history"}))
+    case.generation.path("run/history-heartbeat.json").write_text(
+        json.dumps({**said, "state": "running", "rows_done": 106_000, "rows_total": 252_000})
+    )
+    log = ProgressLog(unit="rows")
+    for second, done in ((-60, 0), (0, 106_000)):
+        at_ms = now + second * 1000
+        log = log.with_sample(Sample(launch_id="a", at_ms=at_ms, done=done, left=252_000 - done))
+    case.generation.replace(progress_log_name("history"), log)
+    with case.alive():
+        found = status(case.loaded).model_copy(update={"planned": True})
+        told = card(case.loaded, found, None)
+    assert told.text.startswith(
+        "Reading history · 42%, 106 k of 252 k rows · about 1 min left · serving g1"
+    )
+    assert told.is_moving
+
+
+def test_a_candidate_is_named_beside_the_generation_that_serves(tmp_path: Path) -> None:
+    case = GenerationCase(tmp_path)
+    case.run({1: 10})
+    begin(case.loaded)
+    assert "serving g1, candidate g2 (computing)" in seen(case.loaded).text
+
+
+def test_rows_that_were_deleted_do_not_count(tmp_path: Path, case: LiveCase) -> None:
+    write_deltalake(str(tmp_path / "out"), pa.table({"id": range(10)}))
+    DeltaTable(str(tmp_path / "out")).delete("id < 4")
+    facts = table_facts(case.loaded)
+    assert facts is not None
+    assert (facts.rows, facts.version, facts.columns) == (6, 1, {"id": "bigint"})
+
+
+def test_a_small_plot_tells_its_highest_and_its_last_value() -> None:
+    drawn = sparkline("records/s", [(0, 5.0), (1000, 12_345.0), (2000, 70.0)])
+    assert drawn.startswith("![records/s: highest 12.3 k, now 70](data:image/svg+xml,")
+    assert sparkline("records/s", [(0, 5.0)]) == "records/s: not known yet."

@@ -28,6 +28,7 @@ def audit(
 ) -> None:
     """Compare a generation's table with an independent computation over all input."""
     with answer(as_json) as show:
+        from orchestration.audit.kept_audit import keep_audit
         from orchestration.audit.run import audit as compare_with_input
         from orchestration.cli import tables
         from sources.serving import about, described
@@ -36,6 +37,8 @@ def audit(
         report = compare_with_input(loaded)
         typer.echo(f"Audit of generation {described(loaded)}.", err=True)
         show({"generation": about(loaded), **report.to_dict()}, tables.audit(report))
+        for note in keep_audit(loaded, report).notes[len(report.notes) :]:
+            typer.echo(note, err=True)
 
 
 @app.command()

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from deltalake import QueryBuilder
 
+from orchestration.audit.kept_audit import KeptAudit, keep_audit, read_audit
 from orchestration.audit.run import audit
 from orchestration.audit.sides import open_target
 from orchestration.audit.sql import error_text
@@ -16,7 +17,6 @@ from orchestration.generations.lifecycle import overview
 from orchestration.progress import phases
 from orchestration.progress.forecast import rate
 from orchestration.report.hand_overs import hand_overs
-from orchestration.report.kept_audit import KeptAudit, keep_audit, read_audit
 from orchestration.report.model import (
     GenerationsPart,
     Missing,
@@ -67,7 +67,9 @@ def collect(loaded: LoadedPipeline, *, with_audit: bool = False) -> Report:
         plan=_section(lambda: plan_part(PipelineContext.require(loaded))),
         hand_overs=_section(lambda: hand_overs(PipelineContext.require(loaded))),
         generations=_section(lambda: _generations(loaded)),
-        audit=_section(lambda: _new_audit(loaded) if with_audit else _kept_audit(loaded)),
+        audit=_section(
+            lambda: keep_audit(loaded, audit(loaded)) if with_audit else _kept_audit(loaded)
+        ),
         progress=_section(lambda: _progress(PipelineContext.require(loaded))),
     )
 
@@ -120,21 +122,7 @@ def _kept_audit(loaded: LoadedPipeline) -> KeptAudit | Missing:
     generation = loaded.open_generation(create=False)
     if generation is not None and (kept := read_audit(generation)) is not None:
         return kept
-    return Missing(
-        missing=f"No audit is kept: `hybrid report {loaded.path.name} --audit` makes one."
-    )
-
-
-def _new_audit(loaded: LoadedPipeline) -> KeptAudit:
-    made = KeptAudit.of(audit(loaded), now_ms())
-    try:
-        if (generation := loaded.open_generation(create=False)) is not None:
-            keep_audit(generation, made)
-    except HybridError as error:
-        # It may have taken an hour, so it is shown nevertheless.
-        note = f"This audit is not kept: {error}"
-        return made.model_copy(update={"notes": [*made.notes, note]})
-    return made
+    return Missing(missing=f"No audit is kept: `hybrid audit {loaded.path.name}` makes one.")
 
 
 def _progress(context: PipelineContext) -> ProgressPart | Missing:

@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from orchestration.audit.kept_audit import KeptAudit
 from orchestration.generations.lifecycle import GenerationLine
-from orchestration.report.kept_audit import KeptAudit
 from orchestration.supervision.status import Status
 from sources.kafka.seam import SeamRule
 

@@ -158,7 +158,7 @@ def test_who_serves_since_when_follows_promotion_and_rollback(tmp_path: Path) ->
 def test_an_audit_is_kept_for_later_reports(tmp_path: Path) -> None:
     path = unplanned(tmp_path)
     assert call(path, command="plan")[0] == 0
-    assert "`hybrid report events.yaml --audit` makes one" in page_of(path).sections["audit"]
+    assert "`hybrid audit events.yaml` makes one" in page_of(path).sections["audit"]
     made = page_of(path, "--audit")
     assert made.sections["audit"].startswith("Audit failed")
     assert made.rows["audit"][1][:3] == ["6", "0", "6"]

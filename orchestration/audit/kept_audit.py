@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 from orchestration.audit.report import AuditReport, BadLine, LedgerLine
-from sources.common.positions import Record
+from sources.common.positions import Record, now_ms
+from sources.config.loader import LoadedPipeline
+from sources.errors import HybridError
 from sources.state.generation import Generation
 
 _NAME = "audit.json"
@@ -70,13 +72,25 @@ class KeptAudit(Record):
         )
 
 
-def keep_audit(generation: Generation, audit: KeptAudit) -> None:
-    """Write an audit to the state of its generation, in place of the one before.
+def keep_audit(loaded: LoadedPipeline, report: AuditReport) -> KeptAudit:
+    """Keep an audit in the state of its generation, in place of the one before.
 
-    Raises:
-        StateError: The state can't be written.
+    Args:
+        loaded: The pipeline.
+        report: The audit's report.
+
+    Returns:
+        What is kept. If the state can't be written, as by somebody who may only read it, a note
+        says so: the audit may have taken an hour, and is worth showing nevertheless.
     """
-    generation.replace(_NAME, audit)
+    made = KeptAudit.of(report, now_ms())
+    try:
+        if (generation := loaded.open_generation(create=False)) is not None:
+            generation.replace(_NAME, made)
+    except HybridError as error:
+        note = f"This audit is not kept: {error}"
+        return made.model_copy(update={"notes": [*made.notes, note]})
+    return made
 
 
 def read_audit(generation: Generation) -> KeptAudit | None:

@@ -7,7 +7,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Literal
 
 from dagster_pipes import DAGSTER_PIPES_CONTEXT_ENV_VAR, PipesContext, open_dagster_pipes
@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from sources.common.positions import now_ms
 from sources.config.bad_records import BadRecordCount
-from sources.errors import ErrorReport
+from sources.errors import ErrorReport, UnavailableError
 from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
 from spark_jobs.driver.heartbeat_writer import HeartbeatWriter
@@ -145,7 +145,9 @@ class Reporter:
         def beat() -> None:
             while not done.wait(self.every_s):
                 self.look_at_tasks()
-                self.update()
+                # What keeps the state may be back a second later, before anybody misses a beat.
+                with suppress(UnavailableError):
+                    self.update()
 
         thread = threading.Thread(target=beat, daemon=True)
         thread.start()

@@ -7,7 +7,9 @@ happens next, be it Dagster's retries, the supervision of the live run or a prog
 
 from __future__ import annotations
 
-from typing import ClassVar, TypedDict, Unpack, cast
+import copyreg
+from collections.abc import Callable
+from typing import Any, ClassVar, TypedDict, Unpack, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -105,6 +107,13 @@ class HybridError(Exception):
         self.fields = fields
         if transient is not None:
             self.transient = transient
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+        """Return how pickle restores the error in another process, with all attributes.
+
+        An exception's own way calls ``__init__`` with the message only.
+        """
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
     def __str__(self) -> str:
         return _with_hint(self.message, self.hint)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
-from sources.errors import InputError
+from sources.common.positions import Gap
+from sources.errors import HybridError, InputError
+from sources.kafka.start_offsets import GapError
 
 
 @pytest.mark.parametrize(
@@ -19,3 +23,18 @@ from sources.errors import InputError
 def test_the_message_ends_before_the_way_out_begins(message: str, hint: str, text: str) -> None:
     error = InputError(message, hint)
     assert str(error) == str(error.report()) == text
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InputError("It is wrong.", "Mend it.", transient=True, file="/data/a.json", line=3),
+        GapError("live", [Gap(topic="events", partition=2, from_offset=7, why="they are gone")]),
+    ],
+    ids=["any", "with arguments of its own"],
+)
+def test_an_error_of_another_process_arrives_whole(error: HybridError) -> None:
+    arrived = pickle.loads(pickle.dumps(error))
+    assert type(arrived) is type(error)
+    assert (arrived.args, vars(arrived)) == (error.args, vars(error))
+    assert arrived.report() == error.report()

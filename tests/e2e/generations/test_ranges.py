@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from orchestration.cli.main import app
+from orchestration.defs.range_partitions import HISTORY, ranges_key
 from orchestration.pipeline_definitions import pipeline_definitions
 from sources.config.loader import LoadedPipeline
 from sources.hand_over import hand_over
@@ -54,45 +55,81 @@ def launch(
     )
 
 
-def test_a_corrected_range_takes_its_place_while_the_stream_goes_on(
-    tmp_path: Path, servers: str, spark: SparkSession
-) -> None:
-    case = Case(tmp_path, servers)
+def output_of(done: dg.ExecuteInProcessResult) -> dict[str, Any]:
+    """Metadata that the job's only step reports."""
+    assert done.success
+    [event] = [each for each in done.all_events if each.is_successful_output]
+    return {name: each.value for name, each in event.step_output_data.metadata.items()}
+
+
+def refusal(done: dg.ExecuteInProcessResult) -> str:
+    """Description of the failure of the job's only step."""
+    [event] = done.filter_events(lambda event: event.event_type_value == "STEP_FAILURE")
+    failure = event.step_failure_data.user_failure_data
+    assert failure is not None
+    return str(failure.description)
+
+
+def handed_over(spark: SparkSession, case: Case) -> LoadedPipeline:
+    """A pipeline of hourly ranges of one day, whose history is read and whose stream may start."""
     case.write_history()  # 4 files of 250
     # One of the topic is late: it belongs to the range.
     case.produce([*range(1000, 1200), 5000])
-    loaded = case.pipeline(
-        lambda document: document.update(ranges={"by": "hour", "start": "2024-01-01"})
-    )
+    day = {"by": "hour", "start": "2024-01-01", "end": "2024-01-02"}
+    loaded = case.pipeline(lambda document: document.update(ranges=day))
     run_history(spark, loaded)
     hand_over(PipelineContext.require(loaded), live_of(loaded))
     keep_definition(loaded, loaded.require_generation())
-    answers = []
+    return loaded
+
+
+def test_dagster_shows_what_history_has_filled_and_what_a_backfill_would_read(
+    tmp_path: Path, servers: str, spark: SparkSession
+) -> None:
+    loaded = handed_over(spark, Case(tmp_path, servers))
     with dg.DagsterInstance.ephemeral() as instance:
         job = pipeline_definitions(loaded).resolve_job_def("events")
         for _ in range(2):
             job.execute_in_process(
                 instance=instance, asset_selection=[dg.AssetKey(["events", "history"])]
             )
+        records = instance.fetch_materializations(ranges_key(loaded), limit=100).records
+        assert len(records) == 24, "what is filled is not marked twice"
+        by_history = {
+            record.partition_key
+            for record in records
+            if record.asset_materialization is not None
+            and record.asset_materialization.metadata["delivered by"].value == HISTORY
+        }
         # 999 minus the allowed lateness of 100 minutes: the hour of 14:59 is not whole.
-        marked = instance.get_materialized_partitions(dg.AssetKey(["events", "ranges"]))
-        assert marked == {f"2024-01-01-{hour:02}:00" for hour in range(14)}
-        events = instance.fetch_materializations(dg.AssetKey(["events", "ranges"]), limit=100)
-        assert len(events.records) == 14, "what is filled is not marked twice"
+        assert by_history == {f"2024-01-01-{hour:02}:00" for hour in range(14)}
 
         before = DeltaTable(tmp_path / "out").version()
         would = call(loaded, 300, 540, "--dry-run")[1]
         assert (would["ok"], would["generation"], would["splits"]) == (True, "g1", 2)
-        day = {"since": "2024-01-01T05:00:00Z", "until": "2024-01-01T09:00:00Z"}
-        shown = launch(loaded, instance, **day, dry_run=True).get_step_success_events()
-        assert shown
-        assert DeltaTable(tmp_path / "out").version() == before
-        refused = launch(loaded, instance, since="2024-01-01").filter_events(
-            lambda event: event.event_type_value == "STEP_FAILURE"
+        morning = {"since": "2024-01-01T05:00:00Z", "until": "2024-01-01T09:00:00Z"}
+        # The form only looks, unless it is told otherwise.
+        assert output_of(launch(loaded, instance, **morning))["splits"] == 2
+        last_day = output_of(launch(loaded, instance))
+        assert (last_day["since"], last_day["until"]) == (
+            BEGIN.timestamp() - 86_400,
+            BEGIN.timestamp(),
         )
-        failed = refused[0].step_failure_data.user_failure_data
-        assert failed is not None
-        assert "`until` of the launch form: `` is not a time" in str(failed.description)
+        assert DeltaTable(tmp_path / "out").version() == before
+        # Without an end the range is a day, of which history has the first hours.
+        text = refusal(launch(loaded, instance, since="2024-01-01"))
+        assert "the range ends at 2024-01-02T00:00:00Z" in text
+        assert "Set `until` to 2024-01-01T14:59:00Z or earlier" in text
+        text = refusal(launch(loaded, instance, until="2024-01-01"))
+        assert "`since` of the launch form: `` is not a time" in text
+
+
+def test_a_corrected_range_takes_its_place_while_the_stream_goes_on(
+    tmp_path: Path, servers: str, spark: SparkSession
+) -> None:
+    case = Case(tmp_path, servers)
+    loaded = handed_over(spark, case)
+    answers = []
 
     def correct() -> None:
         # Two files of other rows: 300 to 499 are in the one, the rest of it is gone.
@@ -114,20 +151,30 @@ def test_a_corrected_range_takes_its_place_while_the_stream_goes_on(
         path.unlink()
     case.write_history(range(300), files=1)
     case.write_history(range(600, 1000), files=1, name=lambda *_: "later.parquet")
-    job = pipeline_definitions(loaded).resolve_job_def("events_backfill")
+    assets = pipeline_definitions(loaded).resolve_implicit_global_asset_job_def()
     with dg.DagsterInstance.ephemeral() as instance:
-        done = job.execute_in_process(
+        done = assets.execute_in_process(
             instance=instance,
+            asset_selection=[ranges_key(loaded)],
             tags={
                 "dagster/asset_partition_range_start": "2024-01-01-06:00",
                 "dagster/asset_partition_range_end": "2024-01-01-08:00",
             },
         )
-    assert done.success
-    [event, *_] = done.get_asset_materialization_events()
-    told = event.materialization.metadata
-    assert (told["rows replaced"].value, told["dagster/row_count"].value) == (70, 0)
-    assert seen(tmp_path) == {n: n / 2 for n in ids if not 360 <= n < 540}
+        assert done.success
+        events = [event.materialization for event in done.get_asset_materialization_events()]
+        assert [event.partition for event in events] == [
+            f"2024-01-01-{hour:02}:00" for hour in (6, 7, 8)
+        ]
+        told = events[0].metadata
+        assert (told["rows replaced"].value, told["dagster/row_count"].value) == (70, 0)
+        assert seen(tmp_path) == {n: n / 2 for n in ids if not 360 <= n < 540}
+
+        # From the form of any range: the next hour, of which no file has a row.
+        hour = {"since": "2024-01-01T09:00:00Z", "until": "2024-01-01T10:00:00Z"}
+        told = output_of(launch(loaded, instance, **hour, dry_run=False))
+        assert (told["rows replaced"], told["rows written"]) == (60, 0)
+    assert seen(tmp_path) == {n: n / 2 for n in ids if not 360 <= n < 600}
 
 
 def test_what_can_not_be_made_anew_on_its_own_is_refused(

@@ -15,6 +15,7 @@ from orchestration import operations
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
 from orchestration.defs.assets import live_key
+from orchestration.defs.table_checks import HEALTHY
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline
@@ -29,6 +30,7 @@ from tests.services.processes import runs, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka, pytest.mark.crash]
 DEADLINE_S = 120
+CHECKS = ("alive", "lag", "waiting_time", "late_rows", HEALTHY)
 
 
 class Look(NamedTuple):
@@ -111,7 +113,7 @@ def test_a_stream_that_dies_or_freezes_is_red_and_comes_back_exactly(
             wait_until_caught_up(PipelineContext.require(loaded))
             observed, checks, runs_asked = dagster.look()
             assert (observed["records waiting"], runs_asked) == (0, [])
-            assert checks == dict.fromkeys(("alive", "lag", "waiting_time", "late_rows"), True)
+            assert checks == dict.fromkeys(CHECKS, True)
             assert {"input_rows_per_s", "commit_age_s"} <= observed["details"].keys()
 
             first = driver(loaded)

@@ -114,7 +114,7 @@ def reports(
     kind = dg.AssetMaterialization if is_new else dg.AssetObservation
     told = {**now(card), **({} if facts is None else table_metadata(loaded, facts))}
     tags = {} if facts is None else {"dagster/data_version": str(facts.version)}
-    events: list[Event] = [kind(table_key(loaded), metadata=told, tags=tags)]
+    events: list[Event] = []
     for each, tick in reversed(found):
         shown = {
             "now": dg.MetadataValue.md(card.markdown),
@@ -122,6 +122,8 @@ def reports(
             **metadata.observation(tick.verdict),
         }
         events.append(kind(live_key(loaded), metadata=shown))
+    # After the live run, which is upstream of it: otherwise Dagster marks the table as out of date.
+    events.append(kind(table_key(loaded), metadata=told, tags=tags))
     events += [metadata.evaluation(live_key(loaded), each) for each in findings]
     events.append(health_evaluation(loaded, card))
     ranges_ms = cursor.ranges_ms

@@ -131,9 +131,7 @@ def _description(loaded: LoadedPipeline) -> str:
     sink = pipeline.sink
     key = ", ".join(f"`{name}`" for name in sink.key)
     is_merged = sink.mode == "merge"
-    rows = (
-        f"Rows are updated by {key}." if is_merged else f"A row, of its own {key}, is added once."
-    )
+    rows = f"Rows are {'updated' if is_merged else 'added once each, identified'} by {key}."
     sources = ", then ".join(f"`{source.name}` ({source.type})" for source in pipeline.sources)
     told = [
         pipeline.about.description,

@@ -14,11 +14,12 @@ from tests.browser.site import PATIENCE_S, Site, browser, site
 
 @pytest.fixture(scope="session")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """The UI over small pipelines; the plan of one waits for a person, one has ranges."""
+    """The UI over small pipelines: as they come, with an approval, a gap to be, and ranges."""
     days = {"by": "day", "start": "2013-09-24", "end": "2013-10-01"}
     pipelines: dict[str, dict[str, Any]] = {
         "flights": {},
         "guarded": {"approve": True},
+        "gapped": {},
         "versioned": {"ranges": days},
     }
     since, until = datetime(2013, 9, 24, tzinfo=UTC), datetime(2013, 10, 3, tzinfo=UTC)
@@ -34,7 +35,7 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(chromium: Browser) -> Iterator[Page]:
-    with chromium.new_context(viewport={"width": 1400, "height": 900}) as context:
+    with chromium.new_context(viewport={"width": 1440, "height": 900}) as context:
         made = context.new_page()
         made.set_default_timeout(PATIENCE_S * 1000)
         yield made

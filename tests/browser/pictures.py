@@ -1,7 +1,7 @@
 """Takes the pictures of the docs from the real UI: ``make pictures``.
 
-Some months of flights, and a pipeline whose plan waits for a person; each picture is of a page as
-somebody meets it who follows docs/quickstart.md.
+Some months of flights, in one pipeline that runs and one whose plan waits for a person; each
+picture is of a page as somebody meets it who follows docs/quickstart.md.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from PIL import Image
 from playwright.sync_api import Page, ViewportSize, expect
@@ -20,8 +21,11 @@ from tests.browser import pages
 from tests.browser.site import PATIENCE_S, ROOT, Site, browser, site
 
 PICTURES = ROOT / "docs" / "pictures"
-NAME = "flight_events"
-_SIZE: ViewportSize = {"width": 1280, "height": 800}
+NAME, REVIEWED = "flight_events", "reviewed_flights"
+_WIDTH, _HEIGHT = 1440, 900
+_SIZE: ViewportSize = {"width": _WIDTH, "height": _HEIGHT}
+# So tall that what is below the columns of a table is seen, too.
+_TALL: ViewportSize = {"width": _WIDTH, "height": 1650}
 _COLOURS = 128
 _MOST_BYTES = 200_000
 _SETTLE_MS = 1500
@@ -33,12 +37,12 @@ def main() -> None:
     PICTURES.mkdir(exist_ok=True)
     since, until = datetime(2013, 6, 1, tzinfo=UTC), datetime(2013, 12, 1, tzinfo=UTC)
     days = {"by": "day", "start": "2013-08-01", "end": "2013-10-01"}
-    declared = {"approve": True, "ranges": days}
+    declared: dict[str, dict[str, Any]] = {NAME: {"ranges": days}, REVIEWED: {"approve": True}}
     # A laptop reads all of it in a second or two: there would be nothing to see of its progress.
     slowly = {"batch": {"files": 6}, "rate": {"files": 6}}
     with (
         TemporaryDirectory(prefix="hybrid-pictures-") as folder,
-        site(Path(folder), {NAME: declared}, since, until, slowly) as shown,
+        site(Path(folder), declared, since, until, slowly) as shown,
         browser() as chromium,
         chromium.new_context(viewport=_SIZE) as context,
     ):
@@ -55,57 +59,64 @@ def _take_all(page: Page, shown: Site) -> None:
     expect(page.get_by_role("button", name="Materialize all")).to_be_visible()
     _take(page, "job")
     pages.materialize_all(page, shown, NAME)
-    pages.await_end(page, "Failure")
-    stopped = page.url
-    page.goto(shown.asset(NAME, "plan"))
-    expect(page.get_by_text("columns, source by source")).to_be_visible()
-    # As tall as what it shows.
-    page.set_viewport_size({"width": _SIZE["width"], "height": 1700})
-    _take(page, "plan")
-    page.set_viewport_size(_SIZE)
-    expect(pages.check_result(page, shown, NAME, "plan", "approved")).to_have_text("Failed")
-    _take(page, "waiting")
-    pages.fill_in(page, shown, f"{NAME}_approve", pages.form(f"{NAME}_approve", by="Ada"))
-    _take(page, "approve")
-    pages.launch(page)
-    pages.await_end(page, "Success")
-    page.goto(stopped)
-    pages.re_execute_from_failure(page)
     pages.await_end(page, "Success")
     _take(page, "run")
     produce(shown.later[: _LIVE_S * _LIVE_RATE], shown.servers, NAME, _LIVE_RATE)
-    page.goto(shown.asset(NAME, "progress"))
-    page.get_by_role("button", name="Materialize").first.click()
-    pages.follow_launch(page)
+    expect(pages.check_result(page, shown, NAME, "table", "healthy")).to_have_text("Passed")
+    _take_tall(page, shown, "table", "last 24 h")
+    _take_tall(page, shown, "plan", "columns, source by source")
+    pages.materialize(page, shown, NAME, "progress")
     pages.await_end(page, "Success")
     page.goto(shown.asset(NAME, "progress"))
     pages.open_markdown(page, "progress")
     _take(page, "progress")
     expect(pages.check_result(page, shown, NAME, "live_handover", "no_gap")).to_have_text("Passed")
     _take(page, "checks")
+    expect(pages.check_result(page, shown, NAME, "live", "lag")).to_have_text("Passed")
+    _take(page, "live-checks")
+    _take_approval(page, shown)
     _take_later(page, shown)
 
 
+def _take_approval(page: Page, shown: Site) -> None:
+    """What waits for a person, and the form by which it goes on."""
+    pages.materialize_all(page, shown, REVIEWED)
+    pages.await_end(page, "Success")
+    expect(pages.check_result(page, shown, REVIEWED, "plan", "approved")).to_have_text("Failed")
+    _take(page, "waiting")
+    page.goto(shown.job(f"{REVIEWED}_control"))
+    pages.open_launchpad(page)
+    pages.choose_action(page, f"{REVIEWED}_control", "APPROVE", by="Ada")
+    _take(page, "control")
+
+
 def _take_later(page: Page, shown: Site) -> None:
-    """What a table is made anew by, in part and as a whole."""
+    """What a table is recomputed by, in part and as a whole."""
     pages.launch_partitions(page, shown, NAME, "2013-09-03", "2013-09-05")
     expect(page.get_by_text("100% completed")).to_be_visible()
     page.goto(f"{shown.asset(NAME, 'ranges', 'partitions')}&partition=2013-09-04")
     expect(page.get_by_text("rows replaced")).to_be_visible()
     _take(page, "ranges")
-    pages.fill_in(page, shown, NAME, pages.plan_form(NAME, generation="NEW"))
+    job = f"{NAME}_generation"
+    page.goto(shown.job(job))
+    pages.open_launchpad(page)
+    pages.choose_action(page, job, "RERUN", promote="NEVER")
     _take(page, "generation")
     pages.launch(page)
-    pages.await_end(page, "Failure")
-    pages.fill_in(page, shown, f"{NAME}_approve", pages.form(f"{NAME}_approve", by="Ada"))
-    pages.launch(page)
     pages.await_end(page, "Success")
-    pages.materialize_all(page, shown, NAME)
-    pages.await_end(page, "Success")
-    page.goto(f"{shown.job(f'{NAME}_compare')}/playground")
+    pages.fill_in(page, shown, job, pages.form(job, action="COMPARE"))
     pages.launch(page)
     pages.await_end(page, "Success")
     _take(page, "compare")
+
+
+def _take_tall(page: Page, shown: Site, step: str, awaited: str) -> None:
+    """A picture of an asset's page, down to its metadata."""
+    page.set_viewport_size(_TALL)
+    page.goto(shown.asset(NAME, step))
+    expect(page.get_by_text(awaited)).to_be_visible()
+    _take(page, step)
+    page.set_viewport_size(_SIZE)
 
 
 def _take(page: Page, name: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from orchestration.defs.assets import live_key
+from orchestration.defs.assets import live_key, table_key
 from orchestration.defs.reports import _together as together
 from orchestration.defs.sensors import has_live_run, live_checks
 from orchestration.supervision.verdict import Finding
@@ -150,6 +150,17 @@ def test_the_same_is_not_reported_at_every_look_and_a_change_at_once(tmp_path: P
         assert "Nothing changed" in skipped(case, first.cursor)
     third = look(case, first.cursor)
     assert checks(third)["alive"] == (False, "ERROR")
+
+
+def test_the_table_is_no_older_than_the_live_run_that_fills_it(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    case.ask_for_it()
+    case.launch("a")
+    with case.alive():
+        events = look(case).asset_events
+    keys = [each.asset_key for each in events if isinstance(each, dg.AssetMaterialization)]
+    # Dagster takes what was materialized before its upstream to be out of date.
+    assert keys == [live_key(case.loaded), table_key(case.loaded)]
 
 
 def test_what_can_not_be_judged_is_red(tmp_path: Path) -> None:

@@ -4,14 +4,18 @@
 
     type: orchestration.component.HybridPipeline
     attributes: {pipeline: orders.yaml}
+
+``dg scaffold defs orchestration.component.HybridPipeline orders`` writes both, with a transform.
 """
 
 import dagster as dg
 
 from orchestration.pipeline_definitions import pipeline_definitions
+from orchestration.scaffolder import PipelineScaffolder
 from sources.config.loader import load_pipeline
 
 
+@dg.scaffold_with(PipelineScaffolder)
 class HybridPipeline(dg.Component, dg.Model, dg.Resolvable):
     """Dagster component of one pipeline: a table of history from files, then updated from Kafka.
 
@@ -30,4 +34,6 @@ class HybridPipeline(dg.Component, dg.Model, dg.Resolvable):
         Raises:
             InputError: The pipeline's file can't be read or is invalid.
         """
-        return pipeline_definitions(load_pipeline(context.path / self.pipeline))
+        # Of a component in code the path is that of its `component.py`.
+        folder = context.path if context.path.is_dir() else context.path.parent
+        return pipeline_definitions(load_pipeline(folder / self.pipeline))

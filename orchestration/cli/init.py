@@ -35,12 +35,12 @@ allowed_lateness: 1 hour
 transform: {name}_transform:rows
 
 sink:
-  path: {name}_out
+  path: {home}{name}_out
   mode: append # `merge` if rows change
   key: [{key}]
 
 # Folder of plan, positions and checkpoint.
-state: {name}_state
+state: {home}{name}_state
 
 # The same table, computed by DuckDB from the raw input; `hybrid audit` compares the two.
 audit:
@@ -66,6 +66,10 @@ def rows(rows: DataFrame) -> DataFrame:
     return rows
 '''
 _AUDIT = "SELECT * FROM input\n"
+EXAMPLE = Detected(
+    format="parquet", columns={}, folders=[], event_time="at", instant=None, key=["id"]
+)
+"""Format and columns of a starter pipeline whose files are not there yet, for people to edit."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,7 @@ class StarterOptions:
         servers: Brokers of the topic, or `local`.
         event_time: Event-time column; None to detect it.
         key: Columns that identify a row; empty to detect them.
+        home: Folder of the table and of the state, relative to the pipeline's folder.
     """
 
     name: str
@@ -87,6 +92,7 @@ class StarterOptions:
     servers: str = "local"
     event_time: str | None = None
     key: Sequence[str] = ()
+    home: Path = Path()
 
 
 def start(folder: Path, options: StarterOptions) -> tuple[LoadedPipeline, list[Path]]:
@@ -107,9 +113,30 @@ def start(folder: Path, options: StarterOptions) -> tuple[LoadedPipeline, list[P
             event time or the key can't be detected or is no column, one of the files to be written
             exists, or the pipeline would not be valid.
     """
+    first = first_file(folder, options.files)
+    return write_starter(folder, options, detect(first, options.event_time, options.key))
+
+
+def write_starter(
+    folder: Path, options: StarterOptions, found: Detected
+) -> tuple[LoadedPipeline, list[Path]]:
+    """Write the files of a starter pipeline whose format and columns are known.
+
+    Either all three files are written, or none.
+
+    Args:
+        folder: Folder that exists, to write to.
+        options: Name, files and topic.
+        found: Format and columns of history; :data:`EXAMPLE` if they are left to people.
+
+    Returns:
+        The pipeline, and the paths of the three files.
+
+    Raises:
+        InputError: The name is not valid, one of the files to be written exists, or the pipeline
+            would not be valid.
+    """
     check_name(options.name)
-    first = _first_file(folder, options.files)
-    found = detect(first, options.event_time, options.key)
     declaration = _declaration(options, found)
     written = {
         folder / f"{options.name}.yaml": declaration,
@@ -148,6 +175,7 @@ def _declaration(options: StarterOptions, found: Detected) -> str:
     )
     return _DECLARATION.format(
         name=options.name,
+        home="" if options.home == Path() else f"{options.home}/",
         path=options.files,
         format=found.format,
         folders=_FOLDERS.format(names=", ".join(found.folders)) if found.folders else "",
@@ -159,7 +187,16 @@ def _declaration(options: StarterOptions, found: Detected) -> str:
     )
 
 
-def _first_file(folder: Path, pattern: str) -> Path:
+def first_file(folder: Path, pattern: str) -> Path:
+    """Return the first of history's files, in which format and columns are detected.
+
+    Args:
+        folder: Folder that a relative pattern starts at.
+        pattern: Glob of the files.
+
+    Raises:
+        InputError: The pattern names a store, or no file matches.
+    """
     if "://" in pattern:
         message = f"`--files {pattern}` names a store; columns are detected in local files only."
         hint = (

@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator
 from typing import Any
+from warnings import catch_warnings, simplefilter
 
 import dagster as dg
 
@@ -146,23 +147,26 @@ def _definition_metadata(loaded: LoadedPipeline) -> Metadata:
     return {
         "dagster/table_name": sink.table or loaded.pipeline.name,
         "dagster/uri": loaded.locate(sink.path),
-        CODE: dg.CodeReferencesMetadataValue(code_references=_code(loaded)),
+        CODE: _code(loaded),
     }
 
 
-def _code(loaded: LoadedPipeline) -> list[Any]:
+def _code(loaded: LoadedPipeline) -> dg.CodeReferencesMetadataValue:
     """Return where the pipeline is declared, and where its transform is."""
-    found = [
-        dg.LocalFileCodeReference(file_path=str(loaded.path), line_number=1, label="declaration")
-    ]
     module, _, function = loaded.pipeline.transform.partition(":")
     file = loaded.folder / f"{module.replace('.', '/')}.py"
+    places = {"declaration": (loaded.path, 1)}
     if file.is_file():
-        line = _line_of(file.read_text(), function)
-        found.append(
-            dg.LocalFileCodeReference(file_path=str(file), line_number=line, label="transform")
+        places["transform"] = (file, _line_of(file.read_text(), function))
+    with catch_warnings():
+        # Dagster's links to code are beta, which it would say at each load.
+        simplefilter("ignore", dg.BetaWarning)
+        return dg.CodeReferencesMetadataValue(
+            code_references=[
+                dg.LocalFileCodeReference(file_path=str(path), line_number=line, label=label)
+                for label, (path, line) in places.items()
+            ]
         )
-    return found
 
 
 def _line_of(text: str, function: str) -> int:

@@ -14,6 +14,8 @@ from sources.config.pipeline import AnySource
 _GLOB = set("*?[{")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.=-]+")
 _SHOWN_FOLDERS = 2
+# Ways to a folder, not names of one.
+_NOWHERE = {"", ".", ".."}
 _GROUP = "sources"
 
 
@@ -70,5 +72,5 @@ def _parts(pattern: str) -> list[str]:
     """
     scheme, _, rest = pattern.rpartition("://")
     folders = list(takewhile(lambda part: not _GLOB & set(part), rest.split("/")))
-    folders = [part for part in folders if part]
+    folders = [part for part in folders if part not in _NOWHERE]
     return [scheme, *folders] if scheme else ["files", *folders[-_SHOWN_FOLDERS:]]

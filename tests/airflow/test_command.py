@@ -43,7 +43,7 @@ def test_a_refused_command_says_what_is_wrong_and_is_not_worth_a_retry(tmp_path:
 def test_an_error_that_waiting_mends_is_worth_a_retry() -> None:
     for error, transient in (
         (UnavailableError("No answer.", "Wait."), True),
-        (StateError("No."), False),
+        (StateError("No.", "Undo it."), False),
     ):
         printed = json.dumps({"ok": False, **error.report().model_dump()})
         assert Answer(2, printed).failure == (str(error), transient)

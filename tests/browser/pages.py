@@ -10,8 +10,8 @@ from playwright.sync_api import Locator, Page, expect
 from tests.browser.site import PATIENCE_S, Site
 
 _MS = PATIENCE_S * 1000
-# A chain on a busy machine: three things that take Spark a minute each.
-_RUN_MS = 3 * _MS
+RUN_MS = 3 * _MS
+"""Patience with a whole chain: on a busy machine, several of its steps take Spark minutes."""
 _WARNING = "warning_outline"
 expect.set_options(timeout=_MS)
 
@@ -78,7 +78,7 @@ def follow_launch(page: Page) -> None:
 def await_end(page: Page, state: str) -> None:
     """Wait on a run's page until it has ended, well or not."""
     ended = page.get_by_text(re.compile("^(Success|Failure|Canceled)$")).first
-    expect(ended).to_be_visible(timeout=_RUN_MS)
+    expect(ended).to_be_visible(timeout=RUN_MS)
     expect(ended).to_have_text(state)
 
 

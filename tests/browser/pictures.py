@@ -35,7 +35,7 @@ _LIVE_S, _LIVE_RATE = 40, 300
 def main() -> None:
     """Take all pictures."""
     PICTURES.mkdir(exist_ok=True)
-    since, until = datetime(2013, 6, 1, tzinfo=UTC), datetime(2013, 12, 1, tzinfo=UTC)
+    since, until = datetime(2013, 8, 1, tzinfo=UTC), datetime(2013, 11, 1, tzinfo=UTC)
     days = {"by": "day", "start": "2013-08-01", "end": "2013-10-01"}
     declared: dict[str, dict[str, Any]] = {NAME: {"ranges": days}, REVIEWED: {"approve": True}}
     # A laptop reads all of it in a second or two: there would be nothing to see of its progress.

@@ -107,7 +107,7 @@ def test_a_chain_waits_for_its_approval_and_then_goes_on_by_itself(page: Page, s
     expect(page.get_by_text(re.compile("Approved by Ada at")).first).to_be_visible()
 
     healthy = pages.check_result(page, shown, "guarded", "table", "healthy")
-    expect(healthy).to_have_text("Passed")
+    expect(healthy).to_have_text("Passed", timeout=pages.RUN_MS)
     expect(page.get_by_text(re.compile("^Healthy")).first).to_be_visible()
 
 

@@ -36,4 +36,6 @@ class HybridPipeline(dg.Component, dg.Model, dg.Resolvable):
         """
         # Of a component in code the path is that of its `component.py`.
         folder = context.path if context.path.is_dir() else context.path.parent
-        return pipeline_definitions(load_pipeline(folder / self.pipeline))
+        # Dagster notes the component on each asset, so that two which describe the same topic or
+        # folder would conflict.
+        return pipeline_definitions(load_pipeline(folder / self.pipeline), with_upstream=False)

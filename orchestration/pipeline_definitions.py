@@ -21,13 +21,18 @@ from orchestration.defs.upstream import upstream_specs
 from sources.config.loader import LoadedPipeline
 
 
-def pipeline_definitions(loaded: LoadedPipeline) -> dg.Definitions:
+def pipeline_definitions(loaded: LoadedPipeline, *, with_upstream: bool = True) -> dg.Definitions:
     """Return a pipeline's assets, jobs, checks, schedules and sensor, for a Dagster code location.
 
     The jobs are four: ``<name>`` builds the table and keeps it up to date, ``<name>_control`` acts
     on its runs, ``<name>_generation`` replaces the whole table, and ``<name>_backfill`` recomputes
     ranges of it. The checks of the live run are there only if the pipeline ends in an unbounded
     source.
+
+    Args:
+        loaded: The pipeline.
+        with_upstream: Whether to describe the data that it reads as external assets. Without them
+            Dagster shows these by their keys alone.
     """
     name = loaded.pipeline.name
     compared = dg.AssetCheckKey(table_key(loaded), COMPARED)
@@ -42,7 +47,7 @@ def pipeline_definitions(loaded: LoadedPipeline) -> dg.Definitions:
     generations = generation_job(loaded)
     made = dg.Definitions(
         assets=[
-            *upstream_specs(loaded),
+            *(upstream_specs(loaded) if with_upstream else []),
             *pipeline_assets(loaded),
             table_asset(loaded),
             progress_asset(loaded),

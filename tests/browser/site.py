@@ -100,7 +100,7 @@ def site(
             servers = broker.bootstrap_servers
             loaded[name] = _declare(declared, name, servers, folder, history or {}, changes)
             cleanup.callback(operations.stop, loaded[name])
-        url = cleanup.enter_context(_dagster(folder, declared))
+        url = cleanup.enter_context(dagster_ui(folder, declared))
         yield Site(url, broker.bootstrap_servers, loaded, later)
 
 
@@ -125,7 +125,7 @@ def _declare(
 
 
 @contextmanager
-def _dagster(folder: Path, declared: Path) -> Iterator[str]:
+def dagster_ui(folder: Path, declared: Path) -> Iterator[str]:
     home, log = folder / "dagster", folder / "dagster.log"
     home.mkdir()
     (home / "dagster.yaml").write_text("telemetry: {enabled: false}\nnux: {enabled: false}\n")

@@ -76,7 +76,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.long
-def test_a_pipeline_that_dg_scaffolds_in_a_new_project_is_loaded_without_an_edit(
+def test_two_pipelines_that_dg_scaffolds_in_a_new_project_share_a_folder_and_are_loaded_unedited(
     tmp_path: Path, packages: Path
 ) -> None:
     place = tmp_path / "shop"

@@ -150,6 +150,7 @@ def _look(loaded: LoadedPipeline) -> tuple[Card, TableFacts | None]:
         card = Card(
             headline="Unknown",
             text=text,
+            reason="",
             markdown=text,
             plots=None,
             is_moving=False,

@@ -36,7 +36,7 @@ def table_checks(loaded: LoadedPipeline) -> list[dg.AssetChecksDefinition]:
         with failures():
             seen, _ = look(load_pipeline(loaded.path))
         return dg.AssetCheckResult(
-            passed=seen.is_well, severity=_severity(seen), description=seen.text
+            passed=seen.is_well, severity=_severity(seen), description=_told(seen)
         )
 
     @dg.asset_check(
@@ -72,10 +72,14 @@ def health_evaluation(loaded: LoadedPipeline, seen: Card) -> dg.AssetCheckEvalua
         check_name=HEALTHY,
         passed=seen.is_well,
         severity=_severity(seen),
-        description=seen.text,
+        description=_told(seen),
         metadata={},
     )
 
 
 def _severity(seen: Card) -> dg.AssetCheckSeverity:
     return dg.AssetCheckSeverity.ERROR if seen.is_failing else dg.AssetCheckSeverity.WARN
+
+
+def _told(seen: Card) -> str:
+    return f"{seen.text}\n\n{seen.reason}" if seen.reason else seen.text

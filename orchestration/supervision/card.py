@@ -31,8 +31,9 @@ class Card(BaseModel):
     Attributes:
         headline: In a word or two, such as ``Healthy`` or ``Reading history``.
         text: One line: headline, what waits, newest row, which generation serves.
-        markdown: The same with links, and the reason where it is not healthy; less than 1,000
-            characters, which is what Dagster's pages show in full.
+        reason: Why it is not well, in sentences; empty if it is.
+        markdown: The line and the reason, with links; less than 1,000 characters, which is what
+            Dagster's pages show in full.
         plots: Lag and throughput of the last 24 hours as Markdown; None if too little is known.
         is_moving: Whether the next look will show something else, such as progress of history.
         is_well: Whether the table is complete, or its live run is healthy.
@@ -43,6 +44,7 @@ class Card(BaseModel):
 
     headline: str
     text: str
+    reason: str
     markdown: str
     plots: str | None
     is_moving: bool
@@ -66,8 +68,8 @@ def card(loaded: LoadedPipeline, found: Status, facts: TableFacts | None) -> Car
     parts = [headline, *details, *_newest_row(served, facts), _generations(loaded, found)]
     lines = [f"**{headline}**" + "".join(f" · {part}" for part in parts[1:])]
     live = served.live
-    if live is not None and live.reason and live.health != "healthy":
-        lines.append(shortened(live.reason, _SHOWN))
+    reason = "" if live is None or live.health == "healthy" else live.reason
+    lines += [shortened(reason, _SHOWN)] if reason else []
     lines += _links(loaded, served, facts)
     is_moving = any(each.state in ("starting", "running") for each in found.sources) and (
         found.live is None or found.live.health == "starting"
@@ -75,6 +77,7 @@ def card(loaded: LoadedPipeline, found: Status, facts: TableFacts | None) -> Car
     return Card(
         headline=headline,
         text=" · ".join(parts),
+        reason=reason,
         markdown="\n\n".join(lines),
         plots=_plots(loaded, served),
         is_moving=is_moving,
@@ -91,7 +94,8 @@ def _state(loaded: LoadedPipeline, found: Status) -> tuple[str, list[str]]:
     if found.live is not None:
         lag = found.sources[-1].lag
         waits = [] if lag is None else [f"{count(lag)} waiting"]
-        since = _since(loaded, found)
+        is_up = found.live.health not in ("paused", "stopped")
+        since = _since(loaded, found) if is_up else []
         headline = found.live.health.replace("-", " ").capitalize()
         if found.live.health == "starting":
             return "Starting", ["Spark is starting, usually 20 s", *waits]

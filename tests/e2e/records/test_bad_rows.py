@@ -88,7 +88,7 @@ def case(tmp_path: Path, servers: str, monkeypatch: pytest.MonkeyPatch) -> Case:
     monkeypatch.setattr(splitting, "REGION_BYTES", 14_000)
     monkeypatch.setattr(sampler, "SAMPLE_BYTES", 400)
     case = Case(tmp_path, servers)
-    for name in ("lines", "table", "packed"):
+    for name in ("lines", "sheet", "packed"):
         (tmp_path / name).mkdir()
     return case
 
@@ -99,15 +99,15 @@ def test_a_bad_row_stops_the_run_by_its_place_or_is_set_aside(
     folder = case.folder
     content, in_lines = mixed(json_of(range(400)), BAD_JSON)
     (folder / "lines" / "0.json").write_bytes(content)
-    content, in_table = mixed(csv_of(range(400, 700)), BAD_CSV)
-    (folder / "table" / "0.csv").write_bytes(b"id,at,v\n" + content)
+    content, in_sheet = mixed(csv_of(range(400, 700)), BAD_CSV)
+    (folder / "sheet" / "0.csv").write_bytes(b"id,at,v\n" + content)
     content, in_packed = mixed(json_of(range(700, 1000)), BAD_JSON)
     (folder / "packed" / "0.json.gz").write_bytes(gzip.compress(content))
     case.produce(range(950, 1200))
-    policies = {"lines": "quarantine", "table": "drop", "packed": "quarantine"}
+    policies = {"lines": "quarantine", "sheet": "drop", "packed": "quarantine"}
 
     def edit(document: dict[str, Any]) -> None:
-        formats = {"lines": "json", "table": "csv", "packed": "json"}
+        formats = {"lines": "json", "sheet": "csv", "packed": "json"}
         document["sources"][:1] = [
             source(name, format=formats[name], on_bad_record=policy)
             for name, policy in policies.items()
@@ -136,17 +136,17 @@ def test_a_bad_row_stops_the_run_by_its_place_or_is_set_aside(
     assert kept(loaded, "packed") == [(f"{folder}/packed/0.json.gz", *each) for each in in_packed]
     assert {row["source"] for row in quarantined(loaded, "lines")} == {"lines"}
     assert all(row["reason"] for row in quarantined(loaded, "packed"))
-    assert not generation.path("quarantine/table").exists()
-    dropped = generation.read(bad_count_name("table"), BadRecordCount)
+    assert not generation.path("quarantine/sheet").exists()
+    dropped = generation.read(bad_count_name("sheet"), BadRecordCount)
     assert dropped is not None
-    assert dropped.total == len(in_table)
+    assert dropped.total == len(in_sheet)
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (1200, {})
     assert report.ok
     counts = [(line.source, line.found, line.counted, line.lacking) for line in report.bad_records]
     assert counts == [
         ("lines", len(in_lines), len(in_lines), 0),
-        ("table", len(in_table), len(in_table), None),
+        ("sheet", len(in_sheet), len(in_sheet), None),
         ("packed", len(in_packed), len(in_packed), 0),
     ]
 

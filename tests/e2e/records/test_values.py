@@ -155,7 +155,7 @@ def test_a_column_that_avro_has_in_another_type_is_shown_side_by_side(
     fixed: dict[str, Any] = {"format": "avro", "avro_schema": "event.avsc"}
     with pytest.raises(InputError) as caught:
         make_plan(case.pipeline(lambda document: document["sources"][1].update(fixed)))
-    rows = [[cell.strip() for cell in row.split("|")] for row in str(caught.value).splitlines()]
+    rows = [[cell.strip() for cell in row.split("|")] for row in caught.value.message.splitlines()]
     assert rows[2:] == [
         ["id", "bigint", "str, as in 'seven'"],
         ["at", "timestamp", "(missing)"],
@@ -213,7 +213,7 @@ def test_a_bad_record_that_a_worker_finds_stops_the_stream_by_its_place(
     declared = {"format": "protobuf", "descriptor": "shop.desc", "message": MESSAGE}
     loaded = case.pipeline(lambda document: document["sources"][1].update(declared))
     send(case, range(500, 1200), protobuf, [b"\xff"])
-    told = f"Topic `{case.topic}`, partition 0, offset 700: the value is no `{MESSAGE}`"
+    told = f"Topic `{case.topic}`, partition 0, offset 700: the value is not a valid `{MESSAGE}`"
     with fails_with(told):
         run_chain(spark, loaded)
 

@@ -58,7 +58,7 @@ class Dagster:
         for event in found.asset_events:
             if isinstance(event, dg.AssetCheckEvaluation):
                 checks[event.check_name] = event.passed
-            else:
+            elif event.asset_key == self._key:
                 observed = {name: value.value for name, value in event.metadata.items()}
             self._instance.report_runless_asset_event(event)
         return Look(observed, checks, list(found.run_requests or []))

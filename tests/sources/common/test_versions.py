@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from orchestration.audit.kept_audit import KeptAudit
 from orchestration.generations.ranges import RemovedFiles
 from orchestration.generations.switch_lock import SwitchHolder
 from orchestration.requested_state import RefusedRestart, RequestedState, Watch
@@ -46,6 +47,7 @@ KINDS: list[type[Record]] = [
     EndPosition,
     GenerationInfo,
     Heartbeat,
+    KeptAudit,
     KeptBatch,
     KeptDefinition,
     KeptRows,

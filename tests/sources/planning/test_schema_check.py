@@ -77,7 +77,7 @@ def test_declared_columns_are_compared_side_by_side() -> None:
     other = parse_schema({"id": "string", "at": "timestamp", "v": "double"})
     with pytest.raises(InputError) as caught:
         compare_declared("history", COLUMNS, "live", other)
-    lines = [line.split("|") for line in str(caught.value).splitlines()[2:]]
+    lines = [line.split("|") for line in caught.value.message.splitlines()[2:]]
     assert [[cell.strip() for cell in line] for line in lines] == [
         ["id", "bigint", "string"],
         ["name", "string", "(missing)"],

@@ -21,12 +21,13 @@ from orchestration.audit.run import MEMORY_LIMIT
 from orchestration.audit.sql import (
     column_list,
     count_rows,
-    duckdb_types,
+    duckdb_type,
     literal,
     open_database,
     quoted,
 )
 from sources.common.optional import needs_extra
+from sources.common.schema import parse_type
 from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
 from sources.config.snapshot import SnapshotOptions
@@ -168,14 +169,15 @@ def _copy_source(dsn: str, table: str, columns: dict[str, str], file: Path) -> N
     Args:
         dsn: Connection string of the database.
         table: ``schema.table``.
-        columns: Columns to write and their Spark SQL types; binary values become hexadecimal.
+        columns: Columns to write and their Spark SQL types; binary values become hexadecimal,
+            arrays JSON.
         file: The CSV file.
 
     Raises:
         InputError: The database does not answer, or refuses.
     """
     parts = [
-        sql.SQL("encode({}, 'hex')" if kind == "binary" else "{}").format(sql.Identifier(name))
+        sql.SQL(_written(parse_type(kind))).format(sql.Identifier(name))
         for name, kind in columns.items()
     ]
     query = sql.SQL("COPY (SELECT {} FROM {}) TO STDOUT (FORMAT csv)").format(
@@ -199,6 +201,23 @@ def _copy_source(dsn: str, table: str, columns: dict[str, str], file: Path) -> N
         raise InputError(message, hint, table=table, field="snapshot.dsn") from None
 
 
+def _written(kind: pa.DataType) -> str:
+    """A column in PostgreSQL's SQL as it is written to the CSV file; ``{}`` stands for its name."""
+    if pa.types.is_list(kind):
+        return "array_to_json({})"
+    return "encode({}, 'hex')" if pa.types.is_binary(kind) else "{}"
+
+
+def _parsed(name: str, kind: pa.DataType) -> str:
+    """A column of the CSV file in DuckDB's SQL, as a value of its type."""
+    if pa.types.is_list(kind):
+        if not pa.types.is_binary(kind.value_type):
+            return f"CAST({name}::JSON AS {duckdb_type(kind)})"
+        # PostgreSQL writes bytes within JSON as hexadecimal digits after "\x".
+        return f"list_transform(CAST({name}::JSON AS VARCHAR[]), lambda x: unhex(x[3:]))"
+    return f"unhex({name})" if pa.types.is_binary(kind) else f"CAST({name} AS {duckdb_type(kind)})"
+
+
 def _create_tables(
     connection: duckdb.DuckDBPyConnection,
     columns: dict[str, str],
@@ -213,13 +232,9 @@ def _create_tables(
         file: CSV file with the rows of the source.
         target: The Delta table.
     """
-    types = duckdb_types(columns)
+    types = {name: parse_type(kind) for name, kind in columns.items()}
     texts = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in columns)
-    values = [
-        f"{f'unhex({quoted(n)})' if kind == 'BLOB' else f'CAST({quoted(n)} AS {kind})'} "
-        f"AS {quoted(n)}"
-        for n, kind in types.items()
-    ]
+    values = [f"{_parsed(quoted(n), kind)} AS {quoted(n)}" for n, kind in types.items()]
     connection.execute(
         f"CREATE TABLE source AS SELECT {', '.join(values)} FROM read_csv({literal(str(file))}, "
         f"header=false, auto_detect=false, delim=',', quote='\"', escape='\"', nullstr='', "
@@ -228,6 +243,6 @@ def _create_tables(
     query = f"SELECT {column_list(columns)} FROM target"
     stream = QueryBuilder().register("target", target).execute(query)
     connection.register("_target", pa.RecordBatchReader.from_stream(stream))
-    casts = [f"CAST({quoted(name)} AS {kind}) AS {quoted(name)}" for name, kind in types.items()]
+    casts = [f"CAST({quoted(n)} AS {duckdb_type(k)}) AS {quoted(n)}" for n, k in types.items()]
     connection.execute(f"CREATE TABLE target AS SELECT {', '.join(casts)} FROM _target")
     connection.unregister("_target")

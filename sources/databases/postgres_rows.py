@@ -8,6 +8,7 @@ driver wraps an ``oid`` of 2^31 and more to a negative number, and returns decim
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -37,6 +38,8 @@ _NATIVE = {
     pa.date32(): {"date"},
     pa.string(): {"text", "character varying", "character"},
 }
+_ARRAY = "[]"
+_NESTED = "has an array of more than one dimension"
 # What Python's and Spark's times hold, in the unit of the type.
 _BOUNDS = {pa.date32(): (pa.int32(), *DAYS), TIMESTAMP: (pa.int64(), *MICROS)}
 
@@ -135,7 +138,8 @@ def selected(columns: pa.Schema, types: Mapping[str, str]) -> sql.Composable:
         types: PostgreSQL's type of each column, as ``regtype`` prints it.
 
     Raises:
-        Misfit: A column is declared ``binary``, but is not of type ``bytea``.
+        Misfit: A column is declared ``binary``, but is not of type ``bytea``; or ``array``, but is
+            not an array.
         KeyError: ``types`` lacks a column.
     """
     return sql.SQL(", ").join(_expression(each, types[each.name]) for each in columns)
@@ -143,11 +147,13 @@ def selected(columns: pa.Schema, types: Mapping[str, str]) -> sql.Composable:
 
 @contextmanager
 def _query_errors() -> Iterator[None]:
-    """Raise what the driver raises as a :class:`QueryError`."""
+    """Raise what the driver raises as a :class:`QueryError`, or what a query says as a Misfit."""
     try:
         yield
     # Arrow turns what the driver meets between two batches into an OSError.
     except (adbc.Error, OSError) as error:
+        if nested := re.search(f"column `[^`]*` {_NESTED}", str(error)):
+            raise Misfit(nested[0]) from None
         lost = isinstance(error, (adbc.OperationalError, OSError))
         raise QueryError(str(error), is_connection_lost=lost) from None
 
@@ -155,6 +161,8 @@ def _query_errors() -> Iterator[None]:
 def _expression(column: pa.Field, found: str) -> sql.Composable:
     """A column in a form that :func:`_typed` converts; it keeps its name."""
     name = sql.Identifier(column.name)
+    if pa.types.is_list(column.type):
+        return _array_expression(column, found)
     if column.type == TIMESTAMP:
         return sql.SQL("{0}::timestamptz AS {0}").format(name)
     if found in _NATIVE.get(column.type, ()):
@@ -167,6 +175,28 @@ def _expression(column: pa.Field, found: str) -> sql.Composable:
     return sql.SQL(text).format(name)
 
 
+def _array_expression(column: pa.Field, found: str) -> sql.Composable:
+    """An array column in a form that :func:`_typed` converts; it keeps its name."""
+    name, item = sql.Identifier(column.name), column.type.value_type
+    found_item = found.removesuffix(_ARRAY)
+    if found_item == found or (pa.types.is_binary(item) and found_item != "bytea"):
+        message = (
+            f"column `{column.name}` is of PostgreSQL's type {found}, which is no "
+            f"{type_name(column.type)}"
+        )
+        raise Misfit(message)
+    # The driver would read an array of several dimensions as one list. SQL has no function that
+    # fails, so the query fails at what this text is not: an array.
+    told = f"column `{column.name}` {_NESTED}"
+    flat = sql.SQL("CASE WHEN array_ndims({0}) > 1 THEN {1}::text::{2} ELSE {0} END")
+    one = flat.format(name, sql.Literal(told), sql.SQL(found))
+    if item == TIMESTAMP:
+        return sql.SQL("({0})::timestamptz[] AS {1}").format(one, name)
+    if found_item in _NATIVE.get(item, ()):
+        return sql.SQL("{0} AS {1}").format(one, name)
+    return sql.SQL("({0})::text[] AS {1}").format(one, name)
+
+
 def _typed(column: pa.Field, found: pa.Array) -> pa.Array:
     """Values as the driver returns them in the column's type."""
     try:
@@ -174,9 +204,10 @@ def _typed(column: pa.Field, found: pa.Array) -> pa.Array:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         message = f"column `{column.name}` is no {type_name(column.type)}: {error}"
         raise Misfit(message) from None
-    if column.type in _BOUNDS:
-        plain, low, high = _BOUNDS[column.type]
-        ends = pc.min_max(typed.view(plain)).as_py()
+    values = pc.list_flatten(typed) if pa.types.is_list(typed.type) else typed
+    if values.type in _BOUNDS:
+        plain, low, high = _BOUNDS[values.type]
+        ends = pc.min_max(values.view(plain)).as_py()
         if ends["min"] is not None and not low <= ends["min"] <= ends["max"] <= high:
             message = (
                 f"column `{column.name}` has a time that is infinite, or not in year 1 to 9999"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -30,6 +31,8 @@ _UNITS = {
     "io.debezium.time.MicroTimestamp": 1,
     "io.debezium.time.NanoTimestamp": None,
 }
+# JSON has no such numbers: Kafka Connect's `JsonConverter` writes these texts.
+_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 
 
@@ -49,6 +52,8 @@ def value_converter(kind: pa.DataType) -> Callable[[Any, Encoding], Any]:
         return _date
     if pa.types.is_decimal(kind):
         return _decimal
+    if pa.types.is_floating(kind):
+        return lambda raw, _: _NOT_FINITE.get(raw, raw) if type(raw) is str else raw
     if pa.types.is_binary(kind):
         return lambda raw, _: _bytes(raw)
     if pa.types.is_list(kind):

@@ -21,6 +21,7 @@ from sources.databases.postgres_rows import Database, Misfit, QueryError, select
 
 pytestmark = pytest.mark.slow
 
+UUID_TEXT = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
 FITS: list[tuple[str, str, str, Any]] = [
     # PostgreSQL's type, its literal, the column's type, its value.
     ("bigint", "-9223372036854775808", "bigint", -(2**63)),
@@ -72,12 +73,24 @@ FITS: list[tuple[str, str, str, Any]] = [
         "uuid",
         "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'",
         "string",
-        "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
+        UUID_TEXT,
     ),
     ("json", "'{\"a\":  1}'", "string", '{"a":  1}'),
     ("inet", "'10.0.0.1'", "string", "10.0.0.1"),
     ("interval", "'1 day 2 hours'", "string", "1 day 02:00:00"),
     ("int[]", "'{1,NULL}'", "string", "{1,NULL}"),
+    ("int[]", "'{1,NULL,-3}'", "array<int>", [1, None, -3]),
+    ("int[]", "'{}'", "array<bigint>", []),
+    ("bigint[]", "'{9007199254740993}'", "array<bigint>", [9007199254740993]),
+    ("text[]", "ARRAY['a,b', NULL, '', '{x}']", "array<string>", ["a,b", None, "", "{x}"]),
+    ("varchar(5)[]", "ARRAY['grün']", "array<string>", ["grün"]),
+    ("uuid[]", "'{a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11}'", "array<string>", [UUID_TEXT]),
+    ("boolean[]", "'{t,f}'", "array<boolean>", [True, False]),
+    ("real[]", "'{NaN,0.5}'", "array<float>", [float("nan"), 0.5]),
+    ("double precision[]", "'{1e-300,Infinity}'", "array<double>", [1e-300, float("inf")]),
+    ("numeric(12,2)[]", "'{1.5,-2}'", "array<decimal(12,2)>", [Decimal("1.50"), Decimal("-2.00")]),
+    ("date[]", "'{2024-02-29,NULL}'", "array<date>", [date(2024, 2, 29), None]),
+    ("bytea[]", "ARRAY['\\x00ff'::bytea]", "array<binary>", [b"\x00\xff"]),
     ("mood", "'sad'", "string", "sad"),
     ("above_zero", "5", "int", 5),
     ("pair", "ROW(NULL, 2)", "string", "(,2)"),
@@ -91,7 +104,13 @@ MISFITS = [
     ("text", "'x'", "double", "is no double"),
     ("boolean", "true", "int", "is no int"),
     ("money", "1.5", "bigint", "is no bigint"),
-    ("int[]", "'{1}'", "array<int>", "is no array<int>"),
+    ("int[]", "'{2147483647}'", "array<smallint>", "is no array<smallint>"),
+    # The driver alone would read it as {1,2,3,4}.
+    ("int[]", "'{{1,2},{3,4}}'", "array<int>", "column `v` has an array of more than one dim"),
+    ("int", "1", "array<int>", "of PostgreSQL's type integer, which is no array<int>"),
+    ("text[]", "'{a}'", "array<binary>", r"type text\[\], which is no array<binary>"),
+    ("date[]", "'{infinity}'", "array<date>", "infinite, or not in year 1 to 9999"),
+    ("timestamptz[]", "'{infinity}'", "array<timestamp>", "infinite, or not in year 1 to 9999"),
     ("text", "'x'", "binary", "of PostgreSQL's type text, which is no binary"),
     ("date", "'infinity'", "date", "infinite, or not in year 1 to 9999"),
     ("date", "'0044-03-15 BC'", "date", "infinite, or not in year 1 to 9999"),

@@ -171,6 +171,16 @@ def test_records_with_and_without_a_schema_may_follow_each_other() -> None:
     ]
 
 
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity"])
+def test_a_double_that_json_can_only_write_as_text_is_that_double(text: str) -> None:
+    declared = source(schema={"one": "double", "other": "float", "many": "array<double>"})
+    document = envelope()
+    document["after"] = {"one": text, "other": text, "many": [text, None, 1.5]}
+    found = read(document, declared)
+    expected = float(text)
+    assert repr(found) == repr({"one": expected, "other": expected, "many": [expected, None, 1.5]})
+
+
 @settings(deadline=None)
 @given(st.integers(-(10**38) + 1, 10**38 - 1), st.integers(0, 30))
 def test_a_decimal_of_any_size_is_exact(unscaled: int, scale: int) -> None:

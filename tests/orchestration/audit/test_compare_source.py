@@ -1,0 +1,72 @@
+"""A real PostgreSQL table and a Delta table: equal, or what is different."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from orchestration.audit.compare_source import SourceComparison, compare_table
+from services.postgres import LocalPostgres
+from sources.common.schema import parse_schema
+from sources.storage.folder import Folder
+
+pytestmark = pytest.mark.slow
+
+COLUMNS = {
+    "id": "bigint",
+    "raw": "binary",
+    "ratio": "double",
+    "tags": "array<string>",
+    "sizes": "array<double>",
+    "blobs": "array<binary>",
+    "days": "array<date>",
+}
+VALUES: list[tuple[Any, ...]] = [
+    (1, b"\x00\xff", float("nan"), ['a,"b', None, ""], [float("nan"), 0.1], [b"\x00", b""], []),
+    (2, None, float("-inf"), [], [float("inf"), None], None, None),
+]
+
+
+def compared(postgres: LocalPostgres, path: Path, rows: list[tuple[Any, ...]]) -> SourceComparison:
+    """Compare the values in PostgreSQL with these rows in Delta."""
+    os.environ["PGPASSWORD"] = postgres.password
+    with psycopg.connect(postgres.dsn, autocommit=True) as connection:
+        connection.execute("DROP TABLE IF EXISTS compared")
+        connection.execute(
+            "CREATE TABLE compared (id bigint, raw bytea, ratio double precision, tags text[], "
+            "sizes double precision[], blobs bytea[], days date[])"
+        )
+        for row in VALUES:
+            connection.execute("INSERT INTO compared VALUES (%s, %s, %s, %s, %s, %s, %s)", row)
+    columns = parse_schema(COLUMNS)
+    arrays = [
+        pa.array(values, field.type)
+        for values, field in zip(zip(*rows, strict=True), columns, strict=True)
+    ]
+    write_deltalake(str(path), pa.table(arrays, schema=columns))
+    return compare_table(postgres.dsn, "public.compared", COLUMNS, Folder(path))
+
+
+def test_equal_rows_with_arrays_bytes_and_numbers_that_are_not_finite(
+    postgres: LocalPostgres, tmp_path: Path
+) -> None:
+    found = compared(postgres, tmp_path / "t", VALUES)
+    assert (found.ok, found.rows, found.found) == (True, 2, 2), found.examples
+
+
+@pytest.mark.parametrize(
+    ("column", "other"), [("tags", ["a"]), ("blobs", [b"\x01", b""]), ("sizes", [0.0, 0.1])]
+)
+def test_another_value_within_an_array_is_a_difference(
+    postgres: LocalPostgres, tmp_path: Path, column: str, other: list[Any]
+) -> None:
+    at = list(COLUMNS).index(column)
+    changed = (*VALUES[0][:at], other, *VALUES[0][at + 1 :])
+    found = compared(postgres, tmp_path / "t", [changed, VALUES[1]])
+    assert (found.only_in_source, found.only_in_target) == (1, 1)

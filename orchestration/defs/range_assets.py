@@ -31,7 +31,7 @@ class RangeConfig(dg.Config):
     since: str = Field(
         default="",
         description="First event time of the range: 2024-03-01, or 2024-03-01T12:00:00Z. Empty: "
-        "the last whole day (UTC) of history.",
+        "a day before `until`; if that is empty, too, the last whole day (UTC) of history.",
     )
     until: str = Field(
         default="",
@@ -127,7 +127,7 @@ def _any_range(loaded: LoadedPipeline) -> Callable[..., None]:
         """Recompute any range of the target from the files. The live run continues."""
         fresh = load_pipeline(loaded.path)
         with failures():
-            since, until = _range(fresh, config)
+            since, until = range_of(fresh, config)
             if config.dry_run:
                 found = look(fresh, since, until)
                 context.add_output_metadata(generation_metadata.looked(found))
@@ -144,11 +144,14 @@ def _run_id(run: dg.DagsterRun) -> str:
     return (run.root_run_id or run.run_id)[:13]
 
 
-def _range(loaded: LoadedPipeline, config: RangeConfig) -> tuple[datetime, datetime]:
+def range_of(loaded: LoadedPipeline, config: RangeConfig) -> tuple[datetime, datetime]:
     """Return the range of the form; where it names none, the last whole day of history."""
-    if config.since or config.until:
-        since = _instant("since", config)
-        return since, _instant("until", config) if config.until else since + timedelta(days=1)
+    since = _instant("since", config) if config.since else None
+    until = _instant("until", config) if config.until else None
+    if since is not None:
+        return since, until or since + timedelta(days=1)
+    if until is not None:
+        return until - timedelta(days=1), until
     complete = complete_through(loaded)
     if complete is None:
         message = "History has not been read to its end yet, so there is no last day of it."

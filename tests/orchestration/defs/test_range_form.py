@@ -1,0 +1,37 @@
+"""The launch form of a range: what an empty field means, and what is refused."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from orchestration.defs.range_assets import RangeConfig, range_of
+from sources.errors import InputError
+from tests.orchestration.supervision.live_case import LiveCase
+
+
+@pytest.mark.parametrize(
+    ("form", "first", "beyond"),
+    [
+        ({"since": "2024-03-01", "until": "2024-03-05"}, 1, 5),
+        ({"since": "2024-03-01"}, 1, 2),
+        ({"until": "2024-03-05"}, 4, 5),
+    ],
+)
+def test_a_field_that_is_empty_is_a_day_from_the_other(
+    tmp_path: Path, form: dict[str, str], first: int, beyond: int
+) -> None:
+    found = range_of(LiveCase(tmp_path).loaded, RangeConfig.model_validate(form))
+    assert found == (datetime(2024, 3, first, tzinfo=UTC), datetime(2024, 3, beyond, tzinfo=UTC))
+
+
+def test_a_time_that_makes_no_sense_is_refused_by_its_field(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="Field `until` of the launch form: `noon` is not a time"):
+        range_of(LiveCase(tmp_path).loaded, RangeConfig(until="noon"))
+
+
+def test_without_both_and_without_history_there_is_no_last_day(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no last day of it"):
+        range_of(LiveCase(tmp_path).loaded, RangeConfig())

@@ -23,6 +23,14 @@ from sources.config.reruns import Ranges
 from sources.errors import InputError
 from sources.serving import read_serving
 
+WHEN_UPDATED = (
+    dg.AutomationCondition.any_deps_updated().since_last_handled()
+    & ~dg.AutomationCondition.any_deps_in_progress()
+    & ~dg.AutomationCondition.in_progress()
+)
+"""Condition that an asset upstream was updated since the range was recomputed, whichever range it
+is; ``eager`` would look at the latest one only, and would launch one because it is missing."""
+
 
 class RangeConfig(dg.Config):
     """Launch form of a range that is recomputed."""
@@ -72,6 +80,7 @@ def _asset(loaded: LoadedPipeline, ranges: Ranges) -> dg.Definitions:
         # One Spark run for a range of partitions.
         backfill_policy=dg.BackfillPolicy.single_run(),
         pool=POOL,
+        automation_condition=WHEN_UPDATED if ranges.automatic else None,
         description=(
             "Rows of history in a range of event times. Materializing a partition recomputes them "
             "from the present files; rows of the live run are kept, and the live run continues."
@@ -89,7 +98,18 @@ def _asset(loaded: LoadedPipeline, ranges: Ranges) -> dg.Definitions:
         schedule(loaded, each, ranges_, partial(_last_ranges, loaded, ranges, each.last))
         for each in ranges.reruns
     ]
-    return dg.Definitions(assets=[ranges_], schedules=schedules)
+    sensors = [_automation(name)] if ranges.automatic else []
+    return dg.Definitions(assets=[ranges_], schedules=schedules, sensors=sensors)
+
+
+def _automation(name: str) -> dg.AutomationConditionSensorDefinition:
+    """Return the sensor that acts on the condition; Dagster's own one is off by default."""
+    return dg.AutomationConditionSensorDefinition(
+        f"{name}_automation",
+        target=dg.AssetSelection.assets([name, "ranges"]),
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Recomputes ranges of the table whose files were updated upstream.",
+    )
 
 
 def _recomputed(

@@ -88,6 +88,9 @@ class Ranges(Declared):
         by: Length of a range, in UTC.
         start: First day of the first range, such as ``2024-01-01``.
         end: Day after the last range; by default ranges are added as time passes.
+        automatic: Whether Dagster recomputes a range when an asset is updated that its files come
+            from: one that a source names as its ``asset``, with the same partitions or with none,
+            of which an update then concerns every range.
         reruns: Schedules that recompute the latest ranges.
 
     """
@@ -95,6 +98,7 @@ class Ranges(Declared):
     by: Literal["hour", "day", "month"] = "day"
     start: date
     end: date | None = None
+    automatic: bool = False
     reruns: list[RangeRerun] = Field(default_factory=list)
 
     @model_validator(mode="after")

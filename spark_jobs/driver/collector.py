@@ -23,6 +23,7 @@ from sources.state.generation import Generation
 from sources.storage.stores import Stores
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.readers.bad_records import STAGED, staging_folder
+from spark_jobs.target.delta_table import commit_once
 
 _PLACE = ["place", "partition", "offset"]
 _COUNTED = [*_PLACE, "kind"]
@@ -118,8 +119,11 @@ class Collector:
             if written is not None and written >= batch:
                 return
             rows = pa.RecordBatchReader.from_batches(_TABLE, self._rows(batch, files, selected))
-            properties = CommitProperties(app_transactions=[done])
-            write_deltalake(table, rows, mode="append", commit_properties=properties)
+
+            def append(properties: CommitProperties) -> None:
+                write_deltalake(table, rows, mode="append", commit_properties=properties)
+
+            commit_once(append, self._table, done)
         except DeltaError as error:
             message = (
                 f"The quarantine table {self._table} of source `{self._source}` can't be written: "

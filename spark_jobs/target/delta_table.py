@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
 from sources.errors import InputError, StateError
@@ -19,6 +20,9 @@ from sources.storage.delta import delta_table
 from sources.storage.folder import Folder
 
 _COPIES = 16
+_COMMIT = "hybridCommit"
+# Commits of others, between ours and the look at the log.
+_LOOKED_AT = 20
 NO_MORE = 2**62
 """Transaction version beyond any micro-batch: a writer with that id writes nothing more."""
 
@@ -77,6 +81,32 @@ def open_table(folder: Folder, version: int | None = None) -> DeltaTable:
             "`hybrid generation promote P`."
         )
         raise InputError(message, hint, table=folder.url) from None
+
+
+def commit_once(
+    commit: Callable[[CommitProperties], object], table: Folder, transaction: Transaction
+) -> None:
+    """Make a commit by delta-rs that carries a transaction id, also if its answer is lost.
+
+    delta-rs repeats a request without an answer. If a store had done the first one, delta-rs meets
+    its own commit, and refuses to make it again because of the transaction id.
+
+    Args:
+        commit: Makes the commit, with the properties that it is given.
+        table: The table's folder.
+        transaction: Application id and version of the commit.
+
+    Raises:
+        CommitFailedError: Another writer has committed this transaction, or has changed what the
+            commit is about.
+    """
+    mark = uuid.uuid4().hex
+    try:
+        commit(CommitProperties(app_transactions=[transaction], custom_metadata={_COMMIT: mark}))
+    except CommitFailedError:
+        latest = delta_table(table).history(_LOOKED_AT)
+        if not any(each.get(_COMMIT) == mark for each in latest):
+            raise
 
 
 def bring(source: Folder, target: Folder, names: Mapping[str, str]) -> None:

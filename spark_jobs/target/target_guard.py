@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 
-from deltalake import CommitProperties, Transaction
+from deltalake import CommitProperties, DeltaTable, Transaction
 
 from sources.storage.delta import is_delta_table
 from spark_jobs.checkpoint import offset_log
@@ -13,7 +14,7 @@ from spark_jobs.run_state.target_record import TargetRecord
 from spark_jobs.target import refusals
 from spark_jobs.target.belonging import TargetSide, epoch_id
 from spark_jobs.target.commit_log import Commit, CommitLog, foreign_changes
-from spark_jobs.target.delta_table import open_table
+from spark_jobs.target.delta_table import commit_once, open_table
 from spark_jobs.target.starts import verified
 
 RECORD_S = 60.0
@@ -21,8 +22,18 @@ RECORD_S = 60.0
 
 def epoch_transaction(side: TargetSide, record: TargetRecord) -> CommitProperties:
     """Return the properties of a commit that gives the target the epoch of a start."""
-    epoch = Transaction(epoch_id(side.generation), record.epoch)
-    return CommitProperties(app_transactions=[epoch])
+    return CommitProperties(app_transactions=[_epoch(side, record)])
+
+
+def _epoch(side: TargetSide, record: TargetRecord) -> Transaction:
+    return Transaction(epoch_id(side.generation), record.epoch)
+
+
+def _commit_nothing(table: DeltaTable, properties: CommitProperties) -> None:
+    partitions = table.metadata().partition_columns
+    table.create_write_transaction(
+        [], "append", table.schema(), partition_by=partitions, commit_properties=properties
+    )
 
 
 def confirm(side: TargetSide, record: TargetRecord) -> TargetGuard:
@@ -43,13 +54,7 @@ def confirm(side: TargetSide, record: TargetRecord) -> TargetGuard:
     """
     table = open_table(side.table)
     if table.transaction_version(epoch_id(side.generation)) != record.epoch:
-        table.create_write_transaction(
-            [],
-            "append",
-            table.schema(),
-            partition_by=table.metadata().partition_columns,
-            commit_properties=epoch_transaction(side, record),
-        )
+        commit_once(partial(_commit_nothing, table), side.table, _epoch(side, record))
     guard = TargetGuard(side, record)
     guard.look()
     guard.keep()

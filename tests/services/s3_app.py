@@ -1,11 +1,11 @@
 """The S3 server with faults, python -m tests.services.s3_app PORT.
 
 It can be told (``POST /_faults``) to fail as networks and stores do: to lose requests and answers,
-to cut answers off, to do a request twice, to be slow, to ask for less load, and to hold one request
-back while a rival is served. ``POST /_requests`` has the number of requests since the last call, by
-method and key without its numbers; of listings by their prefix; and of ``expired`` logins. ``POST
-/_expire`` names the access keys and session tokens that are refused from then on, as Amazon S3
-refuses a login that has expired.
+to cut answers off, to do a request twice, to be slow, to ask for less load, to lose the answer of
+one request, and to hold one back while a rival is served. ``POST /_requests`` has the number of
+requests since the last call, by method and key without its numbers; of listings by their prefix;
+and of ``expired`` logins. ``POST /_expire`` names the access keys and session tokens that are
+refused from then on, as Amazon S3 refuses a login that has expired.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Server(S3App):
         if pattern and not self._held.is_set() and re.search(pattern, place):
             self._held.set()
             self._free.wait(HOLD_S)
-        what = self._drawn()
+        what = self._lost_once(place) or self._drawn()
         if what == "refuse":
             start_response("503 Slow Down", [("Content-Length", str(len(SLOW_DOWN)))])
             return [SLOW_DOWN]
@@ -93,6 +93,14 @@ class Server(S3App):
             self._hang_up(environ)
         # With the length in its header, and nothing of that length.
         return [] if what == "cut answer" else answer
+
+    def _lost_once(self, place: str) -> str:
+        """What happens to the first request that matches ``lose answer of``: then never again."""
+        pattern = self._faults.get("lose answer of")
+        if pattern is None or not re.search(pattern, place):
+            return ""
+        del self._faults["lose answer of"]
+        return "lose answer"
 
     def _drawn(self) -> str:
         number = self._chance.random()

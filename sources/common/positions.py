@@ -243,6 +243,18 @@ class DatabaseSnapshot(Part):
             seen += f" AND {behind} NOT IN ({others})"
         return f"coalesce({lsn} <= {self.lsn}, false) AND coalesce({seen}, true)"
 
+    def envelope(self) -> dict[str, Any]:
+        """Return the parts of a change's envelope that rows of the snapshot have.
+
+        They have no position, so every change of a row comes after it.
+        """
+        return {
+            "op": "r",
+            "deleted": False,
+            "lsn": self.lsn,
+            "committed_at": _EPOCH + self.taken_ms * _MS,
+        }
+
 
 class EndPosition(Record):
     """End position of a finished bounded source: up to where its rows were delivered.

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from sources.common.optional import needs_extra
 from sources.common.schema import TIMESTAMP, type_name
+from sources.databases.captured_table import Misfit, QueryError
 from sources.decoding.batch_cursor import DAYS, MICROS
 
 with needs_extra("postgres", "A `snapshot` of PostgreSQL"):
@@ -42,26 +43,6 @@ _ARRAY = "[]"
 _NESTED = "has an array of more than one dimension"
 # What Python's and Spark's times hold, in the unit of the type.
 _BOUNDS = {pa.date32(): (pa.int32(), *DAYS), TIMESTAMP: (pa.int64(), *MICROS)}
-
-
-class Misfit(Exception):  # noqa: N818 - a verdict on data, as `KeyError` is not
-    """A database column's values do not have the declared type; the text names the column."""
-
-
-class QueryError(Exception):
-    """The database refused a query, or the connection was lost; the text is the driver's.
-
-    Args:
-        text: The driver's message.
-        is_connection_lost: Whether the connection or the server is gone, so that waiting may help.
-
-    Attributes:
-        is_connection_lost: The same.
-    """
-
-    def __init__(self, text: str, *, is_connection_lost: bool) -> None:
-        super().__init__(text)
-        self.is_connection_lost = is_connection_lost
 
 
 class Database:

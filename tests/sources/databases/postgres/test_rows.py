@@ -17,7 +17,8 @@ from psycopg.conninfo import make_conninfo
 
 from services.postgres import LocalPostgres
 from sources.common.schema import parse_schema
-from sources.databases.postgres_rows import Database, Misfit, QueryError, selected
+from sources.databases.captured_table import Misfit, QueryError
+from sources.databases.postgres.rows import Database, selected
 
 pytestmark = pytest.mark.slow
 

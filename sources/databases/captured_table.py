@@ -1,0 +1,172 @@
+"""Interface of a kind of database, and what a snapshot asks of a table in it.
+
+A kind is a package of its own in this one; :func:`sources.databases.kinds.open_table` chooses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import pyarrow as pa
+
+from sources.common.positions import DatabaseSnapshot
+from sources.config.snapshot import SnapshotOptions
+from sources.errors import InputError
+
+
+class Misfit(Exception):  # noqa: N818 - a verdict on data, as `KeyError` is not
+    """A database column's values do not have the declared type; the text names the column."""
+
+
+class QueryError(Exception):
+    """The database refused a query, or the connection was lost; the text is the driver's.
+
+    Args:
+        text: The driver's message.
+        is_connection_lost: Whether the connection or the server is gone, so that waiting may help.
+
+    Attributes:
+        is_connection_lost: The same.
+    """
+
+    def __init__(self, text: str, *, is_connection_lost: bool) -> None:
+        super().__init__(text)
+        self.is_connection_lost = is_connection_lost
+
+
+@dataclass(frozen=True)
+class CapturedTable:
+    """Table whose snapshot is taken, as the pipeline declares it.
+
+    Attributes:
+        source: Name of the file source with the ``snapshot``, for messages.
+        name: Name of the table, ``schema.table``.
+        options: The declared ``snapshot``.
+        columns: Names and Spark SQL types of the columns that are read.
+        ignored: Names of columns of the table that are left out on purpose.
+    """
+
+    source: str
+    name: str
+    options: SnapshotOptions
+    columns: Mapping[str, str]
+    ignored: Collection[str]
+
+    @property
+    def parts(self) -> tuple[str, str]:
+        """Name of the schema, or of the database, and name of the table in it."""
+        schema, _, table = self.name.partition(".")
+        return schema, table
+
+    def require_columns(self, there: Sequence[str]) -> None:
+        """Refuse a table whose columns are not those that are declared.
+
+        Args:
+            there: Names of the table's columns, in its order.
+
+        Raises:
+            InputError: A declared column is missing, or the table has one that nothing declares.
+        """
+        if lacking := [name for name in self.columns if name not in there]:
+            message = f"Table `{self.name}` has no column `{lacking[0]}`, which the `schema` names."
+            hint = f"Remove it from the `schema` of the topic; the table has {', '.join(there)}."
+            raise InputError(message, hint, source=self.source, table=self.name, column=lacking[0])
+        known = {*self.columns, *self.ignored}
+        if extra := [name for name in there if name not in known]:
+            message = f"Table `{self.name}` has a column `{extra[0]}` that the `schema` lacks."
+            hint = (
+                "Add it to the `schema`, or list it in `ignored_columns`; `added_columns` are "
+                "those that are added after the snapshot. A snapshot that has begun has to be "
+                "taken again, in another folder."
+            )
+            raise InputError(message, hint, source=self.source, table=self.name, column=extra[0])
+
+    def warn_of_defaults(self, columns: Collection[str]) -> list[str]:
+        """Return a warning if converters may write a declared column's default for a null.
+
+        Args:
+            columns: Columns that may be null and have a default.
+        """
+        defaults = [name for name in columns if name in self.columns]
+        if not defaults:
+            return []
+        return [
+            f"Table `{self.name}` has defaults for columns that may be null "
+            f"({', '.join(defaults)}): for a null Kafka Connect's converters write the default "
+            "unless `value.converter.replace.null.with.default=false` is set for JSON, or "
+            "`value.converter.ignore.default.for.nullables=true` for Confluent's Avro."
+        ]
+
+
+class Division(NamedTuple):
+    """Division of a table into chunks (key ranges, of which each becomes one file).
+
+    Attributes:
+        key: Column that divides the chunks, and its SQL type; None if there is only one chunk.
+        bounds: First key of each chunk but the first, as text, in the order of the database.
+    """
+
+    key: tuple[str, str] | None
+    bounds: Sequence[str]
+
+    def ends(self, chunk: int) -> tuple[str | None, str | None]:
+        """Return the first key of a chunk and that of the next one; None where it is open.
+
+        Args:
+            chunk: Number of the chunk, from 0.
+        """
+        first = self.bounds[chunk - 1] if chunk else None
+        return first, self.bounds[chunk] if chunk < len(self.bounds) else None
+
+
+class SnapshotReader(Protocol):
+    """Reader of a table's chunks as they are in one snapshot of the database."""
+
+    @property
+    def snapshot(self) -> DatabaseSnapshot:
+        """Which changes the rows contain."""
+
+    def rows(self, division: Division, chunk: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one chunk with the declared columns; one call at a time.
+
+        Args:
+            division: Division of the table.
+            chunk: Number of the chunk, from 0.
+
+        Raises:
+            Misfit: A value does not have its column's declared type.
+            QueryError: The query fails, or the connection ends.
+        """
+
+
+class OpenTable(Protocol):
+    """Table of a database that answers, whose changes can be followed."""
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What the table's settings may cause later: sentences."""
+
+    def readers(self, count: int) -> Sequence[SnapshotReader]:
+        """Take a snapshot of the database, which lasts as long as the table is open.
+
+        Called once, before :meth:`divide`.
+
+        Args:
+            count: Number of chunks that are to be read at the same time.
+
+        Returns:
+            Up to so many readers, the one with the earliest snapshot first.
+
+        Raises:
+            InputError: The database can't take a snapshot whose position is known.
+            QueryError: The database refuses, or the connection ends.
+        """
+
+    def divide(self) -> Division:
+        """Return how the table is divided into chunks of about ``snapshot.chunk_rows`` rows.
+
+        Raises:
+            QueryError: The database refuses, or the connection ends.
+        """

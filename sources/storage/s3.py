@@ -18,7 +18,13 @@ import boto3
 import obstore
 import pyarrow as pa
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, IncompleteReadError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    FlexibleChecksumError,
+    HTTPClientError,
+    IncompleteReadError,
+)
 from botocore.exceptions import ConnectionError as StoreConnectionError
 from obstore.exceptions import BaseError, GenericError
 from obstore.store import S3Store
@@ -262,7 +268,8 @@ def _is_outage(error: object) -> bool:
     if isinstance(error, ClientError):
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         return _asks_to_wait(status, error.response["Error"].get("Code"))
-    return isinstance(error, StoreConnectionError | HTTPClientError | IncompleteReadError)
+    damaged = IncompleteReadError | FlexibleChecksumError
+    return isinstance(error, StoreConnectionError | HTTPClientError | damaged)
 
 
 def _asks_to_wait(status: int, code: str | None) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
+    FlexibleChecksumError,
     ReadTimeoutError,
     ResponseStreamingError,
 )
@@ -84,7 +85,7 @@ class S3Documents:
                 if error.response["Error"]["Code"] in MISSING:
                     return None
                 raise refused(self._settings, path, "read", error) from None
-            except (ResponseStreamingError, ReadTimeoutError) as error:
+            except (ResponseStreamingError, ReadTimeoutError, FlexibleChecksumError) as error:
                 # boto3 repeats requests, but not the reading of an answer's body.
                 if attempt == _TRIES:
                     raise refused(self._settings, path, "read", error) from None

@@ -1,11 +1,11 @@
 """The S3 server with faults, python -m tests.services.s3_app PORT.
 
 It can be told (``POST /_faults``) to fail as networks and stores do: to lose requests and answers,
-to cut answers off, to do a request twice, to be slow, to ask for less load, to lose the answer of
-one request, and to hold one back while a rival is served. ``POST /_requests`` has the number of
-requests since the last call, by method and key without its numbers; of listings by their prefix;
-and of ``expired`` logins. ``POST /_expire`` names the access keys and session tokens that are
-refused from then on, as Amazon S3 refuses a login that has expired.
+to cut answers off or damage them, to do a request twice, to be slow, to ask for less load, to lose
+the answer of one request, and to hold one back while a rival is served. ``POST /_requests`` has the
+number of requests since the last call, by method and key without its numbers; of listings by their
+prefix; and of ``expired`` logins. ``POST /_expire`` names the access keys and session tokens that
+are refused from then on, as Amazon S3 refuses a login that has expired.
 """
 
 from __future__ import annotations
@@ -91,6 +91,8 @@ class Server(S3App):
             answer = super().__call__(again, start_response)
         if what == "lose answer":
             self._hang_up(environ)
+        if what == "damage answer" and environ["REQUEST_METHOD"] == "GET":
+            return [bytes(byte ^ 1 for byte in part) for part in answer]
         # With the length in its header, and nothing of that length.
         return [] if what == "cut answer" else answer
 

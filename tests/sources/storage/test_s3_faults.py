@@ -124,6 +124,15 @@ def test_an_answer_that_is_cut_off_is_no_empty_listing(endpoint: str, folder: Fo
         folder.documents.listing(f"{place}/in")
 
 
+def test_an_answer_that_is_damaged_is_asked_for_again(endpoint: str, folder: Folder) -> None:
+    folder.replace_bytes("whole", b"content")
+    tell(endpoint, "faults", seed=6, shares={"damage answer": 0.3})
+    assert [folder.read_bytes("whole") for _ in range(20)] == [b"content"] * 20
+    tell(endpoint, "faults", shares={"damage answer": 1.0})
+    with pytest.raises(UnavailableError, match="did not match calculated checksum"):
+        folder.read_bytes("whole")
+
+
 def test_a_table_is_opened_although_answers_are_cut_off(endpoint: str, folder: Folder) -> None:
     table = folder.folder("table")
     rows = pa.table({"id": [1, 2, 3]})

@@ -43,6 +43,7 @@ from spark_jobs.checkpoint import offset_log
 from spark_jobs.jvm.java import require_java
 from spark_jobs.launch import process
 from spark_jobs.launch.runs import find_run
+from spark_jobs.launch.table_places import find_places
 from spark_jobs.launch.transform_check import TransformCheck
 from spark_jobs.launch.unread import drop_unread, find_outdated
 from spark_jobs.launch.watched_run import OnOutput
@@ -115,6 +116,7 @@ def plan(loaded: LoadedPipeline) -> Plan:
         if context is None or not context.is_planned:
             # Spark comes up while files are listed.
             check.start()
+            loaded = find_places(loaded, check.process)
         made = make_plan(loaded, drop, check.require)
         context = PipelineContext.require(loaded)
         analysis = check.settle(made, context.generation)

@@ -178,3 +178,15 @@ class RunError(HybridError):
 
     kind = "run"
     transient = True
+
+
+def error_of(report: ErrorReport) -> HybridError:
+    """Return the error that another process reported, with its type, hint and fields.
+
+    A report of an unknown type becomes an :class:`InputError`.
+    """
+    types: tuple[type[HybridError], ...] = (UnavailableError, SeamError, StateError, RunError)
+    kind = next((each for each in types if each.kind == report.kind), InputError)
+    made = kind(report.message, report.hint, transient=report.transient)
+    made.fields.update(report.fields)  # type: ignore[typeddict-item]
+    return made

@@ -1,7 +1,8 @@
-"""Process that analyzes a pipeline's transform while its plan is made.
+"""Process that answers questions which only Spark can, while a plan is made.
 
-Started by :mod:`spark_jobs.launch.transform_check`, which writes one request to stdin and reads one
-answer from stdout; both are JSON in one line.
+How a transform's result looks, and where tables are that are declared by their names. Started by
+:mod:`spark_jobs.launch.spark_process`, which writes requests to stdin and reads answers from
+stdout; each is JSON in one line.
 """
 
 from __future__ import annotations
@@ -10,35 +11,52 @@ import os
 import sys
 import tempfile
 
+from pydantic import TypeAdapter
 from pyspark.sql import SparkSession
 
 from sources.config.loader import load_pipeline
 from sources.errors import HybridError
+from sources.planning.table_places import PlacesAnswer, PlacesRequest
 from sources.planning.transform_analysis import AnalysisAnswer, AnalysisRequest
 from sources.storage.folder import Folder
 from spark_jobs.jvm.storage_jar import use_own_classes
 from spark_jobs.query.analysis import analyze
+from spark_jobs.readers.catalog_table import place_of
 
 
 def main() -> None:
-    """Start Spark, wait for the request, and answer it; without a request, just end."""
-    # What Spark and the user's code print must not get into the answer.
+    """Start Spark, and answer requests until stdin ends."""
+    # What Spark and the user's code print must not get into the answers.
     with os.fdopen(os.dup(sys.stdout.fileno()), "w") as answers:
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         spark = SparkSession.builder.getOrCreate()
         use_own_classes(spark)
-        if line := sys.stdin.readline():
-            answer = _answer(spark, AnalysisRequest.model_validate_json(line))
-            answers.write(answer.model_dump_json())
+        requests = TypeAdapter[AnalysisRequest | PlacesRequest](AnalysisRequest | PlacesRequest)
+        for line in sys.stdin:
+            request = requests.validate_json(line)
+            if isinstance(request, PlacesRequest):
+                answers.write(_places(spark, request).model_dump_json())
+            else:
+                answers.write(_analysis(spark, request).model_dump_json())
+            answers.write("\n")
+            answers.flush()
 
 
-def _answer(spark: SparkSession, request: AnalysisRequest) -> AnalysisAnswer:
+def _analysis(spark: SparkSession, request: AnalysisRequest) -> AnalysisAnswer:
     try:
         with tempfile.TemporaryDirectory() as folder:
             loaded = load_pipeline(request.pipeline)
             return AnalysisAnswer(analysis=analyze(spark, loaded, request, Folder(folder)))
     except HybridError as error:
         return AnalysisAnswer(refusal=error.report())
+
+
+def _places(spark: SparkSession, request: PlacesRequest) -> PlacesAnswer:
+    try:
+        places = {source: place_of(spark, source, name) for source, name in request.tables.items()}
+    except HybridError as error:
+        return PlacesAnswer(refusal=error.report())
+    return PlacesAnswer(places=places)
 
 
 if __name__ == "__main__":

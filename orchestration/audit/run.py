@@ -44,7 +44,11 @@ def audit(loaded: LoadedPipeline) -> AuditReport:
     from orchestration.audit.readers.files import AuditFiles  # noqa: PLC0415
     from orchestration.audit.sides import create_sides  # noqa: PLC0415
     from orchestration.audit.sql import open_database  # noqa: PLC0415
+    from sources.planning.context import PipelineContext  # noqa: PLC0415
 
+    if (context := PipelineContext.find(loaded)) is not None:
+        # It knows the places of tables that are declared by their names.
+        loaded = context.loaded
     query = _expected_query(loaded)
     pipeline = loaded.pipeline
     with (

@@ -108,6 +108,7 @@ def _source(loaded: LoadedPipeline, name: str) -> str:
         where = "the local broker" if servers == "local" else f"`{servers}`"
         what = f"{what} at {where}"
     else:
-        what = f"files {', '.join(f'`{each}`' for each in source.patterns)}"
+        kind = "files" if source.table is None else "table"
+        what = f"{kind} {', '.join(f'`{each}`' for each in source.shown_place.split(', '))}"
     is_live = source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
     return f"`{name}`: {what}{', without end' if is_live else ''}"

@@ -51,7 +51,7 @@ def _files(context: PipelineContext, source: FileSource) -> SourcePlan:
         name=source.name,
         kind="files",
         is_bounded=is_bounded,
-        place=", ".join(source.patterns),
+        place=source.shown_place,
         format=source.format,
         files=len(paths),
         splits=sum(part.splits for part in parts),

@@ -44,9 +44,11 @@ class FileSource(BadRecords):
         path: Glob or list of globs; ``**`` matches any number of folders. Relative to the
             pipeline's file, or ``s3://bucket/…``, ``hdfs://namenode/…``, ``gs://bucket/…``, or
             ``abfss://container@account.dfs.core.windows.net/…``. Names that begin with ``_`` or
-            ``.`` are ignored.
+            ``.`` are ignored. Required, except for a table with a name.
         format: File format. ``json`` means JSON lines; ``text`` gives one column, ``value``;
             ``delta`` reads a Delta table, whose folder ``path`` then is.
+        table: Delta, instead of ``path``: name of the table in the catalog of Spark's session,
+            ``schema.table``. The plan looks up its folder; runs go by that.
         version: Delta: version of the table; the newest one at planning time by default.
         columns: Column names and Spark SQL types. Required for JSON and CSV; other formats carry
             their own.
@@ -79,8 +81,9 @@ class FileSource(BadRecords):
     type: Literal["files"]
     name: Name
     asset: AssetName | None = None
-    path: str | list[str]
+    path: str | list[str] | None = None
     format: Literal["parquet", "json", "csv", "avro", "orc", "text", "delta"]
+    table: Annotated[str, Field(pattern=r"^[A-Za-z_]\w*\.[A-Za-z_]\w*$")] | None = None
     version: NonNegativeInt | None = None
     columns: Columns | None = Field(default=None, alias="schema")
     csv: CsvOptions = CsvOptions()
@@ -105,8 +108,17 @@ class FileSource(BadRecords):
 
     @property
     def patterns(self) -> list[str]:
-        """Declared globs of the files, as a list even if ``path`` is a single one."""
-        return [self.path] if isinstance(self.path, str) else self.path
+        """Declared globs of the files, as a list even if ``path`` is a single one.
+
+        Of a table that is declared by its name, its folder; empty until a plan knows it
+        (:mod:`sources.planning.table_places`).
+        """
+        return [self.path] if isinstance(self.path, str) else self.path or []
+
+    @property
+    def shown_place(self) -> str:
+        """What is read, for people: the name of the table, or the globs."""
+        return self.table or ", ".join(self.patterns)
 
     @property
     def is_parquet(self) -> bool:
@@ -173,7 +185,7 @@ class FileSource(BadRecords):
         Raises:
             ValueError: A path is ``hdfs:///…`` and no namenode is declared.
         """
-        paths = [absolute_url(pattern) for pattern in self.patterns]
+        paths = [absolute_url(pattern) for pattern in self.patterns] or None
         return self.model_copy(update={**self.quarantine_located(locate), "path": paths})
 
     def contract(self) -> dict[str, object]:
@@ -188,7 +200,7 @@ class FileSource(BadRecords):
         read = {"csv", "partitions", "select", "time_range", "version"}
         place = f"sources.{self.name}"
         contract: dict[str, object] = {
-            place: [self.type, self.format, self.patterns, self.columns],
+            place: [self.type, self.format, self.table or self.patterns, self.columns],
             f"{place}.end": end,
             f"{place}.read": self.model_dump(mode="json", include=read),
         }
@@ -257,6 +269,7 @@ class FileSource(BadRecords):
         if self.on_bad_record != "fail":
             check_bad_rows(self.format, self.on_bad_record, multiline=self.csv.multiline)
         self.check_rate(self.rate)
+        self._check_place()
         self._check_format()
         self._check_offsets()
         if self.discovery_interval is not None:
@@ -264,6 +277,20 @@ class FileSource(BadRecords):
         if self.snapshot is not None:
             check_snapshot(self.format, self.patterns, self.model_fields_set)
         return self
+
+    def _check_place(self) -> None:
+        if (self.table is None) == (self.path is None):
+            message = (
+                "either `path` or `table` is needed. Declare the files' glob, or the table's "
+                "folder, as `path`; or a Delta table's name in the catalog as `table`."
+            )
+            raise ValueError(message)
+        if self.table is not None and self.format != "delta":
+            message = (
+                f"`table` has no meaning with `format: {self.format}`; only Delta tables are read "
+                "by their names. Declare `format: delta`, or `path` instead of `table`."
+            )
+            raise ValueError(message)
 
     def _check_format(self) -> None:
         if self.format in ("json", "csv") and not self.columns:
@@ -278,7 +305,7 @@ class FileSource(BadRecords):
                 "`schema`."
             )
             raise ValueError(message)
-        if self.format == "delta" and len(self.patterns) != 1:
+        if self.format == "delta" and len(self.patterns) > 1:
             message = (
                 f"`path` names {len(self.patterns)} Delta tables; a source reads one. Declare a "
                 "source for each table."

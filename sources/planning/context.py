@@ -9,6 +9,7 @@ from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.hybrid import SwitchState
 from sources.planning.plan import Plan, require_plan
+from sources.planning.table_places import with_planned_places
 from sources.state.generation import Generation
 
 
@@ -23,6 +24,10 @@ class PipelineContext:
 
     loaded: LoadedPipeline
     generation: Generation
+
+    def __post_init__(self) -> None:
+        """Give tables that are declared by their names the places that the plan has."""
+        object.__setattr__(self, "loaded", with_planned_places(self.loaded, self.generation))
 
     @classmethod
     def require(cls, loaded: LoadedPipeline) -> PipelineContext:

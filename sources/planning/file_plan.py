@@ -71,11 +71,13 @@ class FilePlan(FoundFiles):
         disorder_ms: Out-of-orderness: how many milliseconds a micro-batch reaches back behind the
             highest event time read before it; an estimate where event times are sampled.
         end: End position of the source, expected once all its files are read.
+        table: Folder of a table that is declared by its name; None if a path is declared.
     """
 
     event_min_ms: int
     disorder_ms: int
     end: EndPosition
+    table: str | None = None
 
     @property
     def out_of_orderness(self) -> str:
@@ -177,6 +179,7 @@ def plan_files(
             splits=found.splits,
             rows=_rows_read(pipeline, found),
         ),
+        table=None if source.table is None else source.patterns[0],
     )
     warnings += [*outside, *listing.warnings, *suspicions(found, splits)]
     if part.disorder_ms:

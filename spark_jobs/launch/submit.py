@@ -164,7 +164,7 @@ def command(
     scratch = scratch_folder(generation, launch_id)
     place = place_of(loaded.pipeline.spark)
     _require_variables(loaded, place)
-    conf = _conf(loaded, place, scratch)
+    conf = spark_properties(loaded, place, scratch)
     sets = _sets(loaded)
     own = [require_jar()] if _uses(loaded, "s3") else []
     application, job = application_name(launch_id), str(_HERE / "job.py")
@@ -215,7 +215,7 @@ def analysis_environment(loaded: LoadedPipeline, scratch: Path) -> dict[str, str
     here = {"master": "local[1]", "deploy_mode": "client", "driver_memory": "1g"}
     settings = pipeline.spark.model_copy(update={**here, "conf": {**pipeline.spark.conf, **_BRIEF}})
     local = replace(loaded, pipeline=pipeline.model_copy(update={"spark": settings}))
-    conf = use_archive(home, resolve("spark"), _conf(local, Place(), scratch))
+    conf = use_archive(home, resolve("spark"), spark_properties(local, Place(), scratch))
     jars = [jar for name in _sets(loaded) for jar in resolve(name)]
     jars += [require_jar()] if _uses(loaded, "s3") else []
     words = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
@@ -288,8 +288,14 @@ def _require_variables(loaded: LoadedPipeline, place: Place) -> None:
             raise InputError(message, hint, field="spark.conf", value=name)
 
 
-def _conf(loaded: LoadedPipeline, place: Place, scratch: Path) -> dict[str, str]:
-    """Return the Spark properties of a driver at a place, those of its stores included."""
+def spark_properties(loaded: LoadedPipeline, place: Place, scratch: Path) -> dict[str, str]:
+    """Return the Spark properties of a driver at a place, those of its stores included.
+
+    Args:
+        loaded: The pipeline.
+        place: Where the driver runs.
+        scratch: Folder for the temporary files of a driver on this machine.
+    """
     hdfs = {f"spark.hadoop.{name}": value for name, value in loaded.pipeline.hdfs.conf.items()}
     stores = {**_s3_conf(loaded, place), **cloud_conf(_paths(loaded))}
     return {**stores, **hdfs, **spark_conf(loaded, scratch)}

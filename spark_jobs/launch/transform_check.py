@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from sources.config.loader import LoadedPipeline
-from sources.errors import ErrorReport, HybridError, InputError, SeamError, StateError
+from sources.errors import error_of
 from sources.planning.plan import Plan
 from sources.planning.transform_analysis import (
     AnalysisAnswer,
@@ -23,13 +17,7 @@ from sources.planning.transform_analysis import (
     request_by_plan,
 )
 from sources.state.generation import Generation
-from spark_jobs.launch.local import kill_group
-from spark_jobs.launch.submit import analysis_environment
-
-# A transform may read the schemas of other tables, which can take a while.
-TIMEOUT_S = 300.0
-_COMMAND = (sys.executable, "-m", "spark_jobs.analysis_job")
-_REFUSALS: dict[str, type[HybridError]] = {each.kind: each for each in (SeamError, StateError)}
+from spark_jobs.launch.spark_process import SparkProcess
 
 
 class TransformCheck:
@@ -40,13 +28,14 @@ class TransformCheck:
 
     Args:
         loaded: The pipeline.
+
+    Attributes:
+        process: The process, which answers other questions, too.
     """
 
     def __init__(self, loaded: LoadedPipeline) -> None:
         self._loaded = loaded
-        self._process: subprocess.Popen[str] | None = None
-        self._scratch: Path | None = None
-        self._reason: str | None = None
+        self.process = SparkProcess(loaded)
         self._made: TransformAnalysis | None = None
 
     def __enter__(self) -> Self:
@@ -58,32 +47,11 @@ class TransformCheck:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._process is not None:
-            # With it its JVM, for whose orderly end nothing waits.
-            kill_group(self._process.pid)
-            self._process.communicate()
-        if self._scratch is not None:
-            shutil.rmtree(self._scratch, ignore_errors=True)
+        self.process.__exit__(kind, error, trace)
 
     def start(self) -> None:
         """Start the process, which then waits for a request; no error if it can't be started."""
-        scratch = self._scratch = Path(tempfile.mkdtemp(prefix="hybrid-analysis-"))
-        try:
-            environment = analysis_environment(self._loaded, scratch)
-            with (scratch / "log").open("wb") as log:
-                self._process = subprocess.Popen(
-                    _COMMAND,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=log,
-                    cwd=self._loaded.folder,
-                    env={**os.environ, **environment},
-                    text=True,
-                    start_new_session=True,
-                )
-        # Nothing but this check depends on it: the run itself names what is missing.
-        except (HybridError, OSError) as error:
-            self._reason = str(error)
+        self.process.start()
 
     def require(self, plan: Plan) -> None:
         """Refuse a plan whose transform can't run on the planned columns.
@@ -130,40 +98,15 @@ class TransformCheck:
             InputError: As :meth:`require`.
             SeamError: As :meth:`require`.
         """
-        if self._scratch is None:
-            self.start()
-        answer = self._ask(request)
+        text = self.process.ask(request.model_dump_json())
+        answer = AnalysisAnswer.model_validate_json(text) if text else AnalysisAnswer()
         if answer.refusal is not None:
-            raise _error(answer.refusal)
+            raise error_of(answer.refusal)
         if answer.analysis is not None:
             return answer.analysis
         warning = (
             f"`transform: {self._loaded.pipeline.transform}` could not be analyzed before the run, "
-            f"because Spark can't run on this machine: {self._reason}. An error in it shows only "
-            "when Spark runs it."
+            f"because Spark can't run on this machine: {self.process.reason}. An error in it shows "
+            "only when Spark runs it."
         )
         return TransformAnalysis(digest=request.digest, columns=None, warning=warning)
-
-    def _ask(self, request: AnalysisRequest) -> AnalysisAnswer:
-        """Return the answer of the process; an empty one, and a reason, if it gives none."""
-        if self._process is None or self._scratch is None:
-            return AnalysisAnswer()
-        try:
-            text, _ = self._process.communicate(request.model_dump_json() + "\n", TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._reason = f"the analysis took longer than {TIMEOUT_S:.0f} s"
-            return AnalysisAnswer()
-        if text:
-            return AnalysisAnswer.model_validate_json(text)
-        lines = (self._scratch / "log").read_text(errors="replace").splitlines()
-        last = next((line for line in reversed(lines) if line.strip()), "it printed nothing")
-        self._reason = f"its process ended with exit status {self._process.returncode}: {last}"
-        return AnalysisAnswer()
-
-
-def _error(report: ErrorReport) -> HybridError:
-    """Return the error that a report describes."""
-    kind = _REFUSALS.get(report.kind, InputError)
-    made = kind(report.message, report.hint)
-    made.fields.update(report.fields)  # type: ignore[typeddict-item]
-    return made

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, InputError, UnavailableError
 from sources.storage.folder import Folder
+from spark_jobs.jvm.metastore import is_of_metastore
 
 _ABSENT = {"TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND"}
 _NO_SCHEMA = {"SCHEMA_NOT_FOUND", "CATALOG_NOT_FOUND", "REQUIRES_SINGLE_PART_NAMESPACE"}
@@ -113,7 +114,7 @@ class CatalogEntry:
             hint = f"Drop that entry first (`DROP TABLE {self._name}`), or declare another name."
             return InputError(message, hint, field="sink.table", value=self._name)
         message = f"`sink.table`: the catalog can't be asked about {self._name}: {reason}."
-        if "HiveMetaStoreClient" in reason or "TransportException" in reason:
+        if is_of_metastore(reason):
             hint = (
                 "Check that the metastore runs and can be reached "
                 "(`spark.conf: spark.hadoop.hive.metastore.uris`), then run the pipeline again."

@@ -1,4 +1,4 @@
-"""The target's name in a catalog: of Spark's session, and of a real Hive metastore."""
+"""Names of target and history in a catalog: of Spark's session, and of a real Hive metastore."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import write_deltalake
+from pyarrow import parquet
 from pyspark.sql import SparkSession
 
+from orchestration import operations
 from services.metastore import LocalMetastore
 from services.process import free_ports
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, InputError
 from sources.storage.folder import Folder
 from spark_jobs.jvm.jars import resolve
+from spark_jobs.readers.catalog_table import place_of
 from spark_jobs.target.catalog_entry import CatalogEntry
 from tests.e2e.case import Case, run_through, wrong
 
@@ -98,6 +102,37 @@ def test_a_schema_that_does_not_exist_is_refused(
         CatalogEntry(name, Folder(tmp_path)).require_free(spark)
 
 
+def test_history_is_where_the_catalog_says(
+    tmp_path: Path, spark: SparkSession, schema: str
+) -> None:
+    place = tmp_path / "it's here"
+    spark.range(3).write.format("delta").save(str(place))
+    escaped = str(place).replace("'", "\\'")
+    spark.sql(f"CREATE TABLE {schema}.orders USING delta LOCATION '{escaped}'")
+    assert place_of(spark, "history", f"{schema}.orders") == str(place)
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        ("CREATE VIEW {} AS SELECT 1 AS id", "is a view; history by name is a Delta table"),
+        ("CREATE TABLE {} (id INT) USING parquet", "is a table of format parquet"),
+        ("SELECT 1 -- {}", "has no table .*declare the table's folder as `path`"),
+    ],
+)
+def test_history_by_a_name_of_no_delta_table_is_refused(
+    spark: SparkSession, schema: str, made: str, told: str
+) -> None:
+    spark.sql(made.format(f"{schema}.orders"))
+    with pytest.raises(InputError, match=f"`history`.*{schema}.orders.*{told}"):
+        place_of(spark, "history", f"{schema}.orders")
+
+
+def test_history_in_a_schema_that_does_not_exist_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(InputError, match=r"has no table nowhere\.orders"):
+        place_of(spark, "history", "nowhere.orders")
+
+
 READER = """
 import sys
 from pyspark.sql import SparkSession
@@ -106,6 +141,29 @@ for argument in sys.argv[2:]:
     builder = builder.config(*argument.split("=", 1))
 print("rows:", builder.getOrCreate().table(sys.argv[1]).count())
 """
+
+
+SQL = """
+import sys
+from pyspark.sql import SparkSession
+builder = SparkSession.builder.master("local[1]")
+for argument in sys.argv[2:]:
+    builder = builder.config(*argument.split("=", 1))
+builder.getOrCreate().sql(sys.argv[1])
+"""
+HIVE = {"spark.sql.catalogImplementation": "hive"}
+METASTORE = "spark.hadoop.hive.metastore.uris"
+
+
+def of_somebody_else(uri: str) -> dict[str, str]:
+    """Settings of a Spark that is not this project's, with a Hive metastore."""
+    return {
+        "spark.jars": ",".join(map(str, resolve("spark"))),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        **HIVE,
+        METASTORE: uri,
+    }
 
 
 def counted(table: str, conf: dict[str, str]) -> int:
@@ -122,13 +180,11 @@ def test_readers_find_the_target_by_name_in_a_hive_metastore(tmp_path: Path, ser
     case = Case(tmp_path, servers)
     case.write_history()
     case.produce()
-    hive = {"spark.sql.catalogImplementation": "hive"}
-    address = "spark.hadoop.hive.metastore.uris"
 
     def named(uri: str) -> LoadedPipeline:
         def edit(document: dict[str, Any]) -> None:
             document["sink"]["table"] = "default.events"
-            document["spark"]["conf"] |= {**hive, address: uri}
+            document["spark"]["conf"] |= {**HIVE, METASTORE: uri}
 
         return case.pipeline(edit)
 
@@ -139,10 +195,38 @@ def test_readers_find_the_target_by_name_in_a_hive_metastore(tmp_path: Path, ser
     with LocalMetastore() as metastore:
         report = run_through(named(metastore.uri))
         assert wrong(report) == {}
-        delta = {
-            "spark.jars": ",".join(map(str, resolve("spark"))),
-            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        }
-        conf = {**hive, **delta, address: metastore.uri}
+        conf = of_somebody_else(metastore.uri)
         assert counted("default.events", conf) == report.expected
+
+
+@pytest.mark.long
+@pytest.mark.kafka
+@pytest.mark.analysis
+def test_history_is_found_by_name_in_a_hive_metastore_and_read_by_its_path_from_then_on(
+    tmp_path: Path, servers: str
+) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history()
+    write_deltalake(str(tmp_path / "table"), parquet.read_table(tmp_path / "in"))
+    case.produce()
+
+    def named(uri: str, table: str = "default.past") -> LoadedPipeline:
+        def edit(document: dict[str, Any]) -> None:
+            (history, _) = document["sources"]
+            del history["path"]
+            history |= {"format": "delta", "table": table}
+            document["spark"]["conf"] |= {**HIVE, METASTORE: uri}
+
+        return case.pipeline(edit)
+
+    with LocalMetastore() as metastore:
+        made = f"CREATE TABLE default.past USING delta LOCATION '{tmp_path}/table'"
+        arguments = [f"{name}={value}" for name, value in of_somebody_else(metastore.uri).items()]
+        subprocess.run([sys.executable, "-c", SQL, made, *arguments], check=True)
+        with pytest.raises(InputError, match=r"has no table default\.future"):
+            operations.plan(named(metastore.uri, "default.future"))
+        assert not (tmp_path / "state").exists()
+        loaded = named(metastore.uri)
+        assert operations.plan(loaded).files[0].table == f"{tmp_path}/table"
+    # Without the metastore.
+    assert wrong(run_through(loaded)) == {}

@@ -66,6 +66,16 @@ def test_an_asset_that_a_source_declares_is_its_upstream(tmp_path: Path) -> None
         _ = case.loaded
 
 
+def test_a_table_that_is_declared_by_its_name_is_upstream_by_that(tmp_path: Path) -> None:
+    case = GenerationCase(tmp_path)
+    document = yaml.safe_load((tmp_path / "events.yaml").read_text())
+    (history,) = (each for each in document["sources"] if each["type"] == "files")
+    del history["path"]
+    history |= {"format": "delta", "table": "shop.orders"}
+    case.write(sources=document["sources"])
+    assert deps(case.loaded)[f"events/{history['name']}"] == {"events/plan", "table/shop/orders"}
+
+
 def test_pipelines_that_read_the_same_topic_share_its_asset(tmp_path: Path) -> None:
     case = GenerationCase(tmp_path)
     one, document = case.loaded, yaml.safe_load((tmp_path / "events.yaml").read_text())

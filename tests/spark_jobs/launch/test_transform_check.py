@@ -14,7 +14,7 @@ from sources.errors import InputError, SeamError
 from sources.planning.plan import Plan
 from sources.planning.transform_analysis import read_analysis, request_by_declaration
 from sources.state.generation import Generation
-from spark_jobs.launch import transform_check
+from spark_jobs.launch import spark_process
 from spark_jobs.launch.transform_check import TransformCheck
 
 pytestmark = pytest.mark.analysis
@@ -55,13 +55,13 @@ class Answering:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
         self.starts = 0
         self._monkeypatch = monkeypatch
-        monkeypatch.setattr(transform_check, "analysis_environment", self._environment)
+        monkeypatch.setattr(spark_process, "analysis_environment", self._environment)
         self.run(script)
 
     def run(self, script: str) -> None:
         """Run this script from now on."""
         command = (sys.executable, "-c", script)
-        self._monkeypatch.setattr(transform_check, "_COMMAND", command)
+        self._monkeypatch.setattr(spark_process, "_COMMAND", command)
 
     def _environment(self, *_: object) -> dict[str, str]:
         self.starts += 1
@@ -139,7 +139,7 @@ def test_where_spark_does_not_run_the_plan_is_made_with_a_warning(
     loaded: LoadedPipeline, monkeypatch: pytest.MonkeyPatch, script: str, told: str
 ) -> None:
     process = Answering(monkeypatch, script)
-    monkeypatch.setattr(transform_check, "TIMEOUT_S", 1.0)
+    monkeypatch.setattr(spark_process, "TIMEOUT_S", 1.0)
     plan, generation = planned(loaded, monkeypatch)
     with TransformCheck(loaded) as check:
         made = check.settle(plan, generation)
@@ -169,7 +169,7 @@ def test_no_process_and_no_file_is_left(
     with TransformCheck(loaded) as check:
         check.start()
         assert list(tmp_path.glob("hybrid-analysis-*"))
-        process = check._process
+        process = check.process._process
     assert process is not None
     assert process.returncode is not None
     assert not list(tmp_path.glob("hybrid-analysis-*"))

@@ -1,0 +1,46 @@
+"""Places of history tables that are declared by their names, asked for while a plan is made."""
+
+from __future__ import annotations
+
+from sources.config.loader import LoadedPipeline
+from sources.config.requirements import require_extras
+from sources.errors import InputError, error_of
+from sources.planning.table_places import (
+    PlacesAnswer,
+    PlacesRequest,
+    tables_by_name,
+    with_places,
+)
+from spark_jobs.launch.spark_process import SparkProcess
+
+
+def find_places(loaded: LoadedPipeline, process: SparkProcess) -> LoadedPipeline:
+    """Return a pipeline whose tables have the places that the catalog of Spark's session knows.
+
+    Args:
+        loaded: The pipeline; one without tables by name is returned as it is.
+        process: The process to ask.
+
+    Raises:
+        InputError: A table does not exist, is a view or no Delta table; or Spark can't run on this
+            machine, or a package for the store of a table is not installed.
+        UnavailableError: The catalog does not answer.
+    """
+    tables = tables_by_name(loaded.pipeline)
+    if not tables:
+        return loaded
+    text = process.ask(PlacesRequest(tables=tables).model_dump_json())
+    answer = PlacesAnswer.model_validate_json(text) if text else PlacesAnswer()
+    if answer.refusal is not None:
+        raise error_of(answer.refusal)
+    if answer.places is None:
+        source, name = next(iter(tables.items()))
+        message = (
+            f"Source `{source}`: where {name} is can't be looked up, because Spark can't run on "
+            f"this machine: {process.reason}."
+        )
+        hint = "Make Spark run here (`hybrid validate` says what it needs), or declare `path`."
+        raise InputError(message, hint, source=source, table=name)
+    placed = with_places(loaded, answer.places)
+    require_extras(placed.pipeline)
+    return placed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import unquote
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -67,8 +68,9 @@ def _refused(source: str, name: str, error: PySparkException) -> HybridError:
 
 
 def _declared(location: str) -> str:
-    """Return a location as a pipeline declares it."""
-    scheme, _, rest = location.rstrip("/").partition(":")
+    """Return a location, which is a URI, as a pipeline declares it."""
+    plain = unquote(location).rstrip("/")
+    scheme, _, rest = plain.partition(":")
     if scheme == "file":
         return f"/{rest.lstrip('/')}"
-    return f"s3:{rest}" if scheme == "s3a" else location.rstrip("/")
+    return f"s3:{rest}" if scheme == "s3a" else plain

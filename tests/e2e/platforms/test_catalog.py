@@ -124,7 +124,7 @@ def test_history_by_a_name_of_no_delta_table_is_refused(
     spark: SparkSession, schema: str, made: str, told: str
 ) -> None:
     spark.sql(made.format(f"{schema}.orders"))
-    with pytest.raises(InputError, match=f"`history`.*{schema}.orders.*{told}"):
+    with pytest.raises(InputError, match=f"`history`.*{told}"):
         place_of(spark, "history", f"{schema}.orders")
 
 

@@ -16,6 +16,7 @@ from spark_jobs.readers import catalog_table
         ("file:/data/orders", "/data/orders"),
         ("file:///data/orders/", "/data/orders"),
         ("s3a://lake/orders", "s3://lake/orders"),
+        ("s3a://lake/it's%20here", "s3://lake/it's here"),
         ("hdfs://name:9000/orders", "hdfs://name:9000/orders"),
     ],
 )

@@ -273,7 +273,8 @@ def _is_outage(error: object) -> bool:
 
 
 def _asks_to_wait(status: int, code: str | None) -> bool:
-    return status >= 500 or code in _THROTTLED
+    # 501: a store that lacks a feature of Amazon's lacks it the next time, too.
+    return (status >= 500 and status != 501) or code in _THROTTLED
 
 
 def head(settings: S3Settings, path: str, what: str = "examined") -> dict[str, Any] | None:

@@ -1,11 +1,11 @@
 """The S3 server with faults, python -m tests.services.s3_app PORT.
 
 It can be told (``POST /_faults``) to fail as networks and stores do: to lose requests and answers,
-to cut answers off or damage them, to do a request twice, to be slow, to ask for less load, to lose
-the answer of one request, and to hold one back while a rival is served. ``POST /_requests`` has the
-number of requests since the last call, by method and key without its numbers; of listings by their
-prefix; and of ``expired`` logins. ``POST /_expire`` names the access keys and session tokens that
-are refused from then on, as Amazon S3 refuses a login that has expired.
+to cut answers off or damage them, to do a request twice, to be slow, to ask for less load, to lack
+features, to lose the answer of one request, and to hold one back while a rival is served. ``POST
+/_requests`` has the number of requests since the last call, by method and key without its numbers;
+of listings by their prefix; and of ``expired`` logins. ``POST /_expire`` names the access keys and
+session tokens that are refused from then on, as Amazon S3 refuses a login that has expired.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ from services.s3_app import S3App, serve
 
 SLOW_DOWN = (
     b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+)
+LACKING = (
+    b"<Error><Code>NotImplemented</Code><Message>A feature that is not there.</Message></Error>"
 )
 EXPIRED = (
     b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
@@ -83,6 +86,9 @@ class Server(S3App):
         if what == "refuse":
             start_response("503 Slow Down", [("Content-Length", str(len(SLOW_DOWN)))])
             return [SLOW_DOWN]
+        if what == "lack":
+            start_response("501 Not Implemented", [("Content-Length", str(len(LACKING)))])
+            return [LACKING]
         if what == "lose request":
             self._hang_up(environ)
         for _ in range(2 if what == "repeat" else 1):

@@ -11,6 +11,7 @@ import pytest
 from deltalake import write_deltalake
 
 from sources.errors import UnavailableError
+from sources.storage.bucket_rules import bucket_warnings
 from sources.storage.delta import delta_table, is_delta_table
 from sources.storage.folder import Folder
 from sources.storage.s3_documents import S3Documents
@@ -131,6 +132,14 @@ def test_an_answer_that_is_damaged_is_asked_for_again(endpoint: str, folder: Fol
     tell(endpoint, "faults", shares={"damage answer": 1.0})
     with pytest.raises(UnavailableError, match="did not match calculated checksum"):
         folder.read_bytes("whole")
+
+
+def test_what_a_store_lacks_is_asked_for_once(endpoint: str, folder: Folder) -> None:
+    tell(endpoint, "faults", shares={"lack": 1.0})
+    tell(endpoint, "requests")
+    assert bucket_warnings(S3Settings(endpoint=endpoint), folder, "state") == []
+    # For its rules, its versions and its locks.
+    assert sum(tell(endpoint, "requests").values()) == 3
 
 
 def test_a_table_is_opened_although_answers_are_cut_off(endpoint: str, folder: Folder) -> None:

@@ -136,7 +136,6 @@ def parts_of(loaded: LoadedPipeline, since: datetime, until: datetime) -> Iterat
         InputError: No file matches a source's globs, or a file can't be read.
         UnavailableError: The store does not answer.
     """
-    loaded = PipelineContext.require(loaded).loaded
     for source in loaded.pipeline.sources:
         if not isinstance(source, FileSource) or source.discovery_interval is not None:
             continue

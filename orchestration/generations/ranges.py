@@ -32,7 +32,7 @@ from spark_jobs.target.replace_range import Range, Replaced, Replacement
 _FOLDER = "ranges"
 _REMOVED = "removed-files.json"
 _SAME = ("name", "event_time", "key", "allowed_lateness", "transform", "spark", "s3", "hdfs")
-_NOT_FOR_A_RANGE = ("converge", "complete_through", "offsets", "sequence")
+_NOT_FOR_A_RANGE = ("converge", "complete_through", "offsets", "sequence", "table")
 
 
 class RemovedFiles(Record):
@@ -211,21 +211,25 @@ def _side_pipeline(
         until: The first event time after it.
     """
     loaded, generation = context.loaded, context.generation
-    time_ranges = {
-        part.source.name: {"since": part.since.isoformat(), "until": part.until.isoformat()}
-        for part in parts_of(loaded, since, until)
-    }
-    if not time_ranges:
+    parts = list(parts_of(loaded, since, until))
+    if not parts:
         return None
+    declared: dict[str, dict[str, object]] = {}
+    for part in parts:
+        limits = {"since": part.since.isoformat(), "until": part.until.isoformat()}
+        declared[part.source.name] = {"time_range": limits}
+        if part.source.table is not None:
+            # The table that the generation has read, whatever has the name now.
+            declared[part.source.name]["path"] = part.source.path
     own, definition = folder.folder("definition"), kept_folder(loaded, generation.name)
     if not own.exists(loaded.path.name):
         document = yaml.safe_load(definition.read_bytes(loaded.path.name) or b"")
         kept = {key: document[key] for key in _SAME if key in document}
         sources = [
             {key: value for key, value in each.items() if key not in _NOT_FOR_A_RANGE}
-            | {"time_range": time_ranges[each["name"]]}
+            | declared[each["name"]]
             for each in document["sources"]
-            if each["name"] in time_ranges
+            if each["name"] in declared
         ]
         side = {
             **kept,

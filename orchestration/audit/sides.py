@@ -44,7 +44,10 @@ def create_sides(
     key = loaded.pipeline.sink.key
     path = target_of(loaded)
     target = open_target(path)
-    columns = [field.name for field in target.schema().fields] if target else []
+    # Says of which change a value is, and is in no row of the input.
+    unchanged = loaded.pipeline.sink.unchanged
+    fields = target.schema().fields if target else []
+    columns = [field.name for field in fields if field.name != unchanged]
     unchecked: list[str] = []
     notes: list[str] = []
     if query is None:

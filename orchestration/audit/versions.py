@@ -12,7 +12,7 @@ import duckdb
 
 from orchestration.audit.compare import json_value, key_of
 from orchestration.audit.report import EXAMPLES, AuditExample
-from orchestration.audit.sql import column_list, columns_of, count_rows, quoted
+from orchestration.audit.sql import column_list, columns_of, count_rows, literal, quoted
 from sources.config.pipeline import Pipeline
 from sources.config.sink import Sink
 
@@ -30,12 +30,14 @@ def create_input(
     holds every row. The keys that are ambiguous are in the table ``audit.ambiguous``.
 
     Args:
-        connection: The audit's database, with the table ``audit.rows``.
+        connection: The audit's database, with the table ``audit.rows``, whose changes get the values
+            that they left as they were.
         pipeline: Declares key and sink.
 
     Returns:
         The number of ambiguous keys, and examples, one for each column whose values differ.
     """
+    resolve_unchanged_values(connection, pipeline.sink)
     columns = [name for name in columns_of(connection, _ROWS) if name != "_place"]
     order = sequence_in(pipeline.sink, columns)
     one_of_each = ""
@@ -55,6 +57,44 @@ def create_input(
     if not key or not set(key) <= set(columns):
         return 0, []
     return _find_ambiguous(connection, key, order, [name for name in columns if name not in key])
+
+
+def resolve_unchanged_values(connection: duckdb.DuckDBPyConnection, sink: Sink) -> None:
+    """Give each change of ``audit.rows`` the values that it left as they were.
+
+    Each is the value of the last change of the key before it that has one. The column
+    ``sink.unchanged``, which names them, is removed from ``audit.rows``. Nothing is done if the
+    rows have no such column.
+
+    Args:
+        connection: The audit's database, with the table ``audit.rows``.
+        sink: The declaration of the sink.
+    """
+    columns = columns_of(connection, _ROWS)
+    if sink.unchanged is None or sink.unchanged not in columns:
+        return
+    unchanged = quoted(sink.unchanged)
+    before = (
+        f"(PARTITION BY {column_list(sink.key)} "
+        f"ORDER BY {', '.join(f'{quoted(name)} NULLS FIRST' for name in sink.order)}, _place "
+        "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
+    )
+    resolved = []
+    for name in columns:
+        if name in (*sink.key, *sink.order, sink.unchanged, "_place"):
+            continue
+        lacks = f"coalesce(map_contains({unchanged}, {literal(name)}), false)"
+        present = f"CASE WHEN NOT {lacks} THEN struct_pack(v := {quoted(name)}) END"
+        last = f"last_value({present} IGNORE NULLS) OVER {before}"
+        resolved.append(
+            f"CASE WHEN {lacks} THEN ({last}).v ELSE {quoted(name)} END AS {quoted(name)}"
+        )
+    replaced = f" REPLACE ({', '.join(resolved)})" if resolved else ""
+    connection.execute(
+        f"CREATE TABLE audit.resolved AS SELECT * EXCLUDE ({unchanged}){replaced} FROM {_ROWS}"
+    )
+    connection.execute(f"DROP TABLE {_ROWS}")
+    connection.execute("ALTER TABLE audit.resolved RENAME TO rows")
 
 
 def last_change_query(sink: Sink) -> str:

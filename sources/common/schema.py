@@ -133,6 +133,11 @@ def names_and_types(schema: pa.Schema) -> dict[str, str]:
     return {field.name: type_name(field.type) for field in schema}
 
 
+def may_be_long(kind: pa.DataType) -> bool:
+    """Return whether a column's type is text, bytes or a list, whose values have no fixed size."""
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_list(kind))
+
+
 def ddl(schema: pa.Schema) -> str:
     """Return a schema as a DDL string for Spark's readers, such as "`id` bigint, `at` timestamp".
 

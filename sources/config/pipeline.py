@@ -143,6 +143,21 @@ class Pipeline(Declared):
         return self
 
     @model_validator(mode="after")
+    def _unchanged_values_are_kept(self) -> Pipeline:
+        """Refuse changes without their long values unless the sink keeps those of the row."""
+        for source in self.topics:
+            name = source.envelope_column("unchanged")
+            if name is not None and self.sink.unchanged != name:
+                message = (
+                    f"`include.{name}: unchanged` of source `{source.name}` is for a sink that "
+                    "merges changes: without it, columns would become null. Declare "
+                    f"`sink.unchanged: {name}` with `mode: merge` and `sequence`, or remove it "
+                    "from `include`."
+                )
+                raise ValueError(message)
+        return self
+
+    @model_validator(mode="after")
     def _chain_is_sound(self) -> Pipeline:
         chain = self.hybrid_source().sources
         if self.seam_filter == "key" and not self.key:

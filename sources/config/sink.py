@@ -8,6 +8,14 @@ from pydantic import Field, model_validator
 
 from sources.common.fields import Declared
 
+# By field: the field that it needs, with `mode: merge`.
+_NEEDED: dict[str, str | None] = {
+    "sequence": None,
+    "deleted": "sequence",
+    "deletes": "deleted",
+    "unchanged": "sequence",
+}
+
 
 class Sink(Declared):
     """Target: a Delta table.
@@ -27,6 +35,10 @@ class Sink(Declared):
         deleted: With ``sequence``: boolean column that is true where a change deletes its row.
         deletes: With ``deleted``: ``hard`` removes the row from the table; ``soft`` keeps it with
             ``deleted`` set to true. ``hard`` by default.
+        unchanged: With ``sequence``: the column that ``include`` fills with ``unchanged``. A long
+            value that an update left as it was is in no log of PostgreSQL; the row keeps it. In
+            the target the column is null, or has the position of the change that each such value
+            is of.
 
     """
 
@@ -38,6 +50,7 @@ class Sink(Declared):
     sequence: str | Annotated[list[str], Field(min_length=1)] | None = None
     deleted: str | None = None
     deletes: Literal["hard", "soft"] | None = None
+    unchanged: str | None = None
 
     @property
     def order(self) -> list[str]:
@@ -51,7 +64,7 @@ class Sink(Declared):
 
     @model_validator(mode="after")
     def _orders_what_it_merges(self) -> Sink:
-        for field, needed in (("sequence", None), ("deleted", "sequence"), ("deletes", "deleted")):
+        for field, needed in _NEEDED.items():
             if getattr(self, field) is None:
                 continue
             if self.mode != "merge":
@@ -66,12 +79,18 @@ class Sink(Declared):
                     f"`{needed}: <column>`, or remove `{field}`."
                 )
                 raise ValueError(message)
-        for name in [*self.order, self.deleted]:
+        if self.unchanged is not None and len(self.order) > 1:
+            message = (
+                f"`unchanged: {self.unchanged}` needs a `sequence` of one column, the position of "
+                f"a change; here it has {len(self.order)}. Name one column in `sequence`."
+            )
+            raise ValueError(message)
+        for name in [*self.order, self.deleted, self.unchanged]:
             if name in self.key:
                 message = (
                     f"column `{name}` differs between the changes of one row, so it can't be in "
                     f"the `key` ({', '.join(self.key)}). Remove it from `key`, or name another "
-                    "column in `sequence` or `deleted`."
+                    "column in `sequence`, `deleted` or `unchanged`."
                 )
                 raise ValueError(message)
         return self

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 import pyarrow as pa
 
 from sources.common.positions import DatabaseSnapshot
+from sources.config.sink import Sink
 from sources.config.snapshot import SnapshotOptions
 from sources.errors import InputError
 
@@ -46,6 +47,7 @@ class CapturedTable:
         options: The declared ``snapshot``.
         columns: Names and Spark SQL types of the columns that are read.
         ignored: Names of columns of the table that are left out on purpose.
+        sink: The declaration of the target.
     """
 
     source: str
@@ -53,6 +55,7 @@ class CapturedTable:
     options: SnapshotOptions
     columns: Mapping[str, str]
     ignored: Collection[str]
+    sink: Sink
 
     @property
     def parts(self) -> tuple[str, str]:

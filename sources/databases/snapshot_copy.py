@@ -78,6 +78,7 @@ class TableSnapshot:
             options=source.snapshot,
             columns=topic.value_columns,
             ignored=topic.ignored_columns or [],
+            sink=loaded.pipeline.sink,
         )
         self._report = report
         self._folder = loaded.place(folder_of(source.patterns)).called("snapshot's folder")

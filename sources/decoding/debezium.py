@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from sources.common.schema import parse_schema
+from sources.common.schema import may_be_long, parse_schema
 from sources.decoding.base import BaseReader
 from sources.decoding.conversion import BadValue, short_repr
 from sources.decoding.debezium_values import NO_ENCODING, value_converter
@@ -28,6 +28,8 @@ _PLACEHOLDERS = (
     PLACEHOLDER.encode(),
 )
 _CAN_BE_LONG = (str, bytes, list)
+# Changes that refer to a row as it was before: what they lack, that row has.
+_OF_A_ROW = ("u", "d")
 # `source.snapshot` of an initial snapshot's records; those of later ones have `incremental`.
 _INITIAL = {"true", "first", "first_in_data_collection", "last_in_data_collection", "last"}
 _ROW_OF = {"c": "after", "u": "after", "r": "after", "d": "before"}
@@ -63,7 +65,11 @@ class DebeziumReader(BaseReader):
         # Older changes do not contain them; a change with an unknown column instead is a renaming.
         self._added = set(added) - dropped
         self._known = {*columns.names, *(source.ignored_columns or [])}
-        self._parts = source.envelope_columns
+        self._unchanged = source.envelope_column("unchanged")
+        self._long = {field.name for field in columns if may_be_long(field.type)}
+        self._parts = {
+            name: part for name, part in source.envelope_columns.items() if part != "unchanged"
+        }
         self._defaults = {name: added[name].value for name in self._added}
         self._without_default = [
             name for name in added if "default" not in added[name].model_fields_set
@@ -122,7 +128,16 @@ class DebeziumReader(BaseReader):
         self._check_columns(row)
         if encodings is not self._checked:
             self._check_defaults(encodings)
-        fields = {name: self._column(name, row, encodings, read) for name, read in self._columns}
+        fields: dict[str, Any] = {}
+        lacking: dict[str, None] = {}
+        for name, read in self._columns:
+            if _is_unavailable(row.get(name)):
+                self._require_known_row(name, op)
+                lacking[name] = None
+            else:
+                fields[name] = self._column(name, row, encodings, read)
+        if self._unchanged is not None:
+            fields[self._unchanged] = lacking or None
         for name, part in self._parts.items():
             fields[name] = _PARTS[part](envelope, origin)
         return fields
@@ -211,6 +226,34 @@ class DebeziumReader(BaseReader):
                 raise InputError(message, hint, table=self._table, column=name)
         self._checked = encodings
 
+    def _require_known_row(self, name: str, op: str) -> None:
+        """Refuse a change without a long value, unless the row that it changes has the value.
+
+        Raises:
+            BadValue: Nothing is declared that keeps the row's value, or the row has another key.
+        """
+        full = f"run ALTER TABLE {self._table} REPLICA IDENTITY FULL"
+        if self._unchanged is not None and op in _OF_A_ROW and name in self._long:
+            return
+        what = f"`{name}` is a long value (TOAST) that the update did not change"
+        if op not in _OF_A_ROW:
+            reason = (
+                f"{what} when it gave the row another key, so neither the log nor a row of that "
+                f"key contains it: {full}, {_NEW_START}"
+            )
+        elif self._unchanged is not None:
+            reason = (
+                f"{what}, and a column of text, bytes or an array only can keep the row's value: "
+                f"declare `{name}` so, or {full}, {_NEW_START}"
+            )
+        else:
+            reason = (
+                f"{what}, so the log does not contain it: to keep the row's value, declare "
+                "`include: {_unchanged: unchanged}` and `sink.unchanged: _unchanged` in a new "
+                f"generation; or {full}, {_NEW_START}"
+            )
+        raise BadValue(reason)
+
     def _column(
         self,
         name: str,
@@ -221,22 +264,21 @@ class DebeziumReader(BaseReader):
         """Convert one column of a change's row; if the row lacks it, return its declared default.
 
         Raises:
-            BadValue: The log does not contain the value, or it can't be converted.
+            BadValue: It can't be converted.
         """
         raw = row.get(name)
         if raw is None:
             return None if name in row else self._defaults.get(name)
-        if type(raw) in _CAN_BE_LONG and (raw in _PLACEHOLDERS or raw == [PLACEHOLDER]):
-            reason = (
-                f"`{name}` is a long value (TOAST) that the update did not change, so the log does "
-                f"not contain it: run ALTER TABLE {self._table} REPLICA IDENTITY FULL, {_NEW_START}"
-            )
-            raise BadValue(reason)
         try:
             return read(raw, encodings.get(name, NO_ENCODING))
         except BadValue as error:
             reason = f"`{name}`: {error}"
             raise BadValue(reason) from None
+
+
+def _is_unavailable(raw: Any) -> bool:
+    """Return whether Debezium wrote its placeholder, as the log does not contain the value."""
+    return type(raw) in _CAN_BE_LONG and (raw in _PLACEHOLDERS or raw == [PLACEHOLDER])
 
 
 def position(envelope: Mapping[str, Any], origin: Mapping[str, Any]) -> str:

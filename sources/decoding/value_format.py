@@ -16,7 +16,9 @@ from sources.errors import InputError
 
 RecordPart = Literal["key", "headers", "timestamp", "topic", "partition", "offset"]
 """Parts of a Kafka record other than its value."""
-EnvelopePart = Literal["op", "deleted", "position", "lsn", "transaction", "committed_at"]
+EnvelopePart = Literal[
+    "op", "deleted", "position", "lsn", "transaction", "committed_at", "unchanged"
+]
 """Parts of a Debezium envelope other than the row (:mod:`sources.decoding.debezium`)."""
 Included = Literal[RecordPart, EnvelopePart]
 RAW_COLUMN = "value"
@@ -34,6 +36,8 @@ _PART_TYPES: dict[Included, list[str]] = {
     "lsn": ["bigint"],
     "transaction": ["bigint"],
     "committed_at": ["timestamp"],
+    # By column: the position of the change that its value is of; null as a change arrives.
+    "unchanged": ["map<string,string>"],
 }
 _FORMATS_OF_FIELD = {
     "avro_schema": ("avro",),
@@ -58,7 +62,8 @@ class ValueFormat(Declared):
         include: Columns that are filled from the record rather than from its value, by name: its
             key (binary, or a string if declared so), headers, timestamp, topic, partition or
             offset. Or, with Debezium, from a change's envelope: op, deleted, position, lsn,
-            transaction or committed_at.
+            transaction, committed_at, or unchanged (a map whose keys are the columns with a long
+            value that an update left as it was, so that the log lacks it; for `sink.unchanged`).
         select: Columns as Spark SQL expressions over those above; all as they are if left out.
             ``CAST(… AS <type>)`` around an expression declares its type.
         avro_schema: Avro: file with the schema of all values, which carry no schema id. Relative to
@@ -149,6 +154,13 @@ class ValueFormat(Declared):
                     f"the name, or remove it; the declared columns are {', '.join(sorted(known))}."
                 )
                 raise ValueError(message)
+        if self.select and self.envelope_column("unchanged") is not None:
+            message = (
+                f"`include.{self.envelope_column('unchanged')}: unchanged` has no meaning with "
+                "`select`, which may compute columns from a value that the change lacks. Remove "
+                "one of the two."
+            )
+            raise ValueError(message)
         if self.added_columns and self.select:
             message = (
                 "`added_columns` has no meaning with `select`, which defines all columns. Remove "

@@ -37,6 +37,7 @@ from spark_jobs.checkpoint.transform_shape import Shape
 from spark_jobs.checkpoint.watermark import watermark_of
 from spark_jobs.query.builder import require_replayable, require_stream
 from spark_jobs.query.column_lineage import column_lineage
+from spark_jobs.query.passed_columns import require_passed_on
 from spark_jobs.query.place import empty_stream
 from spark_jobs.target.added_columns import table_schema
 from spark_jobs.target.merge_changes import target_rows
@@ -87,6 +88,7 @@ def analyze(
     try:
         rows = function(given)
         _require_sound(spark, loaded, request, rows)
+        require_passed_on(loaded.pipeline, rows, given)
         return _described(loaded, request, rows, given)
     except HybridError as error:
         _locate(error, find_line(loaded, _module(loaded), error) or _definition(loaded, function))

@@ -21,6 +21,7 @@ from spark_jobs.checkpoint.transform_compatibility import Transform, first_batch
 from spark_jobs.checkpoint.transform_shape import Shape, digest, digest_of_code
 from spark_jobs.checkpoint.watermark import Watermark, judge_order, judge_seam, watermark_of
 from spark_jobs.query.declaration import QueryDeclaration
+from spark_jobs.query.passed_columns import require_passed_on
 from spark_jobs.query.place import PlaceStream, empty_stream
 from spark_jobs.readers.spark_errors import reporting_batch
 from spark_jobs.target import sink
@@ -86,6 +87,9 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
     require_replayable(pipeline, _replayed(query), rows)
     if pipeline.event_time.outside == "keep":
         require_no_watermark_on(pipeline.event_time.column, _on_no_rows(spark, query))
+    if pipeline.sink.unchanged is not None:
+        empty = _no_rows(spark, query)
+        require_passed_on(pipeline, load_transform(context.loaded)(empty), empty)
     watermark = watermark_of(rows, given, pipeline.event_time.column)
     warnings = _judge_watermark(query, watermark)
     path = target_of(context.loaded, generation.name)
@@ -151,11 +155,15 @@ def _transform(spark: SparkSession, query: QueryDeclaration) -> Transform:
 
 def _on_no_rows(spark: SparkSession, query: QueryDeclaration) -> DataFrame:
     """Return what the transform makes of an empty stream with the columns that it sees."""
-    context = query.context
-    columns = {**query.plan.columns_by_name, **types_of(context.pipeline.added_columns)}
-    rows = empty_stream(spark, query.generation, parse_schema(columns))
-    result: DataFrame = load_transform(context.loaded)(rows)
+    result: DataFrame = load_transform(query.context.loaded)(_no_rows(spark, query))
     return result
+
+
+def _no_rows(spark: SparkSession, query: QueryDeclaration) -> DataFrame:
+    """Return an empty stream with the columns that the transform sees."""
+    added = types_of(query.context.pipeline.added_columns)
+    columns = parse_schema({**query.plan.columns_by_name, **added})
+    return empty_stream(spark, query.generation, columns)
 
 
 def require_replayable(pipeline: Pipeline, replayed: Sequence[str], rows: DataFrame) -> None:

@@ -15,6 +15,13 @@ from sources.storage.folder import Folder
 from spark_jobs.target.deletes import Deletes, comparable, order
 from spark_jobs.target.merge_keys import KeyRange
 from spark_jobs.target.merge_once import merge_once
+from spark_jobs.target.unchanged_values import (
+    ValueByValue,
+    lacks_key,
+    latest_values,
+    long_columns,
+    require_key,
+)
 
 
 def target_rows(rows: DataFrame, sink: Sink) -> DataFrame:
@@ -47,12 +54,14 @@ def merge_changes(
         # the operators above uncommitted and fails.
         is_gone = _is_deleted(sink)
         keys = KeyRange(last, sink.key)
-        deleted, others, lowest, *limits = last.agg(
+        deleted, others, lowest, keyless, *limits = last.agg(
             F.count_if(is_gone),
             F.count_if(~is_gone),
             F.min_by(comparable(last, sink.order[0]), F.when(~is_gone, order(sink.order))),
+            F.lit(0) if sink.unchanged is None else lacks_key(sink),
             *keys.limits,
-        ).first() or (0, 0, None)
+        ).first() or (0, 0, None, 0)
+        require_key(last, sink, keyless, target)
         changes = last
         if sink.deleted and sink.removes_rows:
             deletes = Deletes(generation.folder("deletes"), sink)
@@ -68,7 +77,7 @@ def merge_changes(
             changes,
             target,
             keys.condition(limits),
-            _clauses(sink),
+            _clauses(sink, target_rows(last, sink)),
             generation.info.transaction_id,
             batch_id,
         )
@@ -77,8 +86,11 @@ def merge_changes(
 
 
 def _last_of_each_key(batch: DataFrame, sink: Sink) -> DataFrame:
-    row = F.max_by(F.struct(*batch.columns), order(sink.order)).alias("row")
-    return batch.groupBy(*sink.key).agg(row).select("row.*")
+    by = order(sink.order)
+    row = F.max_by(F.struct(*batch.columns), by)
+    if sink.unchanged is not None:
+        return latest_values(batch, sink, row, by)
+    return batch.groupBy(*sink.key).agg(row.alias("row")).select("row.*")
 
 
 def _is_deleted(sink: Sink) -> Column:
@@ -87,27 +99,36 @@ def _is_deleted(sink: Sink) -> Column:
     return F.coalesce(F.col(f"`{sink.deleted}`"), F.lit(False))
 
 
-def _clauses(sink: Sink) -> str:
+def _clauses(sink: Sink, rows: DataFrame) -> str:
     ours, theirs = (
         ", ".join(f"{of}.`{name}`" for name in sink.order) for of in ("s", "t")
     )  # fmt: skip
     is_newer = f"struct({ours}) >= struct({theirs})"
+    update, older = "*", ""
+    if sink.unchanged is not None:
+        values = ValueByValue(rows.columns, long_columns(rows.schema, sink), sink)
+        update = values.of_newer
+        is_row = "" if sink.deleted is None else f" AND NOT coalesce(s.`{sink.deleted}`, false)"
+        older = (
+            f"WHEN MATCHED AND NOT {is_newer}{is_row} AND t.`{sink.unchanged}` IS NOT NULL "
+            f"THEN UPDATE SET {values.of_older} "
+        )
     if sink.deleted is None:
         return (
-            f"WHEN MATCHED AND {is_newer} THEN UPDATE SET * "
-            "WHEN NOT MATCHED THEN INSERT *"
-        )  # fmt: skip
+            f"WHEN MATCHED AND {is_newer} THEN UPDATE SET {update} "
+            f"{older}WHEN NOT MATCHED THEN INSERT *"
+        )
     is_gone = f"coalesce(s.`{sink.deleted}`, false)"
     if sink.removes_rows:
         return (
             f"WHEN MATCHED AND {is_newer} AND {is_gone} THEN DELETE "
-            f"WHEN MATCHED AND {is_newer} THEN UPDATE SET * "
-            f"WHEN NOT MATCHED AND NOT {is_gone} THEN INSERT *"
+            f"WHEN MATCHED AND {is_newer} THEN UPDATE SET {update} "
+            f"{older}WHEN NOT MATCHED AND NOT {is_gone} THEN INSERT *"
         )
     # A delete may carry nothing but the key: the row stays as it was last seen.
     marks = ", ".join(f"t.`{name}` = s.`{name}`" for name in [sink.deleted, *sink.order])
     return (
         f"WHEN MATCHED AND {is_newer} AND {is_gone} THEN UPDATE SET {marks} "
-        f"WHEN MATCHED AND {is_newer} THEN UPDATE SET * "
-        "WHEN NOT MATCHED THEN INSERT *"
+        f"WHEN MATCHED AND {is_newer} THEN UPDATE SET {update} "
+        f"{older}WHEN NOT MATCHED THEN INSERT *"
     )

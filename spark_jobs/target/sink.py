@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.streaming.readwriter import DataStreamWriter
-from pyspark.sql.types import BooleanType, StructType
+from pyspark.sql.types import BooleanType, StringType, StructType
 
 from sources.config.sink import Sink
 from sources.decoding.added_columns import AddedColumn
@@ -18,6 +18,7 @@ from sources.errors import InputError, StateError
 from sources.serving import table_properties
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
+from spark_jobs.target import unchanged_values
 from spark_jobs.target.added_columns import follow_columns, table_schema
 from spark_jobs.target.belonging import TargetSide, require_owner
 from spark_jobs.target.merge_changes import merge_changes, target_rows
@@ -91,13 +92,15 @@ def require_columns(sink: Sink, rows: DataFrame) -> None:
         rows: DataFrame that the transform returns; only its columns are looked at.
 
     Raises:
-        InputError: Such a column is missing, or ``sink.deleted`` is not a boolean.
+        InputError: Such a column is missing, ``sink.deleted`` is not a boolean, or
+            ``sink.unchanged`` is no map of texts or its ``sequence`` no text.
     """
     named = {
         "key": sink.key,
         "partition_by": sink.partition_by,
         "sequence": sink.order,
         "deleted": [] if sink.deleted is None else [sink.deleted],
+        "unchanged": [] if sink.unchanged is None else [sink.unchanged],
     }
     for field, names in named.items():
         for name in names:
@@ -121,6 +124,26 @@ def require_columns(sink: Sink, rows: DataFrame) -> None:
             "name another column under `sink.deleted`."
         )
         raise InputError(message, hint, field="sink.deleted", column=sink.deleted)
+    if sink.unchanged is not None:
+        _require_types_of_unchanged(sink, sink.unchanged, rows.schema)
+
+
+def _require_types_of_unchanged(sink: Sink, unchanged: str, columns: StructType) -> None:
+    """Refuse types by which the values that changes lack could not be ordered."""
+    for field, name, needed, part in (
+        ("unchanged", unchanged, unchanged_values.TYPE, "unchanged"),
+        ("sequence", sink.order[0], StringType(), "position"),
+    ):
+        if (kind := columns[name].dataType) != needed:
+            message = (
+                f"`sink.{field}`: column `{name}` has the type {kind.simpleString()}; with "
+                f"`sink.unchanged` it has to be {needed.simpleString()}."
+            )
+            hint = (
+                f"Let `include` fill `{name}` with `{part}`, and let the function that `transform` "
+                "names pass it on."
+            )
+            raise InputError(message, hint, field=f"sink.{field}", column=name)
 
 
 def _require_same_columns(target: Folder, table: dict[str, Any], rows: StructType) -> None:

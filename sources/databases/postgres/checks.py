@@ -67,11 +67,11 @@ def check_columns(
         raise InputError(message, hint, source=table.source, table=table.name)
     warnings = []
     long = [name for name, _, is_long, *_ in rows if is_long and name in table.columns]
-    if rows[0][1] != "f" and long:
+    if rows[0][1] != "f" and long and table.sink.unchanged is None:
         warnings.append(
             f"Table `{table.name}` has no REPLICA IDENTITY FULL: an update that leaves a long "
-            f"value as it was (of {', '.join(long)}; more than 2 kB) does not carry it, and stops "
-            "the run."
+            f"value as it was (of {', '.join(long)}; more than 2 kB) does not carry it, and is a "
+            "bad record unless `sink.unchanged` keeps the row's value."
         )
     warnings += table.warn_of_defaults([name for name, _, _, has_one, *_ in rows if has_one])
     return {row[0]: row[4] for row in rows}, warnings

@@ -65,10 +65,15 @@ Analyze = Callable[..., TransformAnalysis]
 
 @pytest.fixture
 def analyzed(spark: SparkSession, tmp_path: Path) -> Analyze:
-    def run(body: str, replayed: list[str] | None = None, **changes: Any) -> TransformAnalysis:
+    def run(
+        body: str,
+        replayed: list[str] | None = None,
+        columns: dict[str, str] | None = None,
+        **changes: Any,
+    ) -> TransformAnalysis:
         loaded = declared(tmp_path, body, **changes)
         request = AnalysisRequest(
-            pipeline=loaded.path, columns=COLUMNS, replayed=replayed or [], digest="d"
+            pipeline=loaded.path, columns=columns or COLUMNS, replayed=replayed or [], digest="d"
         )
         return analyze(spark, loaded, request, Folder(tmp_path / "empty"))
 
@@ -194,6 +199,53 @@ def test_replayed_rows_are_not_counted(analyzed: Analyze) -> None:
     sink = {**MERGE, "sequence": "count"}
     with pytest.raises(SeamError, match="would count them twice"):
         analyzed('return rows.groupBy("id").count()', ["live"], sink=sink)
+
+
+LONG = {
+    "sources": [
+        {
+            "name": "changes",
+            "type": "kafka",
+            "topic": "t",
+            "format": "debezium",
+            "table": "public.orders",
+            "schema": {name: kind for name, kind in COLUMNS.items() if name != "at"},
+            "include": {
+                "at": "committed_at",
+                "seq": "position",
+                "gone": "deleted",
+                "kept": "unchanged",
+            },
+            "start": "earliest",
+        }
+    ],
+    "sink": {**MERGE, "sequence": "seq", "deleted": "gone", "unchanged": "kept"},
+}
+CHANGED = {**COLUMNS, "seq": "string", "gone": "boolean", "kept": "map<string,string>"}
+
+
+def test_values_that_a_change_may_lack_are_passed_on(analyzed: Analyze) -> None:
+    body = 'return rows.select("*", (F.col("amount") * 2).alias("twice")).drop("at")'
+    found = analyzed(body, columns=CHANGED, **LONG)
+    assert lineage(found)["tags"] == ["tags"]
+    # One that is left out is no one's concern.
+    analyzed('return rows.drop("tags")', columns=CHANGED, **LONG)
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ('return rows.withColumnRenamed("tags", "labels")', "renames or uses column `tags`"),
+        ('return rows.withColumn("n", F.size("tags"))', "renames or uses column `tags`"),
+        ('return rows.withColumn("tags", F.array(F.lit("x")))', "another column `tags`"),
+        ('return rows.where("amount > 1")', r"does more than add or leave out columns \(`Filter`"),
+        ('return rows.withColumn("kept", F.col("kept"))', "renames or uses column `kept`"),
+    ],
+)
+def test_a_transform_that_needs_them_is_refused(analyzed: Analyze, body: str, told: str) -> None:
+    with pytest.raises(InputError, match=told) as caught:
+        analyzed(body, columns=CHANGED, **LONG)
+    assert "REPLICA IDENTITY FULL" in caught.value.hint
 
 
 @pytest.mark.parametrize(

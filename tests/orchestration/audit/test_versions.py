@@ -8,9 +8,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 from orchestration.audit.report import AuditExample
+from orchestration.audit.versions import resolve_unchanged_values
+from sources.config.sink import Sink
 from tests.orchestration.audit.audit_case import COLUMNS, SCHEMA, Case, Row, row, wrong
 
 ROWS = [row(number) for number in range(20)]
@@ -78,6 +81,30 @@ def test_a_delete_that_came_back_is_seen(case: Case) -> None:
     report = case.audit(**changed)
     assert (report.outcome, wrong(report)) == ("failed", {"unexpected": 1})
     assert report.examples["unexpected"][0].key == {"id": 12, "origin": "JFK"}
+
+
+def test_a_value_that_a_change_left_as_it_was_is_that_of_the_change_before() -> None:
+    sink = Sink.model_validate({**MERGE, "key": ["id"], "sequence": "seq", "unchanged": "kept"})
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE SCHEMA audit; CREATE TABLE audit.rows AS SELECT * FROM (VALUES "
+            "(1, 'a', ['x'], NULL, NULL, 0), (1, NULL, ['y'], '3', MAP {'body': NULL}, 1), "
+            "(1, 'b', ['n'], '2', NULL, 1), "
+            "(1, NULL, NULL, '4', MAP {'body': NULL, 'tags': NULL}, 1), "
+            "(2, NULL, NULL, '5', MAP {'body': NULL}, 1)) "
+            "r(id, body, tags, seq, kept, _place)"
+        )
+        resolve_unchanged_values(connection, sink)
+        found = connection.execute("SELECT * FROM audit.rows ORDER BY id, seq NULLS FIRST")
+        assert found.fetchall() == [
+            (1, "a", ["x"], None, 0),
+            (1, "b", ["n"], "2", 1),
+            (1, "b", ["y"], "3", 1),
+            (1, "b", ["y"], "4", 1),
+            (2, None, None, "5", 1),
+        ]
+        # Rows that are not of a change log have no such column.
+        resolve_unchanged_values(connection, sink)
 
 
 @pytest.mark.parametrize("held", [14, 0], ids=["first source", "second source"])

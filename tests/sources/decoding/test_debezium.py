@@ -4,7 +4,7 @@ import base64
 import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -222,6 +222,46 @@ def test_a_decimal_of_any_size_is_exact(unscaled: int, scale: int) -> None:
 def test_a_value_that_can_not_be_read_is_named(change: dict[str, Any], reason: str) -> None:
     with pytest.raises(BadValue, match=reason):
         read(envelope("u", **change))
+
+
+class TestLongValuesThatAnUpdateLeftAsTheyWere:
+    DECLARED: ClassVar[dict[str, Any]] = {
+        "schema": {**COLUMNS, "tags": "array<string>"},
+        "include": {"kept": "unchanged"},
+    }
+    RAW = base64.b64encode(PLACEHOLDER.encode()).decode()
+
+    def test_they_are_named_and_null(self) -> None:
+        lacking = {"name": PLACEHOLDER, "raw": self.RAW, "tags": [PLACEHOLDER]}
+        row = read(envelope("u", **lacking), source(**self.DECLARED))
+        assert [row[name] for name in lacking] == [None, None, None]
+        assert row["kept"] == [("name", None), ("raw", None), ("tags", None)]
+        assert row["price"] == Decimal("12.50")
+
+    def test_a_change_with_all_values_names_none(self) -> None:
+        assert read(envelope("u", tags=None), source(**self.DECLARED))["kept"] is None
+
+    @pytest.mark.parametrize(
+        ("op", "change", "reason"),
+        [
+            ("c", {"name": PLACEHOLDER}, "`name` .* gave the row another key, so neither .* FULL"),
+            ("u", {"price": PLACEHOLDER}, "`price` .* a column of text, bytes or an array only"),
+        ],
+        ids=["moved", "other type"],
+    )
+    def test_one_that_no_row_of_the_key_has_is_bad(
+        self, op: str, change: dict[str, Any], reason: str
+    ) -> None:
+        with pytest.raises(BadValue, match=reason):
+            read(envelope(op, tags=None, **change), source(**self.DECLARED))
+
+    def test_without_a_column_for_them_the_record_is_bad_and_says_what_to_declare(self) -> None:
+        with pytest.raises(BadValue, match=r"`sink.unchanged: _unchanged` in a new generation"):
+            read(envelope("u", name=PLACEHOLDER))
+
+    def test_a_select_could_compute_from_what_is_lacking(self) -> None:
+        with pytest.raises(ValueError, match=r"`include.kept: unchanged` has no meaning with `sel"):
+            source(**self.DECLARED, select={"id": "id"})
 
 
 @pytest.mark.parametrize(

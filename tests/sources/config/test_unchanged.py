@@ -1,0 +1,67 @@
+"""Declaring what a row keeps if a change lacks a value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sources.config.pipeline import Pipeline
+from sources.errors import InputError
+
+CHANGES: dict[str, Any] = {
+    "name": "changes",
+    "type": "kafka",
+    "topic": "t",
+    "format": "debezium",
+    "table": "public.orders",
+    "schema": {"id": "bigint", "body": "string"},
+    "include": {
+        "at": "committed_at",
+        "seq": "position",
+        "gone": "deleted",
+        "kept": "unchanged",
+    },
+    "start": "earliest",
+}
+MERGE = {
+    "path": "out",
+    "mode": "merge",
+    "key": ["id"],
+    "sequence": "seq",
+    "deleted": "gone",
+    "unchanged": "kept",
+}
+
+
+def declared(sink: dict[str, Any]) -> Pipeline:
+    return Pipeline.model_validate(
+        {
+            "name": "orders",
+            "event_time": "at",
+            "sources": [CHANGES],
+            "transform": "transforms:identity",
+            "sink": sink,
+            "state": "state",
+        }
+    )
+
+
+def test_a_sink_that_merges_keeps_them() -> None:
+    assert declared(MERGE).sink.unchanged == "kept"
+
+
+@pytest.mark.parametrize(
+    ("sink", "told"),
+    [
+        ({**MERGE, "unchanged": None}, r"Declare `sink\.unchanged: kept` with `mode: merge`"),
+        ({"path": "out", "mode": "append", "key": ["id", "seq"]}, r"columns would become null"),
+        ({**MERGE, "mode": "append"}, r"has a meaning with `mode: merge` only"),
+        ({**MERGE, "deleted": None, "sequence": None}, r"`unchanged` needs `sequence`"),
+        ({**MERGE, "sequence": ["at", "seq"]}, r"needs a `sequence` of one column"),
+        ({**MERGE, "key": ["id", "kept"]}, r"column `kept` differs between the changes"),
+    ],
+)
+def test_others_would_lose_them_and_are_refused(sink: dict[str, Any], told: str) -> None:
+    with pytest.raises((ValueError, InputError), match=told):
+        declared(sink)

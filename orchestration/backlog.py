@@ -9,7 +9,9 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from orchestration.database_log import SETTLED_S, DatabaseLog, describe_unread
 from sources.config.kafka_source import KafkaSource
+from sources.databases.replication_slot import watched_slot
 from sources.errors import RunError
 from sources.kafka.client import KafkaLog
 from sources.ledger import read_ledger
@@ -82,21 +84,23 @@ def wait_until_caught_up(
 ) -> None:
     """Wait until the unbounded run has committed all input that its topics, or its folder, hold.
 
-    Input that arrives while it waits counts, too. There is no time limit. It then waits, for a
+    Input that arrives while it waits counts, too; so does what a captured database's log holds when
+    this is called, and the connector has not read. There is no time limit. It then waits, for a
     minute at most, until the run has also counted the rows of the seam, which the audit compares.
 
     Args:
         context: The pipeline and its state.
         on_waiting: Called at each look (every 0.3 s) with how much input is not committed yet, and
-            in which unit that is counted.
+            in which unit that is counted, with what waits elsewhere.
 
     Raises:
-        RunError: The run ended before that.
+        RunError: The run ended before that, or no connector reads the database's log.
         InputError: The topic or the folder can't be read.
-        UnavailableError: The broker or the store does not answer.
+        UnavailableError: The broker, the store or the captured database does not answer.
     """
     name = context.pipeline.sources[-1].name
     backlog = backlog_of(context)
+    connector = ConnectorWait(context)
     caught_up_at: float | None = None
     while True:
         beat = process.find_running(context.generation, name)
@@ -108,8 +112,9 @@ def wait_until_caught_up(
             )
             raise RunError(message, hint, source=name)
         waiting = backlog.waiting(beat)
-        on_waiting(waiting, backlog.unit)
-        if waiting == 0:
+        is_behind = connector.is_behind(waiting, beat)
+        on_waiting(waiting, f"{backlog.unit}{connector.text}")
+        if waiting == 0 and not is_behind:
             caught_up_at = caught_up_at or time.monotonic()
             is_over = time.monotonic() - caught_up_at > _SEAM_COUNT_S
             if is_over or _seam_is_counted(context, name):
@@ -121,6 +126,51 @@ def _seam_is_counted(context: PipelineContext, source: str) -> bool:
     """Return whether the run has counted the rows of the seam; True if it removes none."""
     ledger, count = read_ledger(context.generation, source)
     return ledger is None or not ledger.is_filtered or count is not None
+
+
+class ConnectorWait:
+    """Wait for the connector that writes a captured table's changes to the topic.
+
+    It is behind until it has confirmed that the topic holds the database's log up to its end at the
+    first look; or until it has received that, and no record has come for
+    :data:`~orchestration.database_log.SETTLED_S`, as it confirms nothing while only other tables
+    change. Never behind where no source declares a ``snapshot``.
+
+    Args:
+        context: The pipeline and its state.
+
+    Attributes:
+        text: What waits besides the input in the topic, as the end of a sentence; or empty.
+    """
+
+    def __init__(self, context: PipelineContext) -> None:
+        options = watched_slot(context.loaded)
+        self._log = None if options is None else DatabaseLog(options)
+        self._quiet: tuple[object, float] | None = None
+        self.text = ""
+
+    def is_behind(self, waiting: int, beat: Heartbeat | None) -> bool:
+        """Return whether changes may be missing from the topic.
+
+        Args:
+            waiting: Records in the topic that are not committed.
+            beat: The run's latest heartbeat.
+
+        Raises:
+            RunError: No connector reads the slot, or it is missing or lost.
+            UnavailableError: The database does not answer.
+        """
+        if self._log is None:
+            return False
+        unread = self._log.unread()
+        self.text = f" in the topic, and {describe_unread(unread)}" if unread else " in the topic"
+        if self._log.is_confirmed:
+            return False
+        seen = (waiting, None if beat is None else beat.offsets)
+        if unread or waiting or self._quiet is None or self._quiet[0] != seen:
+            self._quiet = (seen, time.monotonic())
+            return True
+        return time.monotonic() - self._quiet[1] < SETTLED_S
 
 
 class TopicBacklog:

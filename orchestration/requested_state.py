@@ -80,11 +80,9 @@ class Watch(Record):
         restarts: Restarts since the request that still count, oldest first.
         gave_up: Whether the limit was reached: nothing is done until people act.
         alerted: The health that the webhook last received.
-        slot_idle_since_ms: Since when no connector was seen to read the replication slot; None if
-            one does, or no slot is declared.
     """
 
-    VERSION = 2
+    VERSION = 3
 
     requested_ms: int
     launch_id: str | None = None
@@ -95,7 +93,6 @@ class Watch(Record):
     restarts: list[Restart] = Field(default_factory=list)
     gave_up: bool = False
     alerted: str | None = None
-    slot_idle_since_ms: int | None = None
 
 
 def read_requested(generation: Folder) -> RequestedState | None:

@@ -57,7 +57,7 @@ class ProgressBars(Observer):
 
     def waiting(self, step: Step[Any], count: int, unit: str) -> None:
         """Show next to the bar how much input the stream has not committed yet."""
-        self.noted(step, f"{step.name}: {count:,} {unit} behind")
+        self.noted(step, f"{step.name}: waits for {count:,} {unit}")
 
     def finished(self, step: Step[Any], outcome: Outcome[Any]) -> None:
         """Fill the bar of a step that is done."""

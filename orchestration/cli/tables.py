@@ -8,6 +8,7 @@ from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
+from orchestration.database_log import describe_unread
 from orchestration.display import duration
 from orchestration.progress.plan_tables import PlanTable, plan_tables
 from sources.common.positions import iso
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from orchestration.audit.report import AuditReport, BadLine, LedgerLine
     from orchestration.generations.lifecycle import GenerationLine
     from orchestration.progress.plan_preview import Preview
+    from orchestration.supervision.source_status import SourceStatus
     from orchestration.supervision.status import Status
     from sources.planning.plan import Plan
 
@@ -85,7 +87,7 @@ def _status(found: Status) -> Table:
             source.state,
             "" if beat is None or beat.batch_id is None else str(beat.batch_id),
             splits,
-            "" if source.lag is None else f"{source.lag:,}",
+            _lag(found, source),
             "" if beat is None or beat.rows_per_s is None else f"{beat.rows_per_s:,.0f}",
             "" if beat is None or beat.event_time_ms is None else iso(beat.event_time_ms),
             "" if source.eta_s is None else duration(source.eta_s),
@@ -113,6 +115,14 @@ def _status(found: Status) -> Table:
         before = f"{table.caption}\n" if table.caption else ""
         table.caption = f"{before}[yellow]Warning:[/] {escape(note)}"
     return table
+
+
+def _lag(found: Status, source: SourceStatus) -> str:
+    """Return how much waits in the topic, or the folder, and in the database before it."""
+    lag = "" if source.lag is None else f"{source.lag:,}"
+    is_live = found.live is not None and source is found.sources[-1]
+    unread = found.live.numbers.get("slot_unread_bytes") if found.live and is_live else None
+    return f"{lag} in the topic, {describe_unread(unread)}" if unread else lag
 
 
 def audit(report: AuditReport) -> Group:

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from pydantic import BaseModel, ConfigDict
 
+from orchestration.database_log import describe_unread
 from orchestration.display import count, day, duration, moment, shortened
 from orchestration.progress.sparkline import sparkline
 from orchestration.progress.table_facts import TableFacts
@@ -94,6 +95,8 @@ def _state(loaded: LoadedPipeline, found: Status) -> tuple[str, list[str]]:
     if found.live is not None:
         lag = found.sources[-1].lag
         waits = [] if lag is None else [f"{count(lag)} waiting"]
+        if unread := found.live.numbers.get("slot_unread_bytes"):
+            waits.append(describe_unread(unread))
         is_up = found.live.health not in ("paused", "stopped")
         since = _since(loaded, found) if is_up else []
         headline = found.live.health.replace("-", " ").capitalize()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from orchestration import operations
-from orchestration.backlog import backlog_of
+from orchestration.backlog import ConnectorWait, backlog_of
 from orchestration.requested_state import RequestedState, read_requested, write_requested
 from sources.common.positions import now_ms
 from sources.config.file_source import FileSource
@@ -120,6 +120,9 @@ def drain(
 ) -> None:
     """Let the live run commit all that its topics, or its folder, hold now; then stop it.
 
+    Of a captured table: also the changes that the database's log holds now, which the connector has
+    not read yet.
+
     What arrives in the meantime may be included or not; a resumed run continues right after what
     is.
 
@@ -134,8 +137,10 @@ def drain(
         InputError: The pipeline has no live run, or its topics or folder can't be read.
         StateError: Nothing was planned yet, or the live run is not running.
         RunError: The run ended before it was drained, it was not drained in time (the message
-            names how much is left), or it can't be ended from this machine.
-        UnavailableError: The broker, the store or the cluster does not answer.
+            names how much is left), no connector reads the captured database's log, or the run
+            can't be ended from this machine.
+        UnavailableError: The broker, the store, the captured database or the cluster does not
+            answer.
     """
     source = live_source(loaded)
     generation = loaded.require_generation()
@@ -144,20 +149,26 @@ def drain(
         hint = "Start the run with `hybrid resume`, then repeat `hybrid drain`."
         raise StateError(message, hint, source=source.name)
     deadline = time.monotonic() + within.total_seconds()
-    backlog = backlog_of(PipelineContext(loaded, generation), as_of_now=True)
+    context = PipelineContext(loaded, generation)
+    connector, is_written = ConnectorWait(context), False
+    backlog = backlog_of(context, as_of_now=True)
     left: int | None = None
     while True:
         beat = process.find_running(generation, source.name)
         if beat is None:
             raise _ended(generation, source.name, left)
         left = backlog.waiting(beat)
+        if not is_written and not connector.is_behind(left, beat):
+            # What the connector had to read then is in the topic now, and counts.
+            is_written, backlog = True, backlog_of(context, as_of_now=True)
+            left = backlog.waiting(beat)
         on_left(left)
-        if left == 0:
+        if left == 0 and is_written:
             break
         if time.monotonic() > deadline:
             message = (
                 f"`{source.name}` is not drained after {within.total_seconds():,.0f} s: "
-                f"{left:,} {backlog.unit} are left."
+                f"{left:,} {backlog.unit}{connector.text} are left."
             )
             hint = (
                 "The run continues. Repeat `hybrid drain`, with a longer `--within`; or end the "

@@ -12,6 +12,9 @@ from sources.common.positions import span_ms
 from sources.config.supervision import Supervision
 from sources.databases.replication_slot import NEW_SNAPSHOT
 
+# The log of a busy database is always a bit ahead: one segment of it.
+_MUCH_UNREAD = 16 << 20
+
 
 class _Excess(NamedTuple):
     """A time that is longer than allowed; both in ms."""
@@ -121,7 +124,7 @@ def _unknown_lag(seen: Seen, expected: Supervision, now_ms: int) -> Finding:
 def slot(slot: SlotSeen, expected: Supervision, now_ms: int) -> Finding:
     """Judge whether changes still come through the replication slot, and since when none reads it.
 
-    The number is the time without a reader, and its limit ``freshness``.
+    The number is the time without a reader, or without its reading on, and its limit ``freshness``.
     """
     if slot.gone is not None:
         text = f"{slot.gone[0].upper()}{slot.gone[1:].rstrip('.')}. {NEW_SNAPSHOT}"
@@ -134,12 +137,20 @@ def slot(slot: SlotSeen, expected: Supervision, now_ms: int) -> Finding:
     if slot.idle_since_ms is not None:
         idle_ms = now_ms - slot.idle_since_ms
         text = f"No connector has read the slot for {_span(idle_ms)}. Start the connector again."
+    behind_ms = 0
+    if slot.unread_bytes:
+        text += f" {size(slot.unread_bytes)} in the database, not read by the connector"
+        if slot.unread_since_ms is not None and slot.idle_since_ms is None:
+            behind_ms = now_ms - slot.unread_since_ms
+        text += f", the first of it for {_span(behind_ms)} at least." if behind_ms else "."
     if slot.retained_bytes is not None:
         text += f" The database keeps {size(slot.retained_bytes)} of its log for it."
+    is_behind = behind_ms > limit_ms or (slot.unread_bytes or 0) > _MUCH_UNREAD
+    idle_ms = max(idle_ms, behind_ms)
     return Finding(
         name="slot",
-        passed=slot.idle_since_ms is None,
-        is_pending=slot.idle_since_ms is not None and idle_ms <= limit_ms,
+        passed=slot.idle_since_ms is None and not is_behind,
+        is_pending=idle_ms <= limit_ms,
         text=text,
         value=idle_ms / 1000,
         limit=limit_ms / 1000,

@@ -84,7 +84,12 @@ def judge(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
     if seen.slot is not None:
         slot = findings.slot(seen.slot, expected, now_ms)
         found.append(slot)
-        if health in (*_WORKING, "dropping-rows") and not (slot.passed or slot.is_pending):
+        if seen.slot.is_read and not slot.passed:
+            if health in _WORKING and not slot.is_pending:
+                health, reason = "late", slot.text
+            elif health == "healthy":
+                health, reason = "catching-up", slot.text
+        elif health in (*_WORKING, "dropping-rows") and not (slot.passed or slot.is_pending):
             # Whatever else holds: no more changes arrive.
             health, reason = "cut-off", slot.text
     return Verdict(
@@ -231,6 +236,7 @@ def _numbers(seen: Seen, now_ms: int) -> dict[str, int | float]:
         "waiting_s": 0.0 if seen.lag == 0 else uncommitted_s,
         "restarts": seen.restarts,
         "slot_retained_bytes": None if seen.slot is None else seen.slot.retained_bytes,
+        "slot_unread_bytes": None if seen.slot is None else seen.slot.unread_bytes,
     }
     if seen.behind is not None:
         found |= {

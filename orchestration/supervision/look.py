@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 from orchestration.requested_state import Watch, read_refused, read_requested, read_watch
@@ -10,12 +9,12 @@ from orchestration.supervision.belonging import find_refusal, with_refusal
 from orchestration.supervision.catching_up import find_behind
 from orchestration.supervision.health import judge
 from orchestration.supervision.late_rows import look_at_late_rows
-from orchestration.supervision.observation import Seen, SlotSeen, behind_since
+from orchestration.supervision.observation import Seen, behind_since
+from orchestration.supervision.slot_watch import SlotLook, observe_slot
 from orchestration.supervision.source_status import SourceStatus, source_status
 from orchestration.supervision.verdict import Verdict
 from sources.common.positions import now_ms, span_ms
 from sources.config.loader import LoadedPipeline
-from sources.databases.replication_slot import SlotGone, ask_slot, slot_gone, watched_slot
 from sources.errors import ErrorReport
 from sources.state.generation import Generation
 from spark_jobs.launch import process
@@ -34,8 +33,8 @@ class Look(NamedTuple):
         verdict: Its health, and why.
         watch: What the supervision is to remember until its next look.
         now_ms: When it was looked at, in ms since 1970.
-        slot_gone: When and how the replication slot of the database's changes was lost, so that
-            changes are missing; None if it never was.
+        slot: What was seen of the replication slot of the database's changes; None if none is
+            declared.
         refused: Why the next launch is refused, since checkpoint, state and target don't belong
             together; None if they do.
     """
@@ -43,7 +42,7 @@ class Look(NamedTuple):
     verdict: Verdict
     watch: Watch
     now_ms: int
-    slot_gone: SlotGone | None = None
+    slot: SlotLook | None = None
     refused: ErrorReport | None = None
 
 
@@ -91,7 +90,7 @@ def look_at_live(
         unknown_ms = watch.lag_unknown_since_ms or looked_ms
     window_ms = looked_ms - span_ms(expected.restarts.within)
     restarts = [restart for restart in watch.restarts if restart.at_ms > window_ms]
-    gone, slot = _look_at_slot(loaded, generation, watch.slot_idle_since_ms, looked_ms)
+    slot = observe_slot(loaded, generation, looked_ms)
     log, late_ms = read_progress_log(generation, name), span_ms(expected.late_after)
     is_alive = running is not None or find_run(generation, name) is not None
     seen = Seen(
@@ -110,7 +109,7 @@ def look_at_live(
         last_failure=restarts[-1].why if restarts else None,
         gave_up=watch.gave_up,
         obstacle=generation.obstacle(),
-        slot=slot,
+        slot=None if slot is None else slot.seen,
         behind=find_behind(log, beat, lag, behind_ms, looked_ms, late_ms),
         late=look_at_late_rows(loaded, generation, looked_ms),
     )
@@ -127,32 +126,5 @@ def look_at_live(
         "lag_unknown_since_ms": unknown_ms,
         "down_since_ms": down_ms,
         "restarts": restarts,
-        "slot_idle_since_ms": None if slot is None else slot.idle_since_ms,
     }
-    return Look(verdict, watch.model_copy(update=changes), looked_ms, gone, refused)
-
-
-def _look_at_slot(
-    loaded: LoadedPipeline, generation: Generation, idle_since_ms: int | None, looked_ms: int
-) -> tuple[SlotGone | None, SlotSeen | None]:
-    """Return that the slot of a pipeline's changes is or was gone, and what is seen of it now.
-
-    Args:
-        loaded: The pipeline.
-        generation: Keeps the record that the slot was gone.
-        idle_since_ms: Since when it was seen idle, if it was at the last look.
-        looked_ms: Now.
-    """
-    if (options := watched_slot(loaded)) is None:
-        return None, None
-    slot = ask_slot(options)
-    gone = slot_gone(generation, options, slot)
-    seen = SlotSeen(gone=None if gone is None else str(gone))
-    if isinstance(slot, str):
-        return gone, replace(seen, unknown=slot, idle_since_ms=idle_since_ms)
-    is_idle = slot.state == "idle"
-    return gone, replace(
-        seen,
-        idle_since_ms=(idle_since_ms or looked_ms) if is_idle else None,
-        retained_bytes=slot.retained_bytes,
-    )
+    return Look(verdict, watch.model_copy(update=changes), looked_ms, slot, refused)

@@ -21,12 +21,22 @@ class SlotSeen:
         idle_since_ms: Since when no connector reads it, in ms since 1970; None if one does.
         unknown: Why its state is unknown; None if it is known.
         retained_bytes: Bytes of write-ahead log that the database keeps for it; None if unknown.
+        unread_bytes: Bytes of it that the connector has not read; None if unknown.
+        unread_since_ms: Since when the connector has not read on, in ms since 1970; None if it has
+            read all, or that is unknown.
     """
 
     gone: str | None = None
     idle_since_ms: int | None = None
     unknown: str | None = None
     retained_bytes: int | None = None
+    unread_bytes: int | None = None
+    unread_since_ms: int | None = None
+
+    @property
+    def is_read(self) -> bool:
+        """Whether a connector is known to read the slot at the moment; computed."""
+        return self.gone is None and self.idle_since_ms is None and self.unknown is None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""The status of a pipeline, read from its state folder and its topic; nothing is changed."""
+"""The status of a pipeline, read from its state folder and its topic.
+
+Nothing is changed but what is known of the replication slot, which the next look needs.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from pydantic import BaseModel
 
 from orchestration.supervision.belonging import find_refusal
 from orchestration.supervision.look import look_at_live
+from orchestration.supervision.slot_watch import keep_slot
 from orchestration.supervision.source_status import SourceStatus, source_status
 from orchestration.supervision.verdict import Verdict
 from sources.config.loader import LoadedPipeline
@@ -60,7 +64,8 @@ class Status(BaseModel):
 def status(loaded: LoadedPipeline) -> Status:
     """Return the status of a pipeline, by a look at its state, its processes and its topic.
 
-    A broker that does not answer is no error: the lag is then unknown.
+    A broker that does not answer is no error: the lag is then unknown. What is seen of the
+    replication slot is kept.
 
     Raises:
         StateError: The state can't be read.
@@ -68,6 +73,8 @@ def status(loaded: LoadedPipeline) -> Status:
     generation = loaded.open_generation(create=False)
     sources = [source_status(loaded, generation, source.name) for source in loaded.pipeline.sources]
     found = None if generation is None else look_at_live(loaded, generation, sources[-1])
+    if generation is not None and found is not None:
+        keep_slot(generation, found.slot)
     live = None if found is None else found.verdict
     refused = None if found is None else found.refused
     if found is None and generation is not None:

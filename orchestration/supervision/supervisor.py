@@ -15,6 +15,7 @@ from orchestration.requested_state import (
     write_watch,
 )
 from orchestration.supervision.look import Look, look_at_live
+from orchestration.supervision.slot_watch import keep_slot
 from orchestration.supervision.verdict import RED, Verdict
 from orchestration.supervision.webhook import post
 from sources.common.positions import iso, span_ms
@@ -22,7 +23,6 @@ from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.config.supervision import Supervision
-from sources.databases.replication_slot import keep_gone
 from sources.errors import HybridError
 from sources.planning.context import PipelineContext
 from spark_jobs.launch import process
@@ -61,8 +61,7 @@ def tick(loaded: LoadedPipeline) -> Tick | None:
     look = None if generation is None else look_at_live(loaded, generation)
     if generation is None or look is None:
         return None
-    if look.slot_gone is not None:
-        keep_gone(generation, look.slot_gone)
+    keep_slot(generation, look.slot)
     watch, restart = decide(look, loaded.pipeline.supervision)
     # Before anything is done about it.
     write_watch(generation, watch)

@@ -36,10 +36,21 @@ class Slot(NamedTuple):
         state: ``active``: a connector reads it; ``idle``: none does; ``lost``: the server removed
             the write-ahead log that it needs; ``missing``: it does not exist, or was never read.
         retained_bytes: Bytes of write-ahead log that the server keeps for it; 0 if lost or missing.
+        unread_bytes: Bytes of write-ahead log, up to its end, that no connector was sent; None if
+            the role may not see it, or the slot is lost or missing.
+        log_end: End of the write-ahead log when the server was asked, as a position (LSN).
+        received: Position up to which the connector has confirmed that it received the log, which
+            it does every 10 s by default (``status.update.interval.ms``); None as above.
+        confirmed: Position up to which it has confirmed that the topics hold all changes. It stays
+            where it is while only other tables change.
     """
 
     state: State
     retained_bytes: int = 0
+    unread_bytes: int | None = None
+    log_end: int = 0
+    received: int | None = None
+    confirmed: int = 0
 
 
 class SlotGone(Record):
@@ -118,17 +129,29 @@ def find_slot(connection: psycopg.Connection[Any], name: str) -> Slot:
     Raises:
         psycopg.Error: The server does not answer, or refuses.
     """
+    # Asked first: what was sent by then is compared with it.
+    end = connection.execute("SELECT (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint").fetchone()
     row = connection.execute(
-        "SELECT active, confirmed_flush_lsn IS NOT NULL, coalesce(wal_status, ''), "
-        "coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint "
-        "FROM pg_replication_slots WHERE slot_name = %s",
+        "SELECT s.active, coalesce(s.wal_status, ''), "
+        "coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), s.restart_lsn), 0)::bigint, "
+        "(s.confirmed_flush_lsn - '0/0'::pg_lsn)::bigint, "
+        "(r.sent_lsn - '0/0'::pg_lsn)::bigint, (r.write_lsn - '0/0'::pg_lsn)::bigint "
+        "FROM pg_replication_slots s LEFT JOIN pg_stat_replication r ON r.pid = s.active_pid "
+        "WHERE s.slot_name = %s",
         [name],
     ).fetchone()
-    if row is None or not row[1]:
+    if end is None or row is None or row[3] is None:
         return Slot("missing")
-    if row[2] == "lost":
+    is_active, status, retained, confirmed, sent, written = row
+    if status == "lost":
         return Slot("lost")
-    return Slot("active" if row[0] else "idle", row[3])
+    if not is_active:
+        sent = written = confirmed
+    unread = max(end[0] - sent, 0) if sent is not None else 0 if confirmed >= end[0] else None
+    # A connector that has not reported yet has received what it confirmed before.
+    received = max(confirmed, written or 0) if sent is not None else None
+    state: State = "active" if is_active else "idle"
+    return Slot(state, retained, unread, end[0], received, confirmed)
 
 
 def slot_gone(generation: Folder, options: SnapshotOptions, slot: Slot | str) -> SlotGone | None:

@@ -224,6 +224,19 @@ def slot(**seen: Any) -> Seen:
         (slot(unknown="no answer"), "healthy", ""),
         (slot(idle_since_ms=NOW - 20 * S), "healthy", ""),
         (slot(idle_since_ms=NOW - 21 * S), "cut-off", "has read the slot for 21 s"),
+        # The topic is read to its end, but the connector has not written all to it.
+        (slot(unread_bytes=58_000_000), "catching-up", "58.0 MB in the database, not read by"),
+        (slot(unread_bytes=58_000, unread_since_ms=NOW - 20 * S), "healthy", ""),
+        (
+            slot(unread_bytes=58_000, unread_since_ms=NOW - 21 * S),
+            "late",
+            "58.0 kB in the database, not read by the connector, the first of it for 21 s at",
+        ),
+        (
+            slot(unread_bytes=58_000_000, idle_since_ms=NOW - 21 * S, unread_since_ms=NOW - S),
+            "cut-off",
+            "has read the slot for 21 s. Start the connector again. 58.0 MB in the database",
+        ),
         (replace(slot(gone="it is lost"), is_alive=False), "dead", "ended without a report. See"),
         (
             replace(slot(gone="it is lost"), requested=STOPPED),

@@ -8,6 +8,7 @@ from orchestration.audit.kept_audit import KeptAudit
 from orchestration.generations.ranges import RemovedFiles
 from orchestration.generations.switch_lock import SwitchHolder
 from orchestration.requested_state import RefusedRestart, RequestedState, Watch
+from orchestration.supervision.slot_watch import SlotWatch
 from sources.common.positions import EndPosition, Record, StartPosition
 from sources.config.bad_records import BadRecordCount
 from sources.config.loader import KeptDefinition
@@ -64,6 +65,7 @@ KINDS: list[type[Record]] = [
     SeamCount,
     Serving,
     SlotGone,
+    SlotWatch,
     SnapshotManifest,
     StartPosition,
     StagedOutside,

@@ -1,0 +1,120 @@
+"""The replication slot that a pipeline's changes come through: one look, and what is kept of it.
+
+Whoever looks keeps what it saw, the supervision as well as `hybrid status`: so a slot that nobody
+reads is found out without a daemon.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from typing import NamedTuple
+
+from orchestration.supervision.observation import SlotSeen
+from sources.common.positions import Record
+from sources.config.loader import LoadedPipeline
+from sources.databases.replication_slot import (
+    Slot,
+    SlotGone,
+    ask_slot,
+    keep_gone,
+    slot_gone,
+    watched_slot,
+)
+from sources.errors import StateError
+from sources.state.generation import Generation
+
+_NAME = "run/slot-watch.json"
+
+
+class SlotWatch(Record):
+    """State document of a generation: what the last look at the replication slot saw.
+
+    Attributes:
+        slot: Name of the slot; what was seen of another one does not count.
+        idle_since_ms: Since when no connector was seen to read it, in ms since 1970; None if one
+            did.
+        unread_lsn: End of the database's log at a look that the connector has not read up to; None
+            if it had read all.
+        unread_since_ms: When that look was, in ms since 1970.
+    """
+
+    slot: str
+    idle_since_ms: int | None = None
+    unread_lsn: int | None = None
+    unread_since_ms: int | None = None
+
+
+class SlotLook(NamedTuple):
+    """Result of one look at a replication slot.
+
+    Attributes:
+        seen: What the verdict needs of it.
+        watch: What the next look needs of it.
+        gone: When and how it was lost, so that changes are missing; None if it never was.
+    """
+
+    seen: SlotSeen
+    watch: SlotWatch
+    gone: SlotGone | None
+
+
+def observe_slot(loaded: LoadedPipeline, generation: Generation, looked_ms: int) -> SlotLook | None:
+    """Ask the database for the slot of a pipeline's changes; change nothing.
+
+    Args:
+        loaded: The pipeline.
+        generation: Its state, which has what earlier looks saw.
+        looked_ms: Now, in ms since 1970.
+
+    Returns:
+        None if no slot is declared.
+
+    Raises:
+        StateError: The state can't be read.
+    """
+    if (options := watched_slot(loaded)) is None:
+        return None
+    before = generation.read(_NAME, SlotWatch)
+    if before is None or before.slot != options.slot:
+        before = SlotWatch(slot=options.slot)
+    slot = ask_slot(options)
+    gone = slot_gone(generation, options, slot)
+    watch = before if isinstance(slot, str) else _after(before, slot, looked_ms)
+    seen = SlotSeen(
+        gone=None if gone is None else str(gone),
+        idle_since_ms=watch.idle_since_ms,
+        unread_since_ms=watch.unread_since_ms,
+    )
+    if isinstance(slot, str):
+        return SlotLook(replace(seen, unknown=slot), watch, gone)
+    seen = replace(seen, retained_bytes=slot.retained_bytes, unread_bytes=slot.unread_bytes)
+    return SlotLook(seen, watch, gone)
+
+
+def keep_slot(generation: Generation, look: SlotLook | None) -> None:
+    """Keep what a look saw for the next one, and for good that the slot was gone.
+
+    A state folder that can't be written is no error: then the next look starts without it.
+    """
+    if look is None:
+        return
+    with contextlib.suppress(StateError):
+        if look.gone is not None:
+            keep_gone(generation, look.gone)
+        if generation.read(_NAME, SlotWatch) != look.watch:
+            generation.replace(_NAME, look.watch)
+
+
+def _after(before: SlotWatch, slot: Slot, looked_ms: int) -> SlotWatch:
+    """Return what is kept after a look at a slot whose state is known."""
+    lsn, since_ms = before.unread_lsn, before.unread_since_ms
+    if not slot.unread_bytes:
+        lsn = since_ms = None
+    elif lsn is None or slot.log_end - slot.unread_bytes >= lsn:
+        # It has read what the log held then, so what waits now came later.
+        lsn, since_ms = slot.log_end, looked_ms
+    idle_since_ms = (before.idle_since_ms or looked_ms) if slot.state == "idle" else None
+    return SlotWatch(
+        slot=before.slot, idle_since_ms=idle_since_ms, unread_lsn=lsn, unread_since_ms=since_ms
+    )

@@ -1,0 +1,108 @@
+"""What one look at a replication slot leaves for the next, whoever looks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from orchestration.supervision import slot_watch
+from orchestration.supervision.slot_watch import SlotLook, keep_slot, observe_slot
+from sources.config.loader import load_pipeline
+from sources.databases.replication_slot import Slot
+from sources.errors import StateError
+from sources.state.generation import Generation, GenerationInfo
+from sources.storage.folder import Folder
+from tests.sources.config.test_unchanged import CHANGES, MERGE
+
+Look = Callable[[Slot | str, int], SlotLook]
+IDLE = Slot("idle", 500, unread_bytes=100, log_end=1000, received=900)
+
+
+@pytest.fixture
+def generation(tmp_path: Path) -> Generation:
+    info = GenerationInfo(generation="g1", transaction_id="t", created_ms=0, contract={})
+    return Generation(Folder(tmp_path / "state"), info)
+
+
+@pytest.fixture
+def look(tmp_path: Path, generation: Generation, monkeypatch: pytest.MonkeyPatch) -> Look:
+    """One look, by a process that knows nothing of the others."""
+    snapshot = {
+        "name": "snapshot",
+        "type": "files",
+        "path": "snapshot/*.parquet",
+        "format": "parquet",
+        "snapshot": {"dsn": "host=db", "slot": "shop"},
+    }
+    changes = {name: value for name, value in CHANGES.items() if name != "start"}
+    include = {**CHANGES["include"], "lsn": "lsn", "tx": "transaction"}
+    (tmp_path / "p.yaml").write_text(
+        yaml.safe_dump(
+            {
+                "name": "orders",
+                "event_time": "at",
+                "sources": [snapshot, {**changes, "include": include}],
+                "transform": "transforms:identity",
+                "sink": MERGE,
+                "state": "state",
+            }
+        )
+    )
+    loaded = load_pipeline(tmp_path / "p.yaml")
+
+    def run(slot: Slot | str, at_ms: int) -> SlotLook:
+        monkeypatch.setattr(slot_watch, "ask_slot", lambda _: slot)
+        found = observe_slot(loaded, generation, at_ms)
+        keep_slot(generation, found)
+        assert found is not None
+        return found
+
+    return run
+
+
+def test_a_slot_is_idle_since_it_was_first_seen_so(look: Look) -> None:
+    assert look(IDLE, 5).seen.idle_since_ms == 5
+    assert look(IDLE, 9).seen.idle_since_ms == 5
+    # A database that does not answer for a while says nothing else.
+    assert look("no answer", 10).seen.idle_since_ms == 5
+    assert look(IDLE._replace(state="active"), 11).seen.idle_since_ms is None
+    assert look(IDLE, 12).seen.idle_since_ms == 12
+
+
+def test_a_connector_that_reads_on_is_not_behind_since_its_first_byte(look: Look) -> None:
+    active = IDLE._replace(state="active")
+    assert look(active, 1).seen.unread_since_ms == 1
+    # It has not read what the log held at the first look.
+    assert look(active._replace(log_end=1500, unread_bytes=501), 2).seen.unread_since_ms == 1
+    assert look(active._replace(log_end=1500, unread_bytes=500), 3).seen.unread_since_ms == 3
+    found = look(active._replace(unread_bytes=0), 4)
+    assert (found.seen.unread_since_ms, found.seen.unread_bytes) == (None, 0)
+
+
+def test_that_it_was_gone_is_kept_for_good(look: Look) -> None:
+    assert "had lost its log" in str(look(Slot("lost"), 1).seen.gone)
+    assert "had lost its log" in str(look(IDLE, 2).seen.gone)
+
+
+def test_a_state_that_can_not_be_written_is_no_error(
+    look: Look, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        message = "The disk is full."
+        raise StateError(message, "Free some space.")
+
+    monkeypatch.setattr(Generation, "replace", refuse)
+    assert look(IDLE, 5).seen.idle_since_ms == 5
+
+
+def test_nothing_is_written_that_is_there_already(look: Look, tmp_path: Path) -> None:
+    look(IDLE, 5)
+    (file,) = tmp_path.rglob("slot-watch.json")
+    before = file.stat().st_ino
+    look(IDLE, 6)
+    assert file.stat().st_ino == before
+    assert json.loads(file.read_text())["idle_since_ms"] == 5

@@ -30,7 +30,7 @@ def create_input(
     holds every row. The keys that are ambiguous are in the table ``audit.ambiguous``.
 
     Args:
-        connection: The audit's database, with the table ``audit.rows``, whose changes get the values
+        connection: The audit's database, with the table ``audit.rows``; its changes get the values
             that they left as they were.
         pipeline: Declares key and sink.
 

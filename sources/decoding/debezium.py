@@ -11,11 +11,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import orjson
+import pyarrow as pa
 
 from sources.common.schema import may_be_long, parse_schema
 from sources.decoding.base import BaseReader
+from sources.decoding.changed_columns import changed_columns, sql_for_defaults
 from sources.decoding.conversion import BadValue, short_repr
-from sources.decoding.debezium_values import NO_ENCODING, value_converter
+from sources.decoding.debezium_values import NO_ENCODING, require_integer, value_converter
 from sources.decoding.envelopes import AvroEnvelopes, Encoding, Envelopes, JsonEnvelopes
 from sources.decoding.value_format import EnvelopePart, ValueFormat
 from sources.errors import InputError
@@ -60,6 +62,9 @@ class DebeziumReader(BaseReader):
         )
         self._table = source.table
         self._columns = [(field.name, value_converter(field.type)) for field in columns]
+        self._integers = {
+            field.name: field.type for field in columns if pa.types.is_integer(field.type)
+        }
         dropped = {*(source.dropped_columns or [])}
         self._required = set(table_columns) - dropped
         # Older changes do not contain them; a change with an unknown column instead is a renaming.
@@ -125,7 +130,7 @@ class DebeziumReader(BaseReader):
                     "primary key, or FULL if not"
                 )
             raise BadValue(reason)
-        self._check_columns(row)
+        self._check_columns(row, encodings)
         if encodings is not self._checked:
             self._check_defaults(encodings)
         fields: dict[str, Any] = {}
@@ -157,50 +162,17 @@ class DebeziumReader(BaseReader):
             )
             raise BadValue(reason)
 
-    def _check_columns(self, row: Mapping[str, Any]) -> None:
-        """Refuse a change whose row has an undeclared column, or lacks a declared one.
+    def _check_columns(self, row: Mapping[str, Any], encodings: Mapping[str, Encoding]) -> None:
+        """Refuse a change whose row has undeclared columns, or lacks declared ones.
 
         Raises:
-            InputError: Contains the column, and what to declare.
+            InputError: Contains the columns, and what to declare.
         """
         if row.keys() <= self._known and row.keys() >= self._required:
             return
         new = [name for name in row if name not in self._known]
         missing = sorted((self._required | (self._added if new else set())) - row.keys())
-        if new and missing:
-            message = (
-                f"The source database's table `{self._table}` has a column `{new[0]}` that is not "
-                f"declared, and no longer has `{missing[0]}`. The run stops before the first "
-                "change with these columns."
-            )
-            hint = (
-                f"If `{missing[0]}` was renamed to `{new[0]}`: correct the `schema`, list the old "
-                f"name in `ignored_columns`, {_NEW_START}. If not: declare `{new[0]}` in "
-                f"`added_columns` and `{missing[0]}` in `dropped_columns`, then run "
-                "`hybrid resume P`."
-            )
-        elif new:
-            message = (
-                f"The source database's table `{self._table}` has a column `{new[0]}` that is not "
-                "declared. The run stops before the first change with this column."
-            )
-            hint = (
-                f"To add it to the target, declare `added_columns: {{{new[0]}: <type>}}`, with its "
-                "default if it has one; to leave it out for good, list it in `ignored_columns`. "
-                "Then run `hybrid resume P`."
-            )
-        else:
-            message = (
-                f"The source database's table `{self._table}` no longer has the column "
-                f"`{missing[0]}` of the `schema`. The run stops before the first change without it."
-            )
-            hint = (
-                "If the column was dropped, list it in `dropped_columns` (it is null from then "
-                "on), then run `hybrid resume P`. If the connector leaves it out, add it to the "
-                "connector's `column.include.list`."
-            )
-        column = (new or missing)[0]
-        raise InputError(message, hint, table=self._table, column=column)
+        raise changed_columns(self._table, new, missing, encodings, _NEW_START)
 
     def _check_defaults(self, encodings: Mapping[str, Encoding]) -> None:
         """Refuse an added column without a declared default if the envelope's schema has one.
@@ -218,8 +190,8 @@ class DebeziumReader(BaseReader):
                     "hold that default in the database, and would get null in the target."
                 )
                 hint = (
-                    "Look up what these rows hold: `SELECT attmissingval FROM pg_attribute WHERE "
-                    f"attrelid = '{self._table}'::regclass AND attname = '{name}'`. Declare it: "
+                    f"Look up what these rows hold: {sql_for_defaults(self._table, [name])}. "
+                    "Declare it: "
                     f"`added_columns: {{{name}: {{type: …, default: …}}}}`, with `null` if they "
                     "hold none. Then run `hybrid resume P`."
                 )
@@ -270,7 +242,11 @@ class DebeziumReader(BaseReader):
         if raw is None:
             return None if name in row else self._defaults.get(name)
         try:
-            return read(raw, encodings.get(name, NO_ENCODING))
+            encoding = encodings.get(name, NO_ENCODING)
+            value = read(raw, encoding)
+            if type(value) is int and (kind := self._integers.get(name)) is not None:
+                require_integer(value, kind, encoding)
+            return value
         except BadValue as error:
             reason = f"`{name}`: {error}"
             raise BadValue(reason) from None

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from sources.common.schema import type_name
 from sources.decoding.conversion import BadValue, short_repr
 from sources.decoding.envelopes import Encoding
 
@@ -62,6 +63,30 @@ def value_converter(kind: pa.DataType) -> Callable[[Any, Encoding], Any]:
             None if each is None else item(each, NO_ENCODING) for each in _as_list(raw)
         ]
     return lambda raw, _: raw
+
+
+def require_integer(value: int, kind: pa.DataType, encoding: Encoding) -> None:
+    """Refuse an integer that is too wide for its column, and say what to do if that was widened.
+
+    Args:
+        value: The value.
+        kind: Integer type of the column.
+        encoding: What the envelope's schema says of it.
+
+    Raises:
+        BadValue: The type does not hold the value.
+    """
+    most = 1 << kind.bit_width - 1
+    if -most <= value < most:
+        return
+    reason = f"{value} is not a valid {type_name(kind)}"
+    if kind.bit_width < 64:
+        now = "" if encoding.kind is None else f" ({encoding.kind} in the change)"
+        reason += (
+            f": if the database's column was widened{now}, declare its new type in `schema`, and "
+            "begin a new generation with a new snapshot, `hybrid generation new P`"
+        )
+    raise BadValue(reason)
 
 
 def _as_list(raw: Any) -> list[Any]:

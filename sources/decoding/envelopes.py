@@ -19,6 +19,28 @@ if TYPE_CHECKING:
     from sources.decoding.avro import AvroReader
 
 _PAYLOAD = b',"payload":'
+_TYPES = {
+    "boolean": "boolean",
+    "int8": "tinyint",
+    "int16": "smallint",
+    "int32": "int",
+    "int64": "bigint",
+    "float32": "float",
+    "float64": "double",
+    "float": "float",
+    "double": "double",
+    "string": "string",
+    "bytes": "binary",
+}
+_TYPES_BY_NAME = {
+    "io.debezium.time.Date": "date",
+    "org.apache.kafka.connect.data.Date": "date",
+    "io.debezium.time.Timestamp": "timestamp",
+    "io.debezium.time.MicroTimestamp": "timestamp",
+    "io.debezium.time.NanoTimestamp": "timestamp",
+    "io.debezium.time.ZonedTimestamp": "timestamp",
+    "org.apache.kafka.connect.data.Timestamp": "timestamp",
+}
 _SIDES = ("before", "after")
 
 
@@ -29,11 +51,13 @@ class Encoding(NamedTuple):
         name: Logical type, such as ``io.debezium.time.MicroTimestamp``; None if there is none.
         scale: Digits after the point of a decimal; None if the schema does not contain it.
         default: Constant default of the column in the database; None if there is none.
+        kind: Type to declare for the column, in Spark SQL; None if the schema does not tell.
     """
 
     name: str | None = None
     scale: int | None = None
     default: Any = None
+    kind: str | None = None
 
 
 class Envelopes(Protocol):
@@ -149,11 +173,29 @@ def _connect_encodings(schema: Any) -> dict[str, Encoding]:
     rows = [field for field in fields if field.get("field") in _SIDES]
     return {
         column["field"]: Encoding(
-            column.get("name"), _scale(column.get("parameters")), column.get("default")
+            column.get("name"),
+            _scale(column.get("parameters")),
+            column.get("default"),
+            _connect_type(column),
         )
         for row in rows
         for column in row.get("fields", [])
     }
+
+
+def _connect_type(column: dict[str, Any]) -> str | None:
+    """Return the Spark SQL type of a column that Kafka Connect's schema describes."""
+    name, kind = column.get("name"), column.get("type")
+    if name == "org.apache.kafka.connect.data.Decimal":
+        parameters = column.get("parameters", {})
+        digits = parameters.get("connect.decimal.precision")
+        return f"decimal({digits},{parameters.get('scale')})" if digits else None
+    if name in _TYPES_BY_NAME:
+        return _TYPES_BY_NAME[name]
+    if kind == "array":
+        item = _connect_type(column.get("items") or {})
+        return None if item is None else f"array<{item}>"
+    return _TYPES.get(str(kind))
 
 
 def _scale(parameters: Any) -> int | None:

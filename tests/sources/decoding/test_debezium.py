@@ -297,6 +297,36 @@ class TestColumnsThatChange:
         assert "ignored_columns" in str(found.value)
         assert "added_columns" in str(found.value)
 
+    def test_several_are_named_at_once_with_all_that_is_to_be_declared(self) -> None:
+        described = json.loads(json.dumps(SCHEMA))
+        described["fields"][0]["fields"] += [
+            {"field": "discount", "type": "int32", "default": 7},
+            {"field": "note", "type": "string"},
+            {
+                "field": "rate",
+                "type": "bytes",
+                "name": "org.apache.kafka.connect.data.Decimal",
+                "parameters": {"scale": "2", "connect.decimal.precision": "9"},
+            },
+            {"field": "since", "type": "int64", "name": "io.debezium.time.MicroTimestamp"},
+        ]
+        row = {"discount": 1, "note": "x", "rate": "AQ==", "since": 0, "price": "JxA=", "at": 0}
+        with pytest.raises(InputError, match=r"columns `discount`, `note`, `rate`, `si") as it:
+            read({"schema": described, "payload": envelope("u", **row)})
+        declared = (
+            "`added_columns: {discount: {type: int, default: 7}, note: string, "
+            'rate: "decimal(9,2)", since: timestamp}`'
+        )
+        assert declared in it.value.hint
+        assert "'public.orders'::regclass AND attname = 'discount'" in it.value.hint
+        document = envelope("u", note="x", extra=2)
+        del document["after"]["name"], document["after"]["raw"]
+        with pytest.raises(InputError, match=r"no longer has `name`, `raw`") as both:
+            read(document)
+        assert (
+            "{note: <type>, extra: <type>}` and `dropped_columns: [name, raw]`" in both.value.hint
+        )
+
     def test_an_added_one_may_be_left_out(self) -> None:
         row = read(envelope("u", discount=3), source(ignored_columns=["discount"]))
         assert "discount" not in row
@@ -368,8 +398,11 @@ class TestColumnsThatChange:
     def test_a_widened_one_is_noticed_with_the_first_value_that_does_not_fit(self) -> None:
         declared = source(schema={**COLUMNS, "id": "int"})
         assert read(envelope("u"), declared)["id"] == 7
-        with pytest.raises(BadValue, match="`id`: 2147483648 is not a valid int"):
+        with pytest.raises(BadValue, match=r"`id`: 2147483648 is not a valid int: .* widened"):
             read(envelope("u", id=2**31), declared)
+        document = with_schema(envelope("u", id=2**31, price="JxA=", at=0))
+        with pytest.raises(BadValue, match=r"was widened \(bigint in the change\)"):
+            read(document, declared)
 
 
 class TestPositions:

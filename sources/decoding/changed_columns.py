@@ -1,0 +1,118 @@
+"""What to declare once the columns of a captured table are not those that are declared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sources.decoding.envelopes import Encoding
+from sources.errors import InputError
+
+_PLAIN = ("boolean", "smallint", "int", "bigint", "double", "float", "string")
+
+
+def changed_columns(
+    table: str,
+    new: Sequence[str],
+    missing: Sequence[str],
+    encodings: Mapping[str, Encoding],
+    new_start: str,
+) -> InputError:
+    """Return the error of a change whose row has undeclared columns, or lacks declared ones.
+
+    It names all of them, so that one stop is enough.
+
+    Args:
+        table: The captured table, ``schema.table``.
+        new: Columns that are not declared.
+        missing: Declared columns that the row lacks.
+        encodings: What the envelope's schema says of the columns; empty without a schema.
+        new_start: What a new snapshot needs, as the end of a sentence.
+    """
+    news = _named(new)
+    head = f"The source database's table `{table}`"
+    has = f"{head} has {news} that {'is' if len(new) == 1 else 'are'} not declared"
+    these = "this column" if len(new) == 1 else "these columns"
+    add = f"`added_columns: {{{', '.join(_declared(name, encodings) for name in new)}}}`"
+    drop = f"`dropped_columns: [{', '.join(missing)}]`"
+    if new and missing:
+        message = (
+            f"{has}, and no longer has {_list(missing)}. The run stops before the first change "
+            "with these columns."
+        )
+        renamed = " and ".join(
+            f"`{old}` was renamed to `{name}`" for old, name in zip(missing, new, strict=False)
+        )
+        hint = (
+            f"If {renamed}: correct the `schema`, list the old name in `ignored_columns`, "
+            f"{new_start}. If not: declare {add} and {drop}, then run `hybrid resume P`."
+        )
+    elif new:
+        message = f"{has}. The run stops before the first change with {these}."
+        hint = (
+            f"To add {'it' if len(new) == 1 else 'them'} to the target, declare {add}"
+            f"{_with_default(table, new, encodings)}; to leave one out for good, list it in "
+            "`ignored_columns`. Then run `hybrid resume P`."
+        )
+    else:
+        message = (
+            f"{head} no longer has {'the column' if len(missing) == 1 else 'the columns'} "
+            f"{_list(missing)} of the `schema`. The run stops before the first change without "
+            f"{'it' if len(missing) == 1 else 'them'}."
+        )
+        hint = (
+            f"If {_list(missing)} {'was' if len(missing) == 1 else 'were'} dropped, declare {drop} "
+            "(null from then on), then run `hybrid resume P`. If the connector leaves a column "
+            "out, add it to the connector's `column.include.list`."
+        )
+    return InputError(message, hint, table=table, column=[*new, *missing][0])
+
+
+def sql_for_defaults(table: str, names: Sequence[str]) -> str:
+    """Return the SQL that finds what rows from before a column was added hold."""
+    listed = ", ".join(f"'{name}'" for name in names)
+    where = f"= {listed}" if len(names) == 1 else f"IN ({listed})"
+    attribute = "attmissingval" if len(names) == 1 else "attname, attmissingval"
+    return (
+        f"`SELECT {attribute} FROM pg_attribute WHERE attrelid = '{table}'::regclass AND "
+        f"attname {where}`"
+    )
+
+
+def _declared(name: str, encodings: Mapping[str, Encoding]) -> str:
+    """Return an added column as it is declared, as far as the envelope's schema tells."""
+    encoding = encodings.get(name)
+    kind = "<type>" if encoding is None or encoding.kind is None else encoding.kind
+    kind = f'"{kind}"' if "," in kind else kind
+    if encoding is None or encoding.default is None:
+        return f"{name}: {kind}"
+    return f"{name}: {{type: {kind}, default: {_default(encoding)}}}"
+
+
+def _default(encoding: Encoding) -> str:
+    default: Any = encoding.default
+    if encoding.kind not in _PLAIN or encoding.name is not None:
+        return "<default>"
+    if isinstance(default, bool):
+        return str(default).lower()
+    return f'"{default}"' if isinstance(default, str) else str(default)
+
+
+def _with_default(table: str, new: Sequence[str], encodings: Mapping[str, Encoding]) -> str:
+    """Return a remark on the defaults of added columns, as the middle of a sentence."""
+    known = [name for name in new if name in encodings]
+    having = [name for name in known if encodings[name].default is not None]
+    if having:
+        return (
+            f" after a look at what older rows hold, as Debezium knows constants only: "
+            f"{sql_for_defaults(table, having)}"
+        )
+    return "" if len(known) == len(new) else ", with the default of each that has one"
+
+
+def _named(names: Sequence[str]) -> str:
+    return f"a column {_list(names)}" if len(names) == 1 else f"columns {_list(names)}"
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)

@@ -184,8 +184,8 @@ def _project(spark: SparkSession, home: Path, servers: str) -> tuple[Path, DataS
     names = parse_schema(columns).names
     event_time = EventTimeCheck(loaded.pipeline.event_time)
     rows = parse_values(raw, source, columns, generation, event_time).select(*names)
-    target, declared = loaded.target, loaded.pipeline.sink
-    guard = sink.prepare_table(declared, target, rows, generation)
+    target, declared = loaded.target, loaded.pipeline
+    guard = sink.prepare_table(declared.sink, target, rows, generation)
     writer = sink.write_stream(rows, declared, target, generation, guard, reporting_batch)
     return target.root, writer.option("checkpointLocation", generation.checkpoint.hadoop_path)
 

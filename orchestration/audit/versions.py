@@ -38,6 +38,7 @@ def create_input(
         The number of ambiguous keys, and examples, one for each column whose values differ.
     """
     resolve_unchanged_values(connection, pipeline.sink)
+    apply_truncates(connection, pipeline)
     columns = [name for name in columns_of(connection, _ROWS) if name != "_place"]
     order = sequence_in(pipeline.sink, columns)
     one_of_each = ""
@@ -95,6 +96,30 @@ def resolve_unchanged_values(connection: duckdb.DuckDBPyConnection, sink: Sink) 
     )
     connection.execute(f"DROP TABLE {_ROWS}")
     connection.execute("ALTER TABLE audit.resolved RENAME TO rows")
+
+
+def apply_truncates(connection: duckdb.DuckDBPyConnection, pipeline: Pipeline) -> None:
+    """Remove from ``audit.rows`` what a TRUNCATE of the captured table removed, and these events.
+
+    A TRUNCATE is a delete without a key. Nothing is done unless the pipeline follows them.
+
+    Args:
+        connection: The audit's database, with the table ``audit.rows``.
+        pipeline: Declares key and sink.
+    """
+    if not pipeline.follows_truncates:
+        return
+    sink, sequence = pipeline.sink, quoted(pipeline.sink.order[0])
+    event = " AND ".join(
+        [
+            f"coalesce({quoted(str(sink.deleted))}, false)",
+            *(f"{quoted(k)} IS NULL" for k in sink.key),
+        ]
+    )
+    connection.execute(
+        f"DELETE FROM {_ROWS} WHERE ({event}) OR coalesce({sequence}, '') < "
+        f"(SELECT max({sequence}) FROM {_ROWS} WHERE {event})"
+    )
 
 
 def last_change_query(sink: Sink) -> str:

@@ -21,6 +21,7 @@ from sources.config.sink import Sink
 from sources.config.spark_settings import SparkSettings
 from sources.config.supervision import Supervision
 from sources.decoding.added_columns import AddedColumn
+from sources.decoding.value_format import EnvelopePart
 from sources.errors import InputError
 from sources.hybrid import Boundedness, HybridSource, HybridSourceBuilder
 from sources.storage.settings import HdfsSettings, S3Settings
@@ -146,6 +147,8 @@ class Pipeline(Declared):
     def _unchanged_values_are_kept(self) -> Pipeline:
         """Refuse changes without their long values unless the sink keeps those of the row."""
         for source in self.topics:
+            if source.on_truncate == "follow":
+                _check_follows_truncates(source, self.sink)
             name = source.envelope_column("unchanged")
             if name is not None and self.sink.unchanged != name:
                 message = (
@@ -323,9 +326,34 @@ class Pipeline(Declared):
         return self.sources[-1].added_columns or {}
 
     @property
+    def follows_truncates(self) -> bool:
+        """Whether a TRUNCATE of the captured table removes the target's older rows, as declared."""
+        return any(topic.on_truncate == "follow" for topic in self.topics)
+
+    @property
     def ignored_columns(self) -> list[str]:
         """Columns of the last source's database table that are left out, as declared; or empty."""
         return self.sources[-1].ignored_columns or []
+
+
+def _check_follows_truncates(source: KafkaSource, sink: Sink) -> None:
+    """Refuse to follow a TRUNCATE into a target whose rows are not in the changes' order."""
+    parts: dict[str, EnvelopePart] = {"sequence": "position", "deleted": "deleted"}
+    wrong = [
+        f"`sink.{field}` to be the column that `include` fills with `{part}`"
+        for field, part in parts.items()
+        if (name := source.envelope_column(part)) is None or getattr(sink, field) != name
+    ]
+    if sink.mode != "merge":
+        wrong = ["`sink.mode: merge`, as appended rows are not removed"]
+    elif not sink.removes_rows:
+        wrong = ["`sink.deletes: hard`"]
+    if wrong:
+        message = (
+            f"`on_truncate: follow` of source `{source.name}` needs {wrong[0]}. Declare that, or "
+            "remove `on_truncate`: a TRUNCATE then stops the run."
+        )
+        raise ValueError(message)
 
 
 def _check_selects(sources: Sequence[DeclaredSource]) -> None:

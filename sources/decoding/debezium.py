@@ -70,6 +70,7 @@ class DebeziumReader(BaseReader):
         # Older changes do not contain them; a change with an unknown column instead is a renaming.
         self._added = set(added) - dropped
         self._known = {*columns.names, *(source.ignored_columns or [])}
+        self._follows_truncates = source.on_truncate == "follow"
         self._unchanged = source.envelope_column("unchanged")
         self._long = {field.name for field in columns if may_be_long(field.type)}
         self._parts = {
@@ -95,9 +96,9 @@ class DebeziumReader(BaseReader):
         Raises:
             BadValue: The value is not a change event of this table, has an unknown op, lacks the
                 row, or a column can't be converted.
-            InputError: The source database's table was truncated, or its columns or their defaults
-                are not those that are declared, so that later rows would be wrong. Or the schema
-                registry refuses the login or the request.
+            InputError: The source database's table was truncated, which is not followed, or its
+                columns or their defaults are not those that are declared, so that later rows would
+                be wrong. Or the schema registry refuses the login or the request.
             UnavailableError: The schema registry does not answer.
         """
         envelope, encodings = self._envelopes.open(value)
@@ -111,13 +112,7 @@ class DebeziumReader(BaseReader):
         self._check_table(origin)
         op = envelope["op"]
         if op == "t":
-            message = (
-                f"The source database's table `{self._table}` was truncated (op t). The event does "
-                "not contain the keys of the rows that were removed, so they can't be deleted from "
-                "the target, which still has them. The run stops before this event."
-            )
-            hint = f"In this order: {_NEW_START}."
-            raise InputError(message, hint, table=self._table, value="t")
+            return self._truncate(envelope, origin)
         if op not in _ROW_OF:
             reason = f"op {short_repr(op)} is not one of {', '.join(_ROW_OF)}"
             raise BadValue(reason)
@@ -146,6 +141,28 @@ class DebeziumReader(BaseReader):
         for name, part in self._parts.items():
             fields[name] = _PARTS[part](envelope, origin)
         return fields
+
+    def _truncate(
+        self, envelope: Mapping[str, Any], origin: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """Return a TRUNCATE as a row without values: a delete of no key, at its position.
+
+        Raises:
+            BadValue: The envelope lacks its position.
+            InputError: TRUNCATEs are not followed.
+        """
+        if self._follows_truncates:
+            return {name: _PARTS[part](envelope, origin) for name, part in self._parts.items()}
+        message = (
+            f"The source database's table `{self._table}` was truncated (op t): all its older rows "
+            "are gone, and the target still has them. The run stops before this event."
+        )
+        hint = (
+            "If the target merges changes, declare `on_truncate: follow` for this source, which "
+            "removes them in order, and run `hybrid resume P`. If it appends, in this order: "
+            f"{_NEW_START}."
+        )
+        raise InputError(message, hint, table=self._table, value="t")
 
     def _check_table(self, origin: Mapping[str, Any]) -> None:
         """Refuse a Debezium change of another table than the declared one.
@@ -318,7 +335,7 @@ def _committed_at(_: Mapping[str, Any], origin: Mapping[str, Any]) -> datetime |
 
 _PARTS: dict[EnvelopePart, Callable[[Mapping[str, Any], Mapping[str, Any]], Any]] = {
     "op": lambda envelope, _: envelope["op"],
-    "deleted": lambda envelope, _: envelope["op"] == "d",
+    "deleted": lambda envelope, _: envelope["op"] in ("d", "t"),
     "position": position,
     "lsn": lambda _, origin: origin.get("lsn"),
     # Rows of a snapshot have the id of the reading transaction, which changed nothing.

@@ -49,6 +49,7 @@ _FORMATS_OF_FIELD = {
     "ignored_columns": ("debezium",),
     "added_columns": ("debezium",),
     "dropped_columns": ("debezium",),
+    "on_truncate": ("debezium",),
 }
 
 
@@ -84,6 +85,9 @@ class ValueFormat(Declared):
             use: the target gets the columns, and its older rows the defaults.
         dropped_columns: Debezium: declared columns that the table no longer has; null in changes
             without them. May be declared while a generation is in use.
+        on_truncate: Debezium: what a TRUNCATE of the table does: ``stop`` ends the run before it,
+            ``follow`` removes all older rows from a target that merges changes. ``stop`` by
+            default. May be declared while a generation is in use.
     """
 
     format: Literal["json", "avro", "protobuf", "debezium", "raw"] = "json"
@@ -99,6 +103,7 @@ class ValueFormat(Declared):
     ignored_columns: list[str] | None = None
     added_columns: dict[str, AddedColumnOrType] | None = None
     dropped_columns: list[str] | None = None
+    on_truncate: Literal["stop", "follow"] | None = None
 
     @model_validator(mode="after")
     def _fields_match_the_format(self) -> ValueFormat:
@@ -154,6 +159,12 @@ class ValueFormat(Declared):
                     f"the name, or remove it; the declared columns are {', '.join(sorted(known))}."
                 )
                 raise ValueError(message)
+        if self.select and self.on_truncate == "follow":
+            message = (
+                "`on_truncate: follow` has no meaning with `select`, which may leave out the event "
+                "or give it a key. Remove one of the two."
+            )
+            raise ValueError(message)
         if self.select and self.envelope_column("unchanged") is not None:
             message = (
                 f"`include.{self.envelope_column('unchanged')}: unchanged` has no meaning with "

@@ -87,7 +87,7 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
     require_replayable(pipeline, _replayed(query), rows)
     if pipeline.event_time.outside == "keep":
         require_no_watermark_on(pipeline.event_time.column, _on_no_rows(spark, query))
-    if pipeline.sink.unchanged is not None:
+    if pipeline.sink.unchanged is not None or pipeline.follows_truncates:
         empty = _no_rows(spark, query)
         require_passed_on(pipeline, load_transform(context.loaded)(empty), empty)
     watermark = watermark_of(rows, given, pipeline.event_time.column)
@@ -104,7 +104,7 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
         keep_history_files(generation, path, context.loaded.target)
     if (changed := record_transform(generation, _transform(spark, query))) is not None:
         warnings.append(changed)
-    writer = sink.write_stream(rows, pipeline.sink, path, generation, guard, reporting_batch)
+    writer = sink.write_stream(rows, pipeline, path, generation, guard, reporting_batch)
     writer = writer.option("checkpointLocation", generation.checkpoint.hadoop_path)
     is_paced = query.is_bounded and stream.interval_ms > 0
     if query.is_bounded and not is_paced:

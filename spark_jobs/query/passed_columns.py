@@ -3,6 +3,9 @@
 Such a value is null in the DataFrame that the transform sees. What is computed from it would be
 wrong, and a change that the transform drops would take a value with it. So every row and every one
 of these columns has to leave the transform as it came. It may leave out columns and compute others.
+
+The same holds for a TRUNCATE that is followed, a delete without a key: with its key, sequence and
+mark of deletes.
 """
 
 from __future__ import annotations
@@ -25,7 +28,8 @@ _KEEPS_ROWS = {"Project", "SubqueryAlias", "EventTimeWatermark", "ResolvedHint"}
 def require_passed_on(pipeline: Pipeline, rows: DataFrame, given: DataFrame) -> None:
     """Refuse a transform that drops changes, or uses a value that a change may lack.
 
-    Without ``sink.unchanged`` no change may lack a value, and nothing is refused.
+    Without ``sink.unchanged`` no change may lack a value, and without ``on_truncate: follow`` none
+    lacks a key: nothing is refused then.
 
     Args:
         pipeline: The pipeline.
@@ -35,10 +39,11 @@ def require_passed_on(pipeline: Pipeline, rows: DataFrame, given: DataFrame) -> 
     Raises:
         InputError: Contains the column, or the operation that drops rows.
     """
-    if pipeline.sink.unchanged is None:
+    if pipeline.sink.unchanged is None and not pipeline.follows_truncates:
         return
-    name = pipeline.transform
+    name, marks = pipeline.transform, _marks(pipeline)
     analyzed, leaf = rows._jdf.queryExecution().analyzed(), given._jdf.queryExecution().analyzed()
+    given_numbers = {number_of(column) for column in each_of(leaf.output())}
     long = {
         number_of(column): str(column.name())
         for column in each_of(leaf.output())
@@ -57,13 +62,22 @@ def require_passed_on(pipeline: Pipeline, rows: DataFrame, given: DataFrame) -> 
                         long[number_of(column)],
                     )
     for column in each_of(analyzed.output()):
-        if column.name() in long.values() and number_of(column) not in long:
+        is_other = column.name() in long.values() and number_of(column) not in long
+        if is_other or (column.name() in marks and number_of(column) not in given_numbers):
             _refuse(name, f"returns another column `{column.name()}`", str(column.name()))
+
+
+def _marks(pipeline: Pipeline) -> set[str]:
+    """Return the columns by which a TRUNCATE is recognized; none if it is not followed."""
+    sink = pipeline.sink
+    return {*sink.key, *sink.order, str(sink.deleted)} if pipeline.follows_truncates else set()
 
 
 def _long_columns(pipeline: Pipeline) -> set[str]:
     """Return the columns of the captured table whose value a change may lack, and the list."""
-    names = {str(pipeline.sink.unchanged)}
+    if pipeline.sink.unchanged is None:
+        return set()
+    names = {pipeline.sink.unchanged}
     for topic in pipeline.topics:
         columns = {**topic.value_columns, **types_of(topic.added_columns or {})}
         names |= {name for name, kind in columns.items() if may_be_long(parse_type(kind))}
@@ -86,11 +100,14 @@ def _used(expression: Any) -> Iterator[Any]:
 
 
 def _refuse(transform: str, what: str, column: str | None = None) -> None:
-    message = f"`transform: {transform}` {what}; with `sink.unchanged` the row keeps such a value."
+    message = (
+        f"`transform: {transform}` {what}; `sink.unchanged` and `on_truncate: follow` need every "
+        "change as it is."
+    )
     hint = (
         "Pass on every row, and these columns as they are; compute the rest from the target. Or "
         "run ALTER TABLE … REPLICA IDENTITY FULL in the database, and remove `unchanged` from "
-        "`include` and `sink`. Nothing was read or written."
+        "`include` and `sink`, and `on_truncate`. Nothing was read or written."
     )
     if column is None:
         raise InputError(message, hint, field="transform", value=transform)

@@ -15,6 +15,7 @@ from sources.storage.folder import Folder
 from spark_jobs.target.deletes import Deletes, comparable, order
 from spark_jobs.target.merge_keys import KeyRange
 from spark_jobs.target.merge_once import merge_once
+from spark_jobs.target.truncation import Truncation
 from spark_jobs.target.unchanged_values import (
     ValueByValue,
     lacks_key,
@@ -33,7 +34,12 @@ def target_rows(rows: DataFrame, sink: Sink) -> DataFrame:
 
 
 def merge_changes(
-    batch: DataFrame, batch_id: int, target: Folder, sink: Sink, generation: Generation
+    batch: DataFrame,
+    batch_id: int,
+    target: Folder,
+    sink: Sink,
+    generation: Generation,
+    truncation: Truncation | None = None,
 ) -> None:
     """Merge one micro-batch of changes into the target in one commit.
 
@@ -47,6 +53,8 @@ def merge_changes(
         target: The table's folder.
         sink: The declaration of the sink, with a ``sequence``.
         generation: State of the generation that owns the target; it keeps deletes of removed rows.
+        truncation: Its TRUNCATEs, if they are followed: older rows of the target are removed, and
+            older changes do not count, in whatever order they arrive.
     """
     last = _last_of_each_key(batch, sink).persist()
     try:
@@ -54,30 +62,37 @@ def merge_changes(
         # the operators above uncommitted and fails.
         is_gone = _is_deleted(sink)
         keys = KeyRange(last, sink.key)
-        deleted, others, lowest, keyless, *limits = last.agg(
+        deleted, others, lowest, keyless, truncated, *limits = last.agg(
             F.count_if(is_gone),
             F.count_if(~is_gone),
             F.min_by(comparable(last, sink.order[0]), F.when(~is_gone, order(sink.order))),
             F.lit(0) if sink.unchanged is None else lacks_key(sink),
+            F.lit(None) if truncation is None else truncation.last_in(),
             *keys.limits,
-        ).first() or (0, 0, None, 0)
+        ).first() or (0, 0, None, 0, None)
         require_key(last, sink, keyless, target)
+        clauses = _clauses(sink, target_rows(last, sink))
         changes = last
+        if truncation is not None:
+            # Before the rows are removed, and older changes of other partitions arrive.
+            truncation.keep(truncated)
+            changes = truncation.later(last)
+            clauses += truncation.clause(truncated)
         if sink.deleted and sink.removes_rows:
             deletes = Deletes(generation.folder("deletes"), sink)
             # A row's own delete is not in this batch, which has one row for each key.
             is_late = others > 0 and deletes.may_hold_later(lowest)
             if deleted:
                 # Before the rows are removed: a batch that is tried again finds them kept.
-                deletes.keep(last.where(is_gone), deleted)
+                deletes.keep(changes.where(is_gone), deleted)
             if is_late:
                 # After keep(), which may compact the files.
-                changes = deletes.without_deleted_since(last, lowest)
+                changes = deletes.without_deleted_since(changes, lowest)
         merge_once(
             changes,
             target,
             keys.condition(limits),
-            _clauses(sink, target_rows(last, sink)),
+            clauses,
             generation.info.transaction_id,
             batch_id,
         )

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import BooleanType, StringType, StructType
 
+from sources.config.pipeline import Pipeline
 from sources.config.sink import Sink
 from sources.decoding.added_columns import AddedColumn
 from sources.errors import InputError, StateError
@@ -26,6 +27,7 @@ from spark_jobs.target.merge_keys import KeyRange
 from spark_jobs.target.merge_once import merge_once
 from spark_jobs.target.starts import announce
 from spark_jobs.target.target_guard import TargetGuard, confirm, epoch_transaction
+from spark_jobs.target.truncation import Truncation
 
 BatchFunction = Callable[[DataFrame, int], None]
 """A function for ``foreachBatch``."""
@@ -167,7 +169,7 @@ def _require_same_columns(target: Folder, table: dict[str, Any], rows: StructTyp
 
 def write_stream(
     rows: DataFrame,
-    sink: Sink,
+    pipeline: Pipeline,
     target: Folder,
     generation: Generation,
     guard: TargetGuard,
@@ -180,21 +182,24 @@ def write_stream(
 
     Args:
         rows: DataFrame that the transform returned.
-        sink: The declaration of the sink.
+        pipeline: Declares the sink, and whether TRUNCATEs of the captured table are followed.
         target: The table's folder.
         generation: Generation that owns the target; its transaction id names the query.
         guard: Refuses a micro-batch that does not follow what the target holds.
         reporting: Wraps the function for ``foreachBatch`` so that its errors, which Spark turns
             into text, reach the driver with their fields.
     """
+    sink = pipeline.sink
     writer = rows.writeStream.queryName(generation.info.transaction_id)
     if sink.mode == "append":
         return writer.format("delta").outputMode("append").option("path", target.hadoop_path)
 
+    truncation = Truncation(sink, generation) if pipeline.follows_truncates else None
+
     def write(batch: DataFrame, batch_id: int) -> None:
         guard.before(batch_id)
         if sink.sequence:
-            merge_changes(batch, batch_id, target, sink, generation)
+            merge_changes(batch, batch_id, target, sink, generation, truncation)
         else:
             merge(batch, batch_id, target, sink.key, generation)
 

@@ -20,6 +20,7 @@ from sources.storage.folder import Folder
 from spark_jobs.target import deletes
 from spark_jobs.target.merge_changes import merge_changes
 from spark_jobs.target.sink import prepare_table
+from spark_jobs.target.truncation import Truncation
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
@@ -37,18 +38,21 @@ class Target:
         self._schema = schema
         self._path = str(folder / "out")
         declared = {"mode": "merge", "key": ["id"], "sequence": "seq", "deleted": "gone", **more}
-        self._sink = Sink.model_validate({"path": self._path, **declared})
+        self.sink = Sink.model_validate({"path": self._path, **declared})
         info = GenerationInfo(generation="g1", transaction_id="t", created_ms=0, contract={})
-        self._generation = Generation(Folder(folder / "state"), info)
+        self.generation = Generation(Folder(folder / "state"), info)
+        self.truncation: Truncation | None = None
         self.batches = 0
         nothing = spark.createDataFrame([], schema)
-        prepare_table(self._sink, Folder(self._path), nothing, self._generation)
+        prepare_table(self.sink, Folder(self._path), nothing, self.generation)
 
     def merge(self, *changes: Change, again: bool = False) -> None:
         """One micro-batch; ``again`` for one that was written before."""
         self.batches += not again
         rows = self._spark.createDataFrame(list(changes), self._schema)
-        merge_changes(rows, self.batches, Folder(self._path), self._sink, self._generation)
+        merge_changes(
+            rows, self.batches, Folder(self._path), self.sink, self.generation, self.truncation
+        )
 
     def rows(self) -> list[tuple[Any, ...]]:
         table = QueryBuilder().register("t", DeltaTable(self._path))

@@ -12,9 +12,11 @@ import duckdb
 import pytest
 
 from orchestration.audit.report import AuditExample
-from orchestration.audit.versions import resolve_unchanged_values
+from orchestration.audit.versions import apply_truncates, resolve_unchanged_values
 from sources.config.sink import Sink
 from tests.orchestration.audit.audit_case import COLUMNS, SCHEMA, Case, Row, row, wrong
+from tests.sources.config.test_unchanged import MERGE as CHANGES_SINK
+from tests.sources.config.test_unchanged import declared
 
 ROWS = [row(number) for number in range(20)]
 MERGE = {"path": "table", "mode": "merge", "key": ["id", "origin"], "sequence": "seats"}
@@ -105,6 +107,19 @@ def test_a_value_that_a_change_left_as_it_was_is_that_of_the_change_before() -> 
         ]
         # Rows that are not of a change log have no such column.
         resolve_unchanged_values(connection, sink)
+
+
+def test_rows_that_are_older_than_a_truncate_are_gone() -> None:
+    pipeline = declared(CHANGES_SINK, on_truncate="follow")
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE SCHEMA audit; CREATE TABLE audit.rows AS SELECT * FROM (VALUES "
+            "(1, NULL, false), (2, '2', false), (NULL, '3', true), (2, '4', false), "
+            "(3, '5', true)) r(id, seq, gone)"
+        )
+        apply_truncates(connection, pipeline)
+        found = connection.execute("SELECT * FROM audit.rows ORDER BY seq").fetchall()
+        assert found == [(2, "4", False), (3, "5", True)]
 
 
 @pytest.mark.parametrize("held", [14, 0], ids=["first source", "second source"])

@@ -37,6 +37,7 @@ from spark_jobs.run_state.lease import LeaseRecord
 from spark_jobs.run_state.progress_log import ProgressLog
 from spark_jobs.run_state.target_record import TargetRecord
 from spark_jobs.target.added_columns import ColumnsLog
+from spark_jobs.target.truncation import Truncated
 
 KINDS: list[type[Record]] = [
     Approval,
@@ -75,6 +76,7 @@ KINDS: list[type[Record]] = [
     TargetRecord,
     TopicRange,
     Transform,
+    Truncated,
     TransformAnalysis,
     Watch,
 ]

@@ -1,4 +1,4 @@
-"""Declaring what a row keeps if a change lacks a value."""
+"""Declaring what a row keeps if a change lacks a value, and that a TRUNCATE removes rows."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ MERGE = {
 }
 
 
-def declared(sink: dict[str, Any]) -> Pipeline:
+def declared(sink: dict[str, Any], **changed: Any) -> Pipeline:
     return Pipeline.model_validate(
         {
             "name": "orders",
             "event_time": "at",
-            "sources": [CHANGES],
+            "sources": [{**CHANGES, **changed}],
             "transform": "transforms:identity",
             "sink": sink,
             "state": "state",
@@ -65,3 +65,21 @@ def test_a_sink_that_merges_keeps_them() -> None:
 def test_others_would_lose_them_and_are_refused(sink: dict[str, Any], told: str) -> None:
     with pytest.raises((ValueError, InputError), match=told):
         declared(sink)
+
+
+def test_a_truncate_is_followed_into_a_sink_in_the_order_of_changes() -> None:
+    assert declared(MERGE, on_truncate="follow").follows_truncates
+    assert not declared(MERGE, on_truncate="stop").follows_truncates
+
+
+@pytest.mark.parametrize(
+    ("sink", "told"),
+    [
+        ({**MERGE, "deletes": "soft"}, r"needs `sink\.deletes: hard`"),
+        ({**MERGE, "sequence": "other"}, r"needs `sink\.sequence` to be the column that `include`"),
+        ({"path": "out", "mode": "append", "key": ["id", "seq"]}, r"needs `sink\.mode: merge`"),
+    ],
+)
+def test_a_truncate_can_not_be_followed_into_others(sink: dict[str, Any], told: str) -> None:
+    with pytest.raises((ValueError, InputError), match=told):
+        declared(sink, on_truncate="follow")

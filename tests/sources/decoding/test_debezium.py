@@ -286,8 +286,20 @@ def test_a_truncate_stops_the_run_and_is_not_passed_over() -> None:
     with pytest.raises(InputError, match=r"`public.orders` was truncated") as caught:
         read(document)
     assert caught.value.fields == {"table": "public.orders", "value": "t"}
+    assert "declare `on_truncate: follow`" in caught.value.hint
     new_snapshot, new_generation = (caught.value.hint.find(step) for step in ("new snap", "begin"))
     assert 0 < new_snapshot < new_generation
+
+
+def test_a_truncate_that_is_followed_is_a_delete_without_a_key() -> None:
+    document = {**envelope("u"), "op": "t", "after": None}
+    parts = {"gone": "deleted", "committed": "committed_at", "seq": "position"}
+    declared = source(include=parts, on_truncate="follow")
+    row = read(document, declared)
+    assert row["gone"]
+    assert row["seq"] == read(envelope("u"), declared)["seq"]
+    assert row["committed"] == read(envelope("u"), declared)["committed"]
+    assert not any(row[name] for name in COLUMNS)
 
 
 class TestColumnsThatChange:

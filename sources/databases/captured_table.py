@@ -48,6 +48,7 @@ class CapturedTable:
         columns: Names and Spark SQL types of the columns that are read.
         ignored: Names of columns of the table that are left out on purpose.
         sink: The declaration of the target.
+        truncates: Whether a TRUNCATE of the table is followed.
     """
 
     source: str
@@ -56,6 +57,7 @@ class CapturedTable:
     columns: Mapping[str, str]
     ignored: Collection[str]
     sink: Sink
+    truncates: bool = False
 
     @property
     def parts(self) -> tuple[str, str]:

@@ -79,6 +79,7 @@ class TableSnapshot:
             columns=topic.value_columns,
             ignored=topic.ignored_columns or [],
             sink=loaded.pipeline.sink,
+            truncates=topic.on_truncate == "follow",
         )
         self._report = report
         self._folder = loaded.place(folder_of(source.patterns)).called("snapshot's folder")

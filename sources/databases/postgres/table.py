@@ -17,6 +17,7 @@ from sources.databases.captured_table import (
     Division,
     QueryError,
 )
+from sources.databases.postgres.capture import require_capturable
 from sources.databases.postgres.checks import check_columns, check_publication, check_slot
 from sources.databases.postgres.rows import Database, selected
 from sources.databases.postgres.server import answers, server_of
@@ -56,10 +57,14 @@ def open_table(table: CapturedTable) -> Iterator[PostgresTable]:
     )
     try:
         with _connect(table, conninfo) as connection, ExitStack() as opened:
+            told = require_capturable(
+                connection, table.name, table.columns, table.sink, truncates=table.truncates
+            )
             types, warnings = check_columns(connection, table)
             check_slot(connection, table)
             check_publication(connection, table)
-            yield PostgresTable(table, (conninfo, connection), opened, types, warnings)
+            made = PostgresTable(table, (conninfo, connection), opened, types, [*told, *warnings])
+            yield made
     except psycopg.Error as error:
         # https://www.psycopg.org/psycopg3/docs/api/errors.html
         lost = isinstance(error, psycopg.OperationalError)

@@ -287,7 +287,7 @@ def test_changes_in_avro_lead_to_the_same_table(
 
 
 def test_what_can_not_be_taken_over_is_refused_before_anything_is_read(case: CdcCase) -> None:
-    case.execute("CREATE TABLE plain (id bigint, v text)")
+    case.execute("CREATE TABLE plain (id bigint PRIMARY KEY, v text)")
     columns = {"id": "bigint", "v": "string"}
     loaded = case.pipeline("plain", columns)
     with pytest.raises(InputError, match="topic"):

@@ -1,0 +1,213 @@
+"""What of a PostgreSQL table can't be captured: told before its snapshot is taken.
+
+A snapshot reads whatever a SELECT returns. The changes come from the write-ahead log, through a
+publication, and some of what a SELECT returns is never there.
+https://www.postgresql.org/docs/current/logical-replication-restrictions.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sources.config.sink import Sink
+from sources.errors import InputError
+
+if TYPE_CHECKING:
+    import psycopg
+
+_AGAIN = "then take the snapshot again: `hybrid snapshot PIPELINE`."
+_KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
+_TABLE = (
+    "SELECT c.oid::bigint, c.relkind::text, c.relpersistence::text, c.relispartition, "
+    "c.relreplident::text, current_setting('server_version_num')::int, "
+    "EXISTS (SELECT FROM pg_inherits i WHERE i.inhparent = c.oid), "
+    "(SELECT p.inhparent::regclass::text FROM pg_inherits p WHERE p.inhrelid = c.oid LIMIT 1), "
+    "EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary) "
+    "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+    "WHERE n.nspname = %s AND c.relname = %s"
+)
+_COLUMNS = (
+    "SELECT attname, attgenerated::text, atttypid::regtype::text FROM pg_attribute "
+    "WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped"
+)
+# Columns of each unique index that identifies every row.
+_UNIQUE = (
+    "SELECT array_agg(a.attname::text) FROM pg_index i JOIN pg_attribute a "
+    "ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey) WHERE i.indrelid = %s "
+    "AND i.indisunique AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indimmediate "
+    "GROUP BY i.indexrelid HAVING bool_and(a.attnotnull)"
+)
+_PUBLICATIONS = (
+    "SELECT p.pubname::text, p.pubinsert AND p.pubupdate AND p.pubdelete, p.pubtruncate, "
+    "p.pubviaroot, {filter} FROM pg_publication p JOIN pg_publication_tables t "
+    "ON t.pubname = p.pubname WHERE t.schemaname = %s AND t.tablename = %s ORDER BY 1"
+)
+
+
+class _Table(NamedTuple):
+    """The table as PostgreSQL's catalog describes it."""
+
+    oid: int
+    kind: str
+    persistence: str
+    is_partition: bool
+    identity: str
+    server: int
+    has_children: bool
+    parent: str | None
+    has_primary_key: bool
+
+
+def require_capturable(
+    connection: psycopg.Connection[Any],
+    table: str,
+    columns: Collection[str],
+    sink: Sink,
+    *,
+    truncates: bool,
+) -> list[str]:
+    """Refuse a table whose changes, or a part of them, would never arrive.
+
+    A table that does not exist, or that no publication includes, is not refused here.
+
+    Args:
+        connection: Open connection to the database.
+        table: ``schema.table``.
+        columns: Declared columns that a change's row fills.
+        sink: The declaration of the target.
+        truncates: Whether TRUNCATEs are followed.
+
+    Returns:
+        What is not captured, but may be meant so: sentences.
+
+    Raises:
+        InputError: It names the table, the column or the publication, and the way out.
+        psycopg.Error: The server does not answer, or refuses.
+    """
+    schema, _, name = table.partition(".")
+    row = connection.execute(_TABLE, [schema, name]).fetchone()
+    if row is None:
+        return []
+    found = _Table(*row)
+    _require_table(found, table)
+    _require_identity(connection, found, table, sink)
+    _require_published(connection, found, table, truncates=truncates)
+    described = [each for each in connection.execute(_COLUMNS, [found.oid]) if each[0] in columns]
+    generated = [name for name, how, _ in described if how]
+    if generated:
+        listed = ", ".join(generated)
+        message = (
+            f"Table `{table}` has generated columns ({listed}), which PostgreSQL does not write to "
+            "the log of changes: they would be right in the snapshot and null after each change."
+        )
+        hint = (
+            f"List them in `ignored_columns: [{listed}]` instead of the `schema`, and compute them "
+            f"in the transform; {_AGAIN}"
+        )
+        raise InputError(message, hint, table=table, column=generated[0])
+    large = [name for name, _, kind in described if kind in ("oid", "lo")]
+    return [
+        f"Column `{name}` of table `{table}` is an oid: if it refers to a large object, its "
+        "content is in no log of changes, and only the number is captured."
+        for name in large
+    ]
+
+
+def _require_table(found: _Table, table: str) -> None:
+    """Refuse what is no table of its own with a log of its changes."""
+    if found.kind in _KINDS:
+        message = f"`{table}` is {_KINDS[found.kind]}, whose changes are in no log."
+        hint = (
+            "Capture the tables that it reads, and compute it in the transform; or load it as "
+            "files, without `snapshot`."
+        )
+        raise InputError(message, hint, table=table, field="table")
+    if found.persistence != "p":
+        what = "unlogged" if found.persistence == "u" else "temporary"
+        message = f"Table `{table}` is {what}: its changes are in no log."
+        hint = f"Run `ALTER TABLE {table} SET LOGGED` in the database; {_AGAIN}"
+        raise InputError(message, hint, table=table, field="table")
+    if found.kind == "r" and found.has_children:
+        message = (
+            f"Other tables inherit from table `{table}`: a SELECT returns their rows, too, and "
+            "their changes arrive as those of other tables."
+        )
+        hint = "Capture each of the tables that inherit from it in a pipeline of its own."
+        raise InputError(message, hint, table=table, field="table")
+
+
+def _require_identity(
+    connection: psycopg.Connection[Any], found: _Table, table: str, sink: Sink
+) -> None:
+    """Refuse a table whose updates and deletes do not say which row they change."""
+    if found.has_primary_key or found.identity in ("i", "n"):
+        return
+    if found.identity == "d":
+        message = (
+            f"Table `{table}` has no primary key, so its updates and deletes carry no key "
+            "(PostgreSQL even refuses them once the table is published)."
+        )
+        hint = (
+            f"Run `ALTER TABLE {table} ADD PRIMARY KEY (…)`. Or, to keep every change with "
+            f"`sink.mode: append`, run `ALTER TABLE {table} REPLICA IDENTITY FULL`; {_AGAIN}"
+        )
+        raise InputError(message, hint, table=table)
+    unique = [set(row[0]) for row in connection.execute(_UNIQUE, [found.oid])]
+    if sink.mode == "merge" and not any(each <= {*sink.key} for each in unique):
+        message = (
+            f"Table `{table}` has no primary key, and no unique index of columns that are never "
+            f"null makes `sink.key` ({', '.join(sink.key)}) identify a row: equal rows would be "
+            "merged into one."
+        )
+        hint = (
+            f"Run `ALTER TABLE {table} ADD PRIMARY KEY (…)` and name its columns in `sink.key`; or "
+            f"keep every change with `sink.mode: append`; {_AGAIN}"
+        )
+        raise InputError(message, hint, table=table, field="sink.key")
+
+
+def _require_published(
+    connection: psycopg.Connection[Any], found: _Table, table: str, *, truncates: bool
+) -> None:
+    """Refuse a table of which the publications leave out changes, or report them as another's."""
+    schema, _, name = table.partition(".")
+    row_filter = "t.rowfilter" if found.server >= 150_000 else "NULL"
+    query = _PUBLICATIONS.format(filter=row_filter)
+    rows: Sequence[Any] = connection.execute(query, [schema, name]).fetchall()
+    if found.kind == "p" and not any(row[3] for row in rows):
+        listed = [each[0] for each in rows] or ["<publication>"]
+        message = (
+            f"Table `{table}` is partitioned: its changes arrive as those of its partitions, "
+            "unless the publication says otherwise."
+        )
+        hint = (
+            f"Run `ALTER PUBLICATION {listed[0]} ADD TABLE {table}` if it lacks the table, then "
+            f"`ALTER PUBLICATION {listed[0]} SET (publish_via_partition_root = true)`; {_AGAIN}"
+        )
+        raise InputError(message, hint, table=table, value=listed[0])
+    if found.is_partition:
+        message = (
+            f"Table `{table}` is a partition of `{found.parent}`: rows move between partitions, "
+            "and changes may arrive as those of the whole table."
+        )
+        hint = f"Capture `{found.parent}` instead; {_AGAIN}"
+        raise InputError(message, hint, table=table, field="table")
+    if rows and all(row[4] is not None for row in rows):
+        message = (
+            f"Publication `{rows[0][0]}` has a row filter for table `{table}` ({rows[0][4]}): "
+            "changes of other rows never arrive, and the snapshot would have them."
+        )
+        hint = f"Run `ALTER PUBLICATION {rows[0][0]} SET TABLE {table}` without WHERE; {_AGAIN}"
+        raise InputError(message, hint, table=table, value=rows[0][0])
+    lacking = "inserts, updates or deletes"
+    complete = [row for row in rows if row[1]]
+    if truncates and any(complete) and not any(row[2] for row in complete):
+        lacking, complete = "TRUNCATEs", []
+    if rows and not complete:
+        message = f"Publication `{rows[0][0]}` does not publish {lacking} of table `{table}`."
+        hint = (
+            f"Run `ALTER PUBLICATION {rows[0][0]} SET (publish = 'insert, update, delete, "
+            f"truncate')`; {_AGAIN}"
+        )
+        raise InputError(message, hint, table=table, value=rows[0][0])

@@ -1,0 +1,131 @@
+"""What can't be captured, asked of a real server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from services.postgres import LocalPostgres
+from sources.config.sink import Sink
+from sources.databases.postgres.capture import require_capturable
+from sources.errors import InputError
+
+MERGE = Sink.model_validate({"path": "out", "mode": "merge", "key": ["id"]})
+APPEND = Sink.model_validate({"path": "out", "mode": "append", "key": ["id"]})
+Connection = psycopg.Connection[Any]
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[Connection]:
+    with (
+        LocalPostgres() as server,
+        psycopg.connect(server.dsn, password=server.password, autocommit=True) as opened,
+    ):
+        opened.execute("CREATE TABLE plain (id int PRIMARY KEY, note text)")
+        opened.execute("CREATE PUBLICATION p FOR TABLE plain")
+        yield opened
+
+
+def told(connection: Connection, table: str, *setup: str, sink: Sink = MERGE) -> InputError:
+    """The refusal of a table that is made for it."""
+    for statement in setup:
+        connection.execute(statement)
+    with pytest.raises(InputError) as caught:
+        require_capturable(connection, f"public.{table}", ["id", "note"], sink, truncates=True)
+    assert caught.value.fields["table"] == f"public.{table}"
+    assert caught.value.hint
+    return caught.value
+
+
+def warned(connection: Connection, table: str, sink: Sink = MERGE) -> list[str]:
+    columns = ["id", "note"]
+    return require_capturable(connection, f"public.{table}", columns, sink, truncates=True)
+
+
+def test_a_plain_table_is_captured(connection: Connection) -> None:
+    assert warned(connection, "plain") == []
+    # That it does not exist is for others to say.
+    assert warned(connection, "nothing") == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "text"),
+    [
+        ("CREATE VIEW x AS SELECT * FROM plain", "is a view, whose changes are in no log"),
+        ("CREATE MATERIALIZED VIEW x AS SELECT * FROM plain", "is a materialized view"),
+        ("CREATE UNLOGGED TABLE x (id int PRIMARY KEY)", "is unlogged"),
+        ("CREATE TABLE x (id int, note text)", "has no primary key, so its updates and deletes"),
+        (
+            "CREATE TABLE x (id int PRIMARY KEY, note int GENERATED ALWAYS AS (id * 2) STORED)",
+            r"generated columns \(note\)",
+        ),
+        (
+            "CREATE TABLE x (id int PRIMARY KEY, day date) PARTITION BY RANGE (id)",
+            "is partitioned: its changes arrive as those of its partitions",
+        ),
+        ("CREATE TABLE x (id int PRIMARY KEY); CREATE TABLE y () INHERITS (x)", "inherit from"),
+    ],
+)
+def test_what_is_not_in_the_log_is_refused(
+    connection: Connection, statement: str, text: str
+) -> None:
+    with connection.transaction(force_rollback=True):
+        refused = told(connection, "x", *statement.split("; "))
+        assert refused.message.startswith(("`public.x`", "Table `public.x`", "Other tables"))
+        assert re.search(text, refused.message)
+
+
+def test_a_partitioned_table_is_captured_as_a_whole(connection: Connection) -> None:
+    with connection.transaction(force_rollback=True):
+        for statement in (
+            "CREATE TABLE x (id int PRIMARY KEY, note text) PARTITION BY RANGE (id)",
+            "CREATE TABLE x1 PARTITION OF x FOR VALUES FROM (0) TO (100)",
+            "CREATE PUBLICATION whole FOR TABLE x WITH (publish_via_partition_root = true)",
+        ):
+            connection.execute(statement)
+        assert warned(connection, "x") == []
+        assert "is a partition of `x`" in told(connection, "x1").message
+
+
+def test_a_table_without_a_key_may_be_appended(connection: Connection) -> None:
+    with connection.transaction(force_rollback=True):
+        connection.execute("CREATE TABLE x (id int NOT NULL, note text)")
+        connection.execute("ALTER TABLE x REPLICA IDENTITY FULL")
+        assert warned(connection, "x", APPEND) == []
+        assert "equal rows would be merged into one" in told(connection, "x").message
+        connection.execute("CREATE UNIQUE INDEX ON x (id)")
+        assert warned(connection, "x") == []
+
+
+@pytest.mark.parametrize(
+    ("publication", "text"),
+    [
+        ("CREATE PUBLICATION q FOR TABLE x WHERE (id > 5)", "has a row filter for table"),
+        (
+            "CREATE PUBLICATION q FOR TABLE x WITH (publish = 'insert, update, truncate')",
+            "does not publish inserts, updates or deletes",
+        ),
+        (
+            "CREATE PUBLICATION q FOR TABLE x WITH (publish = 'insert, update, delete')",
+            "does not publish TRUNCATEs",
+        ),
+    ],
+)
+def test_a_publication_that_leaves_out_changes_is_refused(
+    connection: Connection, publication: str, text: str
+) -> None:
+    with connection.transaction(force_rollback=True):
+        refused = told(connection, "x", "CREATE TABLE x (id int PRIMARY KEY)", publication)
+        assert text in refused.message
+        assert "ALTER PUBLICATION q SET" in refused.hint
+
+
+def test_of_a_large_object_only_the_number_is_captured(connection: Connection) -> None:
+    with connection.transaction(force_rollback=True):
+        connection.execute("CREATE TABLE x (id int PRIMARY KEY, note oid)")
+        (warning,) = warned(connection, "x")
+        assert "its content is in no log of changes" in warning

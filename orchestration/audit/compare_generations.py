@@ -16,6 +16,7 @@ from orchestration.audit.sides import create_target_rows, open_target
 from orchestration.audit.sql import open_database
 from orchestration.display import counted
 from sources.config.loader import LoadedPipeline
+from sources.config.pipeline import Pipeline
 from sources.errors import InputError, StateError
 from sources.serving import newest, read_serving, target_of
 
@@ -128,7 +129,8 @@ def compare_generations(loaded: LoadedPipeline) -> GenerationComparison:
     """Compare the newest generation's table with the serving one by key, as both are now.
 
     Shows what a promotion would change. Live runs are not stopped for it: their latest rows may be
-    in one of the tables only. Only columns that both tables have are compared.
+    in one of the tables only. Only columns that both tables have are compared, without those that
+    say which change a row is of: a row of a snapshot has none.
 
     Raises:
         StateError: There is no newer generation than the serving one.
@@ -173,8 +175,9 @@ def compare_generations(loaded: LoadedPipeline) -> GenerationComparison:
         TemporaryDirectory(prefix="hybrid-compare-") as scratch,
         open_database(Path(scratch), MEMORY_LIMIT) as connection,
     ):
-        create_target_rows(connection, "expected", tables[serving], shared)
-        create_target_rows(connection, "found", tables[candidate], shared)
+        compared = [name for name in shared if name not in _of_the_change(loaded.pipeline)]
+        create_target_rows(connection, "expected", tables[serving], compared)
+        create_target_rows(connection, "found", tables[candidate], compared)
         declared = loaded.pipeline.audit
         tolerance = {} if declared is None else declared.tolerance
         shared_tolerance = {name: tolerance[name] for name in shared if name in tolerance}
@@ -201,6 +204,17 @@ def compare_generations(loaded: LoadedPipeline) -> GenerationComparison:
             "changed": result.examples["different"],
         },
     )
+
+
+def _of_the_change(pipeline: Pipeline) -> set[str]:
+    """Return the columns outside the key that say which change of a captured table a row is of."""
+    names = {
+        name
+        for topic in pipeline.topics
+        for name, part in topic.envelope_columns.items()
+        if part != "deleted"
+    }
+    return names - {*pipeline.sink.key}
 
 
 def _types(table: DeltaTable) -> dict[str, str]:

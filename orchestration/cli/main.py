@@ -49,7 +49,9 @@ def main() -> None:
 @app.command()
 def init(  # noqa: PLR0913, PLR0917 - each is an option
     name: Annotated[str, typer.Argument(help="Name of the pipeline.")],
-    files: Annotated[str, typer.Option(help="Files of history, such as `data/**/*.parquet`.")],
+    files: Annotated[
+        str | None, typer.Option(help="Files of history, such as `data/**/*.parquet`.")
+    ] = None,
     topic: Annotated[
         str | None, typer.Option(help="Kafka topic that continues where the files end.")
     ] = None,
@@ -60,18 +62,52 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
     key: Annotated[
         list[str] | None, typer.Option(help="Column that identifies a row; may be repeated.")
     ] = None,
+    postgres: Annotated[
+        str | None,
+        typer.Option(help="Database to capture, such as `host=db dbname=shop user=reader`."),
+    ] = None,
+    tables: Annotated[
+        list[str] | None, typer.Option(help="Table of it, `schema.table`; may be repeated.")
+    ] = None,
     folder: Annotated[Path, typer.Option(help="Folder to write to.")] = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """Create a new pipeline for existing files: its YAML file, a transform and an audit query."""
+    """Create a new pipeline for existing files, or for tables of a PostgreSQL database.
+
+    For files: its YAML file, a transform and an audit query. For tables: a YAML file each, a
+    transform, the connector's configuration for Kafka Connect, and a script that makes the topics.
+    """
+    if (files is None) == (postgres is None):
+        message = "Name either the files of history, `--files`, or a database, `--postgres`."
+        raise typer.BadParameter(message)
+    if postgres is not None:
+        _init_postgres(folder, name, postgres, tables or [], servers, as_json=as_json)
+        return
     with answer(as_json) as show:
         from orchestration.cli.init import StarterOptions, start
 
-        options = StarterOptions(name, files, topic, servers, event_time, key or [])
+        options = StarterOptions(name, files or "", topic, servers, event_time, key or [])
         loaded, written = start(folder, options)
         shown = "\n".join(f"  {path}" for path in written)
         text = f"Written:\n{shown}\nCheck these files, then run: hybrid plan {loaded.path}"
         show({"ok": True, "pipeline": name, "written": [str(path) for path in written]}, text)
+
+
+def _init_postgres(
+    folder: Path, name: str, dsn: str, tables: list[str], servers: str, *, as_json: bool
+) -> None:
+    """Answer `hybrid init --postgres`."""
+    with answer(as_json) as show:
+        from orchestration.cli.init_postgres import CaptureOptions, next_steps, start_capture
+
+        listed = [each.strip() for table in tables for each in table.split(",")]
+        options = CaptureOptions(name, dsn, listed, servers)
+        loaded, written, warnings = start_capture(folder, options)
+        paths = [str(path) for path in written]
+        shown = "\n".join(f"  {path}" for path in paths)
+        warned = "".join(f"Warning: {each}\n" for each in warnings)
+        text = f"Written:\n{shown}\n{warned}{next_steps(options, loaded)}"
+        show({"ok": True, "name": name, "written": paths, "warnings": warnings}, text)
 
 
 @app.command()

@@ -14,6 +14,7 @@ from orchestration.cli.main import app
 from sources.generations import begin
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.generations.test_generations import OLD, call, two
+from tests.sources.decoding.value_case import changes_source
 
 SAME = GenerationComparison(
     pipeline="events",
@@ -100,3 +101,11 @@ def test_the_command_line_begins_with_that_line(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[0] == told
     document = call(case, "compare")
     assert (document["text"], document["passed"], document["ok"]) == (told, False, True)
+
+
+def test_which_change_a_row_is_of_is_no_difference(tmp_path: Path) -> None:
+    loaded = two(tmp_path).loaded
+    changes = changes_source({"id": "bigint"}, include={"v": "lsn"})
+    pipeline = loaded.pipeline.model_copy(update={"sources": [changes]})
+    found = compare_generations(replace(loaded, pipeline=pipeline))
+    assert (found.missing, found.added, found.changed) == (1, 1, 0)

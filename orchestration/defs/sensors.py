@@ -50,7 +50,10 @@ def live_checks(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
     The check ``slot`` is there only if the pipeline declares a replication slot.
     """
     key = live_key(loaded)
-    expected = expected_findings(has_slot=watched_slot(loaded) is not None)
+    expected = expected_findings(
+        has_slot=watched_slot(loaded) is not None,
+        is_mirror=bool(loaded.pipeline.mirrored_topics),
+    )
 
     @dg.multi_asset_check(
         name=f"{loaded.pipeline.name}_live_checks",

@@ -121,6 +121,22 @@ def _unknown_lag(seen: Seen, expected: Supervision, now_ms: int) -> Finding:
     return Finding(name="lag", passed=False, is_pending=is_passing and not is_long, text=text)
 
 
+def wrong_rows(count: int) -> Finding:
+    """Judge whether rows of a mirror are stale or missing, as a change could not be read."""
+    text = "Every change was read, or a later one of the same row."
+    if count:
+        rows = "1 row is" if count == 1 else f"{count:,} rows are"
+        text = (
+            f"{rows} stale or missing, as a change could not be read: a record was dropped or "
+            "quarantined, and no later change of the same key came. Change these rows again in the "
+            "database (`UPDATE … SET column = column`), or begin a new generation with a new "
+            "snapshot."
+        )
+    return Finding(
+        name="wrong_rows", passed=not count, text=text, value=count, limit=0, unit="rows"
+    )
+
+
 def slot(slot: SlotSeen, expected: Supervision, now_ms: int) -> Finding:
     """Judge whether changes still come through the replication slot, and since when none reads it.
 

@@ -81,6 +81,11 @@ def judge(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
     found = [alive, lag, waiting_time, late]
     if health == "starting":
         found = [each.model_copy(update={"is_pending": not each.passed}) for each in found]
+    if seen.wrong_rows is not None:
+        wrong = findings.wrong_rows(seen.wrong_rows)
+        found.append(wrong)
+        if health in (*_WORKING, "dropping-rows") and not wrong.passed:
+            health, reason = "wrong-rows", wrong.text
     if seen.slot is not None:
         slot = findings.slot(seen.slot, expected, now_ms)
         found.append(slot)
@@ -89,7 +94,9 @@ def judge(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
                 health, reason = "late", slot.text
             elif health == "healthy":
                 health, reason = "catching-up", slot.text
-        elif health in (*_WORKING, "dropping-rows") and not (slot.passed or slot.is_pending):
+        elif health in (*_WORKING, "dropping-rows", "wrong-rows") and not (
+            slot.passed or slot.is_pending
+        ):
             # Whatever else holds: no more changes arrive.
             health, reason = "cut-off", slot.text
     return Verdict(
@@ -124,6 +131,8 @@ def _not_requested(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
         Finding(name=name, passed=False, is_pending=True, text=reason)
         for name in expected_findings(has_slot=False)
     ]
+    if seen.wrong_rows is not None:
+        found.append(findings.wrong_rows(seen.wrong_rows))
     if seen.slot is not None:
         found.append(findings.slot(seen.slot, expected, now_ms))
     numbers: dict[str, int | float] = {} if seen.lag is None else {"lag": seen.lag}
@@ -235,6 +244,7 @@ def _numbers(seen: Seen, now_ms: int) -> dict[str, int | float]:
         # Without a record of when input was first seen: the time that is certain.
         "waiting_s": 0.0 if seen.lag == 0 else uncommitted_s,
         "restarts": seen.restarts,
+        "wrong_rows": seen.wrong_rows,
         "slot_retained_bytes": None if seen.slot is None else seen.slot.retained_bytes,
         "slot_unread_bytes": None if seen.slot is None else seen.slot.unread_bytes,
     }

@@ -23,6 +23,7 @@ from spark_jobs.launch.runs import find_run, why_ended
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from spark_jobs.run_state.progress_log import read_progress_log
 from spark_jobs.run_state.target_record import was_requested
+from spark_jobs.run_state.wrong_rows import read_wrong_rows
 from spark_jobs.target.belonging import require_belonging
 
 
@@ -112,6 +113,7 @@ def look_at_live(
         slot=None if slot is None else slot.seen,
         behind=find_behind(log, beat, lag, behind_ms, looked_ms, late_ms),
         late=look_at_late_rows(loaded, generation, looked_ms),
+        wrong_rows=_wrong_rows(loaded, generation),
     )
     refused = find_refusal(loaded, generation)
     verdict = with_refusal(judge(seen, expected, looked_ms), refused)
@@ -128,3 +130,10 @@ def look_at_live(
         "restarts": restarts,
     }
     return Look(verdict, watch.model_copy(update=changes), looked_ms, slot, refused)
+
+
+def _wrong_rows(loaded: LoadedPipeline, generation: Generation) -> int | None:
+    """Return how many rows of a mirror are stale or missing; None if it leaves out no change."""
+    topics = loaded.pipeline.mirrored_topics
+    counts = [read_wrong_rows(generation, topic.name).count for topic in topics]
+    return sum(counts) if counts else None

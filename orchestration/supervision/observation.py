@@ -63,6 +63,8 @@ class Seen:
         slot: The replication slot that its changes come through; None if none is declared.
         behind: How far it is behind its input; None if no input waits, or that is unknown.
         late: Rows dropped behind the watermark; None if the query has no watermark.
+        wrong_rows: Rows of a mirror that are stale or missing, as a change of theirs could not be
+            read; None if such changes are not left out.
     """
 
     pipeline: str
@@ -83,6 +85,7 @@ class Seen:
     slot: SlotSeen | None = None
     behind: Behind | None = None
     late: LateSeen | None = None
+    wrong_rows: int | None = None
 
 
 def behind_since(

@@ -19,6 +19,7 @@ Health = Literal[
     "catching-up",
     "late",
     "dropping-rows",
+    "wrong-rows",
     "cut-off",
     "crash-looping",
 ]
@@ -28,25 +29,37 @@ Health = Literal[
 much waits is unknown at the moment.
 """
 RED: frozenset[Health] = frozenset(
-    {"dead", "failed", "stuck", "late", "dropping-rows", "cut-off", "crash-looping"}
+    {
+        "dead",
+        "failed",
+        "stuck",
+        "late",
+        "dropping-rows",
+        "wrong-rows",
+        "cut-off",
+        "crash-looping",
+    }
 )
-FindingName = Literal["alive", "lag", "waiting_time", "late_rows", "slot"]
+FindingName = Literal["alive", "lag", "waiting_time", "late_rows", "wrong_rows", "slot"]
 FINDINGS: dict[FindingName, str] = {
     "alive": "The live run is up and commits what arrives.",
     "lag": "No more input waits than `supervision.lag` allows.",
     "waiting_time": "Input waits no longer than `supervision` allows, and is soon committed.",
     "late_rows": "No more rows than declared arrive behind the watermark.",
+    "wrong_rows": "No row is stale or missing because a change of it could not be read.",
     "slot": "The database keeps its log for the connector, and the connector reads it.",
 }
 
 
-def expected_findings(*, has_slot: bool) -> dict[FindingName, str]:
+def expected_findings(*, has_slot: bool, is_mirror: bool = False) -> dict[FindingName, str]:
     """Return what is expected of a pipeline's live run: sentences by name of the check.
 
     Args:
         has_slot: Whether its changes come through a replication slot, which is then watched, too.
+        is_mirror: Whether it mirrors a table and leaves out changes that can't be read.
     """
-    return {name: text for name, text in FINDINGS.items() if has_slot or name != "slot"}
+    others = {"slot": has_slot, "wrong_rows": is_mirror}
+    return {name: text for name, text in FINDINGS.items() if others.get(name, True)}
 
 
 class Finding(BaseModel):

@@ -326,6 +326,16 @@ class Pipeline(Declared):
         return self.sources[-1].added_columns or {}
 
     @property
+    def mirrored_topics(self) -> list[KafkaSource]:
+        """Topics with a table's changes of which bad ones are left out, merged in their order.
+
+        A row is stale or missing then, until a later change of it; empty if there are none.
+        """
+        if not self.sink.sequence:
+            return []
+        return [each for each in self.topics if each.holds_changes and each.on_bad_record != "fail"]
+
+    @property
     def follows_truncates(self) -> bool:
         """Whether a TRUNCATE of the captured table removes the target's older rows, as declared."""
         return any(topic.on_truncate == "follow" for topic in self.topics)

@@ -133,7 +133,7 @@ class DebeziumReader(BaseReader):
         for name, read in self._columns:
             if _is_unavailable(row.get(name)):
                 self._require_known_row(name, op)
-                lacking[name] = None
+                fields[name] = lacking[name] = None
             else:
                 fields[name] = self._column(name, row, encodings, read)
         if self._unchanged is not None:
@@ -152,7 +152,8 @@ class DebeziumReader(BaseReader):
             InputError: TRUNCATEs are not followed.
         """
         if self._follows_truncates:
-            return {name: _PARTS[part](envelope, origin) for name, part in self._parts.items()}
+            parts = {name: _PARTS[part](envelope, origin) for name, part in self._parts.items()}
+            return {**dict.fromkeys(name for name, _ in self._columns), **parts}
         message = (
             f"The source database's table `{self._table}` was truncated (op t): all its older rows "
             "are gone, and the target still has them. The run stops before this event."

@@ -24,6 +24,7 @@ from spark_jobs.query.declaration import QueryDeclaration
 from spark_jobs.query.passed_columns import require_passed_on
 from spark_jobs.query.place import PlaceStream, empty_stream
 from spark_jobs.readers.spark_errors import reporting_batch
+from spark_jobs.readers.wrong_rows import keeping_wrong_rows
 from spark_jobs.target import sink
 from spark_jobs.target.added_columns import with_added
 from spark_jobs.target.catalog_entry import CatalogEntry
@@ -104,7 +105,14 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
         keep_history_files(generation, path, context.loaded.target)
     if (changed := record_transform(generation, _transform(spark, query))) is not None:
         warnings.append(changed)
-    writer = sink.write_stream(rows, pipeline, path, generation, guard, reporting_batch)
+    writer = sink.write_stream(
+        rows,
+        pipeline,
+        path,
+        generation,
+        guard,
+        lambda write: reporting_batch(keeping_wrong_rows(write, pipeline, generation)),
+    )
     writer = writer.option("checkpointLocation", generation.checkpoint.hadoop_path)
     is_paced = query.is_bounded and stream.interval_ms > 0
     if query.is_bounded and not is_paced:

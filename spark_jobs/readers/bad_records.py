@@ -10,7 +10,8 @@ written the batch already skips it, and then no task stages its records again.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -50,6 +51,16 @@ def staging_folder(generation: Generation, source: str) -> Folder:
     It has one subfolder for each micro-batch.
     """
     return generation.folder(f"bad/{source}-staged")
+
+
+class Repairs(Protocol):
+    """Recognizes good changes of rows of a mirror that a bad change left wrong."""
+
+    def wrong_keys(self) -> set[bytes]:
+        """Return the keys of the records of such rows."""
+
+    def staged(self, good: pa.RecordBatch, wrong: Collection[bytes]) -> pa.RecordBatch:
+        """Return the good changes of rows with these keys, with the columns of :data:`STAGED`."""
 
 
 class Stager:
@@ -162,6 +173,7 @@ def removing(
     mark: str,
     kept: Sequence[str],
     bad: Callable[[pa.RecordBatch], pa.RecordBatch],
+    repairs: Repairs | None = None,
 ) -> Step:
     """Return a function for ``mapInArrow`` that stages bad rows of a stream and drops them.
 
@@ -170,15 +182,24 @@ def removing(
         mark: Name of the column with the reason why a row is bad; null for a good row.
         kept: Names of the columns of a good row that are passed on.
         bad: Turns bad rows into rows with the columns of :data:`STAGED`.
+        repairs: Where rows of a mirror are watched that are wrong: stages good changes of them.
     """
 
     def remove(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         stager = Stager(folder)
+        wrong = set() if repairs is None else repairs.wrong_keys()
         for batch in batches:
             rows, reasons = batch, batch.column(mark)
             if reasons.null_count < batch.num_rows:
-                stager.add(bad(batch.filter(pc.is_valid(reasons))))
+                unread = bad(batch.filter(pc.is_valid(reasons)))
+                stager.add(unread)
                 rows = batch.filter(pc.is_null(reasons))
+                if repairs is not None:
+                    wrong.update(filter(None, unread.column("key").to_pylist()))
+            if repairs is not None and wrong:
+                again = repairs.staged(rows, wrong)
+                if again.num_rows:
+                    stager.add(again)
             yield rows.select(kept)
         stager.flush()
 

@@ -19,6 +19,8 @@ from spark_jobs.readers.spark_errors import Step
 REASON = "__reason"
 # Columns of a record that only a quarantine needs.
 TIME, KEY, VALUE = RECORD = ("__timestamp", "__key", "__value")
+REPAIRED = "repaired"
+"""``kind`` of a staged change that is good, of a row that was wrong."""
 _REASON_CHARACTERS = 500
 _PLACE = {"place": TOPIC, "partition": PARTITION, "offset": OFFSET}
 
@@ -107,7 +109,19 @@ def place_of_record(rows: pa.RecordBatch) -> pa.RecordBatch:
     return _staged(rows, _PLACE)
 
 
-def _staged(rows: pa.RecordBatch, names: Mapping[str, str]) -> pa.RecordBatch:
+def place_and_key(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The same, but keep only topic, partition, offset and key."""
+    return _staged(rows, {**_PLACE, "key": KEY})
+
+
+def repaired_record(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Turn good changes of rows that are wrong into rows with the columns of :data:`STAGED`."""
+    return _staged(rows, {**_PLACE, "key": KEY}, REPAIRED)
+
+
+def _staged(
+    rows: pa.RecordBatch, names: Mapping[str, str], kind: str = "unreadable"
+) -> pa.RecordBatch:
     """Return the columns of :data:`STAGED`; ``names`` has the column that each is taken from."""
     arrays = [
         rows.column(names[field.name]).cast(field.type)
@@ -115,6 +129,5 @@ def _staged(rows: pa.RecordBatch, names: Mapping[str, str]) -> pa.RecordBatch:
         else pa.nulls(rows.num_rows, field.type)
         for field in STAGED
     ]
-    kind = pa.repeat(pa.scalar("unreadable"), rows.num_rows)
-    arrays[STAGED.get_field_index("kind")] = kind
+    arrays[STAGED.get_field_index("kind")] = pa.repeat(pa.scalar(kind), rows.num_rows)
     return pa.RecordBatch.from_arrays(arrays, schema=STAGED)

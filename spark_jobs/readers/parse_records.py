@@ -34,6 +34,7 @@ from spark_jobs.readers.decode_records import (
     TIME,
     VALUE,
     decoding,
+    place_and_key,
     place_of_record,
     whole_record,
 )
@@ -41,6 +42,7 @@ from spark_jobs.readers.event_times import EventTimeCheck
 from spark_jobs.readers.kafka_stream import LOG_COLUMNS, OFFSET, PARTITION, TOPIC
 from spark_jobs.readers.select import select_columns
 from spark_jobs.readers.spark_errors import Step, raise_at_record, reporting
+from spark_jobs.readers.wrong_rows import RepairWatch
 
 _CORRUPT = "__corrupt"
 _ROW = "__row"
@@ -105,7 +107,11 @@ def parse_values(
     """
     staging = staging_folder(generation, source.name)
     extra = event_time.needed(is_streaming=raw.isStreaming)
-    rows = _parsed(raw, source, read, staging, extra)
+    watch = None
+    if source.holds_changes:
+        unchanged = source.envelope_column("unchanged")
+        watch = RepairWatch(generation, source.name, unchanged)
+    rows = _parsed(raw, source, read, staging, extra, watch)
     columns = parse_schema(source.selected(read))
     rows = select_columns(rows, source.selection, columns, [*LOG_COLUMNS, *extra])
     return event_time.apply(rows, staging).drop(*extra)
@@ -117,6 +123,7 @@ def _parsed(
     columns: Mapping[str, str],
     staging: Folder,
     extra: Sequence[str],
+    watch: RepairWatch | None,
 ) -> DataFrame:
     """Return all columns of each record that can be read, before ``select``, and the extra ones.
 
@@ -126,13 +133,17 @@ def _parsed(
         columns: Names and types of all columns of a record.
         staging: Folder in which a stream stages bad records.
         extra: Those of :data:`RECORD` that are returned, too.
+        watch: Recognizes good changes of rows that are wrong; None if the source has no keys that
+            identify rows.
     """
     of_value = source.value_schema(columns)
     kinds = {name: columns[name] for name in [*source.record_columns, *of_value.names]}
     remove: Step | None = None
     if raw.isStreaming and source.on_bad_record != "fail":
         bad = whole_record if source.on_bad_record == "quarantine" else place_of_record
-        remove = removing(staging, REASON, [*LOG_COLUMNS, *kinds, *extra], bad)
+        if watch is not None and bad is place_of_record:
+            bad = place_and_key
+        remove = removing(staging, REASON, [*LOG_COLUMNS, *kinds, *extra], bad, watch)
     row_ddl = f"{_LOG_DDL}, {ddl(parse_schema(kinds))}"
     extra_ddl = "".join(f", {name} {_RECORD_TYPES[name]}" for name in extra)
     returned = [*LOG_COLUMNS, *columns, *extra]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +81,10 @@ class CdcCase:
             create_topic(self.servers, topic, 3, {"retention.ms": "-1"})
             self._topics.add(topic)
         config = debezium_config(self._postgres, prefix, tables, database_dbname=self.name, **more)
+        self.connect(prefix, config)
+
+    def connect(self, prefix: str, config: Mapping[str, str]) -> None:
+        """Start a connector with these settings, and wait until its slot is there."""
         self._connect.create(prefix, config)
         self._connectors.append(prefix)
 

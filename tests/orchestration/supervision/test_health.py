@@ -224,6 +224,9 @@ def slot(**seen: Any) -> Seen:
         (slot(unknown="no answer"), "healthy", ""),
         (slot(idle_since_ms=NOW - 20 * S), "healthy", ""),
         (slot(idle_since_ms=NOW - 21 * S), "cut-off", "has read the slot for 21 s"),
+        (replace(HEALTHY, wrong_rows=0), "healthy", ""),
+        (replace(HEALTHY, wrong_rows=2), "wrong-rows", "2 rows are stale or missing, as a change"),
+        (replace(DEAD, wrong_rows=2), "dead", "ended without a report. See"),
         # The topic is read to its end, but the connector has not written all to it.
         (slot(unread_bytes=58_000_000), "catching-up", "58.0 MB in the database, not read by"),
         (slot(unread_bytes=58_000, unread_since_ms=NOW - 20 * S), "healthy", ""),
@@ -265,7 +268,9 @@ def test_the_verdict(seen: Seen, health: Health, told: str) -> None:
     verdict = judge(seen, EXPECTED, NOW)
     assert verdict.health == health
     assert told in verdict.reason
-    expected = expected_findings(has_slot=seen.slot is not None)
+    expected = expected_findings(
+        has_slot=seen.slot is not None, is_mirror=seen.wrong_rows is not None
+    )
     assert [found.name for found in verdict.findings] == [*expected]
 
 

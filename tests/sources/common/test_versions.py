@@ -36,6 +36,7 @@ from spark_jobs.run_state.late_rows import LateRows
 from spark_jobs.run_state.lease import LeaseRecord
 from spark_jobs.run_state.progress_log import ProgressLog
 from spark_jobs.run_state.target_record import TargetRecord
+from spark_jobs.run_state.wrong_rows import WrongRows
 from spark_jobs.target.added_columns import ColumnsLog
 from spark_jobs.target.truncation import Truncated
 
@@ -79,6 +80,7 @@ KINDS: list[type[Record]] = [
     Truncated,
     TransformAnalysis,
     Watch,
+    WrongRows,
 ]
 
 

@@ -238,6 +238,11 @@ class TestLongValuesThatAnUpdateLeftAsTheyWere:
         assert row["kept"] == [("name", None), ("raw", None), ("tags", None)]
         assert row["price"] == Decimal("12.50")
 
+    def test_a_sample_of_such_changes_lacks_no_column(self) -> None:
+        declared = source(**self.DECLARED)
+        value = json.dumps(envelope("u", name=PLACEHOLDER, tags=None)).encode()
+        assert {*declared.value_columns} <= {*field_reader(declared).fields(value)}
+
     def test_a_change_with_all_values_names_none(self) -> None:
         assert read(envelope("u", tags=None), source(**self.DECLARED))["kept"] is None
 

@@ -1,0 +1,135 @@
+"""Rows of a captured table that are stale or missing, as a change of theirs could not be read.
+
+Kept by the key of the changes' records, until a later change of the same key was read that has all
+values. So a quarantine in a mirror is red for as long as the mirror is wrong.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from pydantic import Field
+
+from sources.common.positions import Part, Record
+from sources.storage.folder import Folder
+
+_MOST_KEYS = 1000
+"""Keys that are kept; further ones are only counted, and stay wrong until a new generation."""
+
+
+class WrongRow(Part):
+    """Place of the last change of a row that could not be read.
+
+    Attributes:
+        partition: Partition of the topic.
+        offset: Offset of the change.
+        batch: Number of the micro-batch.
+    """
+
+    partition: int
+    offset: int
+    batch: int
+
+
+class WrongRows(Record):
+    """State document of a generation: the rows of one source that are wrong in the target.
+
+    Attributes:
+        keys: By key of the changes' records, in base64.
+        unknown: Number of changes that could not be read and have no key, or are too many.
+        last_batch: Number of the last micro-batch that is in it; -1 if none is.
+    """
+
+    keys: dict[str, WrongRow] = Field(default_factory=dict)
+    unknown: int = 0
+    last_batch: int = -1
+
+    @property
+    def count(self) -> int:
+        """How many rows are wrong; computed."""
+        return len(self.keys) + self.unknown
+
+    @property
+    def record_keys(self) -> set[bytes]:
+        """The keys of the changes' records; computed."""
+        return {base64.b64decode(key) for key in self.keys}
+
+
+class Change(NamedTuple):
+    """A change as a micro-batch staged it.
+
+    Attributes:
+        partition, offset: Its place in the topic.
+        key: Key of its record; None if it has none, or it is not known.
+        is_wrong: Whether it could not be read; else it is a good change of a row that was wrong.
+    """
+
+    partition: int
+    offset: int
+    key: bytes | None
+    is_wrong: bool
+
+
+def document_name(source: str) -> str:
+    """Return the path of a source's :class:`WrongRows`, relative to the generation's folder."""
+    return f"bad/{source}-wrong-rows.json"
+
+
+def read_wrong_rows(generation: Folder, source: str) -> WrongRows:
+    """Return the rows of a source that are wrong; none if nothing was kept.
+
+    Raises:
+        StateError: The state can't be read.
+    """
+    return generation.read(document_name(source), WrongRows) or WrongRows()
+
+
+def keep_wrong_rows(
+    generation: Folder, source: str, batch: int, changes: Iterable[Change]
+) -> WrongRows:
+    """Add what a micro-batch staged, and keep the result. A batch may be added several times.
+
+    Args:
+        generation: State folder of the generation.
+        source: Name of the source.
+        batch: Number of the micro-batch.
+        changes: What it staged, in any order, also several times.
+
+    Raises:
+        StateError: The state can't be read or written.
+    """
+    before = read_wrong_rows(generation, source)
+    keys, unknown = dict(before.keys), 0
+    for change in sorted({*changes}, key=lambda each: (not each.is_wrong, each.offset)):
+        if change.key is None:
+            unknown += change.is_wrong
+            continue
+        key = base64.b64encode(change.key).decode()
+        here = WrongRow(partition=change.partition, offset=change.offset, batch=batch)
+        known = keys.get(key)
+        if change.is_wrong:
+            if known is None and len(keys) >= _MOST_KEYS:
+                unknown += 1
+            elif known is None or _is_later(here, known):
+                keys[key] = here
+        elif known is not None and _is_later(here, known):
+            del keys[key]
+    is_new = batch > before.last_batch
+    after = WrongRows(
+        keys=keys,
+        unknown=before.unknown + (unknown if is_new else 0),
+        last_batch=max(batch, before.last_batch),
+    )
+    if (after.keys, after.unknown) != (before.keys, before.unknown):
+        generation.replace(document_name(source), after)
+    return after
+
+
+def _is_later(one: WrongRow, other: WrongRow) -> bool:
+    """Return whether a change of a row is later than another one of it."""
+    if one.partition == other.partition:
+        return one.offset > other.offset
+    # Partitions were added to the topic.
+    return one.batch > other.batch

@@ -193,9 +193,9 @@ def run(
         loaded = load(pipeline)
         console.run(loaded, stop_when_caught_up=until is Until.CAUGHT_UP)
         found = look(loaded)
-        # A stream that was just started has yet to catch up.
-        good = found.healthy or (found.live is not None and found.live.health == "late")
-        show({"ok": good, **found.model_dump(mode="json")}, tables.status(found))
+        # A stream that was just started has yet to catch up; the serving one is not this run's.
+        good = found.own_healthy or (found.live is not None and found.live.health == "late")
+        show({"ok": good, **found.model_dump(mode="json")}, tables.outcome(found))
 
 
 @app.command()

@@ -65,6 +65,20 @@ def status(found: Status) -> Group:
     return Group(_status(found), *serving)
 
 
+def outcome(found: Status) -> Group:
+    """Show the state of the generation that was run, and in one line if the serving one is red."""
+    serving = found.served_by
+    own = _status(found.model_copy(update={"served_by": None}))
+    if serving is None or serving.healthy:
+        return Group(own)
+    health = "failed" if serving.live is None else serving.live.health
+    return Group(
+        own,
+        f"[yellow]Warning:[/] generation {serving.generation}, which is serving, is {health}: "
+        "see `hybrid status`.",
+    )
+
+
 def _status(found: Status) -> Table:
     table = Table("source", "state", "batch", "splits", "lag", "rows/s", "event time", "time left")
     is_serving = found.generation in (None, found.serving)

@@ -19,11 +19,13 @@ from orchestration.supervision.look import look_at_live
 from orchestration.supervision.verdict import Verdict
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
+from sources.config.supervision import Supervision
 from sources.errors import HybridError, StateError
 from sources.hybrid import Boundedness
 from sources.planning.approval import require_approver
 from sources.planning.context import PipelineContext
 from sources.serving import Serving, Switch, pending_switch, read_serving, require_waiting
+from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from spark_jobs.target.belonging import is_committed, require_belonging
 
 _STEPS = 5
@@ -285,7 +287,8 @@ def _require_ready(context: PipelineContext) -> None:
             continue
         look = look_at_live(context.loaded, generation)
         verdict: Verdict | None = None if look is None else look.verdict
-        if verdict is None or verdict.health != "healthy":
+        beat = read_heartbeat(generation, source.name)
+        if not is_ready(verdict, beat, context.pipeline.supervision):
             state = "was never started" if verdict is None else f"is {verdict.health}"
             reason = "" if verdict is None else f" ({verdict.reason})"
             message = (
@@ -294,9 +297,31 @@ def _require_ready(context: PipelineContext) -> None:
             )
             hint = (
                 "Start the live run with `hybrid run`, wait until `hybrid status` shows it as "
-                "healthy, then run `hybrid generation promote` again."
+                "healthy, then run `hybrid generation promote` again. One that was stopped may be "
+                "promoted while it can catch up with what waits within "
+                "`supervision.caught_up_within`."
             )
             raise StateError(message, hint, generation=generation.name, source=source.name)
+
+
+def is_ready(verdict: Verdict | None, beat: Heartbeat | None, expected: Supervision) -> bool:
+    """Return whether the stream of a generation lets readers see as much as they do now. Pure.
+
+    It is healthy; or people stopped it, as `hybrid run --until caught-up` does, and so little waits
+    that it is read within ``caught_up_within`` once the promotion starts it again.
+
+    Args:
+        verdict: The verdict on its live run; None if it was never requested.
+        beat: The run's last heartbeat, with its rate.
+        expected: The thresholds that the pipeline declares.
+    """
+    if verdict is None or verdict.health == "healthy":
+        return verdict is not None
+    lag = verdict.numbers.get("lag")
+    if verdict.health != "stopped" or beat is None or lag is None:
+        return False
+    rate = beat.rows_per_s or 0.0
+    return lag <= rate * expected.caught_up_within.total_seconds()
 
 
 def _switch_to(loaded: LoadedPipeline, to: str, by: str | None) -> Switch:

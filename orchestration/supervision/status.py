@@ -35,7 +35,8 @@ class Status(BaseModel):
         planned: Whether its plan was made.
         waits_for_approval: Whether that plan waits for a person's approval.
         healthy: False if a run failed, is dead or silent, the live run is red, or checkpoint, state
-            and target don't belong together.
+            and target don't belong together; of this generation or of the serving one.
+        own_healthy: The same of this generation alone.
         sources: Progress of each source, in order.
         live: Verdict on the live run; None if it was never requested.
         refused: Why the next launch is refused, since checkpoint, state and target don't belong
@@ -54,6 +55,7 @@ class Status(BaseModel):
     planned: bool
     waits_for_approval: bool = False
     healthy: bool
+    own_healthy: bool = True
     sources: list[SourceStatus]
     live: Verdict | None = None
     refused: ErrorReport | None = None
@@ -86,15 +88,18 @@ def status(loaded: LoadedPipeline) -> Status:
     judged = sources if live is None else sources[:-1]
     others = in_service(loaded)[1:] if loaded.kept is None else []
     served_by = status(others[0]) if others else None
+    own_healthy = (
+        all(source.state not in ("failed", "dead", "silent") for source in judged)
+        and not (live is not None and live.is_red)
+        and refused is None
+    )
     return Status(
         pipeline=loaded.pipeline.name,
         generation=generation.info.generation if generation else None,
         planned=is_planned,
         waits_for_approval=waits,
-        healthy=all(source.state not in ("failed", "dead", "silent") for source in judged)
-        and not (live is not None and live.is_red)
-        and refused is None
-        and (served_by is None or served_by.healthy),
+        healthy=own_healthy and (served_by is None or served_by.healthy),
+        own_healthy=own_healthy,
         serving=read_serving(loaded).generation,
         served_by=served_by,
         sources=sources,

@@ -10,6 +10,7 @@ raises there carries its :class:`ErrorReport` as one line of JSON behind a marke
 from __future__ import annotations
 
 import json
+import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -52,6 +53,14 @@ _INTERRUPTIONS = (
 _INTERRUPTED = (
     f"py4j.protocol.Py4JJavaError: An error occurred while calling a batch: {_INTERRUPTIONS[0]}"
 )
+
+
+# Frames of Java, and of Python with the line of code below.
+_OF_TRACE = re.compile(
+    r"\s+at \S+\(.*\)|\s*\.\.\. \d+ more|Traceback \(most recent|  File \"|    +\S"
+    r"|Driver stacktrace:"
+)
+_MOST_LINES = 12
 
 
 class ReportedError(Exception):
@@ -224,4 +233,18 @@ def _text(causes: list[BaseException]) -> str:
         text = _parameters(outer).get("message", text)
     text = text.strip() or type(outer).__name__
     # Spark reports that a task failed while it wrote, without the reason.
-    return text if str(inner) in text or inner is outer else f"{text}\n{inner}"
+    whole = text if str(inner) in text or inner is outer else f"{text}\n{inner}"
+    return without_traces(whole)
+
+
+def without_traces(text: str) -> str:
+    """Return an error's text without stack traces, whose last line has the reason.
+
+    The driver's log has all of it. At most 12 lines: of more, the first and the last ones.
+    """
+    lines = [line.rstrip() for line in text.splitlines()]
+    kept = [line for line in lines if line and not _OF_TRACE.match(line)]
+    if len(kept) > _MOST_LINES:
+        half = _MOST_LINES // 2
+        kept = [*kept[:half], "…", *kept[-half:]]
+    return "\n".join(kept) or text

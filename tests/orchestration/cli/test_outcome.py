@@ -1,0 +1,35 @@
+"""What `hybrid run` shows of the generation that was run, next to one that serves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+
+from orchestration.cli import tables
+from orchestration.supervision.source_status import SourceStatus
+from orchestration.supervision.status import Status
+from orchestration.supervision.verdict import Verdict
+
+
+def status(generation: str, **more: Any) -> Status:
+    source = SourceStatus(source="live", state="running")
+    given = {"planned": True, "healthy": True, "sources": [source], **more}
+    return Status(pipeline="p", generation=generation, serving="g1", **given)
+
+
+def shown(found: Status) -> str:
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(tables.outcome(found))
+    return capture.get()
+
+
+def test_a_serving_generation_that_is_dead_is_one_line() -> None:
+    trace = "\n".join(f"at frame {n}" for n in range(150))
+    dead = Verdict(health="dead", reason=trace)
+    served = status("g1", healthy=False, own_healthy=False, live=dead)
+    text = shown(status("g2", healthy=False, served_by=served))
+    assert "generation g1, which is serving, is dead: see `hybrid status`" in text
+    assert "frame" not in text
+    assert "g1, which is serving" not in shown(status("g2", served_by=status("g1")))

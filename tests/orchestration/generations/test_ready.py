@@ -1,0 +1,34 @@
+"""Whether a generation's stream may be promoted: healthy, or stopped with little to read."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestration.generations.promotion import is_ready
+from orchestration.supervision.verdict import Health, Verdict
+from sources.config.supervision import Supervision
+from tests.orchestration.supervision.test_health import beat
+
+EXPECTED = Supervision.model_validate({"caught_up_within": "10 s"})
+
+
+@pytest.mark.parametrize(
+    ("health", "lag", "rate", "is_right"),
+    [
+        ("healthy", None, None, True),
+        ("stopped", 0, None, True),
+        ("stopped", 1000, 100.0, True),
+        ("stopped", 1001, 100.0, False),
+        ("stopped", 1, None, False),
+        # The broker does not answer.
+        ("stopped", None, 100.0, False),
+        ("paused", 0, 100.0, False),
+        ("dead", 0, 100.0, False),
+        ("catching-up", 10, 100.0, False),
+    ],
+)
+def test_the_rule(health: Health, lag: int | None, rate: float | None, is_right: bool) -> None:
+    numbers: dict[str, int | float] = {} if lag is None else {"lag": lag}
+    verdict = Verdict(health=health, reason="", numbers=numbers)
+    assert is_ready(verdict, beat(rows_per_s=rate), EXPECTED) is is_right
+    assert not is_ready(None, None, EXPECTED)

@@ -100,7 +100,7 @@ def main() -> None:
         extra_jars = obtain("bench-avro", _AVRO) if options.format == "avro" else []
         spark = session(loaded, folder, extra_jars)
         contenders: dict[str, Callable[[], DataFrame]] = {
-            "project": partial(_project, spark, loaded, source),
+            "project": partial(project_topic, spark, loaded, source),
             _PLAIN[options.format]: partial(_plain_spark, spark, servers, options.format),
         }
         if options.profile:
@@ -133,7 +133,7 @@ def _profile(
     sys.stdout.write(f"{json.dumps(profiles, indent=1)}\n")
 
 
-def _project(spark: SparkSession, loaded: LoadedPipeline, source: KafkaSource) -> DataFrame:
+def project_topic(spark: SparkSession, loaded: LoadedPipeline, source: KafkaSource) -> DataFrame:
     """Return the topic's rows as the project streams and parses them."""
     generation = loaded.open_generation(create=True)
     assert generation is not None

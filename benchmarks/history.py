@@ -56,7 +56,7 @@ def main() -> None:
         place(options.cluster, Path(name)) as where,
     ):
         folder = Path(name)
-        _generate(folder / "in", options.rows, form)
+        generate(folder / "in", options.rows, form)
         pipeline = partial(_pipeline, folder, form, where)
         spark = session(pipeline(0), folder)
         header = {"header": "true"} if form == "csv" else {}
@@ -94,7 +94,7 @@ def _by_hour(read: Callable[[], DataFrame], spark: SparkSession, store: str) -> 
     return rows.agg(F.count("*").alias("n"), F.sum("value").alias("total"))
 
 
-def _generate(folder: Path, rows: int, form: str) -> None:
+def generate(folder: Path, rows: int, form: str) -> None:
     """Write files of rows, one second of event time apart, in Parquet, JSON lines or CSV."""
     folder.mkdir()
     rows_per_file = rows // FILES
@@ -142,15 +142,19 @@ def _planned(
     spark: SparkSession, pipeline: Callable[[int], LoadedPipeline], rounds: Iterator[int]
 ) -> DataFrame:
     """Plan the files of the next round's pipeline, and return the stream of their rows."""
-    loaded = pipeline(next(rounds))
+    return planned(spark, pipeline(next(rounds)))
+
+
+def planned(spark: SparkSession, loaded: LoadedPipeline) -> DataFrame:
+    """Plan the files of a pipeline, and return the stream of their rows."""
     (source,) = loaded.pipeline.sources
     assert isinstance(source, FileSource)
     plan = make_plan(loaded).files_of(source.name)
     generation, declared = loaded.require_generation(), loaded.pipeline
-    planned = PlannedSource(source, [plan], generation, declared.event_time, declared.stores)
-    planned.require_unchanged()
-    planned.prepare()
-    return planned.stream(spark)
+    files = PlannedSource(source, [plan], generation, declared.event_time, declared.stores)
+    files.require_unchanged()
+    files.prepare()
+    return files.stream(spark)
 
 
 if __name__ == "__main__":

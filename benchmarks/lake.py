@@ -1,12 +1,15 @@
 """Benchmark: a plan of many objects, a promotion of many files, small micro-batches, all in S3.
 
-    python -m benchmarks.lake --objects 2000 --files 1000 --batches 10
+    python -m benchmarks.lake --objects 2000 --files 1000 --rounds 2
+    python -m benchmarks.lake --gateway ~/go/bin/versitygw --objects 100000 --files 10000
     python -m benchmarks.lake --endpoint http://minio:9000 --bucket lake --objects 100000
 
-Without an endpoint a local server is started, which answers one request at a time and counts
-them. It is slow itself: take times from a store of one's own, for which the login is in the
-environment (``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``). The bucket has to exist; what is
-written to it is removed at the end. Files have one row each, so that times are those of requests.
+Without an endpoint a local server is started: a Versity gateway behind a proxy that counts and
+delays requests, or without ``--gateway`` the server of the tests, which answers one request at a
+time and is slow itself. Of a store of one's own the login is in the environment
+(``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``), and its bucket has to exist; requests are not
+counted. What is written to it is removed at the end. Files have one row each, so that times are
+those of requests. Each part can be left out, and has a record of its own.
 """
 
 from __future__ import annotations
@@ -25,7 +28,6 @@ from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from pathlib import Path
 from typing import Any
-from urllib.request import Request, urlopen
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -35,9 +37,11 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 from deltalake.transaction import AddAction
 
 from benchmarks.record import record
+from benchmarks.store import CountingProxy, Gateway, tell
 from orchestration import operations
 from orchestration.backlog import wait_until_caught_up
 from orchestration.chain import ChainRun, Observer, run_chain
+from orchestration.supervision.supervisor import tick
 from services.broker import LocalBroker, create_topic
 from services.s3 import LOGIN, LocalS3, client
 from sources.config.loader import LoadedPipeline, load_pipeline
@@ -51,6 +55,10 @@ from spark_jobs.target.take_over import prepare
 _BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
 _FOLDERS = 100
 _AT_ONCE = 32
+_DELAYS_MS = (0, 20)
+_WARM_UP = 5
+_STILL_S = 15.0
+_IDLE_S = 60.0
 _BUCKET = "bench"
 _TOPIC = "events"
 _COUNTING = "tests.services.s3_app"
@@ -96,18 +104,17 @@ class Lake:
 
     def requests(self) -> int | None:
         """Number of requests since the last call; None if the store does not tell."""
-        return sum(self._ask("requests").values()) if self._is_local else None
+        return sum(self.kinds().values()) if self._is_local else None
+
+    def kinds(self) -> dict[str, int]:
+        """Requests since the last call by kind, the most frequent first; empty as above."""
+        found: dict[str, int] = tell(self._endpoint, "requests") if self._is_local else {}
+        return dict(sorted(found.items(), key=lambda kind: -kind[1]))
 
     def delay(self, milliseconds: float) -> None:
         """Let the local server answer each request later."""
         if self._is_local:
-            self._ask("faults", delay_s=milliseconds / 1000)
-
-    def _ask(self, what: str, **fields: Any) -> Any:
-        body = json.dumps(fields).encode()
-        request = Request(f"{self._endpoint}/_{what}", body, method="POST")
-        with urlopen(request) as answer:
-            return json.loads(answer.read())
+            tell(self._endpoint, "faults", delay_s=milliseconds / 1000)
 
 
 def main() -> None:
@@ -115,7 +122,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--objects", type=int, default=2000, help="of the plan; 0 for none")
     parser.add_argument("--files", type=int, default=1000, help="of the promotion; 0 for none")
-    parser.add_argument("--batches", type=int, default=10, help="micro-batches; 0 for none")
+    parser.add_argument("--rounds", type=int, default=3, help="of micro-batches; 0 for none")
+    parser.add_argument("--seconds", type=float, default=40, help="of each of these rounds")
+    parser.add_argument("--gateway", type=Path, help="program of a Versity gateway to be started")
     parser.add_argument("--endpoint", help="URL of a store; a local one is started if left out")
     parser.add_argument("--bucket", default=_BUCKET)
     options = parser.parse_args()
@@ -124,7 +133,11 @@ def main() -> None:
         endpoint = options.endpoint
         if endpoint is None:
             os.environ.update(LOGIN)
-            endpoint = stack.enter_context(LocalS3(_COUNTING)).endpoint
+            if options.gateway is None:
+                endpoint = stack.enter_context(LocalS3(_COUNTING)).endpoint
+            else:
+                gateway = stack.enter_context(Gateway(options.gateway))
+                endpoint = stack.enter_context(CountingProxy(gateway.port)).endpoint
             client(endpoint).create_bucket(Bucket=options.bucket)
         place = f"s3://{options.bucket}/{uuid.uuid4().hex[:8]}"
         lake = Lake(place, endpoint, is_local=options.endpoint is None)
@@ -133,10 +146,12 @@ def main() -> None:
             results["plan"] = _plan(lake, folder, options.objects)
         if options.files:
             results["promotion"] = _promotion(lake, folder, options.files)
-        if options.batches:
-            results["micro-batches"] = _micro_batches(lake, folder, options.batches)
+        if options.rounds:
+            times = options.rounds, options.seconds
+            results["micro-batches"] = _micro_batches(lake, folder, *times)
         lake.pipeline(folder, "end").pipeline.stores.folder(place).delete_all()
-    record("lake", results)
+    for name, result in results.items():
+        record(f"lake-{name}", result)
     sys.stdout.write(json.dumps(results, indent=1) + "\n")
 
 
@@ -226,10 +241,16 @@ def _add(table: Folder, files: int) -> None:
     )
 
 
-def _micro_batches(lake: Lake, folder: Path, batches: int) -> list[dict[str, Any]]:
-    """Measure small micro-batches of a live run, one after the other, at 0 and at 20 ms a request.
+def _micro_batches(lake: Lake, folder: Path, count: int, seconds: float) -> dict[str, Any]:
+    """Measure small micro-batches of a live run, at 0 and at 20 ms a request in turns.
 
     Records come all the time, so a micro-batch begins when the one before it is committed.
+
+    Args:
+        lake: Where everything is.
+        folder: For the pipeline's file and the broker.
+        count: Rounds.
+        seconds: Of each round.
     """
     with LocalBroker(folder / "broker") as broker:
         servers = broker.bootstrap_servers
@@ -259,38 +280,84 @@ def _micro_batches(lake: Lake, folder: Path, batches: int) -> list[dict[str, Any
         feed.start()
         try:
             run_chain(ChainRun(loaded, Observer(), rest_requested=True))
-            generation = loaded.require_generation()
-            wait_until_caught_up(PipelineContext.require(loaded))
-            return [_batches(lake, generation.checkpoint, batches, ms) for ms in (0, 20)]
+            checkpoint = loaded.require_generation().checkpoint
+            rounds = [
+                _batches(lake, checkpoint, seconds, ms) for _ in range(count) for ms in _DELAYS_MS
+            ]
+            is_over.set()
+            feed.join()
+            return {"by round": rounds, **_without_batches(lake, loaded, checkpoint, seconds)}
         finally:
             is_over.set()
             feed.join()
             operations.stop(loaded)
 
 
-def _batches(lake: Lake, checkpoint: Folder, batches: int, delay_ms: float) -> dict[str, Any]:
+def _batches(lake: Lake, checkpoint: Folder, seconds: float, delay_ms: float) -> dict[str, Any]:
+    """Count what is committed and requested within some seconds at a delay."""
     lake.delay(delay_ms)
     # The first ones warm up what was not needed before.
-    _wait_for(checkpoint, 3)
+    _wait_for(checkpoint, _WARM_UP)
+    first = offset_log.last_committed(checkpoint) or 0
     lake.requests()
     started = time.monotonic()
-    done = _wait_for(checkpoint, batches)
-    seconds = time.monotonic() - started
+    time.sleep(seconds)
+    last = offset_log.last_committed(checkpoint) or 0
+    took, done = time.monotonic() - started, last - first
+    kinds = lake.kinds()
     return {
         "ms a request": delay_ms,
         "micro-batches": done,
-        "seconds each": round(seconds / done, 2),
-        "requests each": _per(lake.requests(), done),
+        "seconds each": round(took / done, 2),
+        "requests each": round(sum(kinds.values()) / done, 2),
+        "writes and listings each": round(_writes_and_listings(kinds) / done, 2),
+        "load": round(os.getloadavg()[0], 1),
     }
 
 
-def _wait_for(checkpoint: Folder, batches: int) -> int:
-    """Wait until so many micro-batches were committed; return how many were."""
+def _without_batches(
+    lake: Lake, loaded: LoadedPipeline, checkpoint: Folder, seconds: float
+) -> dict[str, Any]:
+    """Count the requests of a live run without input, and of one look of the supervision."""
+    lake.delay(0)
+    wait_until_caught_up(PipelineContext.require(loaded))
+    _wait_until_still(checkpoint)
+    lake.requests()
+    seconds = max(seconds, _IDLE_S)
+    time.sleep(seconds)
+    idle = lake.kinds()
+    # What the first look remembers, later ones find.
+    tick(loaded)
+    lake.kinds()
+    tick(loaded)
+    looked = lake.kinds()
+    return {
+        "idle requests an hour": round(sum(idle.values()) * 3600 / seconds),
+        "idle writes and listings an hour": round(_writes_and_listings(idle) * 3600 / seconds),
+        "requests of a look": sum(looked.values()),
+        "writes and listings of a look": _writes_and_listings(looked),
+        "idle": idle,
+        "look": looked,
+    }
+
+
+def _writes_and_listings(kinds: dict[str, int]) -> int:
+    """Return how many requests are of the kinds that cost ten times as much as reads."""
+    return sum(count for kind, count in kinds.items() if kind.split()[0] in ("PUT", "POST", "LIST"))
+
+
+def _wait_for(checkpoint: Folder, batches: int) -> None:
+    """Wait until so many micro-batches were committed."""
     first = offset_log.last_committed(checkpoint) or 0
-    while (last := offset_log.last_committed(checkpoint) or 0) < first + batches:
-        # Looks are requests, too.
+    while (offset_log.last_committed(checkpoint) or 0) < first + batches:
         time.sleep(1)
-    return last - first
+
+
+def _wait_until_still(checkpoint: Folder) -> None:
+    """Wait until no micro-batch was committed for some seconds."""
+    last = None
+    while last != (last := offset_log.last_committed(checkpoint)):
+        time.sleep(_STILL_S)
 
 
 def _feed(servers: str, is_over: threading.Event) -> None:
@@ -304,7 +371,7 @@ def _feed(servers: str, is_over: threading.Event) -> None:
     producer.flush(10)
 
 
-def _per(requests: int | None, count: int) -> float | None:
+def _per(requests: int | None, count: float) -> float | None:
     return None if requests is None else round(requests / count, 2)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 
+from benchmarks.lake_page import lake_section
 from benchmarks.record import FOLDER
 
 _DOCS = Path(__file__).parents[1] / "docs"
@@ -110,6 +111,7 @@ def kept() -> dict[str, Document]:
 def page_of(found: Mapping[str, Document]) -> str:
     """Return the text of the page, in Markdown, for results by name of the benchmark."""
     parts = [_HEAD, *_ratios(found), *_profiles(found), *_curves(found), *_switch(found)]
+    parts += [*lake_section(found, _table)]
     parts += [*_fixed(found), *_soak(found), *_kills(found), *_cdc(found), *_machines(found)]
     return "\n".join(parts)
 

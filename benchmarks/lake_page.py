@@ -72,7 +72,8 @@ def _once(known: Mapping[str, Document], table: Table) -> Iterator[str]:
     rows = []
     if (plan := known.get("lake-plan")) is not None:
         requests = f"{plan['requests per object'] * plan['objects']:,.0f}"
-        what = f"plan of {plan['objects']:,} Parquet files"
+        work = plan["core-seconds of the planner"]
+        what = f"plan of {plan['objects']:,} Parquet files ({work:,.0f} s of CPU time)"
         rows.append([what, requests, f"{plan['seconds']:,.1f}"])
     if (promotion := known.get("lake-promotion")) is not None:
         for how in ("by reference", "copied"):

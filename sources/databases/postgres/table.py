@@ -63,8 +63,8 @@ def open_table(table: CapturedTable) -> Iterator[PostgresTable]:
             types, warnings = check_columns(connection, table)
             check_slot(connection, table)
             check_publication(connection, table)
-            made = PostgresTable(table, (conninfo, connection), opened, types, [*told, *warnings])
-            yield made
+            warnings = [*told, *warnings]
+            yield PostgresTable(table, (conninfo, connection), opened, types, warnings)
     except psycopg.Error as error:
         # https://www.psycopg.org/psycopg3/docs/api/errors.html
         lost = isinstance(error, psycopg.OperationalError)

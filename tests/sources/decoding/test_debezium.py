@@ -232,7 +232,7 @@ class TestLongValuesThatAnUpdateLeftAsTheyWere:
     RAW = base64.b64encode(PLACEHOLDER.encode()).decode()
 
     def test_they_are_named_and_null(self) -> None:
-        lacking = {"name": PLACEHOLDER, "raw": self.RAW, "tags": [PLACEHOLDER]}
+        lacking: dict[str, Any] = {"name": PLACEHOLDER, "raw": self.RAW, "tags": [PLACEHOLDER]}
         row = read(envelope("u", **lacking), source(**self.DECLARED))
         assert [row[name] for name in lacking] == [None, None, None]
         assert row["kept"] == [("name", None), ("raw", None), ("tags", None)]
@@ -327,7 +327,8 @@ class TestColumnsThatChange:
             },
             {"field": "since", "type": "int64", "name": "io.debezium.time.MicroTimestamp"},
         ]
-        row = {"discount": 1, "note": "x", "rate": "AQ==", "since": 0, "price": "JxA=", "at": 0}
+        row: dict[str, Any] = {"discount": 1, "note": "x", "rate": "AQ==", "since": 0}
+        row |= {"price": "JxA=", "at": 0}
         with pytest.raises(InputError, match=r"columns `discount`, `note`, `rate`, `si") as it:
             read({"schema": described, "payload": envelope("u", **row)})
         declared = (

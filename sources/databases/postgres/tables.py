@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from sources.common.optional import needs_extra
-from sources.databases.postgres import answers, server_of
+from sources.databases.postgres.server import answers, server_of
 from sources.errors import InputError, UnavailableError
 
 with needs_extra("postgres", "A pipeline that captures tables of PostgreSQL"):

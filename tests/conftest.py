@@ -81,7 +81,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever starts Spark is slow; `-m "not slow"` must answer quickly."""
+    """Whatever starts Spark, or is long, is slow; `-m "not slow"` must answer quickly."""
     for item in items:
-        if item.get_closest_marker("spark") is not None:
+        if any(item.get_closest_marker(name) is not None for name in ("spark", "long")):
             item.add_marker(pytest.mark.slow)

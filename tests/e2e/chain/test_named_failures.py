@@ -132,6 +132,7 @@ def test_zombie_runs_after_a_reboot_are_dead_and_nobody_else_is_signalled(tmp_pa
             stranger.kill()
 
 
+@pytest.mark.spark
 @pytest.mark.long
 def test_a_driver_whose_launch_record_was_deleted_is_described_as_it_is(
     tmp_path: Path, servers: str, monkeypatch: pytest.MonkeyPatch

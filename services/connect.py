@@ -1,4 +1,4 @@
-"""Kafka Connect in one process, with Debezium's connector for PostgreSQL."""
+"""Kafka Connect in one process, with Debezium's connector for PostgreSQL or for MariaDB."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from services.kraft import write_properties
+from services.mariadb import USER as MARIADB_USER
+from services.mariadb import LocalMariaDb
 from services.postgres import DATABASE, USER, LocalPostgres
 from services.process import HOST, Service, end, free_ports, last_lines, spawn
 from sources.errors import RunError
@@ -35,6 +38,7 @@ class LocalConnect(Service):
         folder: Folder of the connectors' offsets and the worker's log, which the next start finds
             again. Without one a temporary folder is used, and removed at the end.
         settings: More of Connect's worker settings; they take precedence.
+        jars: Set of jars with the connector: ``connect`` (PostgreSQL) or ``connect-mariadb``.
     """
 
     def __init__(
@@ -42,8 +46,10 @@ class LocalConnect(Service):
         servers: str,
         folder: Path | None = None,
         settings: Mapping[str, str] | None = None,
+        jars: str = "connect",
     ) -> None:
         self._servers = servers
+        self._jars = jars
         self._given = folder
         self._settings = dict(settings or {})
         self._folder: Path | None = None
@@ -60,7 +66,7 @@ class LocalConnect(Service):
         """
         if self._process is not None:
             return
-        jars = resolve("connect")[0].parent / "*"
+        jars = resolve(self._jars)[0].parent / "*"
         command = [str(require_java()), *_JVM, "-cp", str(jars)]
         if self._given is None:
             self._folder = Path(tempfile.mkdtemp(prefix="hybrid-connect-"))
@@ -128,6 +134,14 @@ class LocalConnect(Service):
         config: dict[str, str] = self._ask("GET", f"/connectors/{name}/config") or {}
         self._ask("DELETE", f"/connectors/{name}")
         return config
+
+    def url(self, name: str) -> str:
+        """Return a connector's URL in the worker's REST interface.
+
+        Args:
+            name: Name of the connector.
+        """
+        return f"http://{HOST}:{self._port}/connectors/{name}"
 
     @property
     def _log(self) -> Path:
@@ -215,6 +229,41 @@ def debezium_config(
         "table.include.list": ",".join(tables),
         "topic.creation.default.partitions": "3",
         "topic.creation.default.replication.factor": "1",
+        # By default a truncated table is not reported.
+        "skipped.operations": "none",
+        "poll.interval.ms": "50",
+    }
+    return {**made, **{name.replace("_", "."): value for name, value in more.items()}}
+
+
+def mariadb_config(
+    mariadb: LocalMariaDb, prefix: str, tables: Sequence[str], servers: str, **more: str
+) -> dict[str, str]:
+    """Return the settings of Debezium's MariaDB connector for some tables.
+
+    Args:
+        mariadb: The server, which has to run: its port is among the settings.
+        prefix: Prefix of the topics' names.
+        tables: Names of the form ``database.table``.
+        servers: Address of the broker, in which the connector keeps the tables' definitions.
+        more: More settings, with underscores for dots; they take precedence.
+    """
+    made = {
+        "connector.class": "io.debezium.connector.mariadb.MariaDbConnector",
+        "database.hostname": HOST,
+        "database.port": str(mariadb.port),
+        "database.user": MARIADB_USER,
+        "database.password": mariadb.password,
+        # Distinct from all servers and replicas that read the same binary log.
+        "database.server.id": str(10_000 + zlib.crc32(prefix.encode()) % 1_000_000),
+        "topic.prefix": prefix,
+        "table.include.list": ",".join(tables),
+        "schema.history.internal.kafka.bootstrap.servers": servers,
+        "schema.history.internal.kafka.topic": f"{prefix}.history",
+        "topic.creation.default.partitions": "3",
+        "topic.creation.default.replication.factor": "1",
+        # Otherwise 2^63 and more of `bigint unsigned` become negative.
+        "bigint.unsigned.handling.mode": "precise",
         # By default a truncated table is not reported.
         "skipped.operations": "none",
         "poll.interval.ms": "50",

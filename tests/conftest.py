@@ -10,6 +10,7 @@ import pytest
 from services.azurite import LocalAzurite
 from services.broker import LocalBroker
 from services.connect import LocalConnect
+from services.mariadb import LocalMariaDb
 from services.postgres import LocalPostgres
 from sources.planning.transform_analysis import AnalysisRequest, TransformAnalysis
 from spark_jobs.launch.transform_check import TransformCheck
@@ -54,6 +55,21 @@ def postgres() -> Iterator[LocalPostgres]:
 def connect(servers: str) -> Iterator[LocalConnect]:
     """Kafka Connect with Debezium."""
     with LocalConnect(servers, settings={"value.converter.schemas.enable": "true"}) as worker:
+        yield worker
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[LocalMariaDb]:
+    """A real MariaDB."""
+    with LocalMariaDb() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def connect_mariadb(servers: str) -> Iterator[LocalConnect]:
+    """Kafka Connect with Debezium for MariaDB, which needs jars of its own."""
+    settings = {"value.converter.schemas.enable": "true"}
+    with LocalConnect(servers, settings=settings, jars="connect-mariadb") as worker:
         yield worker
 
 

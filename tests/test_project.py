@@ -52,6 +52,7 @@ class TestVersions:
             "kafka_2.13",
             "connect-runtime",
             "debezium-connector-postgres",
+            "debezium-connector-mariadb",
         ],
     )
     def test_the_compatibility_table_has_the_versions_of_the_jvm_parts(self, artifact: str) -> None:

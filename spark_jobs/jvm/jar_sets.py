@@ -118,6 +118,16 @@ SETS: dict[str, JarSet] = {
             "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
         ),
     ),
+    # A set of its own: some mirrors lack a file of this connector's later versions, and all of a
+    # worker's connectors share Debezium's core.
+    "connect-mariadb": JarSet(
+        packages=(
+            "org.apache.kafka:connect-runtime:4.3.1",
+            "org.apache.kafka:connect-json:4.3.1",
+            "io.debezium:debezium-connector-mariadb:3.5.0.Final",
+            "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
+        ),
+    ),
 }
 
 

@@ -19,10 +19,12 @@ class TakenSnapshot:
     Attributes:
         document: Table, rows, chunks, time and log position of the snapshot, as a JSON object.
         text: The same in sentences, a line each; then the warnings.
+        position: Position in the database's log, by what it is called.
     """
 
     document: dict[str, Any]
     text: str
+    position: dict[str, str | int]
 
 
 def declared(loaded: LoadedPipeline) -> list[FileSource]:
@@ -46,7 +48,7 @@ def take(loaded: LoadedPipeline, report: Callable[[str], None]) -> list[TakenSna
 
     Raises:
         InputError: No source declares a `snapshot`, or the database does not meet the requirements
-            of logical replication.
+            of capturing changes.
         RunError: The copy was interrupted; the chunks that are complete are kept.
     """
     # The database driver takes a while to import, and few commands need it.
@@ -57,7 +59,7 @@ def take(loaded: LoadedPipeline, report: Callable[[str], None]) -> list[TakenSna
         name = loaded.pipeline.name
         message = f"No source of pipeline `{name}` declares a `snapshot`."
         hint = (
-            "To copy a database table first, add `snapshot: {dsn: …, slot: …}` to the source of "
+            "To copy a database table first, add `snapshot: {dsn: …}` to the source of "
             "files; otherwise leave `hybrid snapshot` out and run `hybrid plan`."
         )
         raise InputError(message, hint, pipeline=name, field="snapshot")
@@ -78,8 +80,12 @@ def take(loaded: LoadedPipeline, report: Callable[[str], None]) -> list[TakenSna
         }
         lines = [
             f"{source.name}: {rows:,} rows of {manifest.table} as of {iso(seen.taken_ms)}, in "
-            f"{len(manifest.done)} chunks; {len(seen.in_progress)} transactions were in flight.",
+            f"{len(manifest.done)} chunks ({_listed(seen.summary())}).",
             *snapshot.warnings,
         ]
-        taken.append(TakenSnapshot(document, "\n".join(lines)))
+        taken.append(TakenSnapshot(document, "\n".join(lines), seen.summary()))
     return taken
+
+
+def _listed(summary: dict[str, str | int]) -> str:
+    return "; ".join(f"{name}: {value}" for name, value in summary.items())

@@ -168,7 +168,7 @@ def _create_topic_rows(
     elif ledger.rule == "sequence" and ledger.previous is not None and ledger.previous.snapshot:
         changes = pipeline.topic_source(source)
         columns = {part: f"l.{quoted(name)}" for name, part in changes.envelope_columns.items()}
-        by_rule = ledger.previous.snapshot.holds(columns["lsn"], columns["transaction"])
+        by_rule = ledger.previous.snapshot.holds(columns)
     elif ledger.rule == "sequence" and ledger.previous is not None and pipeline.sequence:
         by_rule = f"l.{quoted(pipeline.sequence)} <= {ledger.previous.sequence}"
     deciding = [each for each in (by_key, by_rule) if each != "NULL"]

@@ -44,8 +44,7 @@ def snapshots(taken: Sequence[TakenSnapshot]) -> Metadata:
                     "rows": each.document["rows"],
                     "chunks": each.document["chunks"],
                     "taken": iso(each.document["taken_ms"]),
-                    "LSN": each.document["lsn"],
-                    "transactions in flight": len(each.document["in_progress"]),
+                    **each.position,
                 }
                 for each in taken
             ]
@@ -84,7 +83,7 @@ def end(
         shown["sequence"] = position.sequence
     if position.snapshot is not None:
         shown["snapshot taken"] = iso(position.snapshot.taken_ms)
-        shown["transactions in flight"] = len(position.snapshot.in_progress)
+        shown |= position.snapshot.summary()
     if position.offsets is not None:
         shown["offsets in history"] = table(
             [

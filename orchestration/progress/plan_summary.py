@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from orchestration.display import about, duration, moment, size, span
 from orchestration.progress.estimate import Estimate, computes_rows
-from sources.common.positions import DatabaseSnapshot, EndPosition
+from sources.common.database_snapshot import DatabaseSnapshot
+from sources.common.positions import EndPosition
 from sources.config.kafka_source import KafkaSource
 from sources.config.pipeline import Pipeline
 from sources.planning.file_plan import FilePlan

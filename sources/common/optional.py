@@ -11,6 +11,7 @@ from sources.errors import InputError
 _MODULES = {
     "avro": "fastavro",
     "hdfs": "hdfs_native",
+    "mariadb": "pymysql",
     "plots": "matplotlib",
     "postgres": "psycopg",
     "registry": "confluent_kafka.schema_registry",
@@ -45,8 +46,8 @@ def require_extra(extra: str, what: str) -> None:
     """Refuse a part of a pipeline whose optional Python package can't be imported.
 
     Args:
-        extra: Name of the extra that installs the package: ``avro``, ``hdfs``, ``plots``,
-            ``postgres`` or ``registry``.
+        extra: Name of the extra that installs the package: ``avro``, ``hdfs``, ``mariadb``,
+            ``plots``, ``postgres`` or ``registry``.
         what: Which part of a pipeline or command needs the package; begins the error's sentence.
 
     Raises:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, model_validator
 
+from sources.common.database_snapshot import DatabaseSnapshot
 from sources.errors import StateError
 
 V = TypeVar("V")
@@ -21,8 +22,6 @@ Evidence = Literal["offsets", "sequence", "timestamp", "fixed", "factory"]
 """What a start position was decided by; ``factory`` is a function that the user wrote."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
-# Transaction ids of 32 bits start over after so many.
-_WRAP = 1 << 32
 
 
 class TopicPartition(NamedTuple):
@@ -199,63 +198,6 @@ class HeldOffsets(Part):
     beside: Annotated[dict[TopicPartition, list[tuple[str, str]]], *_ByTopic] = {}
 
 
-class DatabaseSnapshot(Part):
-    """Transactions that a snapshot of a PostgreSQL database can see.
-
-    A change's log position does not decide whether a snapshot holds it: a transaction that was in
-    flight when the snapshot was taken wrote before it and committed after it. PostgreSQL itself
-    decides by these transaction ids
-    (https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-PG-SNAPSHOT).
-
-    Attributes:
-        lsn: End of the log right after the snapshot was taken; nothing written later is in it.
-        xmin: All transactions before this one had ended.
-        xmax: This transaction and later ones had not begun, or were not known yet.
-        in_progress: Transactions between the two that were in flight. All are 64-bit ids.
-        taken_ms: When it was taken, by the clock of the database, in milliseconds.
-    """
-
-    lsn: int
-    xmin: int
-    xmax: int
-    in_progress: list[int]
-    taken_ms: int
-
-    def holds(self, lsn: str, transaction: str) -> str:
-        """Return a SQL condition that is true for changes that this snapshot includes.
-
-        It is valid in Spark and in DuckDB, and never null.
-
-        A change's transaction id has 32 bits, which wrap around. Before ``lsn`` it is no further
-        than half the range from the snapshot's; after ``lsn`` the id is not used. A row of a
-        connector's own snapshot has none: it was read earlier, so this snapshot holds it.
-
-        Args:
-            lsn: SQL expression for a change's own log position (LSN), as a number.
-            transaction: SQL expression for its transaction id of 32 bits; null if it has none.
-        """
-        half = _WRAP >> 1
-        # Modulo of a negative number is negative in both.
-        behind = f"(({transaction} - {self.xmax} + {half}) % {_WRAP} + {_WRAP}) % {_WRAP} - {half}"
-        seen = f"{behind} < 0"
-        if self.in_progress:
-            others = ", ".join(str(each - self.xmax) for each in self.in_progress)
-            seen += f" AND {behind} NOT IN ({others})"
-        return f"coalesce({lsn} <= {self.lsn}, false) AND coalesce({seen}, true)"
-
-    def envelope(self) -> dict[str, Any]:
-        """Return the parts of a change's envelope that rows of the snapshot have.
-
-        They have no position, so every change of a row comes after it.
-        """
-        return {
-            "op": "r",
-            "deleted": False,
-            "lsn": self.lsn,
-            "committed_at": _EPOCH + self.taken_ms * _MS,
-        }
-
-
 class EndPosition(Record):
     """End position of a finished bounded source: up to where its rows were delivered.
 
@@ -267,7 +209,7 @@ class EndPosition(Record):
         event_times: ``exact`` (statistics) or ``sampled`` (never above the true highest one).
         offsets: Records of the log that it holds, where its files carry offsets.
         sequence: Log position of the database snapshot that it is, such as a PostgreSQL LSN.
-        snapshot: Transactions that this snapshot can see, where known.
+        snapshot: Which changes this snapshot contains, where known.
         splits: Number of splits read.
         rows: Number of rows read, where the format records it.
 

@@ -4,24 +4,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, PositiveInt
+from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
+from sources.common.database_snapshot import DatabaseSnapshot
 from sources.common.fields import Declared
-from sources.common.positions import DatabaseSnapshot, Offsets, Part, Record
+from sources.common.positions import Offsets, Part, Record
+from sources.decoding.value_format import EnvelopePart
 from sources.errors import StateError
 from sources.storage.folder import Folder
 
 MANIFEST = "_manifest.json"
+DatabaseKind = Literal["postgres", "mariadb"]
+"""Kind of a database; MySQL is of the kind of MariaDB."""
 _SECRET = re.compile(r"password\s*=|://[^/@]*:[^/@]*@", re.IGNORECASE)
+_BINLOG_SCHEMES = ("mariadb://", "mysql://")
+
+
+def kind_of(dsn: str) -> DatabaseKind:
+    """Return the kind of the database that a connection string leads to, by its scheme."""
+    return "mariadb" if dsn.startswith(_BINLOG_SCHEMES) else "postgres"
 
 
 def _without_password(dsn: str) -> str:
     if _SECRET.search(dsn):
         message = (
             "`dsn` contains a password, which must not be in the file. Remove the password from "
-            "`dsn`, and set the environment variable PGPASSWORD or use libpq's password file."
+            "`dsn`, and set the environment variable PGPASSWORD (PostgreSQL; or use libpq's "
+            "password file) or MYSQL_PWD (MariaDB and MySQL)."
         )
         raise ValueError(message)
     return dsn
@@ -31,19 +42,68 @@ class SnapshotOptions(Declared):
     """Snapshot of the table whose changes the next source holds.
 
     Attributes:
-        dsn: Connection string of libpq, such as ``host=db dbname=shop user=reader``. The password
-            comes from PGPASSWORD, or from libpq's password file.
-        slot: Name of the connector's replication slot. It has to exist before the snapshot is
-            taken: changes made before the slot are in no log.
+        dsn: How the database is reached. PostgreSQL: a connection string of libpq, such as
+            ``host=db dbname=shop user=reader``; the password comes from PGPASSWORD, or from libpq's
+            password file. MariaDB and MySQL: ``mariadb://reader@db:3306/shop`` or ``mysql://…``,
+            with ``?ssl_ca=<file>`` for TLS; the password comes from MYSQL_PWD.
+        slot: PostgreSQL: name of the connector's replication slot. It has to exist before the
+            snapshot is taken: changes made before the slot are in no log.
+        connector: MariaDB and MySQL: URL of the connector in Kafka Connect's REST interface, such
+            as ``http://connect:8083/connectors/shop``. With it the snapshot, each launch and each
+            look at the pipeline check that the binary log still has what the connector has not
+            read.
         chunk_rows: Approximate number of rows of a chunk, which becomes one file.
         workers: Number of chunks that are read in parallel.
 
     """
 
     dsn: Annotated[str, AfterValidator(_without_password)]
-    slot: str
+    slot: str | None = None
+    connector: str | None = None
     chunk_rows: PositiveInt = 500_000
     workers: int = Field(default=4, ge=1, le=64)
+
+    @property
+    def kind(self) -> DatabaseKind:
+        """Kind of the database, by the scheme of ``dsn``; also the extra that reads it."""
+        return kind_of(self.dsn)
+
+    @property
+    def log_reader(self) -> str:
+        """What keeps the place in the database's log: the slot, or the connector's URL; or empty.
+
+        Empty if nothing is declared that could be asked.
+        """
+        return self.slot or self.connector or ""
+
+    @property
+    def parts(self) -> tuple[EnvelopePart, ...]:
+        """Parts of a change's envelope that the hand-over is decided by."""
+        if self.kind == "mariadb":
+            return ("position", "committed_at")
+        return ("position", "lsn", "transaction", "committed_at")
+
+    @model_validator(mode="after")
+    def _fields_match_the_kind(self) -> SnapshotOptions:
+        if self.kind == "postgres" and not self.slot:
+            message = (
+                "`snapshot` of PostgreSQL needs `slot`, the name of the connector's replication "
+                "slot. Add it; for MariaDB or MySQL write `dsn: mariadb://user@host:3306/database`."
+            )
+            raise ValueError(message)
+        if self.kind == "postgres" and self.connector is not None:
+            message = (
+                "`connector` has no meaning with PostgreSQL, whose replication slot shows what the "
+                "connector has read. Remove it."
+            )
+            raise ValueError(message)
+        if self.kind == "mariadb" and self.slot:
+            message = (
+                "`slot` has no meaning with MariaDB and MySQL, which have no replication slots. "
+                "Remove it; `connector` names the connector."
+            )
+            raise ValueError(message)
+        return self
 
 
 class Chunk(Part):

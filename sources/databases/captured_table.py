@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
-from sources.common.positions import DatabaseSnapshot
+from sources.common.database_snapshot import DatabaseSnapshot
 from sources.config.sink import Sink
 from sources.config.snapshot import SnapshotOptions
 from sources.errors import InputError
@@ -58,6 +58,11 @@ class CapturedTable:
     ignored: Collection[str]
     sink: Sink
     truncates: bool = False
+
+    @property
+    def is_merged(self) -> bool:
+        """Whether the target has one row a key: a change may then be merged a second time."""
+        return self.sink.mode == "merge"
 
     @property
     def parts(self) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sources.common.positions import DatabaseSnapshot
+from sources.common.database_snapshot import DatabaseSnapshot
 from sources.common.schema import parse_schema
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource

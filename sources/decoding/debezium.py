@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from sources.common.database_snapshot import file_position, gtid_position, snapshot_position
 from sources.common.schema import may_be_long, parse_schema
 from sources.decoding.base import BaseReader
 from sources.decoding.changed_columns import changed_columns, sql_for_defaults
@@ -278,12 +279,13 @@ def _is_unavailable(raw: Any) -> bool:
 def position(envelope: Mapping[str, Any], origin: Mapping[str, Any]) -> str:
     """Return a text that sorts the changes of a database in commit order.
 
-    Used as the sequence by which the latest change of a key wins. All zeros for rows of an initial
-    snapshot, which sort before every change.
+    Used as the sequence by which the latest change of a key wins. Rows of an initial snapshot sort
+    before every change.
 
     PostgreSQL: the end of the preceding transaction (``source.sequence``), then the change's own
-    LSN; the LSN alone would sort changes as they were written, not as they were committed. MySQL
-    and MariaDB: binlog file, position and row, comparable within one server.
+    LSN; the LSN alone would sort changes as they were written, not as they were committed. MariaDB:
+    domain and sequence number of the transaction (GTID), then the event and the row in it; a
+    replica keeps them. MySQL: binlog file, position and row, comparable within one server.
 
     Args:
         envelope: The change event.
@@ -293,38 +295,60 @@ def position(envelope: Mapping[str, Any], origin: Mapping[str, Any]) -> str:
         BadValue: ``source`` does not contain the position, or the connector is not supported.
     """
     connector = origin.get("connector")
-    width, locate = _POSITIONS.get(str(connector), (0, None))
+    locate = _POSITIONS.get(str(connector))
     if locate is None:
         reason = (
             f"`position` is not supported for connector {short_repr(connector)}, only for "
             f"{', '.join(_POSITIONS)}"
         )
         raise BadValue(reason)
-    if envelope["op"] == "r" and str(origin.get("snapshot")) in _INITIAL:
-        return "0" * width
+    is_initial = envelope["op"] == "r" and str(origin.get("snapshot")) in _INITIAL
     try:
-        return locate(origin)
+        return locate(origin, envelope, is_initial)
     except (KeyError, TypeError, ValueError, IndexError):
         reason = f"`source` of the envelope contains no position: {short_repr(dict(origin))}"
         raise BadValue(reason) from None
 
 
-def _postgres_position(origin: Mapping[str, Any]) -> str:
+def _postgres_position(origin: Mapping[str, Any], _: Mapping[str, Any], is_initial: bool) -> str:
     """Return 32 hexadecimal digits: the end of the preceding transaction, and the change's LSN."""
+    if is_initial:
+        return "0" * 32
     before, own = orjson.loads(origin["sequence"])
     return f"{int(before or 0):016x}{int(own):016x}"
 
 
-def _mysql_position(origin: Mapping[str, Any]) -> str:
-    """Return 42 digits: number of the binlog file, position in it, and row of the event."""
-    file = int(str(origin["file"]).rpartition(".")[2])
-    return f"{file:012d}{int(origin['pos']):020d}{int(origin.get('row') or 0):010d}"
+def _mysql_position(origin: Mapping[str, Any], _: Mapping[str, Any], is_initial: bool) -> str:
+    """Return the binlog file, the position in it, and the row of the event, as one text."""
+    if is_initial:
+        return "0" * len(file_position(0, 0, 0))
+    return file_position(_binlog_file(origin), int(origin["pos"]), int(origin.get("row") or 0))
 
 
-_POSITIONS: dict[str, tuple[int, Callable[[Mapping[str, Any]], str]]] = {
-    "postgresql": (32, _postgres_position),
-    "mysql": (42, _mysql_position),
-    "mariadb": (42, _mysql_position),
+def _mariadb_position(
+    origin: Mapping[str, Any], envelope: Mapping[str, Any], is_initial: bool
+) -> str:
+    """Return the GTID, event and row of a change as one text; file and position of a snapshot.
+
+    With transaction metadata, the number of the event is that in its transaction. It stays the same
+    if a connector that lost its server in the midst of a transaction reads the rest from another.
+    """
+    if is_initial:
+        return snapshot_position(_binlog_file(origin), int(origin["pos"]))
+    domain, _, sequence = map(int, str(origin["gtid"]).split("-"))
+    transaction = envelope.get("transaction")
+    event = origin["pos"] if transaction is None else transaction["total_order"]
+    return gtid_position(domain, sequence, int(event), int(origin.get("row") or 0))
+
+
+def _binlog_file(origin: Mapping[str, Any]) -> int:
+    return int(str(origin["file"]).rpartition(".")[2])
+
+
+_POSITIONS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any], bool], str]] = {
+    "postgresql": _postgres_position,
+    "mysql": _mysql_position,
+    "mariadb": _mariadb_position,
 }
 
 

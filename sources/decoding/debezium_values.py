@@ -34,6 +34,7 @@ _UNITS = {
 }
 # JSON has no such numbers: Kafka Connect's `JsonConverter` writes these texts.
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_BITS = "io.debezium.data.Bits"
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 
 
@@ -56,7 +57,11 @@ def value_converter(kind: pa.DataType) -> Callable[[Any, Encoding], Any]:
     if pa.types.is_floating(kind):
         return lambda raw, _: _NOT_FINITE.get(raw, raw) if type(raw) is str else raw
     if pa.types.is_binary(kind):
-        return lambda raw, _: _bytes(raw)
+        return lambda raw, _: _bytes(raw["wkb"] if _is_geometry(raw) else raw)
+    if pa.types.is_boolean(kind):
+        return lambda raw, _: bool(raw) if type(raw) is int and raw in (0, 1) else raw
+    if pa.types.is_integer(kind):
+        return _integer
     if pa.types.is_list(kind):
         item = value_converter(kind.value_type)
         return lambda raw, _: [
@@ -87,6 +92,21 @@ def require_integer(value: int, kind: pa.DataType, encoding: Encoding) -> None:
             "begin a new generation with a new snapshot, `hybrid generation new P`"
         )
     raise BadValue(reason)
+
+
+def _is_geometry(raw: Any) -> bool:
+    """Return whether a value is a geometry: well-known binary, with the id of its system."""
+    return isinstance(raw, dict) and "wkb" in raw
+
+
+def _integer(raw: Any, encoding: Encoding) -> Any:
+    """Convert the bits of MariaDB and MySQL, which begin with the lowest, to a number.
+
+    Values of other types are left as they are.
+    """
+    if encoding.name == _BITS and isinstance(raw, str | bytes):
+        return int.from_bytes(_bytes(raw), "little")
+    return raw
 
 
 def _as_list(raw: Any) -> list[Any]:

@@ -20,7 +20,8 @@ from typing import Protocol
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
-from sources.common.positions import DatabaseSnapshot, Offsets, iso
+from sources.common.database_snapshot import DatabaseSnapshot
+from sources.common.positions import Offsets, iso
 from sources.decoding.value_format import EnvelopePart
 from sources.errors import SeamError
 from sources.storage.folder import Folder
@@ -56,6 +57,12 @@ _CHANGED_HINT = (
     "rows of one key never change, and files and topic only write them differently, declare "
     "`seam_filter: key`; to read every row of the seam, `seam_filter: off`. These take effect in a "
     "new generation: `hybrid generation new P`. No row of this micro-batch was written."
+)
+
+
+_NEW_SNAPSHOT_HINT = (
+    "Take a new snapshot into a folder of its own (`hybrid snapshot P`, after naming the folder in "
+    "the file source), then begin a new generation: `hybrid generation new P`."
 )
 
 
@@ -113,7 +120,7 @@ class SnapshotFilter:
 
     Args:
         columns: Columns of the rows, by the part of the envelope that fills them.
-        snapshot: Which transactions the snapshot sees.
+        snapshot: Which changes the snapshot contains.
     """
 
     def __init__(self, columns: Mapping[EnvelopePart, str], snapshot: DatabaseSnapshot) -> None:
@@ -125,26 +132,14 @@ class SnapshotFilter:
 
         A connector that has lost its position takes a new snapshot of its own. No record reports
         what was deleted in between, so its first record fails the query with
-        a :class:`SeamError`.
+        a :class:`SeamError`; so does a change whose order is not known.
         """
-        lsn, transaction, position = (
-            f"`{self._columns[part]}`" for part in ("lsn", "transaction", "position")
-        )
-        refused = raise_at_record(
-            SeamError,
-            F.lit(
-                "the connector has taken a snapshot of its own after the one in the files, so "
-                "changes are missing from the log, and rows deleted in between stay in the table."
-            ),
-            "Take a new snapshot into a folder of its own (`hybrid snapshot P`, after naming the "
-            "folder in the file source), then begin a new generation: `hybrid generation new P`.",
-        )
-        is_new_snapshot = F.expr(
-            f"{transaction} IS NULL AND {lsn} > {self._snapshot.lsn} "
-            f"AND {position} = repeat('0', length({position}))"
-        )
-        checked = F.when(is_new_snapshot, refused.cast("boolean")).otherwise(F.lit(True))
-        is_held = F.expr(self._snapshot.holds(lsn, transaction))
+        columns = {part: f"`{name}`" for part, name in self._columns.items()}
+        checked = F.lit(True)
+        for reason, condition in self._snapshot.refusals(columns).items():
+            refused = raise_at_record(SeamError, F.lit(reason), _NEW_SNAPSHOT_HINT)
+            checked = F.when(F.expr(condition), refused.cast("boolean")).otherwise(checked)
+        is_held = F.expr(self._snapshot.holds(columns))
         return live.where(~is_held & checked)
 
 

@@ -11,7 +11,7 @@ from orchestration import snapshots
 from orchestration.chain import ChainRun, run_step, steps_of
 from orchestration.defs import failures
 from orchestration.defs.chain_assets import pipeline_assets
-from sources.common.positions import DatabaseSnapshot
+from sources.common.database_snapshot import PostgresSnapshot
 from sources.config.loader import declare, load_pipeline
 from sources.config.snapshot import MANIFEST, Chunk, SnapshotManifest
 from sources.errors import InputError
@@ -19,7 +19,7 @@ from tests.e2e.changes.cdc_case import INCLUDE
 from tests.orchestration.generations.generation_case import GenerationCase
 
 NOBODY = {"dsn": "host=localhost port=1 dbname=shop user=reader", "slot": "shop"}
-SEEN = DatabaseSnapshot(lsn=77, xmin=5, xmax=9, in_progress=[6], taken_ms=1_700_000_000_000)
+SEEN = PostgresSnapshot(lsn=77, xmin=5, xmax=9, in_progress=[6], taken_ms=1_700_000_000_000)
 
 
 def make(folder: Path) -> Path:

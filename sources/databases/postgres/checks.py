@@ -88,7 +88,7 @@ def check_slot(connection: psycopg.Connection[Any], table: CapturedTable) -> Non
         InputError: Names the slot.
         psycopg.Error: The database refuses, or the connection ends.
     """
-    name = table.options.slot
+    name = table.options.log_reader
     state = find_slot(connection, name).state
     if state == "missing":
         message = (
@@ -127,7 +127,7 @@ def check_publication(connection: psycopg.Connection[Any], table: CapturedTable)
         "SELECT s.plugin <> 'pgoutput' OR EXISTS (SELECT FROM pg_publication_tables "
         "WHERE schemaname = %s AND tablename = %s) "
         "FROM pg_replication_slots s WHERE slot_name = %s",
-        [*table.parts, table.options.slot],
+        [*table.parts, table.options.log_reader],
     ).fetchone()
     if found is not None and not found[0]:
         message = f"Table `{table.name}` is in no publication: its changes reach no connector."

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from sources.common.database_snapshot import PostgresSnapshot
 from sources.common.optional import needs_extra
-from sources.common.positions import DatabaseSnapshot
 from sources.common.schema import parse_schema
 from sources.databases.captured_table import (
     CapturedTable,
@@ -153,7 +153,7 @@ class PostgresReader(NamedTuple):
         types: PostgreSQL's type of each column.
     """
 
-    snapshot: DatabaseSnapshot
+    snapshot: PostgresSnapshot
     exported: str
     database: Database
     table: CapturedTable
@@ -200,7 +200,7 @@ def _connect(table: CapturedTable, conninfo: str) -> psycopg.Connection[Any]:
         raise InputError(message, hint, source=table.source, server=server) from None
 
 
-def _export(connection: psycopg.Connection[Any]) -> tuple[str, DatabaseSnapshot]:
+def _export(connection: psycopg.Connection[Any]) -> tuple[str, PostgresSnapshot]:
     """Export a snapshot, which other sessions can use while this one lives; return its name too."""
     connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
     row = connection.execute(
@@ -219,7 +219,7 @@ def _export(connection: psycopg.Connection[Any]) -> tuple[str, DatabaseSnapshot]
         )
         raise RunError(message, hint)
     name, xmin, xmax, running, lsn, taken_ms = row
-    return name, DatabaseSnapshot(
+    return name, PostgresSnapshot(
         lsn=lsn,
         xmin=int(xmin),
         xmax=int(xmax),

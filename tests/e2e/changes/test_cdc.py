@@ -31,7 +31,7 @@ from orchestration.supervision.verdict import Finding
 from services.broker import create_topic
 from services.connect import LocalConnect
 from services.postgres import LocalPostgres
-from sources.common.positions import DatabaseSnapshot
+from sources.common.database_snapshot import PostgresSnapshot
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, RunError
 from sources.generations import begin
@@ -94,14 +94,16 @@ def test_changes_of_transactions_in_flight_at_the_snapshot_are_not_lost(
         manifest = take_snapshot(loaded)
         assert (len(manifest.snapshots), manifest.missing) == (2, [])
         assert take_snapshot(loaded) == manifest
-        assert len(manifest.seen.in_progress) == 1
+        seen = manifest.seen
+        assert isinstance(seen, PostgresSnapshot)
+        assert len(seen.in_progress) == 1
         in_flight.commit()
     case.restart()
     case.execute("UPDATE orders SET paid = true, receipt = '\\x00ff', day = '1999-12-31'")
     ledger = run_chain(spark, loaded, is_equal(loaded))
     assert (ledger.decided_by, ledger.rule) == ("offsets", "sequence")
     # By their own log position, as others do it, these would have been taken for delivered.
-    assert lost_by_lsn(loaded, manifest.seen) >= 100 + 2 + 11
+    assert lost_by_lsn(loaded, seen) >= 100 + 2 + 11
     report = audit(loaded)
     assert (wrong(report), report.ok) == ({}, True)
     found = compare_with_source(loaded)
@@ -413,7 +415,7 @@ def require_sound_start(loaded: Any) -> None:
     require_sound(PipelineContext.require(loaded), live_of(loaded))
 
 
-def lost_by_lsn(loaded: Any, snapshot: DatabaseSnapshot) -> int:
+def lost_by_lsn(loaded: Any, snapshot: PostgresSnapshot) -> int:
     """Changes that the snapshot does not hold, and that lie before its log position."""
     log = KafkaLog(live_of(loaded))
     records = log.read(log.log_start(), 100_000, log.log_end())

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from sources.common.positions import DatabaseSnapshot
+from sources.common.database_snapshot import PostgresSnapshot
 from sources.decoding.value_format import EnvelopePart
 from spark_jobs.query.seam_filter import SnapshotFilter
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
-SNAPSHOT = DatabaseSnapshot(lsn=500, xmin=70, xmax=75, in_progress=[70, 72], taken_ms=0)
+SNAPSHOT = PostgresSnapshot(lsn=500, xmin=70, xmax=75, in_progress=[70, 72], taken_ms=0)
 COLUMNS: dict[EnvelopePart, str] = {"lsn": "_lsn", "transaction": "_tx", "position": "_position"}
 FIRST = "0" * 32
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from sources.common.database_snapshot import PostgresSnapshot
 from sources.common.positions import (
-    DatabaseSnapshot,
     EndPosition,
     Evidence,
     HeldOffsets,
@@ -161,4 +161,4 @@ def held(following: int = 100) -> HeldOffsets:
     return HeldOffsets(next={TopicPartition("flights", 0): following}, exact=True, holes={})
 
 
-SNAPSHOT = DatabaseSnapshot(lsn=9, xmin=1, xmax=2, in_progress=[], taken_ms=COMPLETE_MS)
+SNAPSHOT = PostgresSnapshot(lsn=9, xmin=1, xmax=2, in_progress=[], taken_ms=COMPLETE_MS)

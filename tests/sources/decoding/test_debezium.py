@@ -456,6 +456,34 @@ class TestPositions:
         assert len(set(found)) == len(found)
         assert self.mysql("r", snapshot="true") < found[0]
 
+    def mariadb(self, op: str = "u", transaction: Any = None, **origin: Any) -> str:
+        document = envelope(op)
+        document["source"] = {**MYSQL, "connector": "mariadb", "gtid": "0-1-117", **origin}
+        document["transaction"] = transaction
+        return str(read(document, self.PARTS)["p"])
+
+    def test_mariadb_by_transaction_whatever_server_wrote_it_where(self) -> None:
+        found = [
+            self.mariadb(file="binlog.000009", pos=9000),
+            self.mariadb(file="binlog.000009", pos=9000, row=1),
+            self.mariadb(file="binlog.000009", pos=9400),
+            self.mariadb(gtid="0-2-118", file="binlog.000001", pos=4),
+            self.mariadb(gtid="0-2-1118", file="binlog.000001", pos=4),
+        ]
+        assert found == sorted(found)
+        assert len(set(found)) == len(found)
+        assert self.mariadb("r", snapshot="first", gtid=None) < found[0]
+
+    def test_a_transaction_that_is_read_from_two_servers_is_in_its_own_order(self) -> None:
+        first = self.mariadb(transaction={"total_order": 9}, file="binlog.000009", pos=9000)
+        second = self.mariadb(transaction={"total_order": 10}, file="binlog.000001", pos=40)
+        assert first < second
+
+    @pytest.mark.parametrize("gtid", [None, "", "3e11fa47-71ca-11e1-9e33-c80aa9429562:23"])
+    def test_a_change_of_mariadb_without_its_transaction_is_bad(self, gtid: str | None) -> None:
+        with pytest.raises(BadValue, match="contains no position"):
+            self.mariadb(gtid=gtid)
+
     def test_of_another_database_they_are_not_known(self) -> None:
         with pytest.raises(BadValue, match="`position` is not supported for connector 'oracle'"):
             self.of(connector="oracle")

@@ -1,0 +1,212 @@
+"""What a snapshot of a database contains: the rule by which later changes are told from others.
+
+One class for each way in which databases number their changes. Rules are SQL conditions over
+columns of the changes that Spark and DuckDB understand alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pydantic import BaseModel
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Transaction ids in PostgreSQL's log have 32 bits.
+_WRAP = 1 << 32
+_BEGAN_AGAIN = (
+    "the connector has taken a snapshot of its own after the one in the files, so changes are "
+    "missing from the log, and rows deleted in between stay in the table."
+)
+
+
+class PostgresSnapshot(BaseModel, frozen=True, extra="forbid"):
+    """Transactions that a snapshot of a PostgreSQL database can see.
+
+    A change's log position does not decide whether a snapshot holds it: a transaction that was in
+    flight when the snapshot was taken wrote before it and committed after it. PostgreSQL itself
+    decides by these transaction ids
+    (https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-PG-SNAPSHOT).
+
+    Attributes:
+        lsn: End of the log right after the snapshot was taken; nothing written later is in it.
+        xmin: All transactions before this one had ended.
+        xmax: This transaction and later ones had not begun, or were not known yet.
+        in_progress: Transactions between the two that were in flight. All are 64-bit ids.
+        taken_ms: When it was taken, by the clock of the database, in milliseconds.
+    """
+
+    lsn: int
+    xmin: int
+    xmax: int
+    in_progress: list[int]
+    taken_ms: int
+
+    def holds(self, columns: Mapping[Any, str]) -> str:
+        """Return a SQL condition that is true for changes that this snapshot includes.
+
+        It is valid in Spark and in DuckDB, and never null.
+
+        A change's transaction id has 32 bits, which wrap around. Before ``lsn`` it is no further
+        than half the range from the snapshot's; after ``lsn`` the id is not used. A row of a
+        connector's own snapshot has none: it was read earlier, so this snapshot holds it.
+
+        Args:
+            columns: SQL expressions of a change's parts, by name: its own log position ``lsn``, as
+                a number; and its ``transaction`` id of 32 bits, null if it has none.
+        """
+        lsn, transaction = columns["lsn"], columns["transaction"]
+        half = _WRAP >> 1
+        # Modulo of a negative number is negative in both.
+        behind = f"(({transaction} - {self.xmax} + {half}) % {_WRAP} + {_WRAP}) % {_WRAP} - {half}"
+        seen = f"{behind} < 0"
+        if self.in_progress:
+            others = ", ".join(str(each - self.xmax) for each in self.in_progress)
+            seen += f" AND {behind} NOT IN ({others})"
+        return f"coalesce({lsn} <= {self.lsn}, false) AND coalesce({seen}, true)"
+
+    def refusals(self, columns: Mapping[Any, str]) -> dict[str, str]:
+        """Return SQL conditions of changes that must not be read, by the reason, a sentence.
+
+        Args:
+            columns: SQL expressions of a change's parts: ``lsn``, ``transaction``, ``position``.
+        """
+        position = columns["position"]
+        again = (
+            f"{columns['transaction']} IS NULL AND {columns['lsn']} > {self.lsn} "
+            f"AND {position} = repeat('0', length({position}))"
+        )
+        return {_BEGAN_AGAIN: again}
+
+    def envelope(self) -> dict[str, Any]:
+        """Return the parts of a change's envelope that rows of the snapshot have.
+
+        They have no position, so every change of a row comes after it.
+        """
+        return {**_envelope(self.taken_ms), "lsn": self.lsn}
+
+    def summary(self) -> dict[str, str | int]:
+        """Return the position for people, by what it is called."""
+        return {"LSN": self.lsn, "transactions in flight": len(self.in_progress)}
+
+
+class BinlogSnapshot(BaseModel, frozen=True, extra="forbid"):
+    """Position of a snapshot in the binary log of MariaDB or MySQL.
+
+    The log contains transactions in the order of their commits, so a snapshot holds exactly those
+    up to its position. MariaDB numbers them (GTID: domain, server, sequence number), and a replica
+    keeps the number; file and position mean something on one server only.
+
+    Attributes:
+        file: Number of the file of the log.
+        offset: Position in this file, in bytes, up to which the snapshot contains the log.
+        domain: GTID domain of all changes; None for MySQL, whose changes are ordered by file and
+            position.
+        sequence: GTID sequence number of the last transaction that the snapshot contains.
+        taken_ms: When it was taken, by the clock of the database, in milliseconds.
+    """
+
+    file: int
+    offset: int
+    domain: int | None
+    sequence: int
+    taken_ms: int
+
+    def holds(self, columns: Mapping[Any, str]) -> str:
+        """Return a SQL condition that is true for changes that this snapshot includes.
+
+        It is valid in Spark and in DuckDB, and never null.
+
+        Args:
+            columns: SQL expressions of a change's parts, by name: its ``position``, as
+                :func:`gtid_position` or :func:`file_position` writes it.
+        """
+        if self.domain is None:
+            # A file's first event is after its first 4 bytes; a position is where an event begins.
+            beyond = file_position(self.file, self.offset, 0)
+        else:
+            beyond = gtid_position(self.domain, self.sequence + 1, 0, 0)
+        return f"coalesce({columns['position']} < '{beyond}', false)"
+
+    def refusals(self, columns: Mapping[Any, str]) -> dict[str, str]:
+        """Return SQL conditions of changes that must not be read, by the reason, a sentence.
+
+        Args:
+            columns: SQL expressions of a change's parts, by name: its ``position``.
+        """
+        position = columns["position"]
+        if self.domain is None:
+            return {_BEGAN_AGAIN: f"{position} = repeat('0', length({position}))"}
+        domain = gtid_position(self.domain, 0, 0, 0)[:_DOMAIN_END]
+        other = (
+            f"the change has a GTID of another domain than {self.domain}, in which the snapshot "
+            "was taken: the order of changes of different domains is not known."
+        )
+        later = snapshot_position(self.file, self.offset)
+        return {
+            _BEGAN_AGAIN: f"substring({position}, 1, 1) = '0' AND {position} > '{later}'",
+            other: f"substring({position}, 1, 1) = 'g' "
+            f"AND substring({position}, 1, {_DOMAIN_END}) <> '{domain}'",
+        }
+
+    def envelope(self) -> dict[str, Any]:
+        """Return the parts of a change's envelope that rows of the snapshot have.
+
+        They have no position, so every change of a row comes after it.
+        """
+        return _envelope(self.taken_ms)
+
+    def summary(self) -> dict[str, str | int]:
+        """Return the position for people, by what it is called."""
+        found: dict[str, str | int] = {"binary log": f"file {self.file}, position {self.offset}"}
+        if self.domain is not None:
+            found["GTID domain"] = self.domain
+            found["GTID sequence number"] = self.sequence
+        return found
+
+
+DatabaseSnapshot = PostgresSnapshot | BinlogSnapshot
+"""What a snapshot of a database of any kind contains."""
+
+_DOMAIN_END = 1 + 10
+
+
+def gtid_position(domain: int, sequence: int, event: int, row: int) -> str:
+    """Return a text that sorts changes of one GTID domain in the order of their commits.
+
+    It sorts behind each :func:`snapshot_position`.
+
+    Args:
+        domain: Domain of the GTID, of 32 bits.
+        sequence: Sequence number of the GTID, of 64 bits.
+        event: What orders the events of one transaction.
+        row: Number of the row in the event.
+    """
+    return f"g{domain:010d}{sequence:020d}{event:020d}{row:010d}"
+
+
+def snapshot_position(file: int, offset: int) -> str:
+    """Return a text that sorts rows of a connector's own snapshot before all changes with GTIDs.
+
+    Args:
+        file: Number of the binary log's file at the snapshot.
+        offset: Position in the file.
+    """
+    return f"0{file:012d}{offset:020d}"
+
+
+def file_position(file: int, offset: int, row: int) -> str:
+    """Return a text that sorts changes in the order of one server's binary log.
+
+    Args:
+        file: Number of the binary log's file.
+        offset: Position of the event in the file.
+        row: Number of the row in the event.
+    """
+    return f"{file:012d}{offset:020d}{row:010d}"
+
+
+def _envelope(taken_ms: int) -> dict[str, Any]:
+    taken = _EPOCH + timedelta(milliseconds=taken_ms)
+    return {"op": "r", "deleted": False, "committed_at": taken}

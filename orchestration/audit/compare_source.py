@@ -1,7 +1,7 @@
-"""Proof of a captured table: compares the target with the table in PostgreSQL, row for row.
+"""Proof of a captured table: compares the target with the table in its database, row for row.
 
-PostgreSQL sends its rows by COPY, delta-rs reads the target, and DuckDB compares them. No code is
-shared with the snapshot or with the runs that write the target.
+The database's own tool writes its rows to a file, delta-rs reads the target, and DuckDB compares
+them. No code is shared with the snapshot or with the runs that write the target.
 """
 
 from __future__ import annotations
@@ -22,26 +22,17 @@ from orchestration.audit.sql import (
     column_list,
     count_rows,
     duckdb_type,
-    literal,
     open_database,
     quoted,
 )
-from sources.common.optional import needs_extra
 from sources.common.schema import parse_type
 from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
-from sources.config.snapshot import SnapshotOptions
+from sources.config.snapshot import SnapshotOptions, kind_of
 from sources.errors import InputError
 from sources.serving import target_of
 from sources.storage.delta import delta_table, is_delta_table
 from sources.storage.folder import Folder
-
-with needs_extra("postgres", "Comparing with PostgreSQL"):
-    import psycopg
-    from psycopg import sql
-
-# Without row security PostgreSQL refuses what it would answer with a part of the rows.
-_SETTINGS = "-c timezone=UTC -c datestyle=ISO -c row_security=off"
 
 
 @dataclass(frozen=True)
@@ -79,7 +70,7 @@ class SourceComparison:
 
 
 def compare_with_source(loaded: LoadedPipeline) -> SourceComparison:
-    """Compare a pipeline's target with the PostgreSQL table that it captures, as both are now.
+    """Compare a pipeline's target with the database table that it captures, as both are now.
 
     Changes that the live run has not merged yet are reported as differences.
 
@@ -94,11 +85,11 @@ def compare_with_source(loaded: LoadedPipeline) -> SourceComparison:
 def compare_table(
     dsn: str, table: str, columns: Mapping[str, str], path: Folder
 ) -> SourceComparison:
-    """Compare a Delta table with a PostgreSQL table row by row, each row as often as it occurs.
+    """Compare a Delta table with a database table row by row, each row as often as it occurs.
 
     Args:
-        dsn: Connection string of the database; the password is in PGPASSWORD.
-        table: Name of the PostgreSQL table, ``schema.table``.
+        dsn: Connection string of the database (:attr:`SnapshotOptions.dsn`).
+        table: Name of the database table, ``schema.table``.
         columns: Its columns and their Spark SQL types; only those that the Delta table has are
             compared.
         path: Folder of the Delta table.
@@ -117,9 +108,9 @@ def compare_table(
         TemporaryDirectory(prefix="hybrid-compare-") as scratch,
         open_database(Path(scratch), MEMORY_LIMIT) as connection,
     ):
-        file = Path(scratch) / "source.csv"
-        _copy_source(dsn, table, compared, file)
-        _create_tables(connection, compared, file, target)
+        rows = _write_source(dsn, table, compared, Path(scratch) / "source.csv")
+        connection.execute(f"CREATE TABLE source AS {rows}")
+        _create_target(connection, compared, target)
         source, found = count_rows(connection, "source"), count_rows(connection, "target")
         counts, examples = {}, []
         for one, other in (("source", "target"), ("target", "source")):
@@ -163,83 +154,23 @@ def _captured_table(loaded: LoadedPipeline) -> tuple[SnapshotOptions, str, dict[
     raise InputError(message, hint, pipeline=loaded.pipeline.name, field="snapshot")
 
 
-def _copy_source(dsn: str, table: str, columns: dict[str, str], file: Path) -> None:
-    """Write all rows of a PostgreSQL table to a CSV file; nulls are empty, times are in UTC.
+def _write_source(dsn: str, table: str, columns: Mapping[str, str], file: Path) -> str:
+    """Write all rows of a database table to a file, and return DuckDB's query that reads it."""
+    # Each kind needs an extra of its own, so that only one of them may be there.
+    if kind_of(dsn) == "mariadb":
+        from orchestration.audit.mariadb_rows import write_rows  # noqa: PLC0415
 
-    Args:
-        dsn: Connection string of the database.
-        table: ``schema.table``.
-        columns: Columns to write and their Spark SQL types; binary values become hexadecimal,
-            arrays JSON.
-        file: The CSV file.
+        return write_rows(dsn, table, columns, file)
+    from orchestration.audit.postgres_rows import write_rows as write_rows_of  # noqa: PLC0415
 
-    Raises:
-        InputError: The database does not answer, or refuses.
-    """
-    parts = [
-        sql.SQL(_written(parse_type(kind))).format(sql.Identifier(name))
-        for name, kind in columns.items()
-    ]
-    query = sql.SQL("COPY (SELECT {} FROM {}) TO STDOUT (FORMAT csv)").format(
-        sql.SQL(", ").join(parts), sql.Identifier(*table.split(".", 1))
-    )
-    try:
-        with (
-            psycopg.connect(dsn, options=_SETTINGS) as connection,
-            connection.cursor().copy(query) as copy,
-            file.open("wb") as out,
-        ):
-            for data in copy:
-                out.write(data)
-    except psycopg.Error as error:
-        message = f"PostgreSQL table `{table}` can't be read: {' '.join(str(error).split())}."
-        hint = (
-            "Start the database if it is down; otherwise correct `snapshot.dsn` or the topic's "
-            "`table`, set PGPASSWORD to the user's password, or grant SELECT on the table to the "
-            "user."
-        )
-        raise InputError(message, hint, table=table, field="snapshot.dsn") from None
+    return write_rows_of(dsn, table, columns, file)
 
 
-def _written(kind: pa.DataType) -> str:
-    """A column in PostgreSQL's SQL as it is written to the CSV file; ``{}`` stands for its name."""
-    if pa.types.is_list(kind):
-        return "array_to_json({})"
-    return "encode({}, 'hex')" if pa.types.is_binary(kind) else "{}"
-
-
-def _parsed(name: str, kind: pa.DataType) -> str:
-    """A column of the CSV file in DuckDB's SQL, as a value of its type."""
-    if pa.types.is_list(kind):
-        if not pa.types.is_binary(kind.value_type):
-            return f"CAST({name}::JSON AS {duckdb_type(kind)})"
-        # PostgreSQL writes bytes within JSON as hexadecimal digits after "\x".
-        return f"list_transform(CAST({name}::JSON AS VARCHAR[]), lambda x: unhex(x[3:]))"
-    return f"unhex({name})" if pa.types.is_binary(kind) else f"CAST({name} AS {duckdb_type(kind)})"
-
-
-def _create_tables(
-    connection: duckdb.DuckDBPyConnection,
-    columns: dict[str, str],
-    file: Path,
-    target: DeltaTable,
+def _create_target(
+    connection: duckdb.DuckDBPyConnection, columns: Mapping[str, str], target: DeltaTable
 ) -> None:
-    """Create the DuckDB tables ``source`` and ``target`` with the same columns and types.
-
-    Args:
-        connection: The audit's database.
-        columns: Columns and their Spark SQL types.
-        file: CSV file with the rows of the source.
-        target: The Delta table.
-    """
+    """Create the DuckDB table ``target`` with the columns and types of the source."""
     types = {name: parse_type(kind) for name, kind in columns.items()}
-    texts = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in columns)
-    values = [f"{_parsed(quoted(n), kind)} AS {quoted(n)}" for n, kind in types.items()]
-    connection.execute(
-        f"CREATE TABLE source AS SELECT {', '.join(values)} FROM read_csv({literal(str(file))}, "
-        f"header=false, auto_detect=false, delim=',', quote='\"', escape='\"', nullstr='', "
-        f"allow_quoted_nulls=false, max_line_size=16777216, columns={{{texts}}})"
-    )
     query = f"SELECT {column_list(columns)} FROM target"
     stream = QueryBuilder().register("target", target).execute(query)
     connection.register("_target", pa.RecordBatchReader.from_stream(stream))

@@ -38,6 +38,7 @@ from orchestration.defs.failures import failures
 from orchestration.defs.range_partitions import filled_ranges
 from orchestration.defs.upstream import upstream_keys
 from orchestration.progress.plan_preview import preview
+from orchestration.snapshots import declared
 from orchestration.supervision import supervisor
 from sources.config.bad_records import BadRecordCount, bad_count_name
 from sources.config.loader import LoadedPipeline, load_pipeline
@@ -125,7 +126,7 @@ def _snapshot(loaded: LoadedPipeline, step: SnapshotStep) -> dg.AssetsDefinition
     @dg.asset(
         key=step_key(loaded, step.name),
         group_name=loaded.pipeline.name,
-        kinds={"postgres"},
+        kinds={each.snapshot.kind for each in declared(loaded) if each.snapshot is not None},
         description=(
             "Copies the database tables into files, chunk by chunk, all as of one snapshot of the "
             "database. Safe to run again: chunks that are complete are kept."

@@ -6,11 +6,10 @@ from collections.abc import Collection, Sequence
 from datetime import timedelta
 
 from sources.config.declared_source import Chain, DeclaredSource
-from sources.decoding.value_format import EnvelopePart
+from sources.config.snapshot import SnapshotOptions
 
 _ALLOWED_WITH_SNAPSHOT = {"batch", "name", "path", "rate", "snapshot", "type"}
 _NEEDS_AN_END = {"complete_through", "converge", "offsets", "sequence", "time_range"}
-_SNAPSHOT_PARTS: tuple[EnvelopePart, ...] = ("position", "lsn", "transaction", "committed_at")
 
 
 def check_bad_rows(form: str, on_bad_record: str, *, multiline: bool) -> None:
@@ -118,18 +117,21 @@ def check_snapshot(form: str, patterns: Sequence[str], given: Collection[str]) -
         raise ValueError(message)
 
 
-def check_snapshot_changes(name: str, after: DeclaredSource | None, chain: Chain) -> None:
+def check_snapshot_changes(
+    name: str, options: SnapshotOptions, after: DeclaredSource | None, chain: Chain
+) -> None:
     """Refuse a snapshot whose topic of changes lacks what the hand-over to it is decided by.
 
     Args:
         name: Name of the source with the snapshot.
+        options: The declared snapshot.
         after: Source right after it in the chain; None if there is none.
         chain: The pipeline.
 
     Raises:
         ValueError: The next source is not a Debezium topic without ``select``, it does not
-            ``include`` position, LSN, transaction and commit time of a change, or ``event_time``
-            is not the column with the commit time.
+            ``include`` the parts of a change that the hand-over is decided by, or ``event_time`` is
+            not the column with the commit time.
     """
     if after is None or not after.holds_changes or after.select:
         message = (
@@ -139,7 +141,7 @@ def check_snapshot_changes(name: str, after: DeclaredSource | None, chain: Chain
             "Declare such a topic right after it, or remove `snapshot`."
         )
         raise ValueError(message)
-    for part in _SNAPSHOT_PARTS:
+    for part in options.parts:
         if after.envelope_column(part) is None:
             message = (
                 f"source `{after.name}` has no column for the `{part}` of a change, by which the "

@@ -254,7 +254,7 @@ class FileSource(BadRecords):
                 pipeline that are not declared.
         """
         if self.snapshot is not None:
-            check_snapshot_changes(self.name, after, chain)
+            check_snapshot_changes(self.name, self.snapshot, after, chain)
         if self.converge is not None and (after is None or not after.has_hand_over):
             message = (
                 f"source `{self.name}` can't `converge`: no topic comes after it. Remove "

@@ -24,7 +24,7 @@ def require_extras(pipeline: Pipeline) -> None:
             if any(pattern.startswith("hdfs://") for pattern in source.patterns):
                 require_extra("hdfs", f"{name}: an `hdfs://` path")
             if source.snapshot is not None:
-                require_extra("postgres", f"{name}: `snapshot`")
+                require_extra(source.snapshot.kind, f"{name}: `snapshot`")
         elif source.registry is not None:
             require_extra("registry", f"{name}: `registry`")
             # Avro is what a registry is asked about.

@@ -1,5 +1,5 @@
-"""Databases: the snapshot of a table, and the replication slot that its changes come from.
+"""Databases: the snapshot of a table, and the place in the log that its changes come from.
 
-Belongs here: whatever connects to a database. Does not belong here: Debezium's envelopes in Kafka
-(`sources.decoding`).
+Belongs here: whatever connects to a database; each kind is a package of its own. Does not belong
+here: Debezium's envelopes in Kafka (`sources.decoding`).
 """

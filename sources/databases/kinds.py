@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 
 from sources.databases.captured_table import CapturedTable, OpenTable
-from sources.databases.postgres.server import server_of as postgres_server_of
-from sources.databases.postgres.table import open_table as open_postgres_table
+
+# Each kind needs an extra of its own, so that only one of them may be there.
 
 
 def open_table(table: CapturedTable) -> AbstractContextManager[OpenTable]:
@@ -19,14 +19,26 @@ def open_table(table: CapturedTable) -> AbstractContextManager[OpenTable]:
         A context manager with the table; the connections end with it.
 
     Raises:
-        InputError: The database refuses the login or a permission, or the table does not fit;
-            raised by the context manager, as all others.
+        InputError: The extra of this kind of database is not installed. From the context manager:
+            the database refuses the login or a permission, or the table does not fit.
         UnavailableError: The database does not answer.
         QueryError: A query failed, or a connection was lost, in the body, too.
     """
-    return open_postgres_table(table)
+    if table.options.kind == "mariadb":
+        from sources.databases.mariadb import table as mariadb  # noqa: PLC0415
+
+        return mariadb.open_table(table)
+    from sources.databases.postgres import table as postgres  # noqa: PLC0415
+
+    return postgres.open_table(table)
 
 
 def server_of(table: CapturedTable) -> str:
     """Return ``host:port`` of a table's database, for messages; without user and password."""
-    return postgres_server_of(table.options.dsn)
+    if table.options.kind == "mariadb":
+        from sources.databases.mariadb import server as mariadb  # noqa: PLC0415
+
+        return mariadb.server_of(table.options.dsn)
+    from sources.databases.postgres import server as postgres  # noqa: PLC0415
+
+    return postgres.server_of(table.options.dsn)

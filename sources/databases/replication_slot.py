@@ -71,7 +71,13 @@ class SlotGone(Record):
     def __str__(self) -> str:
         """Return the finding as text."""
         what = "had lost its log" if self.state == "lost" else "did not exist"
-        return f"replication slot `{self.slot}` {what} at {iso(self.at_ms)}: changes are missing"
+        name = f"replication slot `{self.slot}`"
+        if "://" in self.slot:
+            what = (
+                "had lost its place in the binary log" if self.state == "lost" else "had no place"
+            )
+            name = f"connector {self.slot}"
+        return f"{name} {what} at {iso(self.at_ms)}: changes are missing"
 
 
 def watched_slot(loaded: LoadedPipeline) -> SnapshotOptions | None:
@@ -84,7 +90,7 @@ def watched_slot(loaded: LoadedPipeline) -> SnapshotOptions | None:
         The first source's ``snapshot`` that is declared, with the slot's name; None without any.
     """
     snapshots = [source.snapshot for source in loaded.pipeline.sources]
-    return next((each for each in snapshots if each is not None), None)
+    return next((each for each in snapshots if each is not None and each.log_reader), None)
 
 
 def ask_slot(options: SnapshotOptions) -> Slot | str:
@@ -95,8 +101,11 @@ def ask_slot(options: SnapshotOptions) -> Slot | str:
 
     Returns:
         The slot's state; or the reason why it is not known, as text: the server does not answer
-        within 5 s or refuses, is a standby server, or the extra ``postgres`` is not installed.
+        within 5 s or refuses, is a standby server, or the extra ``postgres`` is not installed. For
+        MariaDB and MySQL, the state of the connector's place in the binary log.
     """
+    if options.kind == "mariadb":
+        return _ask_binary_log(options)
     try:
         with needs_extra("postgres", "A replication slot of PostgreSQL"):
             import psycopg  # noqa: PLC0415 - few need it
@@ -114,9 +123,18 @@ def ask_slot(options: SnapshotOptions) -> Slot | str:
             row = connection.execute("SELECT pg_is_in_recovery()").fetchone()
             if row is not None and row[0]:
                 return f"{connection.info.host} is a standby server, which does not report slots"
-            return find_slot(connection, options.slot)
+            return find_slot(connection, options.log_reader)
     except psycopg.Error as error:
         return " ".join(str(error).split())
+
+
+def _ask_binary_log(options: SnapshotOptions) -> Slot | str:
+    """Return the state of a connector's place in the binary log of MariaDB or MySQL."""
+    try:
+        from sources.databases.mariadb.connector import ask_log  # noqa: PLC0415 - as above
+    except InputError as error:
+        return str(error)
+    return ask_log(options)
 
 
 def find_slot(connection: psycopg.Connection[Any], name: str) -> Slot:
@@ -169,12 +187,12 @@ def slot_gone(generation: Folder, options: SnapshotOptions, slot: Slot | str) ->
         None if the slot was never found missing or lost.
     """
     known = generation.read(_GONE, SlotGone)
-    if known is not None and known.slot == options.slot:
+    if known is not None and known.slot == options.log_reader:
         return known
     if isinstance(slot, str):
         return None
     if slot.state in ("lost", "missing"):
-        return SlotGone(slot=options.slot, at_ms=now_ms(), state=slot.state)
+        return SlotGone(slot=options.log_reader, at_ms=now_ms(), state=slot.state)
     return None
 
 

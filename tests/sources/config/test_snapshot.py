@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sources.common.positions import DatabaseSnapshot, EndPosition, HeldOffsets, StartPosition
+from sources.common.database_snapshot import PostgresSnapshot
+from sources.common.positions import EndPosition, HeldOffsets, StartPosition
 from sources.config.pipeline import Pipeline
 from sources.config.snapshot import (
     MANIFEST,
@@ -24,23 +25,24 @@ from sources.kafka.seam import seam_rule, seam_warnings
 from sources.storage.folder import Folder
 
 TURN = 1 << 32
+COLUMNS = {"lsn": "lsn", "transaction": "tx"}
 
 
-def holds(snapshot: DatabaseSnapshot, lsn: int | None, transaction: int | None) -> bool:
-    query = f"SELECT {snapshot.holds('lsn', 'tx')} FROM (SELECT ?::BIGINT AS lsn, ?::BIGINT AS tx)"
+def holds(snapshot: PostgresSnapshot, lsn: int | None, transaction: int | None) -> bool:
+    query = f"SELECT {snapshot.holds(COLUMNS)} FROM (SELECT ?::BIGINT AS lsn, ?::BIGINT AS tx)"
     row = duckdb.execute(query, [lsn, transaction]).fetchone()
     assert row is not None
     return bool(row[0])
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> tuple[DatabaseSnapshot, int, bool, int]:
+def worlds(draw: st.DrawFn) -> tuple[PostgresSnapshot, int, bool, int]:
     """A snapshot, a transaction by its full id, whether the snapshot sees it, and its row's LSN."""
     xmin = draw(st.integers(3, 5 * TURN) | st.integers(TURN - 40, TURN + 40))
     running = draw(st.sets(st.integers(xmin, xmin + 40), min_size=1, max_size=6))
     xmin, xmax = min(running), draw(st.integers(max(running) + 1, max(running) + 40))
     lsn = draw(st.integers(1000, 2**40))
-    snapshot = DatabaseSnapshot(
+    snapshot = PostgresSnapshot(
         lsn=lsn, xmin=xmin, xmax=xmax, in_progress=sorted(running), taken_ms=0
     )
     near = st.integers(xmin - 60, xmax + 60)
@@ -55,7 +57,7 @@ def worlds(draw: st.DrawFn) -> tuple[DatabaseSnapshot, int, bool, int]:
 @settings(deadline=None)
 @given(worlds())
 def test_a_snapshot_holds_what_it_sees_whatever_the_turn_of_transaction_ids(
-    world: tuple[DatabaseSnapshot, int, bool, int],
+    world: tuple[PostgresSnapshot, int, bool, int],
 ) -> None:
     snapshot, transaction, sees, written = world
     # The log tells 32 bits.
@@ -65,7 +67,7 @@ def test_a_snapshot_holds_what_it_sees_whatever_the_turn_of_transaction_ids(
 def test_a_change_of_a_transaction_in_flight_is_not_held_though_its_row_was_written_before() -> (
     None
 ):
-    snapshot = DatabaseSnapshot(lsn=500, xmin=70, xmax=75, in_progress=[70, 72], taken_ms=0)
+    snapshot = PostgresSnapshot(lsn=500, xmin=70, xmax=75, in_progress=[70, 72], taken_ms=0)
     assert [holds(snapshot, 400, number) for number in range(69, 76)] == [
         True,
         False,
@@ -78,12 +80,12 @@ def test_a_change_of_a_transaction_in_flight_is_not_held_though_its_row_was_writ
 
 
 def test_a_change_long_after_the_snapshot_is_not_held_when_transaction_ids_have_wrapped() -> None:
-    snapshot = DatabaseSnapshot(lsn=500, xmin=70, xmax=75, in_progress=[70], taken_ms=0)
+    snapshot = PostgresSnapshot(lsn=500, xmin=70, xmax=75, in_progress=[70], taken_ms=0)
     assert not holds(snapshot, 501, 71)
 
 
 def test_a_row_of_the_connectors_own_snapshot_is_held_if_it_is_older() -> None:
-    snapshot = DatabaseSnapshot(lsn=500, xmin=70, xmax=70, in_progress=[], taken_ms=0)
+    snapshot = PostgresSnapshot(lsn=500, xmin=70, xmax=70, in_progress=[], taken_ms=0)
     assert [holds(snapshot, lsn, None) for lsn in (499, 501)] == [True, False]
     assert not holds(snapshot, None, 3)
 
@@ -93,7 +95,7 @@ def manifest(chunks: int, done: int) -> SnapshotManifest:
         table="public.orders",
         key=("id", "bigint"),
         bounds=[str(number) for number in range(1, chunks)],
-        snapshots=[DatabaseSnapshot(lsn=1, xmin=3, xmax=3, in_progress=[], taken_ms=0)],
+        snapshots=[PostgresSnapshot(lsn=1, xmin=3, xmax=3, in_progress=[], taken_ms=0)],
         offsets={},
         done={number: Chunk(rows=1, snapshot=0) for number in range(done)},
     )
@@ -204,13 +206,38 @@ def test_a_pipeline_of_snapshot_and_changes() -> None:
     assert pipeline.sink.removes_rows
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"dsn": "host=db"}, "needs `slot`"),
+        ({"dsn": "mariadb://me@db/shop", "slot": "shop"}, "`slot` has no meaning with MariaDB"),
+        ({"dsn": "host=db", "slot": "s", "connector": "http://c/connectors/s"}, "`connector` has"),
+        ({"dsn": "mysql://me:geheim@db/shop"}, "MYSQL_PWD"),
+    ],
+)
+def test_fields_of_another_kind_of_database_are_refused(options: dict[str, str], said: str) -> None:
+    with pytest.raises(ValueError, match=said) as caught:
+        SnapshotOptions(**options)  # type: ignore[arg-type]
+    assert "geheim" not in str(caught.value)
+
+
+def test_mariadb_needs_no_log_position_and_no_transaction_of_a_change() -> None:
+    document = changed("sources", 0, "snapshot", to={"dsn": "mariadb://me@db:3306/shop"})
+    included = document["sources"][1]["include"]
+    del included["_lsn"], included["_tx"]
+    assert Pipeline.model_validate(document).sink.order == ["_position"]
+    del included["_position"]
+    with pytest.raises(ValueError, match="no column for the `position`"):
+        Pipeline.model_validate({**document, "sink": {**document["sink"], "sequence": "_at"}})
+
+
 def ends(**told: Any) -> list[EndPosition]:
     times: dict[str, Any] = {"event_time_ms": 9, "complete_through_ms": 9, "event_times": "exact"}
     return [EndPosition(source="snapshot", splits=1, rows=1, **times, **told)]
 
 
 class TestHowChangesInBothAreTold:
-    SNAPSHOT = DatabaseSnapshot(lsn=7, xmin=3, xmax=3, in_progress=[], taken_ms=9)
+    SNAPSHOT = PostgresSnapshot(lsn=7, xmin=3, xmax=3, in_progress=[], taken_ms=9)
     HELD = HeldOffsets(next={}, exact=True, holes={})
 
     def rule(self, document: dict[str, Any], **told: Any) -> str:

@@ -1,0 +1,289 @@
+"""Checks of a MariaDB or MySQL server and table before a snapshot: each change is in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sources.common.optional import needs_extra
+from sources.common.schema import parse_type
+from sources.databases.captured_table import CapturedTable, Misfit
+from sources.databases.mariadb.columns import Column, quoted, require_type
+from sources.databases.mariadb.server import ask, text_of
+from sources.errors import InputError
+
+with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
+    from pymysql import Connection, MySQLError
+    from pymysql.constants import ER
+    from pymysql.cursors import Cursor
+
+_AGAIN = "then take the snapshot again: `hybrid snapshot PIPELINE`."
+_VARIABLES = (
+    *("version", "log_bin", "binlog_format", "binlog_row_image", "log_bin_compress"),
+    *("log_slave_updates", "gtid_slave_pos", "gtid_binlog_pos", "gtid_domain_id"),
+)
+# Value that a variable must have, and why. One that a server does not have is fine.
+_NEEDED = {
+    "log_bin": ("ON", "it writes no binary log, so no change can be followed"),
+    "binlog_format": ("ROW", "changes are logged as statements, which contain no rows"),
+    "binlog_row_image": ("FULL", "changes lack columns that they leave as they were"),
+    "log_bin_compress": ("OFF", "Debezium skips compressed changes without an error"),
+}
+_DENIED = {ER.SPECIFIC_ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, ER.TABLEACCESS_DENIED_ERROR}
+_REFERENTIAL = "('CASCADE', 'SET NULL', 'SET DEFAULT')"
+
+
+def server_variables(connection: Connection[Cursor]) -> dict[str, str]:
+    """Return the server's variables that decide about its binary log; none that it lacks.
+
+    Args:
+        connection: Open connection to the database.
+
+    Raises:
+        pymysql.MySQLError: The server refuses, or the connection ended.
+    """
+    names = ", ".join(f"'{name}'" for name in _VARIABLES)
+    found = ask(connection, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
+    return {str(name).lower(): str(value) for name, value in found}
+
+
+def is_mariadb(variables: Mapping[str, str]) -> bool:
+    """Return whether a server is MariaDB rather than MySQL.
+
+    Args:
+        variables: Those of :func:`server_variables`.
+    """
+    return "mariadb" in variables["version"].lower()
+
+
+def check_log(
+    connection: Connection[Cursor], table: CapturedTable, variables: Mapping[str, str]
+) -> None:
+    """Refuse a server whose binary log does not contain each change of a table as rows.
+
+    Args:
+        connection: Open connection to the database.
+        table: The table.
+        variables: Those of :func:`server_variables`.
+
+    Raises:
+        InputError: Names the setting, its value, and what to set.
+        pymysql.MySQLError: The server refuses, or the connection ended.
+    """
+    for name, (needed, why) in _NEEDED.items():
+        value = variables.get(name, needed)
+        if value.upper() != needed:
+            message = f"The database server has `{name}={value}`: {why}."
+            hint = (
+                f"Set `{name}={needed}` in the server's configuration, restart it, and create the "
+                f"connector again; {_AGAIN}"
+            )
+            raise InputError(message, hint, source=table.source, table=table.name, value=name)
+    if variables.get("log_slave_updates") == "OFF" and variables.get("gtid_slave_pos"):
+        message = (
+            "The database server is a replica with `log_slave_updates=OFF`: its binary log lacks "
+            "the changes that it replicates."
+        )
+        hint = f"Set `log_slave_updates=ON` and restart it, or name its primary in `dsn`; {_AGAIN}"
+        raise InputError(message, hint, source=table.source, table=table.name)
+    schema, _ = table.parts
+    status = "SHOW MASTER STATUS" if is_mariadb(variables) else mysql_status(variables["version"])
+    for _, _, included, excluded, *_ in ask_with_right(connection, status, table, "BINLOG MONITOR"):
+        left_out = schema in _names(excluded) or (included and schema not in _names(included))
+        if left_out:
+            message = f"The server's binary log leaves out database `{schema}`."
+            hint = f"Correct `binlog_do_db` and `binlog_ignore_db` of the server; {_AGAIN}"
+            raise InputError(message, hint, source=table.source, table=table.name)
+    if ask(connection, "XA RECOVER"):
+        message = (
+            "The database has transactions that are prepared and not committed (XA): their changes "
+            "are in the log, and no snapshot contains them."
+        )
+        hint = f"Commit them or roll them back (`XA RECOVER` lists them); {_AGAIN}"
+        raise InputError(message, hint, source=table.source, table=table.name)
+
+
+def ask_with_right(
+    connection: Connection[Cursor], statement: str, table: CapturedTable, right: str
+) -> list[Any]:
+    """Return all rows of a statement that needs a right on the whole server.
+
+    Args:
+        connection: Open connection to the database.
+        statement: SQL.
+        table: The table, for messages.
+        right: Name of the right, in MariaDB's words.
+
+    Raises:
+        InputError: The user lacks the right; says how to grant it.
+        pymysql.MySQLError: The server refuses, or the connection ended.
+    """
+    try:
+        return ask(connection, statement)
+    except MySQLError as error:
+        if error.args[0] not in _DENIED:
+            raise
+        [(user,)] = ask(connection, "SELECT CURRENT_USER()")
+        message = f"The database refuses `{statement}` to user {user}: {text_of(error)}."
+        hint = (
+            f"Run `GRANT {right} ON *.* TO …` in the database (MySQL: REPLICATION CLIENT for "
+            f"BINLOG MONITOR), or name another user in `snapshot.dsn`; {_AGAIN}"
+        )
+        raise InputError(message, hint, source=table.source, table=table.name) from None
+
+
+def check_table(connection: Connection[Cursor], table: CapturedTable) -> list[str]:
+    """Refuse a table that is none, that no snapshot contains, or whose log lacks changes.
+
+    Args:
+        connection: Open connection to the database.
+        table: The table.
+
+    Returns:
+        The columns of its primary key, in their order.
+
+    Raises:
+        InputError: Names what is in the way.
+        pymysql.MySQLError: The server refuses, or the connection ended.
+    """
+    found = ask(
+        connection,
+        "SELECT t.table_type, t.engine, e.transactions FROM information_schema.tables t "
+        "LEFT JOIN information_schema.engines e ON e.engine = t.engine "
+        "WHERE t.table_schema = BINARY %s AND t.table_name = BINARY %s",
+        *table.parts,
+    )
+    if not found:
+        message = f"There is no table `{table.name}` in the database, or its columns can't be read."
+        hint = (
+            "Correct `table` of the topic (`database.table`), or the server in `snapshot.dsn`, or "
+            "grant its user SELECT on the table."
+        )
+        raise InputError(message, hint, source=table.source, table=table.name, field="table")
+    kind, engine, transactions = found[0]
+    if kind != "BASE TABLE":
+        why = (
+            "Debezium can't read the columns that the database adds to it"
+            if kind == "SYSTEM VERSIONED"
+            else "its rows are those of other tables"
+        )
+        message = f"`{table.name}` is no plain table but `{kind}`: {why}."
+        hint = f"Name a plain table in `table` of the topic, or drop its versioning; {_AGAIN}"
+        raise InputError(message, hint, source=table.source, table=table.name)
+    if transactions != "YES":
+        message = f"Table `{table.name}` is of the engine {engine}, which has no snapshots."
+        hint = f"Run `ALTER TABLE {table.name} ENGINE = InnoDB`; {_AGAIN}"
+        raise InputError(message, hint, source=table.source, table=table.name)
+    _check_references(connection, table)
+    key = [
+        str(name)
+        for (name,) in ask(
+            connection,
+            "SELECT column_name FROM information_schema.statistics WHERE index_name = 'PRIMARY' "
+            "AND table_schema = BINARY %s AND table_name = BINARY %s ORDER BY seq_in_index",
+            *table.parts,
+        )
+    ]
+    if not key:
+        message = f"Table `{table.name}` has no primary key: nothing tells which row was changed."
+        hint = f"Add a primary key to the table; {_AGAIN}"
+        raise InputError(message, hint, source=table.source, table=table.name)
+    return key
+
+
+def read_columns(
+    connection: Connection[Cursor], table: CapturedTable, key: Sequence[str]
+) -> tuple[dict[str, Column], list[str]]:
+    """Refuse a table whose columns are not those that are declared, or can't be captured.
+
+    Args:
+        connection: Open connection to the database.
+        table: The table.
+        key: Columns of its primary key.
+
+    Returns:
+        The table's columns by name; and warnings, as sentences.
+
+    Raises:
+        InputError: Names the column, and the type to declare.
+        pymysql.MySQLError: The server refuses, or the connection ended.
+    """
+    rows = ask(
+        connection,
+        "SELECT column_name, data_type, column_type, is_nullable, column_default, collation_name "
+        "FROM information_schema.columns "
+        "WHERE table_schema = BINARY %s AND table_name = BINARY %s ORDER BY ordinal_position",
+        *table.parts,
+    )
+    columns = {
+        name: Column(
+            name,
+            kind.lower(),
+            full.lower(),
+            is_nullable == "YES",
+            # MariaDB writes the default NULL as a text.
+            default not in (None, "NULL"),
+            collation,
+        )
+        for name, kind, full, is_nullable, default, collation in rows
+    }
+    table.require_columns(list(columns))
+    for name, declared in table.columns.items():
+        try:
+            require_type(columns[name], parse_type(declared))
+        except Misfit as error:
+            message = f"Table `{table.name}` does not fit the `schema`: {error}."
+            hint = f"Correct the type of `{name}` in the `schema` of the topic; {_AGAIN}"
+            raise InputError(
+                message, hint, source=table.source, table=table.name, column=name
+            ) from None
+    selected = ", ".join(map(quoted, table.columns))
+    ask(connection, f"SELECT {selected} FROM {'.'.join(map(quoted, table.parts))} LIMIT 0")
+    warnings = table.warn_of_defaults(
+        [each.name for each in columns.values() if each.has_default and each.is_nullable]
+    )
+    folded = [name for name in key if (columns[name].collation or "_bin")[-4:] != "_bin"]
+    if folded:
+        warnings.append(
+            f"Key columns of table `{table.name}` have a collation ({', '.join(folded)}): texts "
+            "such as 'a' and 'A' are one key to the database. The target has each key as it is "
+            "written in the row, and follows a row whose key changes from 'a' to 'A'; but whoever "
+            "looks for 'A' there, or joins on it, does not find 'a'."
+        )
+    return columns, warnings
+
+
+def _check_references(connection: Connection[Cursor], table: CapturedTable) -> None:
+    found = ask(
+        connection,
+        "SELECT constraint_name, referenced_table_name FROM "
+        "information_schema.referential_constraints WHERE constraint_schema = BINARY %s "
+        f"AND table_name = BINARY %s AND (delete_rule IN {_REFERENTIAL} "
+        f"OR update_rule IN {_REFERENTIAL})",
+        *table.parts,
+    )
+    if found:
+        name, other = found[0]
+        message = (
+            f"Foreign key `{name}` of table `{table.name}` changes its rows when rows of `{other}` "
+            "change (CASCADE or SET NULL), and the binary log does not contain such changes."
+        )
+        hint = (
+            f"Replace the foreign key by one with RESTRICT, and change the rows of `{table.name}` "
+            f"by statements or by a trigger on `{other}`, which are logged; {_AGAIN}"
+        )
+        raise InputError(message, hint, source=table.source, table=table.name, value=name)
+
+
+def _names(text: str | None) -> set[str]:
+    return {name.strip() for name in (text or "").split(",") if name.strip()}
+
+
+def mysql_status(version: str) -> str:
+    """Return the statement for the end of MySQL's binary log, which version 8.2 renamed.
+
+    Args:
+        version: Version of the server, such as ``8.0.36``.
+    """
+    major, minor = (int(part) for part in version.partition("-")[0].split(".")[:2])
+    return "SHOW BINARY LOG STATUS" if (major, minor) >= (8, 2) else "SHOW MASTER STATUS"

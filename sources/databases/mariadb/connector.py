@@ -1,0 +1,172 @@
+"""What a connector has read of a binary log, as Kafka Connect's REST interface reports it.
+
+https://kafka.apache.org/documentation/#connect_rest (``/status``, and ``/offsets`` since 3.6)
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from typing import Any, NamedTuple
+
+from sources.common.optional import needs_extra
+from sources.config.snapshot import SnapshotOptions
+from sources.databases.captured_table import CapturedTable
+from sources.databases.mariadb.server import ask, connect, is_lost, parse_address, text_of
+from sources.databases.replication_slot import Slot
+from sources.errors import HybridError, InputError
+
+with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
+    from pymysql import Connection, MySQLError
+    from pymysql.cursors import Cursor
+
+_TIMEOUT_S = 5
+_AGAIN = "then take the snapshot again: `hybrid snapshot PIPELINE`."
+
+
+class ReadUpTo(NamedTuple):
+    """Position up to which a connector has read a binary log.
+
+    Attributes:
+        is_running: Whether the connector and its task run.
+        file: Number of the file; None if it has not read yet.
+        offset: Position in the file.
+        gtids: Sequence number of the last GTID by domain; empty without GTIDs, and for MySQL.
+    """
+
+    is_running: bool
+    file: int | None
+    offset: int
+    gtids: dict[int, int]
+
+
+def require_reader(connection: Connection[Cursor], table: CapturedTable) -> None:
+    """Refuse a snapshot before a connector reads the log: changes in between would be lost.
+
+    Args:
+        connection: Open connection to the database.
+        table: The table; its options may name the connector.
+
+    Raises:
+        InputError: The declared connector does not run, or has not read anything yet; or no
+            connector is declared, and the server shows no reader of its binary log.
+        pymysql.MySQLError: The server refuses, or the connection ended.
+    """
+    url = table.options.connector
+    if url is None:
+        reads = "SELECT 1 FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'"
+        if ask(connection, reads):
+            return
+        message = (
+            "In the database no connector is seen that reads the binary log: changes until one "
+            "begins would be missing from the table."
+        )
+        hint = (
+            "Start the connector, with `snapshot.mode=no_data`. If it runs, grant PROCESS to the "
+            "user of `snapshot.dsn`, or declare `snapshot.connector`, its URL in Kafka Connect; "
+            f"{_AGAIN}"
+        )
+        raise InputError(message, hint, source=table.source, table=table.name)
+    found = ask_connector(url)
+    if isinstance(found, ReadUpTo) and found.is_running and found.file is not None:
+        return
+    said = "does not run, or has not read anything yet" if isinstance(found, ReadUpTo) else found
+    message = (
+        f"Connector {url} {said}: changes until it reads would be missing from the table."
+        if isinstance(found, ReadUpTo)
+        else f"Connector {url} is not known to run: {said}."
+    )
+    hint = f"Start the connector, or correct `snapshot.connector`; {_AGAIN}"
+    raise InputError(message, hint, source=table.source, field="snapshot.connector")
+
+
+def ask_connector(url: str) -> ReadUpTo | str:
+    """Ask Kafka Connect up to where a connector has read. Raises no error.
+
+    Args:
+        url: URL of the connector, ``http://host:8083/connectors/<name>``.
+
+    Returns:
+        The position; or the reason why it is not known, as text.
+    """
+    try:
+        status = _get(f"{url.rstrip('/')}/status")
+        offsets = _get(f"{url.rstrip('/')}/offsets")
+    except urllib.error.HTTPError as error:
+        return f"Kafka Connect answers {error.code} ({error.reason})"
+    except (OSError, ValueError) as error:
+        return f"Kafka Connect does not answer: {' '.join(str(error).split())}"
+    try:
+        states = [status["connector"]["state"], *(each["state"] for each in status["tasks"])]
+        is_running = len(states) > 1 and set(states) == {"RUNNING"}
+        read = [each["offset"] for each in offsets["offsets"] if each["offset"]]
+        if not read:
+            return ReadUpTo(is_running, None, 0, {})
+        file = int(str(read[0]["file"]).rpartition(".")[2])
+        gtids = _sequences(str(read[0].get("gtids") or ""))
+        return ReadUpTo(is_running, file, int(read[0]["pos"]), gtids)
+    except (KeyError, TypeError, ValueError, IndexError):
+        return "Kafka Connect's answer is not that of a connector of MariaDB or MySQL"
+
+
+def ask_log(options: SnapshotOptions) -> Slot | str:
+    """Ask whether the binary log still has what a declared connector has not read. No error.
+
+    Args:
+        options: Declared snapshot with ``connector``.
+
+    Returns:
+        The state, as that of a replication slot: ``lost`` once the server has removed what the
+        connector needs, with the bytes of log that it keeps; or why it is not known, as text.
+    """
+    read = ask_connector(str(options.connector))
+    if isinstance(read, str):
+        return read
+    try:
+        with connect(parse_address(options.dsn), "snapshot") as connection:
+            return find_state(connection, read)
+    except HybridError as error:
+        return str(error)
+    except (MySQLError, OSError) as error:
+        return "the server does not answer" if is_lost(error) else text_of(error)
+
+
+def find_state(connection: Connection[Cursor], read: ReadUpTo) -> Slot:
+    """Return whether a server's binary log still has what comes after a position.
+
+    Args:
+        connection: Open connection to the server.
+        read: Up to where the connector has read.
+
+    Raises:
+        pymysql.MySQLError: The server refuses, or the connection ended.
+    """
+    if read.file is None:
+        return Slot("missing")
+    files = [(str(name), int(size)) for name, size, *_ in ask(connection, "SHOW BINARY LOGS")]
+    numbers = [int(name.rpartition(".")[2]) for name, _ in files]
+    is_lost_by_file = not numbers or read.file < numbers[0] or read.file > numbers[-1]
+    if read.gtids:
+        # Another server has other files.
+        [(begin,)] = ask(connection, "SELECT BINLOG_GTID_POS(%s, 4)", files[0][0])
+        removed = _sequences(str(begin or ""))
+        is_gone = any(read.gtids.get(domain, 0) < last for domain, last in removed.items())
+    else:
+        is_gone = is_lost_by_file
+    if is_gone:
+        return Slot("lost")
+    kept = sum(size for (_, size), n in zip(files, numbers, strict=True) if n >= read.file)
+    behind = 0 if is_lost_by_file else max(kept - read.offset, 0)
+    return Slot("active" if read.is_running else "idle", behind)
+
+
+def _sequences(gtids: str) -> dict[int, int]:
+    """Return the sequence numbers of MariaDB's GTIDs by domain; empty for MySQL's."""
+    parts = [each.strip().split("-") for each in gtids.split(",") if ":" not in each]
+    return {int(each[0]): int(each[2]) for each in parts if len(each) == 3}
+
+
+def _get(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:
+        return json.loads(answer.read())

@@ -1,0 +1,210 @@
+"""A MariaDB database of its own, its connector, and a pipeline that takes a table over."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pymysql.err import IntegrityError, OperationalError
+
+from services.broker import create_topic
+from services.connect import LocalConnect, mariadb_config
+from services.mariadb import LocalMariaDb
+from sources.config.loader import LoadedPipeline, load_pipeline
+from tests.e2e.case import SMALL, TRANSFORMS
+from tests.services.processes import wait_for
+
+INCLUDE = {"_position": "position", "_committed_at": "committed_at", "_deleted": "deleted"}
+
+
+class MariaDbCase:
+    """One database, with topics of its own.
+
+    Args:
+        folder: Where the pipelines are.
+        mariadb: The server.
+        servers: The broker.
+        connect: Where the connectors run.
+    """
+
+    def __init__(
+        self, folder: Path, mariadb: LocalMariaDb, servers: str, connect: LocalConnect
+    ) -> None:
+        self.folder = folder
+        self.name = f"shop_{uuid.uuid4().hex[:8]}"
+        self._mariadb = mariadb
+        self.servers = servers
+        self._connect = connect
+        self._has_connector = False
+        os.environ["MYSQL_PWD"] = mariadb.password
+        mariadb.execute(f"CREATE DATABASE {self.name} CHARACTER SET utf8mb4")
+        self.dsn = mariadb.dsn(self.name)
+        (folder / "transforms.py").write_text(TRANSFORMS)
+
+    def execute(self, *statements: str) -> None:
+        """Each in a transaction of its own."""
+        with self._mariadb.connect(self.name) as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+
+    def capture(self, tables: Sequence[str], **more: str) -> None:
+        """Start a connector, and wait until it reads the binary log."""
+        for table in tables:
+            create_topic(self.servers, self.topic(table), 3, {"retention.ms": "-1"})
+        names = [f"{self.name}.{table}" for table in tables]
+        more = {"snapshot_mode": "no_data", **more}
+        config = mariadb_config(self._mariadb, self.name, names, self.servers, **more)
+        self._connect.create(self.name, config)
+        self._has_connector = True
+        wait_for(self.is_read, "the connector to read the binary log", 60)
+
+    def is_read(self) -> bool:
+        """Whether a connector reads the server's binary log."""
+        query = "SELECT 1 FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'"
+        with self._mariadb.connect() as connection, connection.cursor() as cursor:
+            return bool(cursor.execute(query))
+
+    @property
+    def connector(self) -> str:
+        """URL of the connector."""
+        return self._connect.url(self.name)
+
+    def topic(self, table: str) -> str:
+        """The topic of a table."""
+        return f"{self.name}.{self.name}.{table}"
+
+    def end(self) -> None:
+        """Leave no connector behind."""
+        if self._has_connector:
+            self._connect.delete(self.name)
+            self._has_connector = False
+
+    def pipeline(
+        self,
+        table: str,
+        columns: dict[str, str],
+        key: Sequence[str] = ("id",),
+        edit: Callable[[dict[str, Any]], None] = lambda _: None,
+    ) -> LoadedPipeline:
+        """The declaration of one table, after ``edit``."""
+        document: dict[str, Any] = {
+            "name": table,
+            "event_time": "_committed_at",
+            "sources": [
+                {
+                    "name": "snapshot",
+                    "type": "files",
+                    "path": f"snapshot/{table}/*.parquet",
+                    "format": "parquet",
+                    "snapshot": {"dsn": self.dsn, "chunk_rows": 200},
+                },
+                {
+                    "name": "changes",
+                    "type": "kafka",
+                    "topic": self.topic(table),
+                    "bootstrap_servers": self.servers,
+                    "format": "debezium",
+                    "table": f"{self.name}.{table}",
+                    "schema": columns,
+                    "include": INCLUDE,
+                    "trigger_interval": "200 ms",
+                },
+            ],
+            "transform": "transforms:identity",
+            "sink": {
+                "path": f"out/{table}",
+                "mode": "merge",
+                "key": list(key),
+                "sequence": "_position",
+                "deleted": "_deleted",
+            },
+            "state": "state",
+            "spark": {"conf": dict(SMALL)},
+        }
+        edit(document)
+        path = self.folder / f"{document['name']}.yaml"
+        path.write_text(yaml.safe_dump(document))
+        return load_pipeline(path)
+
+
+ORDERS = {
+    "id": "bigint",
+    "customer": "string",
+    "amount": "decimal(12,2)",
+    "placed": "timestamp",
+    "paid": "boolean",
+    "receipt": "binary",
+}
+_ORDERS = (
+    "CREATE TABLE orders (id bigint PRIMARY KEY, customer varchar(99), amount decimal(12,2), "
+    "placed datetime(6), paid boolean, receipt varbinary(64))",
+    "INSERT INTO orders SELECT seq, concat('c', seq % 97), seq / 100, '2024-01-01' + INTERVAL seq "
+    "SECOND, seq % 2, unhex(md5(seq)) FROM seq_1_to_1000",
+)
+# {a} and {b} are random numbers.
+_CHANGES = (
+    "INSERT INTO orders SELECT {a} * 1000 + seq, 'new', rand() * 1000, now(6), NULL, NULL "
+    "FROM seq_1_to_20",
+    "UPDATE orders SET amount = amount + 1, customer = 'é,\\'\\n' "
+    "WHERE id BETWEEN {b} AND {b} + 20",
+    "DELETE FROM orders WHERE id BETWEEN {b} AND {b} + 4",
+    "UPDATE orders SET id = id + {a} * 1000 WHERE id BETWEEN {b} AND {b} + 3",
+    "UPDATE orders SET id = id + 1 WHERE id BETWEEN {b} AND {b} + 3 ORDER BY id DESC",
+    "REPLACE INTO orders SELECT {b} + seq, 'again', 1, now(6), false, x'00ff' FROM seq_1_to_6",
+)
+
+
+def make_orders(case: MariaDbCase) -> None:
+    """Create a table of 1,000 rows."""
+    case.execute(*_ORDERS)
+
+
+class Customers:
+    """Threads that change the orders all the time, in transactions of several statements.
+
+    Args:
+        mariadb: The server.
+        database: Name of the database.
+        threads: Number of threads.
+    """
+
+    def __init__(self, mariadb: LocalMariaDb, database: str, threads: int) -> None:
+        self._mariadb = mariadb
+        self._database = database
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._change, args=(number,)) for number in range(threads)
+        ]
+        self.transactions = 0
+
+    def start(self) -> None:
+        """Start all threads."""
+        for each in self._threads:
+            each.start()
+
+    def stop(self) -> None:
+        """Let all threads end after their transactions."""
+        self._stop.set()
+        for each in self._threads:
+            each.join()
+
+    def _change(self, seed: int) -> None:
+        numbers = random.Random(seed)
+        with self._mariadb.connect(self._database) as connection, connection.cursor() as cursor:
+            while not self._stop.wait(0.1):
+                cursor.execute("BEGIN")
+                for _ in range(numbers.randint(1, 3)):
+                    a, b = numbers.randint(2, 10**9), numbers.randint(1, 1000)
+                    try:
+                        cursor.execute(numbers.choice(_CHANGES).format(a=a, b=b))
+                    except (IntegrityError, OperationalError):
+                        # A key that is taken, or a deadlock.
+                        continue
+                cursor.execute(numbers.choice(["COMMIT", "COMMIT", "COMMIT", "ROLLBACK"]))
+                self.transactions += 1

@@ -1,0 +1,131 @@
+"""What a connector has read of a binary log, and whether the server still has the rest."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from services.mariadb import LocalMariaDb
+from sources.config.snapshot import SnapshotOptions
+from sources.databases.mariadb.connector import ReadUpTo, ask_connector, ask_log, find_state
+from sources.databases.mariadb.server import ask, connect, parse_address
+from tests.services.processes import wait_for
+
+RUNNING = {"connector": {"state": "RUNNING"}, "tasks": [{"state": "RUNNING"}]}
+FAILED = {"connector": {"state": "RUNNING"}, "tasks": [{"state": "FAILED"}]}
+# As Debezium's MariaDB connector 3.5.0 and Kafka Connect 4.3.1 answer.
+OFFSETS = {
+    "offsets": [
+        {
+            "partition": {"server": "shop"},
+            "offset": {
+                "file": "binlog.000003",
+                "pos": 23825,
+                "gtids": "0-1-129",
+                "server_id": 1,
+                "event": 3,
+            },
+        }
+    ]
+}
+MYSQL = {"offsets": [{"partition": {}, "offset": {"file": "mysql-bin.000007", "pos": 4}}]}
+
+
+@contextmanager
+def worker(answers: dict[str, Any]) -> Iterator[str]:
+    """A server that answers as Kafka Connect does; yields the URL of a connector."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            answer = answers.get(self.path)
+            self.send_response(404 if answer is None else 200)
+            self.end_headers()
+            self.wfile.write(json.dumps(answer).encode())
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/connectors/shop"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("status", "offsets", "found"),
+    [
+        (RUNNING, OFFSETS, ReadUpTo(True, 3, 23825, {0: 129})),
+        (FAILED, MYSQL, ReadUpTo(False, 7, 4, {})),
+        (RUNNING, {"offsets": []}, ReadUpTo(True, None, 0, {})),
+        (None, OFFSETS, "Kafka Connect answers 404 (Not Found)"),
+        ({}, OFFSETS, "Kafka Connect's answer is not that of a connector of MariaDB or MySQL"),
+    ],
+)
+def test_a_connectors_place_is_read_from_kafka_connect(
+    status: Any, offsets: Any, found: ReadUpTo | str
+) -> None:
+    with worker({"/connectors/shop/status": status, "/connectors/shop/offsets": offsets}) as url:
+        assert ask_connector(url) == found
+
+
+def test_a_worker_that_does_not_answer_is_said() -> None:
+    options = SnapshotOptions(
+        dsn="mariadb://me@127.0.0.1:1/shop", connector="http://127.0.0.1:1/connectors/shop"
+    )
+    assert "Kafka Connect does not answer" in str(ask_log(options))
+
+
+@pytest.mark.slow
+def test_a_log_that_is_removed_before_the_connector_has_read_it_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # A server of its own: its log is removed, which it does for what is on the disk.
+    with LocalMariaDb(settings={"innodb-flush-log-at-trx-commit": "1"}) as server:
+        monkeypatch.setenv("MYSQL_PWD", server.password)
+        server.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (id int PRIMARY KEY)")
+        with connect(parse_address(server.dsn("shop")), "snapshot") as connection:
+            [(state,)] = ask(connection, "SELECT @@gtid_binlog_pos")
+            last = int(state.rpartition("-")[2])
+            by_file = ReadUpTo(True, 1, 900, {})
+            by_gtid = ReadUpTo(True, 1, 900, {0: last})
+            assert find_state(connection, by_gtid).state == "active"
+            assert find_state(connection, by_gtid._replace(is_running=False)).state == "idle"
+            before = find_state(connection, by_file).retained_bytes
+            server.execute("USE shop", "INSERT INTO t SELECT seq FROM seq_1_to_10000")
+            after = find_state(connection, by_file).retained_bytes
+            assert after > before
+            server.execute("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
+            assert find_state(connection, by_gtid).retained_bytes >= after
+
+            def is_removed() -> bool:
+                # The server keeps a file until the engine has all its transactions on the disk.
+                server.execute("CREATE OR REPLACE TABLE shop.u (id int)")
+                server.execute("PURGE BINARY LOGS TO 'binlog.000003'")
+                return ask(connection, "SHOW BINARY LOGS")[0][0] == "binlog.000003"
+
+            wait_for(is_removed, "the removal of the log", 60)
+            # The insert is in no log any more.
+            assert find_state(connection, by_gtid).state == "lost"
+            assert find_state(connection, by_file).state == "lost"
+            # All that was removed had been read, whatever the names of the files.
+            read = by_gtid._replace(gtids={0: last + 1})
+            assert find_state(connection, read).state == "active"
+            assert find_state(connection, ReadUpTo(True, None, 0, {})).state == "missing"
+            options = SnapshotOptions(dsn=server.dsn("shop"), connector="unused")
+            with worker(
+                {"/connectors/shop/status": RUNNING, "/connectors/shop/offsets": OFFSETS}
+            ) as url:
+                found = ask_log(options.model_copy(update={"connector": url}))
+            assert not isinstance(found, str)
+            assert found.state == "active"

@@ -145,7 +145,9 @@ class ConnectorWait:
 
     def __init__(self, context: PipelineContext) -> None:
         options = watched_slot(context.loaded)
-        self._log = None if options is None else DatabaseLog(options)
+        # MariaDB and MySQL do not tell what a connector was sent.
+        has_slot = options is not None and options.kind == "postgres"
+        self._log = DatabaseLog(options) if options is not None and has_slot else None
         self._quiet: tuple[object, float] | None = None
         self.text = ""
 

@@ -39,7 +39,7 @@ class DatabaseLog:
 
     def __init__(self, options: SnapshotOptions) -> None:
         self.is_confirmed = False
-        self._options = options
+        self._options, self._slot = options, options.log_reader
         self._target: int | None = None
         self._began: float | None = None
         self._problem_since: float | None = None
@@ -88,7 +88,7 @@ class DatabaseLog:
         if now - self._began < _CONFIRMED_S:
             return 1
         message = (
-            f"How much of the database's log the connector of slot `{self._options.slot}` has not "
+            f"How much of the database's log the connector of slot `{self._slot}` has not "
             "read is unknown: the role of `snapshot.dsn` may not see it, and the connector has "
             "confirmed nothing newer."
         )
@@ -96,23 +96,23 @@ class DatabaseLog:
             "Run `GRANT pg_read_all_stats TO <role>` in the database with the role of "
             "`snapshot.dsn`, then repeat the command. The live run continues."
         )
-        raise RunError(message, hint, value=self._options.slot)
+        raise RunError(message, hint, value=self._slot)
 
     def _idle(self, left: int) -> HybridError:
         message = (
-            f"No connector reads slot `{self._options.slot}`, so the live run can't catch up: "
+            f"No connector reads slot `{self._slot}`, so the live run can't catch up: "
             f"{describe_unread(left)}."
         )
         hint = (
             "Start the connector, or look at why its task failed; then repeat the command. The "
             "live run continues, and has what the topic holds."
         )
-        return RunError(message, hint, value=self._options.slot)
+        return RunError(message, hint, value=self._slot)
 
     def _gone(self, slot: Slot) -> HybridError:
         what = "is lost" if slot.state == "lost" else "does not exist"
-        message = f"Replication slot `{self._options.slot}` {what}: changes are missing."
-        return RunError(message, NEW_SNAPSHOT, transient=False, value=self._options.slot)
+        message = f"Replication slot `{self._slot}` {what}: changes are missing."
+        return RunError(message, NEW_SNAPSHOT, transient=False, value=self._slot)
 
     def _unanswered(self, reason: str) -> HybridError:
         message = (
@@ -123,4 +123,4 @@ class DatabaseLog:
             "Start the database, or set the environment variable PGPASSWORD to the password of "
             "`snapshot.dsn`; then repeat the command. The live run continues."
         )
-        return UnavailableError(message, hint, value=self._options.slot)
+        return UnavailableError(message, hint, value=self._slot)

@@ -76,8 +76,8 @@ def observe_slot(loaded: LoadedPipeline, generation: Generation, looked_ms: int)
     if (options := watched_slot(loaded)) is None:
         return None
     before = generation.read(_NAME, SlotWatch)
-    if before is None or before.slot != options.slot:
-        before = SlotWatch(slot=options.slot)
+    if before is None or before.slot != options.log_reader:
+        before = SlotWatch(slot=options.log_reader)
     slot = ask_slot(options)
     gone = slot_gone(generation, options, slot)
     watch = before if isinstance(slot, str) else _after(before, slot, looked_ms)

@@ -13,6 +13,7 @@ import pytest
 
 from services.mariadb import LocalMariaDb
 from sources.common.database_snapshot import BinlogSnapshot
+from sources.config.sink import Sink
 from sources.config.snapshot import SnapshotOptions
 from sources.databases.captured_table import CapturedTable, Misfit, OpenTable, QueryError
 from sources.databases.kinds import open_table
@@ -55,7 +56,7 @@ class Case:
             options=SnapshotOptions(dsn=dsn, **options),
             columns=columns,
             ignored=[],
-            is_merged=True,
+            sink=Sink(path="out", mode="merge", key=["id"]),
         )
 
 

@@ -45,8 +45,8 @@ def connector(options: SnapshotOptions) -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen([*command, *more], stderr=subprocess.DEVNULL) as reader:
         wait_for(lambda: asked(options).state == "active", "the reader", 30)
         yield reader
-        reader.send_signal(signal.SIGCONT)
-        reader.terminate()
+        # SIGTERM would make it wait for the server's answer.
+        reader.kill()
     wait_for(lambda: asked(options).state == "idle", "its end", 30)
 
 

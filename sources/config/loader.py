@@ -6,7 +6,7 @@ import difflib
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from sources.common.positions import Record
 from sources.common.security import check_secrets_come_from_environment
+from sources.config.own_modules import OwnModules
 from sources.config.pipeline import SOURCE_MODELS, Pipeline
 from sources.errors import InputError, StateError
 from sources.state.generation import Generation, open_generation
@@ -51,12 +52,15 @@ class LoadedPipeline:
         pipeline: Declaration, with environment variables replaced.
         kept: Origin of the file, if it is the copy that was kept for a generation; None if it is
             the user's own file, which declares the newest generation.
+        modules: Where the modules of its functions are kept apart from those of other pipelines,
+            in a process that runs several; None if they are imported as usual.
 
     """
 
     path: Path
     pipeline: Pipeline
     kept: KeptDefinition | None = None
+    modules: OwnModules | None = field(default=None, compare=False)
 
     @property
     def folder(self) -> Path:
@@ -287,11 +291,11 @@ def variables_used(path: Path, environment: Mapping[str, str] = os.environ) -> l
     """
     document = _parse(path.read_text())
     names: set[str] = set()
-    for field, value in document.items():
+    for name, value in document.items():
         unset: set[str] = set()
         _fill(value, {}, unset)
         names |= unset
-        if field != "supervision":
+        if name != "supervision":
             texts = yaml.safe_dump(value)
             names |= {found[1] for found in _VARIABLE.finditer(texts) if found[1] in environment}
     return sorted(names)

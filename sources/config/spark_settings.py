@@ -35,6 +35,10 @@ class SparkSettings(Declared):
         job_file: Kubernetes: path of this project's ``spark_jobs/job.py`` inside the image. By
             default the path that it has on the machine that launches.
         driver_memory: Heap of the driver, in Spark's notation, such as ``4g``.
+        driver: ``own``: a driver for this pipeline alone; ``shared``: one driver on the launching
+            machine runs it next to the other pipelines of its ``group``, with the same ``master``,
+            ``driver_memory`` and ``conf``.
+        group: Name of the shared driver: letters, digits, ``-`` and ``_``.
         conf: Further Spark properties, by name.
 
     """
@@ -43,6 +47,8 @@ class SparkSettings(Declared):
     deploy_mode: Literal["client", "cluster"] = "client"
     job_file: str | None = None
     driver_memory: str = "2g"
+    driver: Literal["own", "shared"] = "own"
+    group: str = Field(default="default", pattern=r"^[\w-]{1,64}$")
     conf: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="before")
@@ -66,6 +72,19 @@ class SparkSettings(Declared):
                 f"`deploy_mode: cluster` is not supported with `master: {self.master}`: Spark runs "
                 "a Python driver there only on the machine that launches it. Declare "
                 "`deploy_mode: client`, or use `master: yarn` or `k8s://…`."
+            )
+            raise ValueError(message)
+        if self.driver == "shared" and self.deploy_mode == "cluster":
+            message = (
+                "`driver: shared` needs `deploy_mode: client`: a shared driver is a process of the "
+                f"machine that launches it. With `master: {self.master}`, declare `deploy_mode: "
+                "client`, or remove `driver`."
+            )
+            raise ValueError(message)
+        if self.driver == "own" and "group" in self.model_fields_set:
+            message = (
+                f"`group: {self.group}` names a shared driver, but `driver` is `own`. Declare "
+                "`driver: shared`, or remove `group`."
             )
             raise ValueError(message)
         for name in _RESERVED:

@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,11 +46,9 @@ def load_function(loaded: LoadedPipeline, field: str, name: str) -> Callable[[An
             this name, or the attribute is not callable.
     """
     module_name, function_name = name.split(":")
-    # Each one is put in front of the others, so the first one comes last.
-    for folder in reversed(loaded.code):
-        _prefer(str(folder), module_name.split(".")[0])
     try:
-        function = getattr(importlib.import_module(module_name), function_name)
+        with _own_first(loaded, module_name.split(".")[0]):
+            function = getattr(importlib.import_module(module_name), function_name)
     # Importing runs the user's code, which may raise anything.
     except Exception as error:
         place = find_line(loaded, module_name, error)
@@ -102,6 +101,16 @@ def code_line(loaded: LoadedPipeline, file: str, line: int) -> CodeLine:
         if path.is_relative_to(folder):
             return CodeLine(str(path.relative_to(folder)), line)
     return CodeLine(file, line)
+
+
+def _own_first(loaded: LoadedPipeline, package: str) -> AbstractContextManager[None]:
+    """Let imports find the modules next to a pipeline's file first."""
+    if loaded.modules is not None:
+        return loaded.modules.importable(loaded.code)
+    # Each one is put in front of the others, so the first one comes last.
+    for folder in reversed(loaded.code):
+        _prefer(str(folder), package)
+    return nullcontext()
 
 
 def _prefer(folder: str, package: str) -> None:

@@ -12,6 +12,7 @@ import hashlib
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -163,13 +164,19 @@ def digest_of_code(function: Callable[..., Any]) -> str:
 
     Without source code (only a compiled file exists) it is the digest of an empty text.
     """
-    module = inspect.getmodule(function)
+    # A module that belongs to one of several pipelines in a process is found by its file only.
+    where = inspect.getmodule(function) or inspect.unwrap(function)
     try:
-        text = "" if module is None else ast.dump(ast.parse(inspect.getsource(module)))
+        source = inspect.getsource(where) if inspect.ismodule(where) else _file_of(where)
+        text = ast.dump(ast.parse(source))
     except (OSError, TypeError):
         # Only a compiled file exists.
         text = ""
     return digest(text)
+
+
+def _file_of(function: Callable[..., Any]) -> str:
+    return Path(inspect.getfile(function)).read_text()
 
 
 def digest(text: str) -> str:

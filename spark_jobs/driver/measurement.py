@@ -21,25 +21,46 @@ _WAITING = ("Waiting for next trigger", "Waiting for data to arrive")
 
 
 class TaskWatch:
-    """Observer of Spark's tasks in the active stages, by which a hanging query is recognized.
+    """Observer of the tasks of one launch's jobs, by which a hanging query is recognized.
+
+    Jobs of other launches in the same driver do not count. Creating it puts the jobs that this
+    thread starts into the launch's group.
 
     Args:
         spark: The session.
+        launch_id: Id of the launch.
     """
 
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-        # Number of tasks that have ended, by active stage.
+    def __init__(self, spark: SparkSession, launch_id: str) -> None:
+        context = spark.sparkContext
+        context.setJobGroup(launch_id, f"launch {launch_id}")
+        self._tracker = context.statusTracker()
+        jvm: Any = context._jsc
+        self._jobs = jvm.sc().statusStore()
+        self._launch_id = launch_id
+        # Spark puts the jobs of a query into a group that has the id of the query's run.
+        self._run_id: str | None = None
+        # Number of tasks that have ended, by active job.
         self._ended: dict[int, int] = {}
 
-    def has_progressed(self) -> bool:
-        """Return whether Spark's active stages, or the number of their completed tasks, changed.
+    def follow(self, run_id: str) -> None:
+        """Let the jobs of a query's run count as well; those of an earlier run no longer do."""
+        self._run_id = str(run_id)
 
-        Compared with the previous call; the first one returns True if a stage is active.
+    def has_progressed(self) -> bool:
+        """Return whether the launch's active jobs, or the number of their ended tasks, changed.
+
+        Compared with the previous call; the first one returns True if a job is active.
         """
-        tracker = self._spark.sparkContext.statusTracker()
-        stages = {number: tracker.getStageInfo(number) for number in tracker.getActiveStageIds()}
-        ended = {number: stage.numCompletedTasks for number, stage in stages.items() if stage}
+        jobs = [self._jobs.job(number) for number in self._tracker.getActiveJobsIds()]
+        groups = [job.jobGroup() for job in jobs]
+        known = (self._launch_id, self._run_id)
+        own = [
+            job
+            for job, group in zip(jobs, groups, strict=True)
+            if group.isDefined() and group.get() in known
+        ]
+        ended = {int(job.jobId()): int(job.numCompletedTasks()) for job in own}
         if ended == self._ended:
             return False
         self._ended = ended

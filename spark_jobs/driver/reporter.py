@@ -10,7 +10,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Literal
 
-from dagster_pipes import DAGSTER_PIPES_CONTEXT_ENV_VAR, PipesContext, open_dagster_pipes
+from dagster_pipes import (
+    PipesContext,
+    PipesDefaultContextLoader,
+    PipesDefaultMessageWriter,
+    PipesMappingParamsLoader,
+)
 from pyspark.sql import SparkSession
 
 from sources.common.positions import now_ms
@@ -30,16 +35,20 @@ from spark_jobs.run_state.lock import QueryLock
 BEAT_S = 1.0
 
 
-def open_pipes() -> PipesContext | None:
+def open_pipes(environment: Mapping[str, str]) -> PipesContext | None:
     """Open Dagster Pipes, the channel to the Dagster step that launched this job.
+
+    Args:
+        environment: Environment variables of the launch.
 
     Returns:
         None if no Dagster step launched it, by the environment.
     """
-    # Outside Dagster, Pipes would return a mock and warn.
-    if DAGSTER_PIPES_CONTEXT_ENV_VAR not in os.environ:
+    given = PipesMappingParamsLoader(environment)
+    if not given.is_dagster_pipes_process():
         return None
-    return open_dagster_pipes()
+    # Not the channel of the whole process: it may run pipelines of several steps.
+    return PipesContext(given, PipesDefaultContextLoader(), PipesDefaultMessageWriter())
 
 
 class Listeners:
@@ -75,6 +84,7 @@ class Reporter:
         launch_id: Id of the launch.
         pipes: The channel to Dagster's run; None if no Dagster step launched the job.
         lock: The driver's lock.
+        idle_s: Seconds between two heartbeats while the query waits for data, if more than usual.
 
     Attributes:
         listeners: Receivers of the job's messages: Dagster's run and standard error.
@@ -88,10 +98,13 @@ class Reporter:
         launch_id: str,
         pipes: PipesContext | None,
         lock: QueryLock | None = None,
+        idle_s: float = 0.0,
     ) -> None:
         self.listeners = Listeners(pipes)
         self._lock = lock
+        self._idle_s = idle_s
         self.every_s = max(BEAT_S, context.generation.pace_s)
+        self._launch_id = launch_id
         self._pace = Pace()
         self._tasks: TaskWatch | None = None
         self._growing: Growing | None = None
@@ -107,13 +120,18 @@ class Reporter:
         )
         self._beat = HeartbeatWriter(context.generation, first)
 
+    @property
+    def pace_s(self) -> float:
+        """Seconds between two heartbeats at present: ``every_s``, or more while nothing is read."""
+        return max(self.every_s, self._idle_s) if self._beat.latest.idle else self.every_s
+
     def follow(self, spark: SparkSession, declared: QueryDeclaration) -> QueryReporter:
         """Report the state ``running`` and what the query reads; call it before it is built.
 
         Returns:
             The reporter of this query.
         """
-        self._tasks = TaskWatch(spark)
+        self._tasks = TaskWatch(spark, self._launch_id)
         self._growing = declared.place.growing
         measurement = Measurement(declared, self._beat.started_ms)
         ui_url = spark.sparkContext.uiWebUrl
@@ -156,6 +174,11 @@ class Reporter:
         finally:
             done.set()
             thread.join()
+
+    def follow_tasks(self, running: RunningQuery) -> None:
+        """Take the end of a query's tasks for work of this launch."""
+        if self._tasks is not None:
+            self._tasks.follow(running.spark_query.runId)
 
     def look_at_tasks(self) -> None:
         """Set ``worked_at_ms`` in memory if Spark tasks have ended since the last call.
@@ -278,6 +301,7 @@ class QueryReporter:
         Returns:
             Number of the last committed micro-batch; None if none was committed.
         """
+        self._reporter.follow_tasks(running)
         self._reporter.look_at_tasks()
         measured, beat = self._measurement, self._beat.latest
         idle = measured.is_idle(running.spark_query)
@@ -290,7 +314,7 @@ class QueryReporter:
                 self._beat.lag = measured.lag(latest)
             self._reporter.update(**fields)
             self._reporter.listeners.log(self._reporter.position())
-        elif idle != beat.idle or self._beat.age_s() >= self._reporter.every_s:
+        elif idle != beat.idle or self._beat.age_s() >= self._reporter.pace_s:
             advanced = measured.advanced_at_ms(committed, beat, idle=idle)
             self._reporter.update(idle=idle, advanced_at_ms=advanced)
         return committed

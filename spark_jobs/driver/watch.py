@@ -103,7 +103,7 @@ def watch(
                 )
                 raise StateError(message, hint, source=source)
             reporter.require_lock()
-            _wait(running, report, stop)
+            _wait(running, report, stop, max(POLL_S, reporter.pace_s))
             committed = report.progress(running)
             reporter.bad_records(bad_records.collect())
             running.guard.look(committed)
@@ -118,10 +118,11 @@ def watch(
     running.guard.keep()
 
 
-def _wait(running: RunningQuery, report: QueryReporter, stop: threading.Event) -> None:
+def _wait(
+    running: RunningQuery, report: QueryReporter, stop: threading.Event, pace_s: float
+) -> None:
     """Wait until the next look is due, or the query ends or has to; count late rows meanwhile."""
     query, step = running.spark_query, _LATE_ROWS_S if running.has_watermark else POLL_S
-    pace_s = max(POLL_S, running.declared.generation.pace_s)
     begun, seen = time.monotonic(), _progress_at(query)
     while (waited := time.monotonic() - begun) < pace_s and not stop.is_set():
         # PySpark multiplies it by 1000, and Spark refuses 0 ms.

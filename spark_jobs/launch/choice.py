@@ -11,14 +11,18 @@ from spark_jobs.launch.base import Launcher
 from spark_jobs.launch.kubernetes import KubernetesLauncher
 from spark_jobs.launch.local import LocalLauncher
 from spark_jobs.launch.record import Place
+from spark_jobs.launch.shared import SharedLauncher
+from spark_jobs.launch.shared_socket import folder_of
 from spark_jobs.launch.yarn import YarnLauncher
 
 
 def place_of(settings: SparkSettings) -> Place:
-    """Return where a pipeline's drivers run, by its ``master`` and ``deploy_mode``.
+    """Return where a pipeline's drivers run, by ``driver``, ``master`` and ``deploy_mode``.
 
     With ``deploy_mode: client`` that is the launching machine, whatever the master is.
     """
+    if settings.driver == "shared":
+        return Place(kind="shared", folder=str(folder_of(settings.group)))
     if settings.deploy_mode == "client":
         return Place()
     if settings.master == "yarn":
@@ -42,7 +46,7 @@ def launcher_at(
     """Return the launcher that asks about and ends drivers at a place.
 
     Args:
-        place: Local, YARN or Kubernetes.
+        place: Local, shared, YARN or Kubernetes.
         generation: State folder of the generation (one computation of the whole table) whose
             drivers they are.
         log: File that ``spark-submit`` prints to; YARN's application id is found in it.
@@ -52,4 +56,6 @@ def launcher_at(
         return YarnLauncher(log)
     if place.kind == "kubernetes":
         return KubernetesLauncher(place)
+    if place.folder is not None:
+        return SharedLauncher(generation, log, Path(place.folder))
     return LocalLauncher(generation, log, process)

@@ -67,13 +67,7 @@ class LocalLauncher:
         """
         if launch.group is not None and self._is_running(launch):
             if not launch.is_from_here:
-                message = (
-                    f"The run of `{launch.source}` was launched on {launch.host}, where it may "
-                    "still be running and writing; a local process can be ended only on its own "
-                    "machine."
-                )
-                hint = f"Run `hybrid stop P` on {launch.host}."
-                raise RunError(message, hint, source=launch.source, server=launch.host)
+                raise launched_elsewhere(launch)
             beat = read_heartbeat(self._generation, launch.source)
             with contextlib.suppress(ProcessLookupError):
                 # Only the driver: a JVM that gets the signal too is gone before the query stops.
@@ -92,6 +86,16 @@ class LocalLauncher:
 
     def _is_running(self, launch: Launch) -> bool:
         return self.status(launch).state == "running"
+
+
+def launched_elsewhere(launch: Launch) -> RunError:
+    """Return the error to raise where a process of another machine is to be ended."""
+    message = (
+        f"The run of `{launch.source}` was launched on {launch.host}, where it may still be "
+        "running and writing; a local process can be ended only on its own machine."
+    )
+    hint = f"Run `hybrid stop P` on {launch.host}."
+    return RunError(message, hint, source=launch.source, server=launch.host)
 
 
 def end_group(group: int) -> None:

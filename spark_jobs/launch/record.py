@@ -25,21 +25,24 @@ class Place(Part):
     """Where the driver of a launch runs: all that is needed to ask about the driver later.
 
     Attributes:
-        kind: ``local`` is a process of the machine that launched it, wherever its executors are.
+        kind: ``local`` is a process of the machine that launched it, wherever its executors are;
+            ``shared`` a thread of such a process, which runs other pipelines as well.
         server: Kubernetes: address of the API server; None: as the context says.
         context: Kubernetes: context of the client's configuration; None: the current one.
         namespace: Kubernetes: namespace of the driver's pod.
+        folder: Shared: the driver's folder on the machine that launched it.
     """
 
-    kind: Literal["local", "yarn", "kubernetes"] = "local"
+    kind: Literal["local", "shared", "yarn", "kubernetes"] = "local"
     server: str | None = None
     context: str | None = None
     namespace: str | None = None
+    folder: str | None = None
 
     @property
     def is_cluster(self) -> bool:
         """Whether the driver runs on YARN or Kubernetes; computed from ``kind``."""
-        return self.kind != "local"
+        return self.kind in ("yarn", "kubernetes")
 
 
 class Launch(Record):
@@ -51,7 +54,7 @@ class Launch(Record):
         then: Sources that the same driver reads afterwards, in order.
         log: Name of ``spark-submit``'s output in the state folder.
         group: Process group of ``spark-submit`` on the machine that launched it; None until it
-            was started.
+            was started, and in a shared driver.
         at_ms: When it was launched, or its driver switched to this source: ms since 1970.
         host: Name of the machine that launched it.
         place: Where its driver runs.

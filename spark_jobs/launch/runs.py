@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
@@ -18,10 +20,17 @@ from spark_jobs.launch.choice import launcher_at, place_of
 from spark_jobs.launch.cluster_cli import require_tool
 from spark_jobs.launch.driver_state import DriverState
 from spark_jobs.launch.local import GRACE_S
-from spark_jobs.launch.record import LAUNCH, Launch, last_launch, log_name, write_launch
+from spark_jobs.launch.record import LAUNCH, Launch, Place, last_launch, log_name, write_launch
+from spark_jobs.launch.shared_start import SharedDriver
 from spark_jobs.launch.watched_run import WatchedRun
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from spark_jobs.run_state.lock import Lock, is_held, launch_lock_path, seen_lease, take_launch_lock
+
+_StartRun = Callable[[Path, tuple[int, ...]], tuple[int, subprocess.Popen[bytes] | None]]
+"""Starts a run with its log file, and the descriptors that it has to hold.
+
+Returns the process that runs it, and the process itself if it is one of this run alone.
+"""
 
 
 def find_run(generation: Generation, source: str) -> WatchedRun | None:
@@ -98,11 +107,13 @@ def find_or_launch(
         StateError: A run of another source is active, or a driver that was started by hand; or
             another process has been launching for 40 s without a driver; or a driver runs that no
             launch record names; or the state folder can't be written.
-        RunError: The cluster did not end the remains of the run before.
-        UnavailableError: A cluster does not say whether a run is active.
+        RunError: The cluster did not end the remains of the run before; or a shared driver ended
+            while it started.
+        UnavailableError: A cluster does not say whether a run is active; or a shared driver does
+            not answer.
         InputError: Java, Spark, a jar or the cluster's command line tool is missing, a variable of
-            the pipeline's file is not passed to a driver on a cluster, or its modules are too large
-            to be sent to executors.
+            the pipeline's file is not passed to a driver on a cluster, its modules are too large to
+            be sent to executors, or its settings differ from those of a shared driver.
     """
     source, *then = sources
     if (running := find_run(generation, source)) is not None:
@@ -112,18 +123,13 @@ def find_or_launch(
     # Whatever may be refused or takes time is done before the lock is taken.
     place = place_of(loaded.pipeline.spark)
     require_tool(place)
-    command = submit.command(loaded, generation, sources, launch_id)
-    scratch = submit.scratch_folder(generation, launch_id)
-    environment = {**submit.environment(loaded, scratch), **extra}
+    start_run = _way_of(loaded, generation, sources, launch_id, extra, place)
     locked = _lock_or_find(loaded, generation, source, launch_id)
     if isinstance(locked, WatchedRun):
         return locked
     try:
         if (running := _require_none_active(loaded, generation, source)) is not None:
             return running
-        for left in submit.scratch_folders(generation):
-            shutil.rmtree(left, ignore_errors=True)
-        submit.prepare_scratch(loaded, scratch)
         launch = Launch(
             launch_id=launch_id,
             source=source,
@@ -135,13 +141,45 @@ def find_or_launch(
         )
         log = local_path(generation, launch.log)
         write_launch(generation, launch)
-        process = start(Order(command, environment, loaded.folder, log, locked.descriptors))
-        write_launch(generation, launch.model_copy(update={"group": process.pid}))
-        locked.hand_over(process.pid)
+        pid, process = start_run(log, locked.descriptors)
+        if process is not None:
+            write_launch(generation, launch.model_copy(update={"group": pid}))
+        locked.hand_over(pid)
     finally:
         locked.release()
     launcher = launcher_at(place, generation, log, process)
     return WatchedRun(DriverState(generation, launch, launcher), process)
+
+
+def _way_of(
+    loaded: LoadedPipeline,
+    generation: Generation,
+    sources: Sequence[str],
+    launch_id: str,
+    extra: Mapping[str, str],
+    place: Place,
+) -> _StartRun:
+    """Prepare a launch, and return the function that starts it, in a driver of its own or shared.
+
+    Called before the lock is taken: whatever may be refused is refused, and whatever takes time is
+    done here.
+    """
+    if place.folder is not None:
+        driver = SharedDriver(loaded, Path(place.folder))
+        driver.require()
+        return lambda log, held: (driver.run(sources, launch_id, log, dict(extra), held), None)
+    command = submit.command(loaded, generation, sources, launch_id)
+    scratch = submit.scratch_folder(generation, launch_id)
+    environment = {**submit.environment(loaded, scratch), **extra}
+
+    def start_own(log: Path, descriptors: tuple[int, ...]) -> tuple[int, subprocess.Popen[bytes]]:
+        for left in submit.scratch_folders(generation):
+            shutil.rmtree(left, ignore_errors=True)
+        submit.prepare_scratch(loaded, scratch)
+        process = start(Order(command, environment, loaded.folder, log, descriptors))
+        return process.pid, process
+
+    return start_own
 
 
 def _lock_or_find(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 import shlex
@@ -161,13 +162,56 @@ def command(
         InputError: A driver on a cluster would lack an environment variable that the pipeline's
             file refers to; Java or Spark is missing; or a jar can't be downloaded.
     """
-    scratch = scratch_folder(generation, launch_id)
     place = place_of(loaded.pipeline.spark)
+    job = [
+        "--pipeline",
+        str(loaded.path),
+        *(part for name in sources for part in ("--source", name)),
+        "--launch-id",
+        launch_id,
+    ]
+    scratch = scratch_folder(generation, launch_id)
+    application = application_name(launch_id)
+    return _command(loaded, place, scratch, "job.py", job, application)
+
+
+def shared_command(loaded: LoadedPipeline, scratch: Path, arguments: Sequence[str]) -> list[str]:
+    """Return the ``spark-submit`` command of a driver that pipelines share.
+
+    Args:
+        loaded: One of the pipelines.
+        scratch: Folder for temporary files of the driver.
+        arguments: Arguments of its job.
+
+    Raises:
+        InputError: Java or Spark is missing, or a jar can't be downloaded.
+    """
+    spark = loaded.pipeline.spark
+    conf = {
+        "spark.scheduler.mode": "FAIR",
+        "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+        **spark.conf,
+        "spark.app.name": f"hybrid driver {spark.group}",
+    }
+    settings = spark.model_copy(update={"conf": conf})
+    shared = replace(loaded, pipeline=loaded.pipeline.model_copy(update={"spark": settings}))
+    return _command(shared, Place(), scratch, "shared_job.py", arguments, "")
+
+
+def _command(
+    loaded: LoadedPipeline,
+    place: Place,
+    scratch: Path,
+    script: str,
+    arguments: Sequence[str],
+    application: str,
+) -> list[str]:
+    """Return the ``spark-submit`` command of one of this project's jobs."""
     _require_variables(loaded, place)
     conf = spark_properties(loaded, place, scratch)
     sets = _sets(loaded)
     own = [require_jar()] if _uses(loaded, "s3") else []
-    application, job = application_name(launch_id), str(_HERE / "job.py")
+    job = str(_HERE / script)
     if place.kind == "kubernetes":
         # A pod can't get files from this machine.
         conf = {**_packages(sets), **conf, **kubernetes.conf(application)}
@@ -190,11 +234,7 @@ def command(
         *(part for key, value in conf.items() for part in ("--conf", f"{key}={value}")),
         *jars,
         job,
-        "--pipeline",
-        str(loaded.path),
-        *(part for name in sources for part in ("--source", name)),
-        "--launch-id",
-        launch_id,
+        *arguments,
     ]
 
 
@@ -255,9 +295,11 @@ def _with_modules(conf: dict[str, str], scratch: Path) -> dict[str, str]:
 
 
 def _shares_no_folder(loaded: LoadedPipeline) -> bool:
-    """Return whether executors on other machines may not see the pipeline's folder."""
-    is_local = loaded.pipeline.spark.master.startswith("local")
-    return not (is_local or loaded.state.is_local or loaded.target.is_local)
+    """Return whether executors need the pipeline's modules, and may not see its folder."""
+    spark = loaded.pipeline.spark
+    # A shared driver sends what is in them by value.
+    has_no_need = spark.master.startswith("local") or spark.driver == "shared"
+    return not (has_no_need or loaded.state.is_local or loaded.target.is_local)
 
 
 def _packages(sets: list[str]) -> dict[str, str]:
@@ -303,7 +345,7 @@ def spark_properties(loaded: LoadedPipeline, place: Place, scratch: Path) -> dic
 
 def _sets(loaded: LoadedPipeline) -> list[str]:
     """Return the names of the sets of jars that a pipeline's driver needs."""
-    return ["spark", *(name for name in _STORES if _uses(loaded, name))]
+    return ["spark", *store_names(loaded)]
 
 
 def _paths(loaded: LoadedPipeline) -> list[str]:
@@ -372,6 +414,25 @@ def environment(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
         "PYTHONPATH": _python_path(loaded),
         "TMPDIR": str(scratch),
     }
+
+
+def shared_environment(scratch: Path) -> dict[str, str]:
+    """Return the environment of a shared driver, with no folder of a pipeline's code.
+
+    Raises:
+        InputError: There is no Java, or too old a one.
+    """
+    return {**spark_environment(spark_home()), "TMPDIR": str(scratch)}
+
+
+def store_names(loaded: LoadedPipeline) -> list[str]:
+    """Return the object stores whose jars a pipeline's driver needs: ``s3``, ``azure``, …."""
+    return [name for name in _STORES if _uses(loaded, name)]
+
+
+def code_version() -> str:
+    """Return the installed version of this project."""
+    return importlib.metadata.version("hybrid-backfill")
 
 
 def _python_path(loaded: LoadedPipeline) -> str:

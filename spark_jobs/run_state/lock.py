@@ -29,6 +29,7 @@ from spark_jobs.run_state.lease import LAUNCH_TTL_S, Lease, SeenLease
 _QUERY = "run/query.lock"
 _LAUNCH = "run/launch.lock"
 _SWITCH = "switch.lock"
+_DRIVER = "driver.lock"
 LEASE = "run/lease.json"
 """Document of the lease of a generation's driver, relative to its folder."""
 _SWITCH_LEASE = "switch-lease.json"
@@ -241,6 +242,21 @@ def is_switching(home: Folder) -> bool:
         return _is_held(home.path(_SWITCH))
     seen = lease.look(home, _SWITCH_LEASE)
     return seen is not None and seen.is_valid
+
+
+def take_driver_lock(home: Folder) -> Lock | None:
+    """Take the lock that a shared driver holds as long as it lives: one at a time.
+
+    Args:
+        home: The driver's folder on this machine.
+
+    Returns:
+        The lock; None if another process holds it.
+
+    Raises:
+        StateError: The folder can't be written; transient if its disk is full.
+    """
+    return _lock(home, _DRIVER, "", uuid.uuid4().hex)
 
 
 def _lock(folder: Folder, file: str, document: str, holder: str) -> Lock | None:

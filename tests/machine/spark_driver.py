@@ -13,7 +13,7 @@ from sources.config.loader import load_pipeline
 from sources.errors import HybridError
 from sources.planning.approval import require_approved
 from sources.planning.context import PipelineContext
-from spark_jobs import job
+from spark_jobs.driver.pipeline_run import PipelineRun
 from spark_jobs.run_state.lock import QueryLock
 from tests.machine.drivers import NO_PROCESS
 
@@ -80,13 +80,12 @@ class SparkDriver:
 
     def _run(self) -> None:
         try:
-            # As `spark_jobs.job.main`, but for the signals, which only a main thread gets.
+            # As `PipelineRun.run`, but for the lock's holder.
             context = PipelineContext.require(load_pipeline(self._pipeline))
             require_approved(context)
             with QueryLock(context.generation) as lock:
-                self._status = job._run_all(
-                    context, self._sources, self._launch_id, self._stop, lock
-                )
+                run = PipelineRun(self._sources, self._launch_id, self._stop)
+                self._status = run.read(context, lock)
         except HybridError:
             self._status = 2
         except BaseException:

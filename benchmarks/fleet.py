@@ -1,0 +1,251 @@
+"""Benchmark: many light pipelines, in one shared driver or in one driver each.
+
+    python -m benchmarks.fleet --pipelines 10 --driver shared
+    python -m benchmarks.fleet --pipelines 10 --driver own
+
+Each pipeline reads a small file and then a topic of its own, on one broker. Memory is what the
+drivers' processes use (PSS), CPU the seconds that they took; both are right on a busy machine, too,
+times are not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+from confluent_kafka import Producer
+
+from benchmarks.record import record
+from orchestration import operations
+from services.broker import LocalBroker, create_topic
+from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.hand_over import hand_over
+from sources.planning.context import PipelineContext
+from sources.planning.plan import make_plan
+from spark_jobs.launch.record import last_launch
+from spark_jobs.launch.shared_socket import folder_of, pid_of
+from spark_jobs.run_state.heartbeat import read_heartbeat
+
+GROUP = f"benchmark-{os.getpid()}"
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PATIENCE_S = 600.0
+_TRANSFORM = "def identity(rows):\n    return rows\n"
+
+
+def main() -> None:
+    """Run the benchmark with the options of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pipelines", type=int, default=10)
+    parser.add_argument("--driver", choices=["shared", "own"], default="shared")
+    parser.add_argument("--at-once", type=int, default=4, help="launches at the same time")
+    parser.add_argument("--rounds", type=int, default=20, help="records for each topic")
+    parser.add_argument("--idle", type=float, default=60.0, help="seconds to measure without data")
+    parser.add_argument("--servers", help="a running broker; else one is started")
+    options = parser.parse_args()
+    with ExitStack() as stack:
+        name = stack.enter_context(tempfile.TemporaryDirectory(prefix="hybrid-bench-"))
+        servers = options.servers or stack.enter_context(LocalBroker()).bootstrap_servers
+        fleet = _Fleet(Path(name), servers, options.driver, options.pipelines)
+        try:
+            result = {"driver": options.driver, "pipelines": options.pipelines}
+            result |= fleet.start(options.at_once)
+            result |= fleet.feed(options.rounds)
+            result |= fleet.rest(options.idle)
+        finally:
+            fleet.end()
+    sys.stdout.write(f"{json.dumps(result, indent=1)}\n")
+    record(f"fleet-{options.driver}-{options.pipelines}", result)
+
+
+class _Fleet:
+    """Light pipelines of one kind of driver."""
+
+    def __init__(self, folder: Path, servers: str, driver: str, count: int) -> None:
+        self._servers = servers
+        self._driver = driver
+        self._pipelines = [self._made(folder / f"p{number:03}") for number in range(count)]
+
+    def start(self, at_once: int) -> dict[str, Any]:
+        """Load history and start all live runs; the plans are made before."""
+        for loaded in self._pipelines:
+            make_plan(loaded)
+        begun = time.monotonic()
+        first: list[float] = []
+
+        def go(loaded: LoadedPipeline) -> None:
+            context = PipelineContext.require(loaded)
+            operations.run_bounded(context, loaded.pipeline.sources[0], rest_requested=True)
+            hand_over(context, loaded.pipeline.topics[-1])
+            operations.go_live(context, loaded.pipeline.topics[-1])
+            first.append(time.monotonic() - begun)
+
+        with ThreadPoolExecutor(at_once) as pool:
+            list(pool.map(go, self._pipelines))
+        return {
+            "first live after s": round(first[0], 1),
+            "all live after s": round(time.monotonic() - begun, 1),
+            "cpu s to start all": round(self._cpu_s(), 1),
+        }
+
+    def feed(self, rounds: int) -> dict[str, Any]:
+        """Write a record to each topic, once a second, and look when they are committed."""
+        cpu = self._cpu_s()
+        producer = Producer({"bootstrap.servers": self._servers})
+        for number in range(rounds):
+            for loaded in self._pipelines:
+                producer.produce(_topic(loaded), _row(1000 + number))
+            producer.flush()
+            time.sleep(1)
+        waited: list[float] = []
+        deadline = time.monotonic() + _PATIENCE_S
+        while len(waited) < rounds * len(self._pipelines) and time.monotonic() < deadline:
+            time.sleep(1)
+            waited = sorted(s for loaded in self._pipelines for s in _waited_s(loaded))
+        return {
+            "records": len(waited),
+            "freshness s, median": round(statistics.median(waited), 2),
+            "freshness s, p90": round(waited[int(len(waited) * 0.9)], 2),
+            "cpu s while fed": round(self._cpu_s() - cpu, 1),
+            "memory MB": round(sum(map(_pss_kb, self._processes())) / 1024),
+            "processes": len(self._processes()),
+        }
+
+    def rest(self, seconds: float) -> dict[str, Any]:
+        """Measure the drivers while nothing arrives."""
+        cpu, begun = self._cpu_s(), time.monotonic()
+        time.sleep(seconds)
+        passed = time.monotonic() - begun
+        ages = [
+            time.time() - beat.at_ms / 1000
+            for loaded in self._pipelines
+            if (beat := read_heartbeat(loaded.require_generation(), "live")) is not None
+        ]
+        return {
+            "idle cpu, % of a core": round((self._cpu_s() - cpu) / passed * 100, 1),
+            "oldest heartbeat s": round(max(ages), 1),
+            "memory MB, idle": round(sum(map(_pss_kb, self._processes())) / 1024),
+        }
+
+    def end(self) -> None:
+        """Stop all runs."""
+        for loaded in self._pipelines:
+            if loaded.open_generation(create=False) is not None:
+                operations.stop(loaded)
+        if self._driver == "shared" and (pid := pid_of(folder_of(GROUP))) is not None:
+            os.kill(pid, signal.SIGTERM)
+
+    def _made(self, folder: Path) -> LoadedPipeline:
+        folder.mkdir()
+        name = folder.name
+        create_topic(self._servers, f"{GROUP}-{name}", 1, {"retention.ms": "-1"})
+        (folder / "in").mkdir()
+        (folder / "transforms.py").write_text(_TRANSFORM)
+        at = pa.array([datetime.now(UTC)] * 100, pa.timestamp("us", "UTC"))
+        table = pa.table({"id": pa.array(range(100), pa.int64()), "at": at})
+        pq.write_table(table, folder / "in" / "0.parquet")
+        share = {"driver": "shared", "group": GROUP} if self._driver == "shared" else {}
+        document = {
+            "name": name,
+            "event_time": "at",
+            "key": ["id"],
+            "sources": [
+                {"name": "history", "type": "files", "path": "in/*.parquet", "format": "parquet"},
+                {
+                    "name": "live",
+                    "type": "kafka",
+                    "topic": f"{GROUP}-{name}",
+                    "bootstrap_servers": self._servers,
+                },
+            ],
+            "transform": "transforms:identity",
+            "sink": {"path": "out", "mode": "append", "key": ["id"]},
+            "state": "state",
+            "spark": {"driver_memory": "2g", "conf": {"spark.ui.enabled": "false"}, **share},
+        }
+        path = folder / f"{name}.yaml"
+        path.write_text(yaml.safe_dump(document))
+        return load_pipeline(path)
+
+    def _groups(self) -> set[int]:
+        """The process groups of the drivers."""
+        if self._driver == "shared":
+            pid = pid_of(folder_of(GROUP))
+            return set() if pid is None else {os.getpgid(pid)}
+        launches = [last_launch(loaded.require_generation()) for loaded in self._pipelines]
+        return {each.group for each in launches if each is not None and each.group is not None}
+
+    def _processes(self) -> list[int]:
+        groups = self._groups()
+        return [pid for pid, fields in _every_process() if int(fields[2]) in groups]
+
+    def _cpu_s(self) -> float:
+        """CPU time of the drivers' processes, and of those that they started and that ended."""
+        groups = self._groups()
+        fields = [fields for _, fields in _every_process() if int(fields[2]) in groups]
+        return sum(int(each) for found in fields for each in found[11:15]) / _TICKS
+
+
+def _every_process() -> Iterator[tuple[int, list[str]]]:
+    """Yield each process with the fields of its ``stat`` after the name of the program."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with _gone():
+            yield int(path.parent.name), path.read_text().rpartition(")")[2].split()
+
+
+def _pss_kb(pid: int) -> int:
+    """Return the memory of a process, of which shared pages count in part."""
+    with _gone():
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1])
+    return 0
+
+
+@contextmanager
+def _gone() -> Iterator[None]:
+    """Ignore that a process has ended in the meantime."""
+    try:
+        yield
+    except (FileNotFoundError, ProcessLookupError):
+        return
+
+
+def _topic(loaded: LoadedPipeline) -> str:
+    return f"{GROUP}-{loaded.pipeline.name}"
+
+
+def _row(number: int) -> bytes:
+    now = datetime.now(UTC).isoformat()
+    return json.dumps({"id": number, "at": now}).encode()
+
+
+def _waited_s(loaded: LoadedPipeline) -> Iterator[float]:
+    """Yield for each record of the topic the time from its production to its commit."""
+    folder = Path(loaded.target.url)
+    for path in sorted((folder / "_delta_log").glob("*.json")):
+        for line in path.read_text().splitlines():
+            added = json.loads(line).get("add")
+            if added is None:
+                continue
+            rows = pq.read_table(folder / added["path"]).to_pylist()
+            committed = path.stat().st_mtime
+            yield from (committed - row["at"].timestamp() for row in rows if row["id"] >= 1000)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""Modules of one pipeline's functions, kept apart in a process that runs several pipelines."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from importlib.machinery import PathFinder
+from pathlib import Path
+from types import ModuleType
+
+_importing = threading.Lock()
+
+
+class OwnModules:
+    """The modules next to one pipeline's file, imported for that pipeline only.
+
+    Modules of the same name next to other pipelines' files, or an earlier version of the same
+    file, are never used in their place. Outside of :meth:`importable` they are not in
+    ``sys.modules``. So pickle sends the functions in them to Spark's tasks by value, and workers
+    that pipelines share need not import them. What such a function imports when it is called is
+    looked for among the installed packages only.
+    """
+
+    def __init__(self) -> None:
+        self._modules: dict[str, ModuleType] = {}
+
+    @contextmanager
+    def importable(self, folders: Sequence[Path]) -> Iterator[None]:
+        """Let imports find the modules of folders, before all others; for one thread at a time.
+
+        Args:
+            folders: The folders; of two modules of one name that of the earlier folder is used.
+
+        Yields:
+            Nothing; when the ``with`` block ends, imports are as they were before.
+        """
+        paths = [str(folder) for folder in folders]
+        with _importing:
+            before, path = dict(sys.modules), list(sys.path)
+            # Other modules of the same names make way.
+            for name in _named_in(paths, before, is_same=False):
+                del sys.modules[name]
+            sys.modules.update(self._modules)
+            sys.path[:0] = paths
+            importlib.invalidate_caches()
+            try:
+                yield
+            finally:
+                sys.path[:] = path
+                loaded = {k: v for k, v in sys.modules.items() if before.get(k) is not v}
+                for name in _named_in(paths, loaded, is_same=True):
+                    self._modules[name] = sys.modules.pop(name)
+                sys.modules.update(before)
+
+
+def _named_in(paths: list[str], modules: dict[str, ModuleType], *, is_same: bool) -> list[str]:
+    """Return the modules that have the name of one in the folders: that one itself, or another."""
+
+    @cache
+    def is_meant(top: str) -> bool:
+        found = PathFinder.find_spec(top, paths)
+        known = getattr(modules.get(top), "__file__", None)
+        # A folder without an `__init__.py` hides no package, and has no file either.
+        is_named = found is not None and (is_same or found.origin is not None)
+        return is_named and (found is not None and found.origin == known) == is_same
+
+    return [name for name in modules if is_meant(name.partition(".")[0])]

@@ -1,0 +1,180 @@
+"""The socket of a shared driver: how launches and stops reach the process, and what it answers.
+
+It lies in a folder of this machine that belongs to the user. A request to run carries the file
+descriptors of the launch lock, so that the kernel frees the lock with the process that runs the
+pipeline, however it ends.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from pydantic import Field
+
+from sources.common.cache import cache_folder
+from sources.common.positions import Part
+
+ANSWER_S = 60.0
+"""Longest time in seconds that a shared driver takes to answer, unless it is frozen."""
+_NAME = "socket"
+_BACKLOG = 128
+_MOST_DESCRIPTORS = 8
+
+
+class RunRequest(Part):
+    """Request to run a pipeline.
+
+    Attributes:
+        pipeline: Name of the pipeline.
+        file: Its YAML file.
+        sources: Names of the sources to be read in turn.
+        launch_id: Id of the launch.
+        log: Log file of the run.
+        settings: Digests of what pipelines of one driver have in common, by field.
+        environment: Environment variables of the process that launches, which the file refers to.
+    """
+
+    pipeline: str
+    file: str
+    sources: list[str]
+    launch_id: str
+    log: str
+    settings: dict[str, str]
+    environment: dict[str, str]
+
+
+class Request(Part):
+    """What a shared driver is asked: one of its fields is set.
+
+    Attributes:
+        run: Run a pipeline.
+        stop: Stop the run of the launch with this id.
+        fits: Whether a pipeline with these settings can run in the driver.
+    """
+
+    run: RunRequest | None = None
+    stop: str | None = None
+    fits: dict[str, str] | None = None
+
+
+class Answer(Part):
+    """Answer of a shared driver.
+
+    Attributes:
+        differs: Fields whose values differ from those that the driver was started with; empty if
+            it does what was asked.
+        started_by: Pipeline whose launch has started the driver.
+        members: Names of the pipelines that it runs.
+        is_ending: Whether it ends now: it runs no pipeline, and settings differ.
+    """
+
+    differs: list[str] = Field(default_factory=list)
+    started_by: str = ""
+    members: list[str] = Field(default_factory=list)
+    is_ending: bool = False
+
+
+def folder_of(group: str) -> Path:
+    """Return the folder of a shared driver on this machine; it may not exist yet."""
+    return cache_folder() / "drivers" / group
+
+
+def log_of(folder: Path) -> Path:
+    """Return the file with what a shared driver prints, other than for one of its pipelines."""
+    return folder / "driver.log"
+
+
+def ask(folder: Path, request: Request, descriptors: Sequence[int] = ()) -> Answer | None:
+    """Ask a shared driver, and return its answer.
+
+    Args:
+        folder: The driver's folder.
+        request: What it is asked.
+        descriptors: File descriptors that it gets, too.
+
+    Returns:
+        None if there is no driver, or it ends without having answered.
+
+    Raises:
+        TimeoutError: It does not answer: it is frozen.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.settimeout(ANSWER_S)
+        try:
+            with _short(folder) as name:
+                client.connect(name)
+            socket.send_fds(client, [b"\0"], descriptors)
+            client.sendall(request.model_dump_json().encode())
+            client.shutdown(socket.SHUT_WR)
+            data = _read(client)
+        except (FileNotFoundError, ConnectionError):
+            return None
+    return Answer.model_validate_json(data) if data else None
+
+
+def pid_of(folder: Path) -> int | None:
+    """Return the process that listens for a shared driver, even if it is frozen; None if none."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.settimeout(ANSWER_S)
+        try:
+            with _short(folder) as name:
+                client.connect(name)
+        except (FileNotFoundError, ConnectionError):
+            return None
+        size = struct.calcsize("3i")
+        peer = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    return int(struct.unpack("3i", peer)[0])
+
+
+def listen(folder: Path) -> socket.socket:
+    """Listen for requests; whoever calls it is the only driver of the folder.
+
+    Raises:
+        OSError: The folder can't be written.
+    """
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # Left by a driver that was killed.
+    (folder / _NAME).unlink(missing_ok=True)
+    with _short(folder) as name:
+        server.bind(name)
+    server.listen(_BACKLOG)
+    return server
+
+
+def receive(connection: socket.socket) -> tuple[Request, list[int]]:
+    """Read a request and the descriptors that came with it, which the caller has to close.
+
+    Raises:
+        OSError: The other side has ended, or sent nothing for a while.
+        ValueError: It sent something else.
+    """
+    connection.settimeout(ANSWER_S)
+    _, descriptors, _, _ = socket.recv_fds(connection, 1, _MOST_DESCRIPTORS)
+    for each in descriptors:
+        os.set_inheritable(each, False)
+    try:
+        # Who only looks which process listens sends nothing.
+        return Request.model_validate_json(_read(connection) or b"{}"), descriptors
+    except BaseException:
+        for each in descriptors:
+            os.close(each)
+        raise
+
+
+def _read(connection: socket.socket) -> bytes:
+    return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+@contextmanager
+def _short(folder: Path) -> Iterator[str]:
+    """Yield a name of the folder's socket that is short enough for the kernel (107 bytes)."""
+    held = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{held}/{_NAME}"
+    finally:
+        os.close(held)

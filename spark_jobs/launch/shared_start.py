@@ -1,0 +1,199 @@
+"""Handing a run to a shared driver, which is started if it is not there."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from sources.config.loader import LoadedPipeline
+from sources.errors import InputError, RunError, UnavailableError
+from sources.state.generation import digests
+from sources.storage.folder import Folder
+from spark_jobs.launch import submit
+from spark_jobs.launch.base import Order, start
+from spark_jobs.launch.shared_socket import Answer, Request, RunRequest, ask, log_of, pid_of
+from spark_jobs.run_state import run_log
+from spark_jobs.run_state.lock import take_driver_lock
+
+_START_S = 300.0
+_POLL_S = 0.2
+_TAIL_LINES = 25
+
+
+def settings_of(loaded: LoadedPipeline) -> dict[str, str]:
+    """Return digests of what the pipelines of one driver have in common, by field."""
+    pipeline = loaded.pipeline
+    spark = pipeline.spark
+    stores = submit.store_names(loaded)
+    named: dict[str, object] = {
+        "spark.master": spark.master,
+        "spark.driver_memory": spark.driver_memory,
+        **{f"spark.conf.{name}": value for name, value in spark.conf.items()},
+        **{f"hdfs.conf.{name}": value for name, value in pipeline.hdfs.conf.items()},
+        "stores (s3, azure, google) of the paths": stores,
+        "installed version of this project": submit.code_version(),
+    }
+    if "s3" in stores:
+        named["s3"] = pipeline.s3.model_dump(mode="json")
+    return digests(named)
+
+
+class SharedDriver:
+    """The shared driver of a pipeline's group on this machine; creating it starts nothing.
+
+    Args:
+        loaded: The pipeline.
+        folder: The driver's folder.
+    """
+
+    def __init__(self, loaded: LoadedPipeline, folder: Path) -> None:
+        self._loaded = loaded
+        self._folder = folder
+        self._settings = settings_of(loaded)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def require(self) -> None:
+        """Make sure that the driver is there and that the pipeline fits it, before a launch.
+
+        Raises:
+            InputError: The driver runs other pipelines with other settings; or Java, Spark or a jar
+                is missing.
+            RunError: The driver ended while it started.
+            UnavailableError: It does not come up, or does not answer.
+        """
+        self._ask(Request(fits=self._settings))
+
+    def run(
+        self,
+        sources: Sequence[str],
+        launch_id: str,
+        log: Path,
+        environment: dict[str, str],
+        descriptors: Sequence[int],
+    ) -> int:
+        """Hand a run to the driver.
+
+        Args:
+            sources: Names of the sources to be read in turn.
+            launch_id: Id of the launch.
+            log: The run's log file; emptied first.
+            environment: More environment variables of the launch.
+            descriptors: File descriptors of the launch lock, which the driver then holds.
+
+        Returns:
+            The driver's process.
+
+        Raises:
+            InputError, RunError, UnavailableError: As :meth:`require`.
+        """
+        log.parent.mkdir(parents=True, exist_ok=True)
+        run_log.forget(log)
+        run = RunRequest(
+            pipeline=self._loaded.pipeline.name,
+            file=str(self._loaded.path),
+            sources=list(sources),
+            launch_id=launch_id,
+            log=str(log),
+            settings=self._settings,
+            environment={**os.environ, **environment},
+        )
+        self._ask(Request(run=run), descriptors)
+        # If it has ended in the meantime, so has the run, as others will see.
+        return pid_of(self._folder) or os.getpid()
+
+    def _ask(self, request: Request, descriptors: Sequence[int] = ()) -> None:
+        """Ask the driver until one answers, and start one if there is none."""
+        deadline = time.monotonic() + _START_S
+        while True:
+            try:
+                answer = ask(self._folder, request, descriptors)
+            except TimeoutError:
+                raise self._frozen() from None
+            if answer is not None and not answer.differs:
+                self._process = None
+                return
+            if answer is not None and not answer.is_ending:
+                raise self._other_settings(answer)
+            self._start()
+            if time.monotonic() > deadline:
+                raise self._absent()
+            time.sleep(_POLL_S)
+
+    def _start(self) -> None:
+        """Start the driver, unless one is there: coming up, or not ended yet.
+
+        Raises:
+            RunError: The one that was started here has ended.
+        """
+        if self._process is not None and self._process.poll() is not None:
+            raise self._failed(self._process.poll())
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = take_driver_lock(Folder(str(self._folder)))
+        if lock is None:
+            return
+        try:
+            prefix = f"hybrid-driver-{self._folder.name}-"
+            for left in Path(tempfile.gettempdir()).glob(f"{prefix}{'[0-9a-f]' * 32}"):
+                shutil.rmtree(left, ignore_errors=True)
+            scratch = Path(tempfile.gettempdir()) / f"{prefix}{uuid.uuid4().hex}"
+            scratch.mkdir()
+            arguments = ["--folder", str(self._folder), "--settings", json.dumps(self._settings)]
+            arguments += ["--started-by", self._loaded.pipeline.name]
+            command = submit.shared_command(self._loaded, scratch, arguments)
+            environment = submit.shared_environment(scratch)
+            log = log_of(self._folder)
+            order = Order(command, environment, self._folder, log, lock.descriptors)
+            self._process = start(order)
+        finally:
+            lock.release()
+
+    def _other_settings(self, answer: Answer) -> InputError:
+        field, group = answer.differs[0], self._folder.name
+        more = f" (and {len(answer.differs) - 1} more)" if len(answer.differs) > 1 else ""
+        name, other = self._loaded.pipeline.name, answer.started_by
+        message = (
+            f"Pipelines `{name}` and `{other}` share the driver `{group}`, but differ in `{field}`"
+            f"{more}. A driver has one set of these. Nothing was started."
+        )
+        hint = (
+            f"Declare the same value in both, another `spark.group` in one of them, or `driver: "
+            f"own`. If `{name}` has the new value, stop the pipelines of the driver "
+            f"({', '.join(answer.members)}) first: `hybrid stop P`."
+        )
+        return InputError(message, hint, pipeline=name, field=field, value=group)
+
+    def _frozen(self) -> UnavailableError:
+        pid = pid_of(self._folder)
+        message = (
+            f"The shared driver `{self._folder.name}`, process {pid}, does not answer, so nothing "
+            "was started in it."
+        )
+        hint = f"Run the same command again. If the process hangs, end it: `kill -9 {pid}`."
+        return UnavailableError(message, hint, value=self._folder.name)
+
+    def _absent(self) -> UnavailableError:
+        message = (
+            f"The shared driver `{self._folder.name}` did not come up within {_START_S:.0f} s, "
+            f"though a process holds its lock {self._folder / 'driver.lock'}."
+        )
+        hint = (
+            f"Look into {log_of(self._folder)}. If the process hangs (`fuser` shows its number), "
+            "end it, then run the same command again."
+        )
+        return UnavailableError(message, hint, value=self._folder.name)
+
+    def _failed(self, status: int | None) -> RunError:
+        lines = run_log.last_lines(log_of(self._folder), _TAIL_LINES)
+        message = (
+            f"The shared driver `{self._folder.name}` ended with status {status} while it "
+            f"started. The last lines:\n{lines}"
+        )
+        hint = "Correct the cause, then run the same command again; no pipeline was started."
+        return RunError(message, hint, transient=True, value=self._folder.name)

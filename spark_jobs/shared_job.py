@@ -1,0 +1,40 @@
+"""The Spark job of a driver that pipelines share; started by a launch, never by hand.
+
+Exit status 0: it had no pipeline to run for a while, or was told to end; 1: its JVM has ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from spark_jobs.driver.shared_driver import SharedDriver
+
+
+def main(arguments: list[str]) -> int:
+    """Run the job.
+
+    Args:
+        arguments: Command line: ``--folder FOLDER`` of the driver, ``--settings JSON``,
+            ``--started-by PIPELINE``.
+
+    Returns:
+        Exit status.
+    """
+    parser = argparse.ArgumentParser(description="Run pipelines that share a driver.")
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--settings", type=json.loads, required=True)
+    parser.add_argument("--started-by", required=True)
+    options = parser.parse_args(arguments)
+    end = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: end.set())
+    return SharedDriver(options.folder, options.settings, options.started_by).serve(end)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -17,6 +17,7 @@ from sources.kafka.client import KafkaLog
 from sources.ledger import read_ledger
 from sources.planning.context import PipelineContext
 from sources.planning.discovery import GrowingFolder
+from spark_jobs.checkpoint.offset_log import reached
 from spark_jobs.launch import process
 from spark_jobs.launch.record import log_path
 from spark_jobs.run_state.heartbeat import Heartbeat
@@ -205,17 +206,22 @@ class TopicBacklog:
         offset that Kafka still holds.
 
         Args:
-            beat: The run's latest heartbeat; None if it has not committed anything.
+            beat: The run's latest heartbeat. None, or one of a run that has not committed anything
+                yet: what runs before it have committed is read from the checkpoint.
 
         Raises:
             InputError: The broker does not know the topic, or refuses.
             UnavailableError: The broker does not answer.
+            StateError: A file of the checkpoint is missing.
         """
         log = self._log()
         start = self._context.switch_state.start_of(self._source.name)
         position = {**log.log_start(), **({} if start is None else start.offsets())}
-        if beat is not None and beat.offsets is not None:
-            position.update(beat.offsets)
+        committed = None if beat is None else beat.offsets
+        if committed is None:
+            place = len(self._context.pipeline.sources) - 1
+            committed = reached(self._context.generation.checkpoint, place)
+        position.update(committed)
         ends = log.log_end() if self._ends is None else self._ends
         return sum(max(end - position[partition], 0) for partition, end in ends.items())
 

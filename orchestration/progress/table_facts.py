@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
 from sources.common.schema import names_and_types
@@ -22,7 +23,10 @@ class TableFacts(NamedTuple):
     Attributes:
         url: Its path or URL.
         version: Number of its newest version.
-        committed_ms: When that version was committed, in ms since 1970.
+        written_ms: When a file with rows was last written, in ms since 1970; None without files.
+            Starts of a query and promotions commit, but write none.
+        newest_ms: Highest event time by the files' statistics, in ms since 1970; None if the table
+            lacks the event-time column, or a file its statistics.
         rows: Number of rows; None if a file's statistics are missing.
         bytes: Size of the files that hold them.
         files: How many files these are.
@@ -31,7 +35,8 @@ class TableFacts(NamedTuple):
 
     url: str
     version: int
-    committed_ms: int
+    written_ms: int | None
+    newest_ms: int | None
     rows: int | None
     bytes: int
     files: int
@@ -50,7 +55,6 @@ def table_facts(loaded: LoadedPipeline) -> TableFacts | None:
             return None
         table = delta_table(folder)
         files = pa.table(table.get_add_actions(flatten=True))
-        [last] = table.history(1)
         columns = names_and_types(pa.schema(table.schema().to_arrow()))
     except (DeltaError, OSError) as error:
         message = f"The table {folder.url} can't be read: {error}"
@@ -61,9 +65,22 @@ def table_facts(loaded: LoadedPipeline) -> TableFacts | None:
     return TableFacts(
         url=folder.url,
         version=int(table.version()),
-        committed_ms=int(last["timestamp"]),
+        written_ms=pc.max(files["modification_time"].cast(pa.int64())).as_py(),
+        newest_ms=_highest(files, loaded.pipeline.event_time.column),
         rows=None if None in counts else sum(counts) - sum(each or 0 for each in deleted),
         bytes=sum(files["size_bytes"].to_pylist()),
         files=files.num_rows,
         columns=columns,
     )
+
+
+def _highest(files: pa.Table, column: str) -> int | None:
+    """Return the highest time of a column by the statistics of a table's files, in ms since 1970."""
+    name = f"max.{column}"
+    if name not in files.column_names or not pa.types.is_timestamp(files[name].type):
+        return None
+    empty = pc.equal(files[f"null_count.{column}"], files["num_records"])
+    if not pc.all(pc.or_(pc.is_valid(files[name]), empty), skip_nulls=False).as_py():
+        return None
+    highest = pc.max(files[name].cast(pa.timestamp("ms", files[name].type.tz), safe=False))
+    return highest.cast(pa.int64()).as_py()

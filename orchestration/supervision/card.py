@@ -141,13 +141,18 @@ def _progress(source: SourceStatus) -> list[str]:
 
 
 def _newest_row(found: Status, facts: TableFacts | None) -> list[str]:
+    """Return the newest row: of the table, or if it does not show it, of what the runs have read."""
     beats = [each.heartbeat for each in found.sources if each.heartbeat is not None]
     times = [beat.event_time_ms for beat in beats if beat.event_time_ms is not None]
+    if facts is not None and facts.newest_ms is not None:
+        times = [facts.newest_ms]
     newest = [f"newest row {day(max(times))}"] if times else []
     if facts is None:
         return newest
     rows = [] if facts.rows is None else [f"{count(facts.rows)} rows"]
-    return [*newest, *rows, f"last commit {moment(facts.committed_ms)} UTC"]
+    written = facts.written_ms
+    last = [] if written is None else [f"last rows written {moment(written)} UTC"]
+    return [*newest, *rows, *last]
 
 
 def _generations(loaded: LoadedPipeline, found: Status) -> str:

@@ -75,7 +75,7 @@ def table_facts(loaded: LoadedPipeline) -> TableFacts | None:
 
 
 def _highest(files: pa.Table, column: str) -> int | None:
-    """Return the highest time of a column by the statistics of a table's files, in ms since 1970."""
+    """Return the highest time of a column by the files' statistics, in ms since 1970."""
     name = f"max.{column}"
     if name not in files.column_names or not pa.types.is_timestamp(files[name].type):
         return None
@@ -83,4 +83,5 @@ def _highest(files: pa.Table, column: str) -> int | None:
     if not pc.all(pc.or_(pc.is_valid(files[name]), empty), skip_nulls=False).as_py():
         return None
     highest = pc.max(files[name].cast(pa.timestamp("ms", files[name].type.tz), safe=False))
-    return highest.cast(pa.int64()).as_py()
+    newest: int | None = highest.cast(pa.int64()).as_py()
+    return newest

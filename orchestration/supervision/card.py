@@ -141,7 +141,7 @@ def _progress(source: SourceStatus) -> list[str]:
 
 
 def _newest_row(found: Status, facts: TableFacts | None) -> list[str]:
-    """Return the newest row: of the table, or if it does not show it, of what the runs have read."""
+    """Return the newest row: of the table, or else of what the runs say that they read."""
     beats = [each.heartbeat for each in found.sources if each.heartbeat is not None]
     times = [beat.event_time_ms for beat in beats if beat.event_time_ms is not None]
     if facts is not None and facts.newest_ms is not None:

@@ -13,10 +13,15 @@ import json
 import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+from py4j.protocol import (  # type: ignore[import-untyped]
+    Py4JError,
+    Py4JJavaError,
+    Py4JNetworkError,
+)
 from pydantic import ValidationError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.errors.exceptions.captured import convert_exception
@@ -36,6 +41,12 @@ _STREAM_FAILED = "STREAM_FAILED"
 _READ_LOG = (
     "Read the whole error with `hybrid logs PIPELINE` and correct what it names, such as memory, "
     "disk space or the transform. The run resumes after its last commit."
+)
+_JVM_GONE = "The Spark process (JVM) of this run was killed, or ended without a word."
+_RESTARTED = (
+    "The supervision starts the run again; without it, run `hybrid resume P`. It resumes after "
+    "its last commit. If it happens again, look whether the machine ran out of memory (`dmesg`), "
+    "and raise `spark.driver_memory`."
 )
 _NOT_ANALYZED = (
     "Correct the transform or the declaration so that Spark can analyze the query, then start the "
@@ -161,6 +172,8 @@ def report_of(error: BaseException) -> ErrorReport:
     """
     if isinstance(error, HybridError):
         return error.report()
+    if _has_lost_jvm(error):
+        return ErrorReport(kind="spark", message=_JVM_GONE, hint=_RESTARTED, transient=True)
     unreadable = unreadable_file(error)
     if isinstance(error, Py4JJavaError):
         error = convert_exception(error.java_exception)
@@ -176,6 +189,15 @@ def report_of(error: BaseException) -> ErrorReport:
     is_transient = not any(isinstance(cause, AnalysisException) for cause in causes)
     hint = _READ_LOG if is_transient else _NOT_ANALYZED
     return ErrorReport(kind="spark", message=_text(causes), hint=hint, transient=is_transient)
+
+
+def _has_lost_jvm(error: BaseException) -> bool:
+    """Return whether Py4J can't reach the JVM any more; other connections refuse, too."""
+    if isinstance(error, Py4JNetworkError):
+        return True
+    frames = traceback.extract_tb(error.__traceback__)
+    is_of_py4j = any(Path(frame.filename).parent.name == "py4j" for frame in frames)
+    return isinstance(error, ConnectionError) and is_of_py4j
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -103,22 +103,27 @@ def run(loaded: LoadedPipeline, *, stop_when_caught_up: bool) -> None:
             operations.stop(loaded)
 
 
-def logs(loaded: LoadedPipeline, lines: int) -> tuple[str, str]:
+def logs(loaded: LoadedPipeline, lines: int, *, previous: bool = False) -> tuple[str, str]:
     """Return the name of the source that was launched last, and the end of its driver's output.
 
     Args:
         loaded: The pipeline.
         lines: How many lines of the output at most.
+        previous: Show the output of the launch before, such as of a driver that was killed.
 
     Raises:
-        InputError: Nothing was launched yet.
+        InputError: Nothing was launched yet, or not before.
     """
     generation = loaded.open_generation(create=False)
-    found = None if generation is None else last_lines(generation, lines)
+    found = None if generation is None else last_lines(generation, lines, previous=previous)
     if found is None:
         name = loaded.pipeline.name
         message = f"No run of pipeline `{name}` was launched yet, so there is no log."
         raise InputError(message, "Launch a run with `hybrid run`.", pipeline=name)
+    if previous and not found[1]:
+        message = f"This machine has no log of a run of `{found[0]}` before the latest one."
+        hint = "Run `hybrid logs P` for the latest one, or look on the machine that launched it."
+        raise InputError(message, hint, source=found[0])
     return found
 
 

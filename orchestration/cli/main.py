@@ -242,6 +242,9 @@ def status(
 def logs(
     pipeline: PipelineFile,
     lines: Annotated[int, typer.Option(min=1, help="Number of lines, from the end.")] = 50,
+    previous: Annotated[
+        bool, typer.Option("--previous", help="Of the run before, such as one that was killed.")
+    ] = False,
     generation: GenerationName = None,
     as_json: AsJson = False,
 ) -> None:
@@ -251,7 +254,7 @@ def logs(
         from sources.serving import about, described
 
         loaded = load_acting(pipeline, generation, as_kept=True)
-        source, text = console.logs(loaded, lines)
+        source, text = console.logs(loaded, lines, previous=previous)
         typer.echo(f"`{source}` of generation {described(loaded)}:", err=True)
         document = {"ok": True, "generation": about(loaded), "source": source}
         show({**document, "lines": text.splitlines()}, text)

@@ -82,7 +82,7 @@ def start(order: Order) -> subprocess.Popen[bytes]:
     """Start ``spark-submit`` as a process group of its own, which outlives this process.
 
     With a local driver this process is the run itself; on a cluster it hands the driver over and
-    ends. The log file of the run before is emptied.
+    ends. The log file of the run before is kept aside.
 
     Returns:
         The process, without waiting for it.
@@ -91,7 +91,7 @@ def start(order: Order) -> subprocess.Popen[bytes]:
         OSError: The program can't be started, or the log can't be written.
     """
     order.log.parent.mkdir(parents=True, exist_ok=True)
-    run_log.forget(order.log)
+    run_log.begin(order.log)
     # Appending: the driver truncates the log while it runs.
     with order.log.open("ab") as output:
         return subprocess.Popen(

@@ -23,6 +23,7 @@ from spark_jobs.launch.local import GRACE_S
 from spark_jobs.launch.record import LAUNCH, Launch, Place, last_launch, log_name, write_launch
 from spark_jobs.launch.shared_start import SharedDriver
 from spark_jobs.launch.watched_run import WatchedRun
+from spark_jobs.run_state import run_log
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from spark_jobs.run_state.lock import Lock, is_held, launch_lock_path, seen_lease, take_launch_lock
 
@@ -73,19 +74,28 @@ def why_ended(generation: Generation, source: str) -> str | None:
     return driver.status().reason or None
 
 
-def last_lines(generation: Generation, lines: int) -> tuple[str, str] | None:
+def last_lines(
+    generation: Generation, lines: int, *, previous: bool = False
+) -> tuple[str, str] | None:
     """Return the source that was launched last, and the last lines that its driver printed.
 
     Args:
         generation: State folder of the generation.
         lines: Most lines.
+        previous: Return the lines of the launch before that one, such as of a driver that was
+            killed and is restarted; only the machine that launched it has them.
 
     Returns:
         Name of the source, and the lines as one text, empty if none are available; None if nothing
         was ever launched.
     """
     driver = last_driver(generation)
-    return None if driver is None else (driver.source, driver.last_lines(lines))
+    if driver is None:
+        return None
+    if previous:
+        log = run_log.previous(local_path(generation, driver.launch.log))
+        return driver.source, run_log.last_lines(log, lines)
+    return driver.source, driver.last_lines(lines)
 
 
 def find_or_launch(

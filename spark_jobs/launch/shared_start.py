@@ -94,7 +94,7 @@ class SharedDriver:
             InputError, RunError, UnavailableError: As :meth:`require`.
         """
         log.parent.mkdir(parents=True, exist_ok=True)
-        run_log.forget(log)
+        run_log.begin(log)
         run = RunRequest(
             pipeline=self._loaded.pipeline.name,
             file=str(self._loaded.path),

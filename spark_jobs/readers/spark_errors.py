@@ -39,14 +39,15 @@ Step = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _MARKER = "HYBRID_ERROR:"
 _STREAM_FAILED = "STREAM_FAILED"
 _READ_LOG = (
-    "Read the whole error with `hybrid logs PIPELINE` and correct what it names, such as memory, "
-    "disk space or the transform. The run resumes after its last commit."
+    "Read the whole error with `hybrid logs P` (`--previous` once the run was started again) and "
+    "correct what it names, such as memory, disk space or the transform. The run resumes after its "
+    "last commit."
 )
 _JVM_GONE = "The Spark process (JVM) of this run was killed, or ended without a word."
 _RESTARTED = (
     "The supervision starts the run again; without it, run `hybrid resume P`. It resumes after "
     "its last commit. If it happens again, look whether the machine ran out of memory (`dmesg`), "
-    "and raise `spark.driver_memory`."
+    "and raise `spark.driver_memory`; `hybrid logs P --previous` shows what the run printed."
 )
 _NOT_ANALYZED = (
     "Correct the transform or the declaration so that Spark can analyze the query, then start the "

@@ -70,10 +70,17 @@ def kept_lines(folder: Folder, name: str, count: int) -> str:
     return "" if data is None else "\n".join(data.decode(errors="replace").splitlines()[-count:])
 
 
-def forget(log: Path) -> None:
-    """Empty the run's log file and remove the older one, before another launch."""
+def begin(log: Path) -> None:
+    """Begin the log file of another launch, and keep that of the launch before it."""
+    if size(log):
+        log.replace(previous(log))
     _older(log).unlink(missing_ok=True)
     log.write_bytes(b"")
+
+
+def previous(log: Path) -> Path:
+    """Return the file that keeps the log of the launch before; it may not exist."""
+    return log.with_name(f"{log.name}.previous")
 
 
 def size(log: Path) -> int:

@@ -88,7 +88,7 @@ def test_text_that_only_looks_like_a_report_is_none() -> None:
     for text in ("HYBRID_ERROR:", "HYBRID_ERROR:{", 'HYBRID_ERROR:{"other": 1}'):
         report = report_of(ValueError(text))
         assert report.kind == "spark"
-        assert "`hybrid logs PIPELINE`" in report.hint
+        assert "`hybrid logs P`" in report.hint
     assert report_of(ReportedError(ERROR.report())) == ERROR.report()
 
 

@@ -23,7 +23,7 @@ def numbers(log: Path, count: int) -> list[int]:
 
 def test_a_process_goes_on_in_a_log_that_was_shortened(log: Path) -> None:
     code = "import sys\nfor line in sys.stdin: print(line, end='', flush=True)"
-    run_log.forget(log)
+    run_log.begin(log)
     with (
         log.open("ab") as output,
         subprocess.Popen(
@@ -47,11 +47,16 @@ def test_a_log_that_is_not_there_yet_has_no_lines(log: Path) -> None:
     assert run_log.last_lines(log, 5) == ""
 
 
-def test_another_launch_begins_anew(log: Path) -> None:
+def test_another_launch_begins_its_log_and_keeps_that_of_the_launch_before(log: Path) -> None:
     log.write_text("1\n" * 600)
     run_log.trim(log)
-    run_log.forget(log)
+    log.write_text("the end\n")
+    run_log.begin(log)
     assert run_log.last_lines(log, 5) == ""
+    assert run_log.last_lines(run_log.previous(log), 5) == "the end"
+    # A launch that printed nothing does not take the place of one that did.
+    run_log.begin(log)
+    assert run_log.last_lines(run_log.previous(log), 5) == "the end"
 
 
 def test_a_tail_hands_over_whole_lines_once_also_after_the_log_was_rotated(tmp_path: Path) -> None:

@@ -128,7 +128,11 @@ def _pause(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) 
 
 def _resume(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
     acting = acting_on(loaded, config.generation)
+    was_live = operations.is_live(acting)
     beat = controls.resume(acting, acting_user(context.run.tags, config.by))
+    if was_live:
+        context.log.info(f"Already running (generation {described(acting)}); nothing was started.")
+        return
     shown = live_metadata(context, acting, beat)
     context.log_event(dg.AssetMaterialization(live_key(loaded), metadata=shown))
 

@@ -98,8 +98,8 @@ def roll_back(loaded: LoadedPipeline, *, by: str | None = None, say: Say = silen
         serving = read_serving(loaded)
         if not serving.before:
             message = (
-                f"No generation of pipeline `{loaded.pipeline.name}` that served before "
-                f"{serving.generation} is kept, so there is nothing to roll back to."
+                f"Pipeline `{loaded.pipeline.name}` has no earlier generation that is kept, so "
+                "there is nothing to roll back to."
             )
             hint = (
                 "To replace the rows, begin a new generation with `hybrid generation new`, run it, "

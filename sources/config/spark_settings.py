@@ -21,6 +21,7 @@ _RESERVED = (
     "spark.yarn.tags",
 )
 _IMAGES = ("spark.kubernetes.container.image", "spark.kubernetes.driver.container.image")
+_GROUP = "default"
 
 
 class SparkSettings(Declared):
@@ -48,7 +49,7 @@ class SparkSettings(Declared):
     job_file: str | None = None
     driver_memory: str = "2g"
     driver: Literal["own", "shared"] = "own"
-    group: str = Field(default="default", pattern=r"^[\w-]{1,64}$")
+    group: str = Field(default=_GROUP, pattern=r"^[\w-]{1,64}$")
     conf: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="before")
@@ -81,7 +82,7 @@ class SparkSettings(Declared):
                 "client`, or remove `driver`."
             )
             raise ValueError(message)
-        if self.driver == "own" and "group" in self.model_fields_set:
+        if self.driver == "own" and self.group != _GROUP:
             message = (
                 f"`group: {self.group}` names a shared driver, but `driver` is `own`. Declare "
                 "`driver: shared`, or remove `group`."

@@ -14,6 +14,7 @@ import dagster as dg
 
 from orchestration.pipeline_definitions import pipeline_definitions
 from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.table_template import is_template
 
 _EXAMPLES = Path(__file__).parent.parent / "examples"
 _PLACES = os.environ.get("HYBRID_PIPELINES") or str(_EXAMPLES)
@@ -33,7 +34,8 @@ def find_pipelines(places: Iterable[Path]) -> list[LoadedPipeline]:
         for place in places
         for file in (sorted(place.glob("*.yaml")) if place.is_dir() else [place])
     ]
-    return [load_pipeline(file) for file in files]
+    # The pipelines of a file with `tables` have files of their own next to it.
+    return [load_pipeline(file) for file in files if not is_template(file)]
 
 
 defs = dg.Definitions.merge(

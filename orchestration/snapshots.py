@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sources.common.positions import iso
 from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
-from sources.errors import InputError
+from sources.config.snapshot import SnapshotManifest
+from sources.errors import HybridError, InputError
 
 
 @dataclass(frozen=True)
@@ -66,25 +67,67 @@ def take(loaded: LoadedPipeline, report: Callable[[str], None]) -> list[TakenSna
     taken = []
     for source in sources:
         snapshot = TableSnapshot(loaded, source, report)
-        manifest = snapshot.take()
-        rows = sum(chunk.rows for chunk in manifest.done.values())
-        seen = manifest.seen
-        document = {
-            "source": source.name,
-            "table": manifest.table,
-            "rows": rows,
-            "chunks": len(manifest.done),
-            "interrupted": len(manifest.snapshots) - 1,
-            **seen.model_dump(mode="json"),
-            "warnings": snapshot.warnings,
-        }
-        lines = [
-            f"{source.name}: {rows:,} rows of {manifest.table} as of {iso(seen.taken_ms)}, in "
-            f"{len(manifest.done)} chunks ({_listed(seen.summary())}).",
-            *snapshot.warnings,
-        ]
-        taken.append(TakenSnapshot(document, "\n".join(lines), seen.summary()))
+        taken.append(_taken(source.name, snapshot.take(), snapshot.warnings))
     return taken
+
+
+def take_together(
+    pipelines: Sequence[LoadedPipeline], report: Callable[[str], None]
+) -> dict[str, TakenSnapshot | HybridError]:
+    """Copy the tables of several pipelines as they are at one point in time.
+
+    Only tables whose copy is not complete are read. One that fails holds up no other.
+
+    Args:
+        pipelines: Pipelines of one database, each with a `snapshot`.
+        report: Called with a line for each chunk that is copied.
+
+    Returns:
+        By name of the pipeline the snapshot that was taken now, or why it was not.
+
+    Raises:
+        InputError: The database or the broker refuses.
+        UnavailableError: The database or the broker does not answer.
+    """
+    from sources.databases.snapshot_copy import TableSnapshot, snapshot_of  # noqa: PLC0415
+
+    every = [
+        (loaded.pipeline.name, source, TableSnapshot(loaded, source, report))
+        for loaded in pipelines
+        for source in declared(loaded)
+    ]
+    due = [each for each in every if not each[2].is_complete()]
+    if not due:
+        return {}
+    found: dict[str, TakenSnapshot | HybridError] = {}
+    with snapshot_of([snapshot for *_, snapshot in due]) as exported:
+        for name, source, snapshot in due:
+            try:
+                manifest = snapshot.take(exported)
+                found[name] = _taken(source.name, manifest, snapshot.warnings)
+            except HybridError as error:
+                found[name] = error
+    return found
+
+
+def _taken(source: str, manifest: SnapshotManifest, warnings: list[str]) -> TakenSnapshot:
+    """Describe a complete snapshot."""
+    rows, seen = sum(chunk.rows for chunk in manifest.done.values()), manifest.seen
+    document = {
+        "source": source,
+        "table": manifest.table,
+        "rows": rows,
+        "chunks": len(manifest.done),
+        "interrupted": len(manifest.snapshots) - 1,
+        **seen.model_dump(mode="json"),
+        "warnings": warnings,
+    }
+    lines = [
+        f"{source}: {rows:,} rows of {manifest.table} as of {iso(seen.taken_ms)}, in "
+        f"{len(manifest.done)} chunks ({_listed(seen.summary())}).",
+        *warnings,
+    ]
+    return TakenSnapshot(document, "\n".join(lines), seen.summary())
 
 
 def _listed(summary: dict[str, str | int]) -> str:

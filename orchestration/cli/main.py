@@ -127,6 +127,19 @@ def validate(pipeline: PipelineFile, as_json: AsJson = False) -> None:
 
 
 @app.command()
+def tables(pipeline: PipelineFile, as_json: AsJson = False) -> None:
+    """Look for the tables of a file with `tables`, and make a pipeline's file for each new one."""
+    with answer(as_json) as show:
+        from orchestration import table_pipelines
+        from sources.config.table_template import Template
+
+        found = table_pipelines.find(Template(pipeline))
+        known = [f"{table}: has a pipeline." for table in found.known]
+        document = {"ok": not found.refused, **found._asdict()}
+        show(document, "\n".join([*known, *found.lines()]))
+
+
+@app.command()
 def snapshot(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """Copy the database tables that a pipeline starts from into files.
 

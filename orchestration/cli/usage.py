@@ -7,8 +7,11 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
+
+from orchestration.cli import many_tables
 
 
 class Commands(TyperGroup):
@@ -31,6 +34,15 @@ class Commands(TyperGroup):
         """
         given = list(sys.argv[1:] if args is None else args)
         names = (prog_name, complete_var)
+
+        def run(words: list[str]) -> int:
+            try:
+                return super(Commands, self).main(words, *names, False, windows_expand_args) or 0
+            except typer.Exit as end:
+                return end.exit_code
+
+        if (status := many_tables.act(given, run)) is not None:
+            sys.exit(status)
         if not standalone_mode or "--json" not in given:
             return super().main(given, *names, standalone_mode, windows_expand_args, **extra)
         try:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -21,9 +21,12 @@ from sources.errors import InputError, StateError
 from sources.state.generation import Generation, open_generation
 from sources.storage.folder import Folder
 
+M = TypeVar("M", bound=BaseModel)
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 KEPT = "hybrid-definition.json"
 """Name of the file next to a copy of a pipeline's file, made for a generation."""
+WRITTEN = "# Written by the code that declares this pipeline: change it there."
+"""First line of a file that :func:`declare` has written."""
 
 
 class KeptDefinition(Record):
@@ -197,7 +200,7 @@ def declare(
         StateError: The file can't be written.
     """
     path = path.absolute()
-    text = "# Written by the code that declares this pipeline: change it there.\n"
+    text = f"{WRITTEN}\n"
     try:
         text += yaml.safe_dump(dict(document), sort_keys=False)
     except yaml.YAMLError as error:
@@ -225,8 +228,20 @@ def load_pipeline(path: Path, environment: Mapping[str, str] = os.environ) -> Lo
 
     """
     path = path.absolute()
+    return _check(path, read_document(path), environment)
+
+
+def read_document(path: Path) -> Any:
+    """Return the content of a YAML file as it is written, without environment variables.
+
+    Args:
+        path: The file, absolute.
+
+    Raises:
+        InputError: The file can't be read.
+    """
     try:
-        document = _parse(path.read_text())
+        return _parse(path.read_text())
     except FileNotFoundError:
         message = f"There is no file {path}."
         hint = "Name the YAML file of a pipeline; `hybrid init` creates one for existing files."
@@ -235,7 +250,6 @@ def load_pipeline(path: Path, environment: Mapping[str, str] = os.environ) -> Lo
         message = f"{path} can't be read as YAML: {error}."
         hint = "Correct the line that the message names, or the file's permissions or encoding."
         raise InputError(message, hint, file=str(path)) from None
-    return _check(path, document, environment)
 
 
 def _parse(text: str) -> Any:
@@ -246,6 +260,34 @@ def _parse(text: str) -> Any:
 
 def _check(path: Path, document: Any, environment: Mapping[str, str]) -> LoadedPipeline:
     """Return the pipeline that a document declares."""
+    if isinstance(document, dict) and "tables" in document:
+        message = f"{path.name} declares many tables, each of which is a pipeline of its own."
+        hint = (
+            f"Name one of them: `{path.name}/<schema>.<table>`, or its file "
+            f"`{path.stem}.<schema>.<table>.yaml`; `hybrid tables {path.name}` makes the files."
+        )
+        raise InputError(message, hint, file=str(path), field="tables")
+    pipeline = validated(path, document, Pipeline, environment)
+    kept = Folder(path.parent).read(KEPT, KeptDefinition)
+    loaded = LoadedPipeline(path, pipeline, kept)
+    return replace(loaded, pipeline=loaded.pipeline.located(loaded.locate))
+
+
+def validated(
+    path: Path, document: Any, model: type[M], environment: Mapping[str, str] = os.environ
+) -> M:
+    """Return what a document declares, with environment variables replaced.
+
+    Args:
+        path: The file that it is from, for messages.
+        document: Content of the file.
+        model: Model of the declaration.
+        environment: Values for ``${NAME}`` and ``${NAME:-default}``.
+
+    Raises:
+        InputError: It is no mapping, has a secret in plain text, an environment variable is not
+            set, or a field is not valid; the message has a line for each such field.
+    """
     if not isinstance(document, dict):
         message = f"{path} contains a {type(document).__name__}, not a YAML mapping."
         hint = (
@@ -265,11 +307,9 @@ def _check(path: Path, document: Any, environment: Mapping[str, str]) -> LoadedP
         )
         raise InputError(message, hint, file=str(path))
     try:
-        kept = Folder(path.parent).read(KEPT, KeptDefinition)
-        loaded = LoadedPipeline(path, Pipeline.model_validate(filled), kept)
-        return replace(loaded, pipeline=loaded.pipeline.located(loaded.locate))
+        return model.model_validate(filled)
     except ValidationError as error:
-        lines = [_explain(dict(item), Pipeline) for item in error.errors()]
+        lines = [_explain(dict(item), model) for item in error.errors()]
         message = "\n".join([f"{path.name} is not a valid pipeline:", *lines])
         hint = f"Correct {path.name}; `hybrid reference` prints all fields and what they mean."
         raise InputError(message, hint, file=str(path)) from None

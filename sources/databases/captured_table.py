@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
-from sources.common.database_snapshot import DatabaseSnapshot
+from sources.common.database_snapshot import DatabaseSnapshot, PostgresSnapshot
 from sources.config.sink import Sink
 from sources.config.snapshot import SnapshotOptions
 from sources.errors import InputError
@@ -37,6 +37,18 @@ class QueryError(Exception):
         self.is_connection_lost = is_connection_lost
 
 
+class Exported(NamedTuple):
+    """Snapshot of a PostgreSQL database that several tables share.
+
+    Attributes:
+        name: Name by which other sessions use it.
+        snapshot: Which changes it contains.
+    """
+
+    name: str
+    snapshot: PostgresSnapshot
+
+
 @dataclass(frozen=True)
 class CapturedTable:
     """Table whose snapshot is taken, as the pipeline declares it.
@@ -49,6 +61,7 @@ class CapturedTable:
         ignored: Names of columns of the table that are left out on purpose.
         sink: The declaration of the target.
         truncates: Whether a TRUNCATE of the table is followed.
+        exported: Snapshot under which it is read; None to take one.
     """
 
     source: str
@@ -58,6 +71,7 @@ class CapturedTable:
     ignored: Collection[str]
     sink: Sink
     truncates: bool = False
+    exported: Exported | None = None
 
     @property
     def is_merged(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from sources.databases.captured_table import CapturedTable, OpenTable
+from sources.databases.captured_table import CapturedTable, Exported, OpenTable
 
 # Each kind needs an extra of its own, so that only one of them may be there.
 
@@ -31,6 +31,21 @@ def open_table(table: CapturedTable) -> AbstractContextManager[OpenTable]:
     from sources.databases.postgres import table as postgres  # noqa: PLC0415
 
     return postgres.open_table(table)
+
+
+def export(table: CapturedTable) -> AbstractContextManager[Exported]:
+    """Take a snapshot of a PostgreSQL database that its tables can share.
+
+    Args:
+        table: One of the tables, by which the database is reached.
+
+    Returns:
+        A context manager with the snapshot, which lasts as long; it raises what
+        :func:`open_table` raises.
+    """
+    from sources.databases.postgres import table as postgres  # noqa: PLC0415
+
+    return postgres.export(table)
 
 
 def server_of(table: CapturedTable) -> str:

@@ -8,8 +8,10 @@ hold are merged again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
@@ -18,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sources.common.database_snapshot import DatabaseSnapshot
+from sources.common.positions import Offsets
 from sources.common.schema import parse_schema
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
@@ -32,11 +35,12 @@ from sources.config.snapshot import (
 from sources.databases.captured_table import (
     CapturedTable,
     Division,
+    Exported,
     Misfit,
     QueryError,
     SnapshotReader,
 )
-from sources.databases.kinds import open_table, server_of
+from sources.databases.kinds import export, open_table, server_of
 from sources.errors import HybridError, InputError, RunError, UnavailableError
 from sources.kafka.client import KafkaLog
 
@@ -84,12 +88,27 @@ class TableSnapshot:
         self._report = report
         self._folder = loaded.place(folder_of(source.patterns)).called("snapshot's folder")
         self._lock = threading.Lock()
+        self._log_end: Offsets | None = None
         self.warnings: list[str] = []
 
-    def take(self) -> SnapshotManifest:
+    def is_complete(self) -> bool:
+        """Return whether all chunks of the table are written."""
+        manifest = self._read()
+        return manifest is not None and not manifest.missing
+
+    def note_log_end(self) -> None:
+        """Look up where the topic ends; call it before a snapshot that several tables share."""
+        # Before the snapshot: what it does not see is appended later.
+        self._log_end = KafkaLog(self._topic).log_end()
+
+    def take(self, exported: Exported | None = None) -> SnapshotManifest:
         """Copy the chunks of the table that are not written yet, under a new database snapshot.
 
         A chunk is a key range of the table and becomes one file; a complete copy is left as it is.
+
+        Args:
+            exported: A snapshot that several tables share (:func:`snapshot_of`), before which
+                :meth:`note_log_end` was called; by default one of its own.
 
         Returns:
             The manifest of the copy, which is complete.
@@ -105,10 +124,10 @@ class TableSnapshot:
         manifest = self._read()
         if manifest is not None and not manifest.missing:
             return manifest
-        # Before the snapshot: what it does not see is appended later.
-        offsets = KafkaLog(self._topic).log_end()
+        if exported is None or self._log_end is None:
+            self.note_log_end()
         try:
-            with open_table(self._table) as table:
+            with open_table(replace(self._table, exported=exported)) as table:
                 self.warnings += table.warnings
                 readers = table.readers(self._table.options.workers)
                 if manifest is None:
@@ -118,7 +137,7 @@ class TableSnapshot:
                         key=key,
                         bounds=list(bounds),
                         snapshots=[],
-                        offsets=offsets,
+                        offsets=self._log_end or {},
                         done={},
                     )
                 snapshots = list(manifest.snapshots)
@@ -243,3 +262,28 @@ def _number(snapshot: DatabaseSnapshot, known: list[DatabaseSnapshot]) -> int:
     if snapshot not in known:
         known.append(snapshot)
     return known.index(snapshot)
+
+
+@contextmanager
+def snapshot_of(tables: Sequence[TableSnapshot]) -> Iterator[Exported]:
+    """Take one snapshot of a database for several of its tables: one point in time for all.
+
+    Args:
+        tables: Copies of the tables, at least one.
+
+    Yields:
+        The snapshot, for :meth:`TableSnapshot.take`; it can be used until the ``with`` block ends.
+
+    Raises:
+        InputError: The database or the broker refuses.
+        UnavailableError: The database or the broker does not answer.
+    """
+    for each in tables:
+        each.note_log_end()
+    first = tables[0]
+    with ExitStack() as opened:
+        try:
+            exported = opened.enter_context(export(first._table))
+        except QueryError as error:
+            raise first._refusal(error, f"The database's snapshot failed: {error}.") from None
+        yield exported

@@ -15,6 +15,7 @@ from sources.common.schema import parse_schema
 from sources.databases.captured_table import (
     CapturedTable,
     Division,
+    Exported,
     QueryError,
 )
 from sources.databases.postgres.capture import require_capturable
@@ -52,23 +53,49 @@ def open_table(table: CapturedTable) -> Iterator[PostgresTable]:
         UnavailableError: The database does not answer.
         QueryError: A query failed, or the connection was lost.
     """
-    conninfo = make_conninfo(
-        table.options.dsn, application_name="hybrid snapshot", options=_SETTINGS
-    )
+    conninfo = _conninfo(table)
+    with _query_errors(), _connect(table, conninfo) as connection, ExitStack() as opened:
+        told = require_capturable(
+            connection, table.name, table.columns, table.sink, truncates=table.truncates
+        )
+        types, warnings = check_columns(connection, table)
+        check_slot(connection, table)
+        check_publication(connection, table)
+        made = PostgresTable(table, (conninfo, connection), opened, types, [*told, *warnings])
+        yield made
+
+
+@contextmanager
+def export(table: CapturedTable) -> Iterator[Exported]:
+    """Export a snapshot of a table's database, which lasts as long as the context.
+
+    Args:
+        table: A table, by which the database is reached.
+
+    Yields:
+        The snapshot, under which other tables can be read, too.
+
+    Raises:
+        InputError: The database refuses the login.
+        UnavailableError: The database does not answer.
+        QueryError: The query failed, or the connection was lost.
+    """
+    with _query_errors(), _connect(table, _conninfo(table)) as connection:
+        yield _export(connection)
+
+
+@contextmanager
+def _query_errors() -> Iterator[None]:
     try:
-        with _connect(table, conninfo) as connection, ExitStack() as opened:
-            told = require_capturable(
-                connection, table.name, table.columns, table.sink, truncates=table.truncates
-            )
-            types, warnings = check_columns(connection, table)
-            check_slot(connection, table)
-            check_publication(connection, table)
-            warnings = [*told, *warnings]
-            yield PostgresTable(table, (conninfo, connection), opened, types, warnings)
+        yield
     except psycopg.Error as error:
         # https://www.psycopg.org/psycopg3/docs/api/errors.html
         lost = isinstance(error, psycopg.OperationalError)
         raise QueryError(str(error), is_connection_lost=lost) from None
+
+
+def _conninfo(table: CapturedTable) -> str:
+    return make_conninfo(table.options.dsn, application_name="hybrid snapshot", options=_SETTINGS)
 
 
 class PostgresTable:
@@ -110,7 +137,7 @@ class PostgresTable:
             QueryError: The database can't be reached again.
             psycopg.Error: The database refuses, or the connection ends.
         """
-        exported, snapshot = _export(self._connection)
+        exported, snapshot = self._table.exported or _export(self._connection)
         # The driver takes a while to open a database: once for all readers.
         database = self._opened.enter_context(Database(self._conninfo))
         reader = PostgresReader(snapshot, exported, database, self._table, self._types)
@@ -200,7 +227,7 @@ def _connect(table: CapturedTable, conninfo: str) -> psycopg.Connection[Any]:
         raise InputError(message, hint, source=table.source, server=server) from None
 
 
-def _export(connection: psycopg.Connection[Any]) -> tuple[str, PostgresSnapshot]:
+def _export(connection: psycopg.Connection[Any]) -> Exported:
     """Export a snapshot, which other sessions can use while this one lives; return its name too."""
     connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
     row = connection.execute(
@@ -219,13 +246,14 @@ def _export(connection: psycopg.Connection[Any]) -> tuple[str, PostgresSnapshot]
         )
         raise RunError(message, hint)
     name, xmin, xmax, running, lsn, taken_ms = row
-    return name, PostgresSnapshot(
+    seen = PostgresSnapshot(
         lsn=lsn,
         xmin=int(xmin),
         xmax=int(xmax),
         in_progress=sorted(map(int, running)),
         taken_ms=taken_ms,
     )
+    return Exported(name, seen)
 
 
 def _range(division: Division, chunk: int) -> sql.Composable:

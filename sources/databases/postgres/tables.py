@@ -26,6 +26,12 @@ _KEY = (
     "pg_attribute a WHERE i.indrelid = %s::regclass AND i.indisprimary "
     "AND a.attrelid = i.indrelid AND a.attnum = k.number ORDER BY k.place"
 )
+_NAMES = (
+    "SELECT n.nspname::text, c.relname::text FROM pg_class c "
+    "JOIN pg_namespace n ON n.oid = c.relnamespace "
+    "WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relpersistence = 'p' "
+    "AND left(n.nspname, 3) <> 'pg_' AND n.nspname <> 'information_schema' ORDER BY 1, 2"
+)
 _TYPES = {
     "smallint": "smallint",
     "integer": "int",
@@ -86,6 +92,19 @@ def connect_to(dsn: str) -> psycopg.Connection[Any]:
             "to the password."
         )
         raise InputError(message, hint, server=server_of(dsn)) from None
+
+
+def list_tables(connection: psycopg.Connection[Any]) -> list[str]:
+    """Return the names of all tables of a database, ``schema.table``, without its own catalog.
+
+    Args:
+        connection: Open connection to the database.
+
+    Raises:
+        psycopg.Error: The server does not answer, or refuses.
+    """
+    found = connection.execute(_NAMES).fetchall()
+    return [f"{schema}.{table}" for schema, table in found]
 
 
 def describe_table(connection: psycopg.Connection[Any], table: str) -> DatabaseTable:

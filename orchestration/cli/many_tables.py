@@ -1,0 +1,118 @@
+"""Commands on a file with `tables`: each acts on the pipelines of all its tables, one by one.
+
+``P/schema.table`` names one of them.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from orchestration.cli.output import answer, tell
+from sources.config.table_template import Template, is_template
+
+_OWN = ("tables", "init")
+# They bring what is not copied yet into files, all tables at one point in time.
+_COPYING = ("run", "snapshot")
+Run = Callable[[list[str]], int]
+"""Runs a command line, and returns its exit status."""
+
+
+def act(words: list[str], run: Run) -> int | None:
+    """Run a command on all tables of the template that it names, or on the one table.
+
+    Args:
+        words: The command line, without the program.
+        run: Runs a command line that names no template.
+
+    Returns:
+        The exit status: the highest of all tables; None if no template is named.
+    """
+    for at, word in enumerate(words[1:], 1):
+        path = Path(word)
+        is_one = is_template(path.parent) if path.parent.is_file() else False
+        if words[0] in _OWN or not (is_one or (path.is_file() and is_template(path))):
+            continue
+        before, after = words[:at], words[at + 1 :]
+        try:
+            with answer("--json" in words) as show:
+                template = Template(path.parent if is_one else path)
+                if is_one:
+                    return run([*before, str(template.load(path.name).path), *after])
+                return _act_on_all(template, before, after, run, show)
+        except typer.Exit as end:
+            return end.exit_code
+    return None
+
+
+def _act_on_all(
+    template: Template, before: list[str], after: list[str], run: Run, show: Any
+) -> int:
+    from sources.errors import InputError  # noqa: PLC0415
+
+    if before[0] in _COPYING:
+        _copy(template)
+    tables = template.tables()
+    if not tables:
+        name = template.path.name
+        message = f"{name} has no tables yet."
+        hint = f"Look for them in the database: `hybrid tables {name}`."
+        raise InputError(message, hint, file=str(template.path))
+    is_json = "--json" in after
+    worst, documents = 0, {}
+    for table in tables:
+        out = io.StringIO()
+        try:
+            words = [*before, str(template.load(table).path), *after]
+            with redirect_stdout(out):
+                status = run(words if is_json or before[0] != "status" else [*words, "--json"])
+        except InputError as error:
+            tell(f"{table}: {error}")
+            status, out = 2, io.StringIO(json.dumps({"ok": False, **error.report().model_dump()}))
+        worst = max(worst, status)
+        if is_json:
+            documents[table] = json.loads(out.getvalue())
+        elif before[0] == "status":
+            sys.stdout.write(f"{table}: {_health(json.loads(out.getvalue()))}\n")
+        else:
+            sys.stdout.write(f"{table}\n{out.getvalue()}")
+    if is_json:
+        show({"ok": worst == 0, "tables": documents}, None)
+    return worst
+
+
+def _copy(template: Template) -> None:
+    """Look for new tables, and copy all that are not copied yet, at one point in time."""
+    from orchestration import snapshots, table_pipelines  # noqa: PLC0415
+    from sources.errors import HybridError, UnavailableError  # noqa: PLC0415
+
+    try:
+        for line in table_pipelines.find(template).lines():
+            tell(line)
+        every = [template.load(table) for table in template.tables()]
+        for name, taken in snapshots.take_together(every, tell).items():
+            tell(f"{name}: {taken}" if isinstance(taken, HybridError) else taken.text)
+    except UnavailableError as error:
+        if not template.tables():
+            raise
+        # Tables that are copied do not need the database.
+        tell(str(error))
+
+
+def _health(document: dict[str, Any]) -> str:
+    """Return a line about one table, from the answer of `hybrid status --json`."""
+    if "sources" not in document:
+        return str(document["message"])
+    live, last = document["live"], document["sources"][-1]
+    lag = "" if last["lag"] is None else f", {last['lag']:,} behind"
+    if live is None:
+        states = [f"{each['source']} {each['state']}" for each in document["sources"]]
+        return f"not live: {', '.join(states)}"
+    return f"{live['health']}{lag}. {live['reason']}"

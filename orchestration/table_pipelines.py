@@ -1,0 +1,91 @@
+"""The pipelines of a database's tables: finding tables, and making a file for each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from sources.config.table_template import FoundTable, TableTemplate, Template, pipeline_name
+
+if TYPE_CHECKING:
+    from sources.databases.postgres.tables import DatabaseTable
+
+
+class FoundTables(NamedTuple):
+    """What a look at the database has found.
+
+    Attributes:
+        added: Tables for which there is a file from now on.
+        known: Tables that had one before.
+        gone: Tables that have a file, and are not in the database, or not included, any more.
+        refused: Tables that can't be captured as they are, with the reason and what helps.
+        left_out: Columns of added tables that are not captured, and why.
+    """
+
+    added: list[str]
+    known: list[str]
+    gone: list[str]
+    refused: dict[str, str]
+    left_out: dict[str, str]
+
+    def lines(self) -> list[str]:
+        """Return what people should know, a sentence each."""
+        added = [f"{table}: found; its pipeline is made." for table in self.added]
+        gone = [
+            f"{table}: no longer in the database, or not included. Its pipeline and its table "
+            "stay as they are: stop it, and remove its file when nobody needs it."
+            for table in self.gone
+        ]
+        refused = [f"{table}: not captured, as {why}." for table, why in self.refused.items()]
+        left_out = [f"{column}: left out, as {why}." for column, why in self.left_out.items()]
+        return [*added, *left_out, *gone, *refused]
+
+
+def find(template: Template) -> FoundTables:
+    """Look for tables in the database, and make the pipeline's file of each new one.
+
+    Files of tables that were found before keep their columns.
+
+    Args:
+        template: The file with `tables`.
+
+    Raises:
+        InputError: The database refuses the login, or what the template makes is not valid.
+        UnavailableError: The database does not answer.
+        StateError: A file can't be written.
+    """
+    declared = template.declared
+    known = template.tables()
+    found = _tables(declared)
+    added: list[str] = []
+    refused: dict[str, str] = {}
+    left_out: dict[str, str] = {}
+    owners = {pipeline_name(declared.name, table): table for table in known}
+    for table in found:
+        if table.name in known:
+            continue
+        name = pipeline_name(declared.name, table.name)
+        made = FoundTable(table.name, table.columns, table.key, list(table.left_out))
+        why = template.lacks(made)
+        if name in owners:
+            why = f"its pipeline would have the name of that of {owners[name]}, `{name}`"
+        if why is not None:
+            refused[table.name] = why
+            continue
+        template.write(made)
+        owners[name] = table.name
+        added.append(table.name)
+        left_out |= {f"{table.name}.{column}": why for column, why in table.left_out.items()}
+    names = {table.name for table in found}
+    gone = [table for table in known if table not in names]
+    still = [table for table in known if table in names]
+    return FoundTables(added, still, gone, refused, left_out)
+
+
+def _tables(declared: TableTemplate) -> list[DatabaseTable]:
+    """Return the tables of the database that are captured."""
+    # The database driver takes a while to import, and few commands need it.
+    from sources.databases.postgres import tables  # noqa: PLC0415
+
+    with tables.connect_to(declared.database.dsn) as connection:
+        names = filter(declared.tables.has, tables.list_tables(connection))
+        return [tables.describe_table(connection, name) for name in names]

@@ -1,0 +1,120 @@
+"""A template of many tables: the file that it makes for each, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sources.config.loader import load_pipeline
+from sources.config.table_template import FoundTable, Template, is_template, pipeline_name
+from sources.errors import InputError
+
+SHOP: dict[str, Any] = {
+    "name": "shop",
+    "database": {"dsn": "host=db dbname=shop", "slot": "shop"},
+    "tables": {"include": ["public.*"], "exclude": ["public.audit_*"]},
+    "topic": "shop.{schema}.{table}",
+    "changes": {"bootstrap_servers": "broker:9092"},
+    "sink": {"path": "lake/{schema}/{table}"},
+    "state": "state",
+}
+ORDERS = FoundTable("public.Orders", {"id": "bigint", "note": "string"}, ["id"], ["total"])
+
+
+def template(folder: Path, **changes: Any) -> Template:
+    path = folder / "shop.yaml"
+    path.write_text(yaml.safe_dump({**SHOP, **changes}))
+    return Template(path)
+
+
+def test_a_table_becomes_a_pipeline_in_a_file_of_its_own(tmp_path: Path) -> None:
+    loaded = template(tmp_path).write(ORDERS)
+    pipeline = loaded.pipeline
+    assert loaded.path == tmp_path / "shop.public.Orders.yaml"
+    assert pipeline.name == "shop_public_orders"
+    assert pipeline.topics[0].topic == "shop.public.Orders"
+    assert pipeline.topics[0].value_columns == {"id": "bigint", "note": "string"}
+    assert pipeline.ignored_columns == ["total"]
+    assert loaded.target.url == str(tmp_path / "lake/public/Orders")
+    assert (pipeline.sink.mode, pipeline.sink.key) == ("merge", ["id"])
+    assert (pipeline.spark.driver, pipeline.spark.group) == ("shared", "shop")
+    assert pipeline.sources[0].name == "snapshot"
+    assert not is_template(loaded.path)
+    assert is_template(tmp_path / "shop.yaml")
+
+
+def test_a_changed_template_changes_each_file_and_none_of_the_kept_columns(tmp_path: Path) -> None:
+    template(tmp_path).write(ORDERS)
+    (tmp_path / "shop.public.mine.yaml").write_text("name: mine\n")
+    changed = template(
+        tmp_path,
+        spark={"driver": "own"},
+        tables={**SHOP["tables"], "overrides": {"public.Orders": {"approve": True}}},
+    )
+    assert changed.tables() == ["public.Orders"]
+    pipeline = changed.load("public.Orders").pipeline
+    assert pipeline.spark.driver == "own"
+    assert pipeline.approve
+    assert pipeline.topics[0].value_columns == {"id": "bigint", "note": "string"}
+    assert pipeline.ignored_columns == ["total"]
+    assert pipeline.sink.key == ["id"]
+    before = changed.file_of("public.Orders").stat().st_mtime_ns
+    changed.load("public.Orders")
+    assert changed.file_of("public.Orders").stat().st_mtime_ns == before
+
+
+def test_what_a_table_lacks_is_said_with_the_override_that_mends_it(tmp_path: Path) -> None:
+    odd = FoundTable("public.odd", {"a": "int"}, [], ["took"])
+    assert "it has no primary key that can be read. Declare `sink: {key: […]}`" in str(
+        template(tmp_path).lacks(odd)
+    )
+    mended = {"sink": {"key": ["a"]}, "changes": {"schema": {"took": "string"}}}
+    whole = template(tmp_path, tables={**SHOP["tables"], "overrides": {"public.odd": mended}})
+    assert whole.lacks(odd) is None
+    pipeline = whole.write(odd).pipeline
+    assert pipeline.topics[0].value_columns == {"a": "int", "took": "string"}
+    assert pipeline.ignored_columns == []
+    assert pipeline.sink.key == ["a"]
+
+
+def test_tables_are_chosen_by_pattern(tmp_path: Path) -> None:
+    tables = template(tmp_path).declared.tables
+    assert tables.has("public.orders")
+    assert not tables.has("public.audit_log")
+    assert not tables.has("other.orders")
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"sink": {"path": "lake"}}, "`sink.path: lake` would be that of all tables"),
+        ({"topic": "shop"}, "`topic: shop` would be that of all tables"),
+        ({"colour": "red"}, "`colour` is no field of a pipeline"),
+        ({"database": {"dsn": "mariadb://u@db/shop"}}, "`tables` are those of PostgreSQL"),
+        ({"database": {"dsn": "host=db password=x", "slot": "s"}}, "contains a password"),
+        (
+            {"tables": {"include": ["a.*"], "overrides": {"a.b": {"name": "x"}}}},
+            "`tables.overrides` can't change `name`",
+        ),
+    ],
+)
+def test_a_template_that_makes_no_sense_is_refused(
+    tmp_path: Path, changes: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(InputError, match=complaint):
+        template(tmp_path, **changes)
+
+
+def test_a_template_is_no_pipeline_itself(tmp_path: Path) -> None:
+    made = template(tmp_path)
+    with pytest.raises(InputError, match=r"Name one of them: `shop.yaml/<schema>.<table>`"):
+        load_pipeline(made.path)
+    with pytest.raises(InputError, match=r"has no table `public.x`; there are: none yet"):
+        made.load("public.x")
+
+
+def test_names_of_pipelines(tmp_path: Path) -> None:
+    assert pipeline_name("shop", "My Schema.Order-Lines") == "shop_my_schema_order_lines"

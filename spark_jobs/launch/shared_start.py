@@ -132,8 +132,9 @@ class SharedDriver:
         Raises:
             RunError: The one that was started here has ended.
         """
-        if self._process is not None and self._process.poll() is not None:
-            raise self._failed(self._process.poll())
+        # With status 0 it had come up, and has ended in the meantime as it had no pipeline.
+        if self._process is not None and (status := self._process.poll()):
+            raise self._failed(status)
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = take_driver_lock(Folder(str(self._folder)))
         if lock is None:
@@ -189,7 +190,7 @@ class SharedDriver:
         )
         return UnavailableError(message, hint, value=self._folder.name)
 
-    def _failed(self, status: int | None) -> RunError:
+    def _failed(self, status: int) -> RunError:
         lines = run_log.last_lines(log_of(self._folder), _TAIL_LINES)
         message = (
             f"The shared driver `{self._folder.name}` ended with status {status} while it "

@@ -169,11 +169,11 @@ def test_a_driver_that_cannot_start_says_why(
 
 
 def test_a_driver_without_pipelines_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("IDLE_S", "0.5")
+    monkeypatch.setenv("IDLE_S", "3")
     one = member(tmp_path, "one")
     first = go(one).pid
     end(one)
-    wait_for(lambda: driver() is None, "the driver's end", 30)
+    wait_for(lambda: driver() is None, "the driver's end", 120)
     assert go(one).pid == driver() != first
 
 

@@ -19,6 +19,8 @@ from sources.databases.replication_slot import Slot, ask_slot
 from sources.errors import RunError, UnavailableError
 from tests.services.processes import wait_for
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[LocalPostgres]:

@@ -22,7 +22,7 @@ from services.postgres import LocalPostgres
 from sources.config.table_template import Template
 from sources.errors import HybridError
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 MONEY = 1000
 
 

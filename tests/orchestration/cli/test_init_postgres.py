@@ -14,6 +14,8 @@ from orchestration.cli.main import app
 from services.postgres import LocalPostgres
 from sources.config.loader import load_pipeline
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[LocalPostgres]:

@@ -29,6 +29,7 @@ from tests.services.processes import wait_for
 from tests.spark_jobs.launch import shared_submit
 from tests.spark_jobs.launch.test_launchers import pipeline
 
+pytestmark = pytest.mark.slow
 GROUP = "tests"
 PATIENCE_S = 120
 

@@ -14,6 +14,7 @@ from sources.config.sink import Sink
 from sources.databases.postgres.capture import require_capturable
 from sources.errors import InputError
 
+pytestmark = pytest.mark.slow
 MERGE = Sink.model_validate({"path": "out", "mode": "merge", "key": ["id"]})
 APPEND = Sink.model_validate({"path": "out", "mode": "append", "key": ["id"]})
 Connection = psycopg.Connection[Any]

@@ -88,7 +88,8 @@ def test_everything_that_a_capture_needs_is_written(
     assert connector["config"]["publish.via.partition.root"] == "true"
     assert "--topic shop.public.orders --partitions" in (tmp_path / "shop_topics.sh").read_text()
     for each in ("sh shop_topics.sh", "@shop_connector.json", f"hybrid run {tmp_path}/orders.yaml"):
-        assert each in " ".join(output.split())
+        # Long paths are broken at the terminal's width.
+        assert "".join(each.split()) in "".join(output.split())
     assert not any(server.password in path.read_text() for path in tmp_path.iterdir())
     again = init(tmp_path, dsn, "--tables", "public.orders")
     assert again[0] == 2

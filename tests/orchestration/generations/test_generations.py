@@ -174,7 +174,7 @@ def test_what_can_not_be_done_is_refused_by_name(tmp_path: Path) -> None:
     case.run(OLD)
     assert "no generation newer than g1" in call(case, "compare", status=2)["message"]
     assert "waits for promotion" in call(case, "promote", status=2)["message"]
-    assert "No generation" in call(case, "rollback", status=2)["message"]
+    assert "no earlier generation" in call(case, "rollback", status=2)["message"]
     assert "waits for promotion" in call(case, "discard", status=2)["message"]
     call(case, "new")
     assert "has not read `history` to its end" in call(case, "promote", status=2)["message"]

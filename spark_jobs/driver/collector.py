@@ -23,6 +23,7 @@ from sources.state.generation import Generation
 from sources.storage.stores import Stores
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.readers.bad_records import STAGED, staging_folder
+from spark_jobs.readers.decode_records import REPAIRED
 from spark_jobs.target.delta_table import commit_once
 
 _PLACE = ["place", "partition", "offset"]
@@ -88,7 +89,10 @@ class Collector:
         files = self._folder.names(f"{batch}/*.parquet")
         tables = [self._file(name).read(columns=_COUNTED) for name in files]
         staged = pa.concat_tables([STAGED.empty_table().select(_COUNTED), *tables])
-        is_first = pa.array(~staged.select(_PLACE).to_pandas().duplicated())
+        # A good change may be staged, too, before its event time turns out to be out of bounds.
+        places = staged.select(_PLACE).to_pandas()
+        bad = places[(staged["kind"].to_pandas() != REPAIRED).to_numpy()]
+        is_first = pa.array(places.index.isin(bad.drop_duplicates().index))
         selected = pc.and_(is_first, pc.is_in(staged["kind"].combine_chunks(), self._recorded))
         if pc.any(selected).as_py():
             self._append(batch, files, selected)

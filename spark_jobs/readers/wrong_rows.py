@@ -78,8 +78,15 @@ def keeping_wrong_rows(
             ]
             if staged:
                 rows = pa.concat_tables(staged).to_pylist()
+                # A good change whose event time is out of bounds is staged twice, and repairs none.
+                bad = {(row["partition"], row["offset"]) for row in rows if row["kind"] != REPAIRED}
                 changes = [
-                    Change(row["partition"], row["offset"], row["key"], row["kind"] != REPAIRED)
+                    Change(
+                        row["partition"],
+                        row["offset"],
+                        row["key"],
+                        (row["partition"], row["offset"]) in bad,
+                    )
                     for row in rows
                 ]
                 keep_wrong_rows(generation, source, batch_id, changes)

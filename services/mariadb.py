@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pymysql
 
-from services.process import HOST, Service, end, free_ports, is_taken, last_lines, spawn
+from services.process import HOST, Service, as_account, end, free_ports, is_taken, last_lines, spawn
 from sources.errors import RunError
 
 USER = "hybrid"
@@ -180,7 +180,7 @@ class LocalMariaDb(Service):
             (self.port,) = free_ports(1)
             begin = log.stat().st_size
             command = [_SERVER, "--no-defaults", *options, f"--port={self.port}"]
-            process = self._process = spawn([*_as_account(), *command], log)
+            process = self._process = spawn([*as_account(_ACCOUNT), *command], log)
             if self._answers(process):
                 init.unlink()
                 return
@@ -216,15 +216,6 @@ def _install() -> None:
         raise RunError(message, hint)
 
 
-def _as_account() -> list[str]:
-    """Return a prefix that runs a command without root, and ends it with its parent."""
-    if os.geteuid() != 0:
-        return []
-    account = pwd.getpwnam(_ACCOUNT)
-    ids = [f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}"]
-    return ["setpriv", *ids, "--clear-groups", "--pdeathsig=KILL", "--"]
-
-
 def _hand_over(*paths: Path) -> None:
     if os.geteuid() == 0:
         account = pwd.getpwnam(_ACCOUNT)
@@ -235,7 +226,9 @@ def _hand_over(*paths: Path) -> None:
 def _create(data: Path) -> None:
     command = ["mariadb-install-db", "--no-defaults", f"--datadir={data}", "--skip-test-db"]
     command += ["--auth-root-authentication-method=normal", "--innodb-log-file-size=16M"]
-    done = subprocess.run([*_as_account(), *command], capture_output=True, check=False, cwd="/")
+    done = subprocess.run(
+        [*as_account(_ACCOUNT), *command], capture_output=True, check=False, cwd="/"
+    )
     if done.returncode:
         message = (
             f"MariaDB's data folder {data} can't be created. The end of what mariadb-install-db "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 import secrets
 import shutil
 import signal
@@ -14,7 +13,17 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from services.process import GRACE_S, HOST, Service, end, free_ports, is_taken, last_lines, spawn
+from services.process import (
+    GRACE_S,
+    HOST,
+    Service,
+    as_account,
+    end,
+    free_ports,
+    is_taken,
+    last_lines,
+    spawn,
+)
 from sources.errors import RunError
 
 USER = "hybrid"
@@ -132,7 +141,7 @@ class LocalPostgres(Service):
             (data / "postgresql.auto.conf").write_text("".join(lines))
             begin = log.stat().st_size
             server = [str(programs / "postgres"), "-D", str(data)]
-            process = self._process = spawn([*_as_account(), *server], log)
+            process = self._process = spawn([*as_account(_ACCOUNT), *server], log)
             if self._answers(programs, process):
                 return
             printed = log.read_bytes()[begin:]
@@ -174,15 +183,6 @@ def _programs() -> Path:
     return Path(found.stdout.decode().strip())
 
 
-def _as_account() -> list[str]:
-    """Return a prefix that runs a command without root, and ends it with its parent."""
-    if os.geteuid() != 0:
-        return []
-    account = pwd.getpwnam(_ACCOUNT)
-    ids = [f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}"]
-    return ["setpriv", *ids, "--clear-groups", "--pdeathsig=KILL", "--"]
-
-
 def _hand_over(*paths: Path) -> None:
     if os.geteuid() == 0:
         for path in paths:
@@ -191,7 +191,11 @@ def _hand_over(*paths: Path) -> None:
 
 def _run(command: list[str], data: Path, what: str, given: str = "") -> None:
     done = subprocess.run(
-        [*_as_account(), *command], input=given.encode(), capture_output=True, check=False, cwd="/"
+        [*as_account(_ACCOUNT), *command],
+        input=given.encode(),
+        capture_output=True,
+        check=False,
+        cwd="/",
     )
     if done.returncode:
         message = (

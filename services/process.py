@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import pwd
 import shutil
 import socket
 import subprocess
@@ -203,3 +204,15 @@ def is_taken(port: int) -> bool:
         except OSError as error:
             return error.errno == errno.EADDRINUSE
     return False
+
+
+def as_account(name: str) -> list[str]:
+    """Return a prefix that runs a command as an account, not root, and ends it with its parent.
+
+    Servers of databases refuse to run as root. The prefix is empty for other users.
+    """
+    if os.geteuid() != 0:
+        return []
+    account = pwd.getpwnam(name)
+    ids = [f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}"]
+    return ["setpriv", *ids, "--clear-groups", "--pdeathsig=KILL", "--"]

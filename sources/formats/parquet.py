@@ -28,12 +28,14 @@ from sources.formats.event_times import (
 from sources.storage.stores import Stores
 
 _CHUNK_FILES = 500
-# Of a store each footer is a request, which takes time rather than work.
-_CHUNK_OBJECTS = 50
+# Of a store each footer is a request: a thread that waits for one leaves the core to others.
+_CHUNK_OBJECTS = 25
 _REQUESTS = 64
 _TAIL_BYTES = 64 << 10
 # Footers are parsed under the GIL: from this number of files on, processes are faster.
 _PROCESS_FILES = 20_000
+_PROCESS_OBJECTS = 5_000
+_OBJECTS_AT_ONCE = 1_000
 _THREADS = 16
 _FACTORS = {"milliseconds": 1000, "microseconds": 1}
 
@@ -57,9 +59,9 @@ def read_footers(
 
     Only the footers are read. Where the statistics in a footer can't be used (missing, or of
     nanoseconds or INT96), the file's event-time column is read instead. Footers are read by a pool
-    of threads, in S3 with one request each; those of 20,000 and more local files by a pool of
-    processes, with a faster parser that a damaged footer may crash: then the remaining files are
-    read with the safe one.
+    of threads, in S3 with one request each; those of 20,000 and more local files, or of 5,000 and
+    more objects, by a pool of processes, with a faster parser that a damaged footer may crash: then
+    the remaining files are read with the safe one.
 
     Args:
         paths: The files.
@@ -69,8 +71,8 @@ def read_footers(
         stores: Storages that the files may be in.
 
     Yields:
-        One :class:`Footers` for each 500 files, or 50 objects of a store, in the order of
-        ``paths``; nothing without files.
+        One :class:`Footers` for each 500 files, in the order of ``paths``, or for fewer objects of
+        a store; nothing without files.
 
     Raises:
         InputError: A file can't be read, has a column of a type that Spark does not have, or has
@@ -78,15 +80,42 @@ def read_footers(
             contains the first and the last file of the 500 that were read together, since the one
             that crashed it is unknown.
     """
-    is_remote = any("://" in path for path in paths)
-    size = _CHUNK_OBJECTS if is_remote else _CHUNK_FILES
-    chunks = [paths[first : first + size] for first in range(0, len(paths), size)]
     read = partial(_read_chunk, event=event, declared=declared, stores=stores)
-    if is_remote or len(paths) < _PROCESS_FILES:
-        with ThreadPoolExecutor(_REQUESTS if is_remote else _THREADS) as pool:
+    if any("://" in path for path in paths):
+        read, size, most = partial(_read_objects, read=read), _OBJECTS_AT_ONCE, _PROCESS_OBJECTS
+        threads = 1
+    else:
+        size, most, threads = _CHUNK_FILES, _PROCESS_FILES, _THREADS
+    chunks = [paths[first : first + size] for first in range(0, len(paths), size)]
+    if len(paths) < most:
+        with ThreadPoolExecutor(threads) as pool:
             yield from pool.map(partial(read, parse=_parse_safely), chunks)
     else:
         yield from _read_in_processes(read, chunks)
+
+
+def _read_objects(
+    paths: Sequence[str],
+    parse: Callable[[pa.Buffer], pq.FileMetaData],
+    read: Callable[..., Footers],
+) -> Footers:
+    """Read the footers of some objects of a store, many at once.
+
+    Args:
+        paths: The objects.
+        parse: Parses one footer.
+        read: Reads a part of them, one after the other.
+
+    Raises:
+        InputError: As ``read``.
+    """
+    parts = [
+        paths[first : first + _CHUNK_OBJECTS] for first in range(0, len(paths), _CHUNK_OBJECTS)
+    ]
+    with ThreadPoolExecutor(_REQUESTS) as pool:
+        found = list(pool.map(partial(read, parse=parse), parts))
+    schemas = [schema for footers in found for schema in footers.schemas]
+    return Footers(pa.concat_tables(footers.ranges for footers in found), schemas)
 
 
 def _read_in_processes(

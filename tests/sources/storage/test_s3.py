@@ -16,6 +16,7 @@ from sources.errors import InputError, UnavailableError
 from sources.files.delta_table import list_table
 from sources.files.split_table import changed_splits
 from sources.files.splits import list_splits
+from sources.formats import parquet as parquet_format
 from sources.storage.listing import find_files
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
@@ -76,6 +77,27 @@ def test_footers_and_samples_are_read_where_they_are(endpoint: str, bucket: str)
     declared = source(f"s3://{bucket}/j", format="json", schema={"id": "bigint", "at": "timestamp"})
     (split,) = listing(declared, stores).to_pylist()
     assert split["event_min_us"] == JAN_1_US + 3 * 60_000_000
+
+
+@pytest.mark.parametrize("process_objects", [99, 1])
+def test_footers_of_many_objects_keep_their_files_and_a_damaged_one_is_named(
+    endpoint: str, bucket: str, process_objects: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet_format, "_PROCESS_OBJECTS", process_objects)
+    monkeypatch.setattr(parquet_format, "_OBJECTS_AT_ONCE", 7)
+    monkeypatch.setattr(parquet_format, "_CHUNK_OBJECTS", 3)
+    stores = Stores(S3Settings(endpoint=endpoint))
+    for n in range(20):
+        client(endpoint).put_object(Bucket=bucket, Key=f"{n:02}.parquet", Body=parquet(n))
+    found = listing(source(f"s3://{bucket}/*"), stores).to_pylist()
+    minutes = {split["path"][-10:-8]: split["event_min_us"] for split in found}
+    assert minutes == {f"{n:02}": JAN_1_US + n * 60_000_000 for n in range(20)}
+    body = parquet(1)
+    length = int.from_bytes(body[-8:-4], "little")
+    damaged = body[: -8 - length] + b"\xff" * length + body[-8:]
+    client(endpoint).put_object(Bucket=bucket, Key="11.parquet", Body=damaged)
+    with pytest.raises(InputError, match=r"11\.parquet can't be read as Parquet"):
+        listing(source(f"s3://{bucket}/*"), stores)
 
 
 def test_an_object_that_was_rewritten_or_deleted_is_noticed(endpoint: str, bucket: str) -> None:

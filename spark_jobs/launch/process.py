@@ -11,7 +11,10 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import RunError
 from sources.state.generation import Generation
 from spark_jobs.launch.local import GRACE_S, wait_until
+from spark_jobs.launch.record import log_path
 from spark_jobs.launch.runs import find_or_launch, find_run
+from spark_jobs.launch.shared import SharedLauncher
+from spark_jobs.launch.shared_socket import folder_of_process
 from spark_jobs.launch.watched_run import OnOutput
 from spark_jobs.run_state.heartbeat import ALIVE, Heartbeat, read_heartbeat
 from spark_jobs.run_state.lock import is_held
@@ -112,8 +115,9 @@ def stop(generation: Generation, source: str) -> bool:
     """End the run of a source, so that the next one resumes after its last committed batch.
 
     A driver on this machine gets SIGTERM, on which it ends the query cleanly, then SIGKILL. One
-    that was started by hand gets SIGTERM only, and at most 20 s are waited. A driver on a cluster
-    is ended by the cluster.
+    that was started by hand, or whose launch record was deleted, gets SIGTERM only, and at most
+    20 s are waited; a shared one ends this run alone. A driver on a cluster is ended by the
+    cluster.
 
     Args:
         generation: State folder of the generation that the run computes.
@@ -141,6 +145,12 @@ def stop(generation: Generation, source: str) -> bool:
         )
         hint = f"End process {beat.pid} on {beat.host}: `kill {beat.pid}`."
         raise RunError(message, hint, source=source, server=beat.host)
+    if (folder := folder_of_process(beat.pid)) is not None:
+        # Its launch record was deleted: a signal would end the runs of other pipelines as well.
+        SharedLauncher(generation, log_path(generation, source), folder).end_run(
+            beat.launch_id, source
+        )
+        return True
     try:
         os.kill(beat.pid, signal.SIGTERM)
     except ProcessLookupError:

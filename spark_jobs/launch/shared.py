@@ -52,15 +52,27 @@ class SharedLauncher:
             return
         if not launch.is_from_here:
             raise launched_elsewhere(launch)
+        self.end_run(launch.launch_id, launch.source)
+
+    def end_run(self, launch_id: str, source: str) -> None:
+        """End the run of a launch, and no other run of the driver, on this machine.
+
+        Args:
+            launch_id: Id of the launch.
+            source: Name of the source that it reads.
+
+        Raises:
+            RunError: The run does not end.
+        """
         try:
-            ask(self._folder, Request(stop=launch.launch_id))
+            ask(self._folder, Request(stop=launch_id))
         except TimeoutError:
             self._kill()
         wait_until(lambda: not self._is_running(), _STOP_S)
         if self._is_running():
             pid = pid_of(self._folder)
             message = (
-                f"The run of `{launch.source}` was told to stop and has not ended within "
+                f"The run of `{source}` was told to stop and has not ended within "
                 f"{_STOP_S:.0f} s. It shares its driver, process {pid}, with other pipelines, so "
                 "the process was not killed."
             )
@@ -69,7 +81,7 @@ class SharedLauncher:
                 "of the driver; the supervision starts the others again, after their last "
                 "committed micro-batch."
             )
-            raise RunError(message, hint, source=launch.source)
+            raise RunError(message, hint, source=source)
 
     def logs(self, _: Launch, lines: int) -> str:
         """Return the last lines of the run's log, or of the driver's if the run printed nothing."""

@@ -84,6 +84,12 @@ def folder_of(group: str) -> Path:
     return cache_folder() / "drivers" / group
 
 
+def folder_of_process(pid: int) -> Path | None:
+    """Return the folder of the shared driver that is this process; None if it is none."""
+    folders = (cache_folder() / "drivers").glob("*/")
+    return next((folder for folder in folders if pid_of(folder) == pid), None)
+
+
 def log_of(folder: Path) -> Path:
     """Return the file with what a shared driver prints, other than for one of its pipelines."""
     return folder / "driver.log"

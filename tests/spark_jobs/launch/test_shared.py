@@ -20,7 +20,7 @@ from sources.planning.context import PipelineContext
 from sources.state.generation import Generation
 from spark_jobs.launch import shared, shared_socket, submit
 from spark_jobs.launch.process import find_running, start_detached, stop
-from spark_jobs.launch.record import last_launch
+from spark_jobs.launch.record import LAUNCH, last_launch
 from spark_jobs.launch.runs import find_run, last_lines
 from spark_jobs.launch.shared_socket import folder_of, log_of, pid_of
 from spark_jobs.run_state.heartbeat import Heartbeat
@@ -191,6 +191,16 @@ def test_a_run_that_does_not_stop_is_no_reason_to_end_the_others(
     (one.folder / shared_submit.DEAF).unlink()
     generation = one.require_generation()
     wait_for(lambda: not is_launched(generation), "the run's end", 30)
+
+
+def test_a_stop_without_the_launch_record_ends_no_other_run(tmp_path: Path) -> None:
+    one, two = member(tmp_path, "one"), member(tmp_path, "two")
+    go(one), go(two)
+    generation = one.require_generation()
+    generation.delete(LAUNCH)
+    assert end(one)
+    assert is_free(generation)
+    assert find_running(two.require_generation(), "inbox") is not None
 
 
 def test_a_frozen_driver_is_killed_by_a_stop(

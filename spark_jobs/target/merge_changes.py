@@ -15,6 +15,7 @@ from sources.storage.folder import Folder
 from spark_jobs.target.deletes import Deletes, comparable, order
 from spark_jobs.target.merge_keys import KeyRange
 from spark_jobs.target.merge_once import merge_once
+from spark_jobs.target.soft_deletes import SEEN, with_values_before
 from spark_jobs.target.truncation import Truncation
 from spark_jobs.target.unchanged_values import (
     ValueByValue,
@@ -30,7 +31,7 @@ def target_rows(rows: DataFrame, sink: Sink) -> DataFrame:
 
     The column that marks deletes (``sink.deleted``) is dropped if the sink removes deleted rows.
     """
-    return rows.drop(sink.deleted) if sink.deleted and sink.removes_rows else rows
+    return rows.drop(sink.deleted) if sink.deleted and sink.removes_rows else rows.drop(SEEN)
 
 
 def merge_changes(
@@ -56,6 +57,8 @@ def merge_changes(
         truncation: Its TRUNCATEs, if they are followed: older rows of the target are removed, and
             older changes do not count, in whatever order they arrive.
     """
+    if sink.deleted and not sink.removes_rows:
+        batch = with_values_before(batch, sink, _is_deleted(sink), order(sink.order))
     last = _last_of_each_key(batch, sink).persist()
     try:
         # Evaluate the batch even if Delta will skip the MERGE: otherwise Spark finds the state of
@@ -142,8 +145,9 @@ def _clauses(sink: Sink, rows: DataFrame) -> str:
         )
     # A delete may carry nothing but the key: the row stays as it was last seen.
     marks = ", ".join(f"t.`{name}` = s.`{name}`" for name in [sink.deleted, *sink.order])
+    is_bare = f"(s.{SEEN} IS NULL OR s.{SEEN} < struct({theirs}))"
     return (
-        f"WHEN MATCHED AND {is_newer} AND {is_gone} THEN UPDATE SET {marks} "
+        f"WHEN MATCHED AND {is_newer} AND {is_gone} AND {is_bare} THEN UPDATE SET {marks} "
         f"WHEN MATCHED AND {is_newer} THEN UPDATE SET {update} "
         f"{older}WHEN NOT MATCHED THEN INSERT *"
     )

@@ -167,6 +167,25 @@ def test_soft_deletes_keep_the_row_as_it_was(tmp_path: Path, spark: SparkSession
     assert target.rows()[0] == (1, "back", "0006", False)
 
 
+def test_a_soft_delete_keeps_the_values_of_a_change_in_its_own_micro_batch(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    target = Target(tmp_path, spark, deletes="soft")
+    target.merge(up(1, "a", 1), up(2, "a", 1), up(3, "late", 8))
+    target.merge(
+        *(up(1, "b", 2), up(1, "c", 3), gone(1, 4)),
+        *(up(2, "b", 2), gone(2, 3), up(2, "back", 4)),
+        *(up(3, "old", 2), gone(3, 9)),
+        *(up(4, "new", 1), gone(4, 2), gone(4, 3)),
+    )
+    assert target.rows() == [
+        (1, "c", "0004", True),
+        (2, "back", "0004", False),
+        (3, "late", "0009", True),
+        (4, "new", "0003", True),
+    ]
+
+
 @pytest.mark.parametrize("seed", [3])
 def test_any_order_in_any_batches_ends_in_the_same_rows(
     tmp_path: Path, spark: SparkSession, seed: int

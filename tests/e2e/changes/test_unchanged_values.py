@@ -90,6 +90,16 @@ def test_soft_deletes_keep_these_values_too(tmp_path: Path, spark: SparkSession)
     assert row == (1, 5, "long", ["long"], "0006", True, [("body", ""), ("tags", "")])
 
 
+def test_a_soft_delete_keeps_these_values_of_its_own_micro_batch(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    target = target_of(tmp_path, spark, deletes="soft")
+    target.merge(change(1, None, "long"))
+    target.merge(change(1, 5, "second", "tags"), gone(1, 6))
+    (row,) = target.rows()
+    assert row[:6] == (1, 5, "second", ["long"], "0006", True)
+
+
 def test_a_change_whose_key_is_unknown_is_refused(tmp_path: Path, spark: SparkSession) -> None:
     target = target_of(tmp_path, spark)
     with pytest.raises(InputError, match=r"1 changes lack the value of a column of `sink\.key`"):

@@ -79,18 +79,17 @@ def discard(loaded: LoadedPipeline) -> str:
         The name of the deleted generation.
 
     Raises:
-        StateError: The newest generation serves or has served, so it is kept; or a promotion or
-            rollback is under way.
+        StateError: The newest generation serves or has served, so it is kept; or another process
+            is changing the table (transient).
         RunError: A run can't be ended from this machine, or its cluster did not end it.
         UnavailableError: The cluster does not answer.
     """
     promotion.finish(loaded)
-    if (name := waiting(loaded)) is not None:
-        operations.stop(declaration_of(loaded, name))
     with alone(loaded, "discard of the newest generation"):
-        if name is not None:
+        if (name := waiting(loaded)) is not None:
             # Begun meanwhile, a promotion may have its files in the target already.
             require_in_service(loaded, read_generation(loaded.state, name))
+            operations.stop(declaration_of(loaded, name))
         return generations.discard(loaded)
 
 

@@ -49,7 +49,7 @@ def promote(loaded: LoadedPipeline, *, by: str | None = None, say: Say = silent)
     Raises:
         StateError: There is no generation that waits, it is not ready (its history is not read to
             its end, or its live run is missing or not healthy), files of its table are missing, or
-            another process is changing which one serves.
+            another process is changing the table (transient).
         InputError: ``approvers`` does not name ``by``; or its table can't replace the target, such
             as for other partition columns.
         RunError: A run can't be stopped; or the live run does not start after the commit: it stays
@@ -85,7 +85,7 @@ def roll_back(loaded: LoadedPipeline, *, by: str | None = None, say: Say = silen
 
     Raises:
         StateError: No generation that served before is kept, files of its table are missing, or
-            another process is changing which one serves.
+            another process is changing the table (transient).
         InputError: ``approvers`` does not name ``by``; or the target can't be read.
         SeamError: Kafka has deleted records since that its live run has not read.
         RunError: A run can't be stopped; or the live run does not start after the commit: it stays
@@ -210,8 +210,13 @@ def _finish(loaded: LoadedPipeline, say: Say) -> bool:
     with alone(loaded, f"{switch.kind} of {switch.to}", switch.by) as held:
         steps = Steps(say, _STEPS, held.note)
         to = _run_steps(loaded, steps)
-    if to is None:
-        return True
+    if to is not None:
+        _start(to, steps)
+    return True
+
+
+def _start(to: PipelineContext, steps: Steps) -> None:
+    """Start the live run of the generation that serves now; the lock is free again by then."""
     last, name = to.pipeline.sources[-1], to.generation.name
     steps.begin(f"starting the live run of {name}")
     if last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
@@ -219,7 +224,6 @@ def _finish(loaded: LoadedPipeline, say: Say) -> bool:
         steps.end(f"the live run of {name} has committed its first micro-batch")
     else:
         steps.end(f"{name} has no live run to start")
-    return True
 
 
 def _run_steps(loaded: LoadedPipeline, steps: Steps) -> PipelineContext | None:
@@ -333,8 +337,13 @@ def _switch_to(loaded: LoadedPipeline, to: str, by: str | None) -> Switch:
 
 def _begin(loaded: LoadedPipeline, switch: Switch, say: Say) -> None:
     """Check a switch, record it, and run its steps; nothing is changed if it can't be done."""
-    ready = switch_steps.check(loaded, switch)
-    files = counted(len(ready.other.files), "file")
-    say(f"checked: {switch.to} can replace {switch.past} and lacks none of its {files}")
-    loaded.state.put_if_absent(Switch.NAME, switch)
-    _finish(loaded, say)
+    # Before it is recorded: what another process does to the table must not end in the middle.
+    with alone(loaded, f"{switch.kind} of {switch.to}", switch.by) as held:
+        ready = switch_steps.check(loaded, switch)
+        files = counted(len(ready.other.files), "file")
+        say(f"checked: {switch.to} can replace {switch.past} and lacks none of its {files}")
+        loaded.state.put_if_absent(Switch.NAME, switch)
+        steps = Steps(say, _STEPS, held.note)
+        to = _run_steps(loaded, steps)
+    if to is not None:
+        _start(to, steps)

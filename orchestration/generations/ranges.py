@@ -16,6 +16,7 @@ import yaml
 
 from orchestration.chain import ChainRun, Observer, Outcome, PlanStep, Step, run_chain
 from orchestration.generations.range_scope import last_files, parts_of, require_fit, shown
+from orchestration.generations.switch_lock import HeldSwitch, in_turn
 from orchestration.requested_state import read_requested
 from sources.common.positions import Record
 from sources.config.loader import KEPT, KeptDefinition, LoadedPipeline, load_pipeline
@@ -89,6 +90,7 @@ def backfill(
     """Recompute a range of the target from the files as they are now.
 
     Rows of history in the range are replaced in one commit; rows that the live run wrote are kept.
+    Until that is done no promotion or rollback begins, and other backfills of the table wait.
 
     Args:
         loaded: The pipeline.
@@ -105,20 +107,36 @@ def backfill(
         InputError: The range is empty or ends after the time through which history is complete,
             the target has no column of the event time, or a file can't be read.
         StateError: Nothing was planned yet, a range of this pipeline can't be recomputed on its
-            own (``sink.mode: merge``, a transform that keeps state, or a bounded topic), or history
-            is not read to its end yet.
+            own (``sink.mode: merge``, a transform that keeps state, or a bounded topic), history
+            is not read to its end yet, or a promotion, rollback or discard is under way.
         RunError: The Spark run that reads the files failed; the target is not changed.
         UnavailableError: The store does not answer.
     """
+    doing = f"backfill from {shown(since)} until {shown(until)}"
+    with in_turn(loaded, doing, say) as held:
+        return _backfill(loaded, since, until, run_id, say, held)
+
+
+def _backfill(
+    loaded: LoadedPipeline,
+    since: datetime,
+    until: datetime,
+    run_id: str,
+    say: Callable[[str], None],
+    held: HeldSwitch,
+) -> RangeResult:
+    """Recompute a range, as :func:`backfill`, while nothing else changes the table but the run."""
     context = _serving(loaded)
     generation = context.generation
     require_fit(context, since, until)
+    held.note("1 of 2: computing the rows of the range from the files")
     folder = generation.folder(f"{_FOLDER}/{run_id}")
     side = _side_pipeline(context, folder, since, until)
     if side is None:
         say(f"No file contains rows from {shown(since)} until {shown(until)}.")
     else:
         run_chain(ChainRun(side, _Lines(say), rest_requested=True))
+    held.note("2 of 2: replacing the range in the table")
     target = target_of(context.loaded, generation.name)
     replacement = Replacement(
         table=target,

@@ -1,4 +1,7 @@
-"""One change at a time of which generation serves; a second one is told who is at it.
+"""One change of a pipeline's table at a time; a second one is told who is at it.
+
+Such a change is a promotion, a rollback, a discard, or the backfill of a range: one that replaces
+rows while another one does would work on files that are no longer there.
 
 The lock itself names nobody, so its holder writes a document next to it. That one is for people
 alone: it is replaced with each step, and nothing is decided by it.
@@ -8,7 +11,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import ClassVar
 
@@ -18,11 +22,20 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, StateError
 from sources.storage.folder import Folder
 from spark_jobs.run_state.lease import LAUNCH_TTL_S
-from spark_jobs.run_state.lock import take_switch_lock
+from spark_jobs.run_state.lock import take_range_lock, take_switch_lock
+
+_SWITCH_WAY_OUT = (
+    "`hybrid generation finish P` completes what it began, and `hybrid generation abort P` gives "
+    "it up"
+)
+_BACKFILL_WAY_OUT = (
+    "no row of its range is replaced before its one commit, and the backfill can be repeated"
+)
+_POLL_S = 2.0
 
 
 class SwitchHolder(Record):
-    """Who holds the lock for changing which generation serves.
+    """Who holds the lock for changing a pipeline's table.
 
     Attributes:
         host: Name of the holder's machine.
@@ -31,6 +44,7 @@ class SwitchHolder(Record):
         doing: What it does, such as ``promotion of g2``.
         by: Who requested that, as given; None if no name was given.
         step: The step that it has come to; None before the first one.
+        way_out: What holds after its process was ended, as a clause; empty if unknown.
     """
 
     NAME: ClassVar = "switch-holder.json"
@@ -41,6 +55,7 @@ class SwitchHolder(Record):
     doing: str
     by: str | None = None
     step: str | None = None
+    way_out: str = ""
 
     def in_words(self) -> str:
         """Return who holds the lock, since when, and what they are doing: a sentence."""
@@ -53,7 +68,7 @@ class SwitchHolder(Record):
 
 
 class HeldSwitch:
-    """The lock for changing which generation serves, as its holder has it.
+    """The lock for changing a pipeline's table, as its holder has it.
 
     Args:
         home: The pipeline's folder in the state folder.
@@ -89,22 +104,30 @@ class HeldSwitch:
 
 
 @contextmanager
-def alone(loaded: LoadedPipeline, doing: str, by: str | None = None) -> Iterator[HeldSwitch]:
-    """Hold the lock for changing which generation serves, while the body of ``with`` runs.
+def alone(
+    loaded: LoadedPipeline, doing: str, by: str | None = None, way_out: str = _SWITCH_WAY_OUT
+) -> Iterator[HeldSwitch]:
+    """Hold the lock for changing a pipeline's table, while the body of ``with`` runs.
 
     Args:
         loaded: The pipeline.
         doing: What the body does, such as ``promotion of g2``; others are told.
         by: Who requested it.
+        way_out: What holds if the process is ended meanwhile, as a clause; others are told.
 
     Raises:
         StateError: Another process holds it; names that process (transient).
     """
     if (lock := take_switch_lock(loaded.state)) is None:
-        raise _held_by_another(loaded)
+        raise _held_by_another(loaded, doing)
     try:
         holder = SwitchHolder(
-            host=socket.gethostname(), pid=os.getpid(), since_ms=now_ms(), doing=doing, by=by
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            since_ms=now_ms(),
+            doing=doing,
+            by=by,
+            way_out=way_out,
         )
         held = HeldSwitch(loaded.state, holder)
         try:
@@ -115,22 +138,56 @@ def alone(loaded: LoadedPipeline, doing: str, by: str | None = None) -> Iterator
         lock.release()
 
 
-def _held_by_another(loaded: LoadedPipeline) -> StateError:
-    name = loaded.pipeline.name
-    holder: SwitchHolder | None = None
+@contextmanager
+def in_turn(loaded: LoadedPipeline, doing: str, say: Callable[[str], None]) -> Iterator[HeldSwitch]:
+    """Hold the lock for changing a pipeline's table for a backfill, while ``with`` runs.
+
+    Backfills wait for each other, as Dagster launches one for each selected range; a promotion,
+    rollback or discard that is under way refuses them.
+
+    Args:
+        loaded: The pipeline.
+        doing: What the body does, such as ``backfill from … until …``; others are told.
+        say: Called with a line of text if another backfill is waited for.
+
+    Raises:
+        StateError: A promotion, rollback or discard is under way; names its process (transient).
+    """
+    is_told = False
+    while (turn := take_range_lock(loaded.state)) is None:
+        if not is_told:
+            holder = _holder(loaded)
+            who = "" if holder is None else f" {holder.in_words()}"
+            say(f"The {doing} waits until another backfill of the table has ended.{who}")
+        is_told = True
+        time.sleep(_POLL_S)
+    try:
+        with alone(loaded, doing, way_out=_BACKFILL_WAY_OUT) as held:
+            yield held
+    finally:
+        turn.release()
+
+
+def _holder(loaded: LoadedPipeline) -> SwitchHolder | None:
     with suppress(HybridError):
-        holder = loaded.state.read(SwitchHolder.NAME, SwitchHolder)
+        return loaded.state.read(SwitchHolder.NAME, SwitchHolder)
+    return None
+
+
+def _held_by_another(loaded: LoadedPipeline, doing: str) -> StateError:
+    name = loaded.pipeline.name
+    holder = _holder(loaded)
     message = (
-        f"Another process is changing which generation of pipeline `{name}` serves; two must not "
-        "do so at the same time."
+        f"The {doing} can't begin: another process is changing the table of pipeline `{name}`, and "
+        "two must not do so at the same time."
     )
-    hint = "Wait until `hybrid generation list P` shows the change, then repeat the command."
+    hint = "Wait until that has ended, then repeat the command."
     if holder is not None:
         message = f"{message} {holder.in_words()}"
         free = "" if loaded.state.is_local else f" within {LAUNCH_TTL_S} s"
+        then = f"; then {holder.way_out}" if holder.way_out else ""
         hint = (
             f"{hint} If it hangs, end that process (`kill {holder.pid}` on {holder.host}), which "
-            f"frees the lock{free}; then `hybrid generation finish P` completes what it began, and "
-            "`hybrid generation abort P` gives it up."
+            f"frees the lock{free}{then}."
         )
     return StateError(message, hint, transient=True, pipeline=name)

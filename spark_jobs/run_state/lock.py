@@ -3,7 +3,8 @@
 There are two. The *launch lock* is taken before anything is started, and passed on to the process
 that is: of two launches at the same time only one continues, and a later observer sees that a run
 is there. The *query lock* is held by the driver itself, so that a driver started by hand is seen,
-too. A third one, for the whole pipeline, is held while another generation is made to serve.
+too. A third one, for the whole pipeline, is held while its table is changed other than by a run:
+another generation is made to serve, or a range is replaced. Replacements take turns by a fourth.
 
 On a file system the kernel keeps the locks. In a store without a kernel a lease does, which is
 one for launch and query (:mod:`spark_jobs.run_state.lease`).
@@ -29,10 +30,12 @@ from spark_jobs.run_state.lease import LAUNCH_TTL_S, Lease, SeenLease
 _QUERY = "run/query.lock"
 _LAUNCH = "run/launch.lock"
 _SWITCH = "switch.lock"
+_RANGE = "range.lock"
 _DRIVER = "driver.lock"
 LEASE = "run/lease.json"
 """Document of the lease of a generation's driver, relative to its folder."""
 _SWITCH_LEASE = "switch-lease.json"
+_RANGE_LEASE = "range-lease.json"
 _TRIES = 20
 _PAUSE_S = 0.05
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -217,7 +220,7 @@ def seen_lease(generation: Generation) -> SeenLease | None:
 
 
 def take_switch_lock(home: Folder) -> Lock | None:
-    """Take the lock for changing which generation's table readers see: one change at a time.
+    """Take the lock for changing the table that readers see, but by a run: one change at a time.
 
     Args:
         home: The pipeline's folder in the state folder.
@@ -232,8 +235,24 @@ def take_switch_lock(home: Folder) -> Lock | None:
     return _lock(home, _SWITCH, _SWITCH_LEASE, uuid.uuid4().hex)
 
 
+def take_range_lock(home: Folder) -> Lock | None:
+    """Take the lock by which replacements of ranges of the table take turns.
+
+    Args:
+        home: The pipeline's folder in the state folder.
+
+    Returns:
+        The lock; None if another process holds it.
+
+    Raises:
+        StateError: The state folder can't be written; transient if its disk is full.
+        UnavailableError: The store of the state does not answer.
+    """
+    return _lock(home, _RANGE, _RANGE_LEASE, uuid.uuid4().hex)
+
+
 def is_switching(home: Folder) -> bool:
-    """Return whether a process holds the switch lock: a promotion or a rollback is under way.
+    """Return whether a process holds the switch lock: the table is changed other than by a run.
 
     Args:
         home: The pipeline's folder in the state folder.

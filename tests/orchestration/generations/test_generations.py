@@ -268,6 +268,6 @@ def test_two_promotions_at_once_are_one(tmp_path: Path) -> None:
     lock = take_switch_lock(case.loaded.state)
     assert lock is not None
     assert is_switching(case.loaded.state)
-    with pytest.raises(StateError, match="Another process is changing which generation"):
+    with pytest.raises(StateError, match="another process is changing the table"):
         promotion.promote(case.loaded)
     assert read_serving(case.loaded).generation == "g1"

@@ -133,7 +133,7 @@ def _snapshot(loaded: LoadedPipeline, step: SnapshotStep) -> dg.AssetsDefinition
         ),
     )
     def take_snapshot(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
-        with failures():
+        with failures(loaded):
             taken = step.run(ChainRun(load_pipeline(loaded.path), AssetLog(context))).value
         for each in taken:
             for warning in each.document["warnings"]:
@@ -165,7 +165,7 @@ def _plan(
         output_required=False,
     )
     def plan(context: dg.AssetExecutionContext, config: PlanConfig) -> Iterator[Any]:
-        with failures():
+        with failures(loaded):
             fresh = load_pipeline(loaded.path)
             if config.generation is Which.NEW and waiting(fresh) is None:
                 context.log.info(f"Generation {begin(fresh).name} is begun.")
@@ -210,7 +210,7 @@ def _bounded(
     )
     def bounded(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         with (
-            failures(),
+            failures(loaded),
             # Only shows the job's progress: its result is read from the state folder.
             dg.open_pipes_session(
                 context=context,
@@ -259,12 +259,12 @@ def _handover(
         ],
     )
     def handover(context: dg.AssetExecutionContext) -> Iterator[Any]:
-        run = ChainRun(load_pipeline(loaded.path), AssetLog(context))
-        with failures():
+        with failures(loaded):
+            run = ChainRun(load_pipeline(loaded.path), AssetLog(context))
             try:
                 ledger, checks = step.run(run).value
             except GapError as error:
-                yield metadata.gaps(error)
+                yield metadata.gaps(error, loaded)
                 raise
             generation = run.context.generation
             _, count = read_ledger(generation, step.source)
@@ -296,11 +296,11 @@ def _live(
     def live(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         tags = context.run.tags
         is_restart = RESTART_TAG in tags
-        run = ChainRun(
-            load_pipeline(Path(tags.get(DECLARATION_TAG, loaded.path))), AssetLog(context)
-        )
         # The supervision itself decides when a restart is tried again.
-        with failures(allow_retries=not is_restart):
+        with failures(loaded, allow_retries=not is_restart):
+            run = ChainRun(
+                load_pipeline(Path(tags.get(DECLARATION_TAG, loaded.path))), AssetLog(context)
+            )
             if is_restart:
                 beat = supervisor.restart(run.loaded, run.context.pipeline.source(step.name))
             else:

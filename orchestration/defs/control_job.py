@@ -75,7 +75,7 @@ def control_job(loaded: LoadedPipeline) -> dg.JobDefinition:
     def control(context: dg.OpExecutionContext, config: Any) -> None:
         action = config.action.value
         note_on_run(context, {ACTION_TAG: action})
-        with failures():
+        with failures(loaded):
             acts[action](context, load_pipeline(loaded.path), config)
 
     # Dagster takes the form from the annotation.

@@ -23,6 +23,7 @@ from orchestration.defs.jobs import job_of
 from orchestration.defs.schedules import schedule
 from orchestration.defs.table_asset import look, now, table_metadata
 from orchestration.defs.table_checks import COMPARED
+from orchestration.defs.ways import say_in
 from orchestration.generations import promotion
 from orchestration.generations.lifecycle import discard, rerun
 from sources.config.loader import LoadedPipeline, load_pipeline
@@ -82,7 +83,7 @@ def generation_job(loaded: LoadedPipeline) -> dg.JobDefinition:
     def generation(context: dg.OpExecutionContext, config: GenerationForm) -> None:
         action = config.action.name
         note_on_run(context, {ACTION_TAG: action})
-        with failures():
+        with failures(loaded):
             fresh = load_pipeline(loaded.path)
             if (candidate := waiting(fresh)) is not None:
                 note_on_run(context, {GENERATION_TAG: candidate})
@@ -153,23 +154,23 @@ def _compare(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: Generati
 
 def _promote(context: dg.OpExecutionContext, loaded: LoadedPipeline, form: GenerationForm) -> None:
     by = acting_user(context.run.tags, form.by)
-    _switched(context, loaded, promotion.promote(loaded, by=by, say=context.log.info))
+    _switched(context, loaded, promotion.promote(loaded, by=by, say=say_in(context, loaded)))
 
 
 def _roll_back(
     context: dg.OpExecutionContext, loaded: LoadedPipeline, form: GenerationForm
 ) -> None:
     by = acting_user(context.run.tags, form.by)
-    _switched(context, loaded, promotion.roll_back(loaded, by=by, say=context.log.info))
+    _switched(context, loaded, promotion.roll_back(loaded, by=by, say=say_in(context, loaded)))
 
 
 def _finish(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: GenerationForm) -> None:
-    done = promotion.finish(loaded, say=context.log.info)
+    done = promotion.finish(loaded, say=say_in(context, loaded))
     context.log.info("Completed." if done else "No promotion or rollback was under way.")
 
 
 def _abort(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: GenerationForm) -> None:
-    switch = promotion.abort(loaded, say=context.log.info)
+    switch = promotion.abort(loaded, say=say_in(context, loaded))
     context.log.info(
         "No promotion or rollback is under way."
         if switch is None
@@ -187,7 +188,7 @@ def _rerun(context: dg.OpExecutionContext, loaded: LoadedPipeline, form: Generat
         promote=form.promote is Promote.CHECKS,
         rows_at_least=form.rows_at_least,
         by=acting_user(context.run.tags, form.by),
-        say=context.log.info,
+        say=say_in(context, loaded),
     )
     _switched(context, loaded, served)
 

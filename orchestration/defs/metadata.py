@@ -10,6 +10,7 @@ from typing import Any
 import dagster as dg
 
 from orchestration.defs.assets import APPROVED
+from orchestration.defs.ways import in_dagster
 from orchestration.snapshots import TakenSnapshot
 from orchestration.supervision.verdict import Finding, Verdict
 from sources.common.positions import EndPosition, Evidence, TopicPartition, iso, nest
@@ -159,7 +160,8 @@ def approval(loaded: LoadedPipeline, given: Approval | None) -> dg.AssetCheckRes
         loaded: The pipeline.
         given: The approval; None if the plan is not approved, which is no error, but a pause.
     """
-    text = f"Waiting for approval. {how_to_approve(loaded.pipeline.name)}"
+    how = in_dagster(how_to_approve(loaded.pipeline.name), loaded)
+    text = f"Waiting for approval. {how}"
     if given is not None:
         text = f"Approved by {given.by} at {iso(given.at_ms)}."
     return dg.AssetCheckResult(
@@ -170,7 +172,7 @@ def approval(loaded: LoadedPipeline, given: Approval | None) -> dg.AssetCheckRes
     )
 
 
-def gaps(error: GapError) -> dg.AssetCheckResult:
+def gaps(error: GapError, loaded: LoadedPipeline) -> dg.AssetCheckResult:
     """Return the failed check ``no_gap`` of a hand-over that is refused, with a row for each gap.
 
     A gap is a range of records that are in neither history nor Kafka's log.
@@ -189,7 +191,7 @@ def gaps(error: GapError) -> dg.AssetCheckResult:
         check_name="no_gap",
         passed=False,
         severity=dg.AssetCheckSeverity.ERROR,
-        description=str(error),
+        description=in_dagster(str(error), loaded),
         metadata={"gaps": table(rows)},
     )
 

@@ -34,7 +34,7 @@ def progress_asset(loaded: LoadedPipeline) -> dg.AssetsDefinition:
         ),
     )
     def pictures() -> dg.MaterializeResult[None]:
-        with failures():
+        with failures(loaded):
             return dg.MaterializeResult(metadata=_metadata(load_pipeline(loaded.path)))
 
     return pictures

@@ -15,6 +15,7 @@ from orchestration.defs.jobs import job_of
 from orchestration.defs.range_partitions import HISTORY, LIVE, filled, partitions, ranges_key
 from orchestration.defs.schedules import schedule
 from orchestration.defs.upstream import upstream_keys
+from orchestration.defs.ways import say_in
 from orchestration.generations.ranges import backfill, complete_through, look
 from orchestration.progress.rows_by_range import rows_by_range
 from sources.common.fields import parse_instant
@@ -89,7 +90,7 @@ def _asset(loaded: LoadedPipeline, ranges: Ranges) -> dg.Definitions:
         output_required=False,
     )
     def ranges_(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[None]]:
-        with failures():
+        with failures(loaded):
             for event in _recomputed(context, load_pipeline(loaded.path), ranges):
                 context.log_event(event)
         yield from ()
@@ -129,7 +130,7 @@ def _recomputed(
     shown: dict[str, Any] = {}
     if of_history:
         since, until = utc[of_history[0]][0], utc[of_history[-1]][1]
-        done = backfill(loaded, since, until, _run_id(context.run), context.log.info)
+        done = backfill(loaded, since, until, _run_id(context.run), say_in(context, loaded))
         shown = generation_metadata.replaced(done)
     if live:
         context.log.warning(
@@ -145,15 +146,15 @@ def _recomputed(
 def _any_range(loaded: LoadedPipeline) -> Callable[..., None]:
     def backfill_range(context: dg.OpExecutionContext, config: RangeConfig) -> None:
         """Recompute any range of the target from the files. The live run continues."""
-        fresh = load_pipeline(loaded.path)
-        with failures():
+        with failures(loaded):
+            fresh = load_pipeline(loaded.path)
             since, until = range_of(fresh, config)
             if config.dry_run:
                 found = look(fresh, since, until)
                 context.add_output_metadata(generation_metadata.looked(found))
                 context.log.info(found.text)
                 return
-            done = backfill(fresh, since, until, _run_id(context.run), context.log.info)
+            done = backfill(fresh, since, until, _run_id(context.run), say_in(context, fresh))
         context.add_output_metadata(generation_metadata.replaced(done))
 
     return backfill_range
@@ -192,7 +193,7 @@ def _instant(name: str, config: RangeConfig) -> datetime:
 
 def _last_ranges(loaded: LoadedPipeline, ranges: Ranges, count: int) -> dict[str, Any] | str:
     """Return the run request for the last ranges that history covers, or why there is none."""
-    with failures():
+    with failures(loaded):
         complete = complete_through(load_pipeline(loaded.path))
     if complete is None:
         return "History has not been read to its end yet, so no range is complete."

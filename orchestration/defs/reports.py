@@ -14,6 +14,7 @@ from orchestration.defs.assets import live_key, role_of, table_key
 from orchestration.defs.range_partitions import filled_ranges
 from orchestration.defs.table_asset import look, now, table_metadata
 from orchestration.defs.table_checks import health_evaluation
+from orchestration.defs.ways import in_dagster, verdict_in_dagster
 from orchestration.display import shortened
 from orchestration.progress.table_facts import TableFacts
 from orchestration.supervision.card import Card
@@ -91,6 +92,10 @@ def reports(
         StateError: The state can't be read.
         InputError: The table can't be read.
     """
+    found = [
+        (each, tick._replace(verdict=verdict_in_dagster(tick.verdict, loaded)))
+        for each, tick in found
+    ]
     generation = loaded.open_generation(create=False)
     if generation is None or not (found or generation.exists("plan.json")):
         return Reports([], cursor, "Nothing was planned yet, so there is nothing to watch.")
@@ -146,7 +151,8 @@ def _look(loaded: LoadedPipeline) -> tuple[Card, TableFacts | None]:
     try:
         return look(loaded)
     except HybridError as error:
-        text = f"**The table can't be looked at.** {shortened(str(error), _SHOWN)}"
+        told = in_dagster(str(error), loaded)
+        text = f"**The table can't be looked at.** {shortened(told, _SHOWN)}"
         card = Card(
             headline="Unknown",
             text=text,

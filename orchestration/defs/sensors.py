@@ -18,8 +18,10 @@ from orchestration.defs.assets import (
     generation_name,
     live_key,
 )
+from orchestration.defs.failures import failures
 from orchestration.defs.generation_job import finish_form
 from orchestration.defs.reports import Cursor
+from orchestration.defs.ways import in_dagster, verdict_in_dagster
 from orchestration.supervision import supervisor
 from orchestration.supervision.look import look_at_live
 from orchestration.supervision.verdict import Finding, expected_findings
@@ -62,15 +64,17 @@ def live_checks(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
         ],
     )
     def checks() -> Iterator[dg.AssetCheckResult]:
-        fresh = load_pipeline(loaded.path)
-        look = look_at_live(fresh, fresh.require_generation())
+        with failures(loaded):
+            fresh = load_pipeline(loaded.path)
+            look = look_at_live(fresh, fresh.require_generation())
         never = [
             Finding(
                 name=name, passed=False, is_pending=True, text="The live run was never started."
             )
             for name in expected
         ]
-        for found in never if look is None else look.verdict.findings:
+        findings = never if look is None else verdict_in_dagster(look.verdict, fresh).findings
+        for found in findings:
             yield metadata.finding(found)
 
     return checks
@@ -118,7 +122,8 @@ def supervision_sensor(loaded: LoadedPipeline, jobs: Sequence[Any]) -> dg.Sensor
             context.log.exception("The pipeline can't be looked at; its state is unknown.")
             if not has_live_run(loaded):
                 return dg.SkipReason(f"The pipeline can't be looked at: {error}")
-            text = f"The live run can't be looked at, so its state is unknown: {error}"
+            told = in_dagster(str(error), loaded)
+            text = f"The live run can't be looked at, so its state is unknown: {told}"
             finding = Finding(name="alive", passed=False, text=text)
             alive = metadata.evaluation(live_key(loaded), finding)
             return dg.SensorResult(asset_events=[alive], cursor="")

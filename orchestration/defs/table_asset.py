@@ -11,6 +11,7 @@ from orchestration.defs.assets import live_key, role_of, table_key
 from orchestration.defs.failures import failures
 from orchestration.defs.metadata import Metadata
 from orchestration.defs.upstream import upstream_keys
+from orchestration.defs.ways import in_dagster
 from orchestration.progress.table_facts import TableFacts, table_facts
 from orchestration.supervision.card import Card, card
 from orchestration.supervision.status import status
@@ -47,8 +48,8 @@ def table_asset(loaded: LoadedPipeline) -> dg.AssetsDefinition:
         output_required=False,
     )
     def table(context: dg.AssetExecutionContext) -> Iterator[Any]:
-        fresh = load_pipeline(loaded.path)
-        with failures():
+        with failures(loaded):
+            fresh = load_pipeline(loaded.path)
             seen, facts = look(fresh)
             context.log.info(seen.text)
             if (candidate := waiting(fresh)) is not None:
@@ -72,7 +73,16 @@ def look(loaded: LoadedPipeline) -> tuple[Card, TableFacts | None]:
         InputError: The table can't be read.
     """
     facts = table_facts(loaded)
-    return card(loaded, status(loaded), facts), facts
+    seen = card(loaded, status(loaded), facts)
+    told = {
+        name: in_dagster(text, loaded)
+        for name, text in (
+            ("text", seen.text),
+            ("reason", seen.reason),
+            ("markdown", seen.markdown),
+        )
+    }
+    return seen.model_copy(update=told), facts
 
 
 def now(seen: Card) -> Metadata:

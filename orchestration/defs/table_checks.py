@@ -33,7 +33,7 @@ def table_checks(loaded: LoadedPipeline) -> list[dg.AssetChecksDefinition]:
         description="The table is complete, or its live run is up and commits what arrives.",
     )
     def healthy() -> dg.AssetCheckResult:
-        with failures():
+        with failures(loaded):
             seen, _ = look(load_pipeline(loaded.path))
         return dg.AssetCheckResult(
             passed=seen.is_well, severity=_severity(seen), description=_told(seen)
@@ -48,8 +48,8 @@ def table_checks(loaded: LoadedPipeline) -> list[dg.AssetChecksDefinition]:
         ),
     )
     def same_rows() -> dg.AssetCheckResult:
-        fresh = load_pipeline(loaded.path)
-        with failures():
+        with failures(loaded):
+            fresh = load_pipeline(loaded.path)
             if waiting(fresh) is None:
                 text = "There is no candidate: readers see the newest generation."
                 return dg.AssetCheckResult(passed=True, description=text)

@@ -1,0 +1,98 @@
+"""In Dagster a hint names jobs and assets that are there, and not commands with placeholders."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from orchestration.defs.ways import in_dagster, verdict_in_dagster
+from orchestration.pipeline_definitions import pipeline_definitions
+from orchestration.supervision.verdict import Finding, Verdict
+from sources.config.loader import LoadedPipeline
+from sources.planning.approval import how_to_approve
+from tests.orchestration.supervision.live_case import LiveCase
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def loaded(tmp_path: Path) -> LoadedPipeline:
+    return LiveCase(tmp_path).loaded
+
+
+@pytest.mark.parametrize(
+    ("told", "instead"),
+    [
+        ("`hybrid run P`", "the job `events`"),
+        ("`hybrid run orders.yaml`", "the job `events`"),
+        ("`hybrid plan PIPELINE`", "the asset `events/plan`"),
+        ("`hybrid snapshot`", "the asset `events/take_snapshot`"),
+        ("`hybrid step P live_handover`", "the asset `events/live_handover`"),
+        ("`hybrid resume`", "the job `events_control` with the action RESUME"),
+        (
+            "`hybrid stop P --generation g2`",
+            "the job `events_control` with the action STOP and `generation: g2`",
+        ),
+        ("`hybrid approve P --by NAME`", "the job `events_control` with the action APPROVE"),
+        ("`hybrid generation new P`", "the job `events_generation` with the action NEW"),
+        ("`hybrid rerun`", "the job `events_generation` with the action RERUN"),
+        ("`hybrid backfill P --since … --until …`", "the job `events_backfill`"),
+        ("`hybrid generation list P`", "the asset `events/table`"),
+        ("`hybrid logs P --previous`", "`hybrid logs {file} --previous`"),
+        ("`hybrid audit`", "`hybrid audit {file}`"),
+        ("`hybrid run --until caught-up`", "`hybrid run {file} --until caught-up`"),
+        ("`hybrid broker`", "`hybrid broker`"),
+        (
+            "run `hybrid resume P`, or in Dagster the job `events_control` with RESUME.",
+            "run the job `events_control` with RESUME.",
+        ),
+        (
+            how_to_approve("events"),
+            "Read the plan (the asset `plan`), then approve it: the job `events_control` with "
+            "APPROVE.",
+        ),
+        ("Then repeat the command.", "Then try again."),
+    ],
+)
+def test_a_command_is_named_by_its_job_or_by_the_pipelines_real_file(
+    loaded: LoadedPipeline, told: str, instead: str
+) -> None:
+    assert in_dagster(told, loaded) == instead.format(file=loaded.path)
+
+
+def test_no_command_in_any_message_keeps_a_placeholder_or_names_a_job_that_is_not_there(
+    loaded: LoadedPipeline,
+) -> None:
+    made = pipeline_definitions(loaded)
+    jobs = {job.name for job in made.jobs or [] if not isinstance(job, str)}
+    assert "events_control" in jobs
+    files = [
+        file
+        for room in ("sources", "spark_jobs", "orchestration")
+        for file in (ROOT / room).rglob("*.py")
+        if file.parent.name != "cli"
+    ]
+    texts = "".join(file.read_text() for file in files)
+    commands = set(re.findall(r"`hybrid [a-z][^`{}\"]*`", texts))
+    assert len(commands) > 40
+    for command in sorted(commands):
+        told = in_dagster(command, loaded)
+        assert not re.search(r"\b(P|PIPELINE)\b", told), command
+        for job in re.findall(r"the job `(.*?)`", told):
+            assert job in jobs, command
+
+
+def test_a_verdict_and_each_of_its_findings_are_told_so(loaded: LoadedPipeline) -> None:
+    text = "Start the run with `hybrid resume`."
+    verdict = Verdict(
+        health="failed",
+        reason=text,
+        error=text,
+        findings=[Finding(name="alive", passed=False, text=text)],
+    )
+    told = verdict_in_dagster(verdict, loaded)
+    assert [told.reason, told.error, told.findings[0].text] == [
+        "Start the run with the job `events_control` with the action RESUME."
+    ] * 3

@@ -44,6 +44,7 @@ class Cursor(BaseModel):
         seen: What it reported then, in short.
         is_moving: Whether that was about to change, such as the progress of history.
         version, headline: Version of the table, and headline of its card, at the last report.
+        was_well: Whether the check of its health passed then; None if it was never evaluated.
         ranges_ms: When it last looked for ranges that were filled.
     """
 
@@ -52,6 +53,7 @@ class Cursor(BaseModel):
     is_moving: bool = False
     version: int | None = None
     headline: str = ""
+    was_well: bool | None = None
     ranges_ms: int = 0
 
 
@@ -99,7 +101,9 @@ def reports(
     generation = loaded.open_generation(create=False)
     if generation is None or not (found or generation.exists("plan.json")):
         return Reports([], cursor, "Nothing was planned yet, so there is nothing to watch.")
-    findings = _together([(_name(each), tick.verdict.findings) for each, tick in found])
+    # Until it has shown itself, a run has neither met what is expected of it nor failed.
+    known = [each for each in found if each[1].verdict.health != "starting"]
+    findings = _together([(_name(each), tick.verdict.findings) for each, tick in known])
     healths = [tick.verdict.health for _, tick in found]
     serving = read_serving(loaded).generation
     beats = [read_heartbeat(generation, source.name) for source in loaded.pipeline.sources]
@@ -130,7 +134,8 @@ def reports(
     # After the live run, which is upstream of it: otherwise Dagster marks the table as out of date.
     events.append(kind(table_key(loaded), metadata=told, tags=tags))
     events += [metadata.evaluation(live_key(loaded), each) for each in findings]
-    events.append(health_evaluation(loaded, card))
+    evaluated = health_evaluation(loaded, card, cursor.was_well)
+    events += [] if evaluated is None else [evaluated]
     ranges_ms = cursor.ranges_ms
     if at_ms - ranges_ms >= _RANGES_MS:
         events += filled_ranges(loaded, serving, instance)
@@ -141,6 +146,7 @@ def reports(
         is_moving=card.is_moving,
         version=version,
         headline=card.headline,
+        was_well=cursor.was_well if evaluated is None else card.is_well,
         ranges_ms=ranges_ms,
     )
     return Reports(events, after, card.text)

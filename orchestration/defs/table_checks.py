@@ -9,7 +9,7 @@ from orchestration.defs import generation_metadata
 from orchestration.defs.assets import table_key
 from orchestration.defs.failures import failures
 from orchestration.defs.table_asset import look
-from orchestration.supervision.card import Card
+from orchestration.supervision.card import STARTING, Card
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.serving import waiting
 
@@ -30,7 +30,10 @@ def table_checks(loaded: LoadedPipeline) -> list[dg.AssetChecksDefinition]:
     @dg.asset_check(
         name=HEALTHY,
         asset=key,
-        description="The table is complete, or its live run is up and commits what arrives.",
+        description=(
+            "The table is complete, or its live run is up and commits what arrives. Not evaluated "
+            "while it starts or reads history."
+        ),
     )
     def healthy() -> dg.AssetCheckResult:
         with failures(loaded):
@@ -58,15 +61,25 @@ def table_checks(loaded: LoadedPipeline) -> list[dg.AssetChecksDefinition]:
     return [healthy, same_rows]
 
 
-def health_evaluation(loaded: LoadedPipeline, seen: Card) -> dg.AssetCheckEvaluation:
+def health_evaluation(
+    loaded: LoadedPipeline, seen: Card, was_well: bool | None
+) -> dg.AssetCheckEvaluation | None:
     """Return how a pipeline is as its check, as a sensor reports it outside of any Dagster run.
 
-    What is under way, or was paused by a person, warns.
+    What a person has paused or stopped warns. What starts or reads history is neither well nor a
+    failure: the check then keeps its result, or has none yet. Only after a failure it warns that
+    the pipeline is on its way, as reading history may take long.
 
     Args:
         loaded: The pipeline.
         seen: Its card.
+        was_well: Whether the check passed when it was reported last; None if it never was.
+
+    Returns:
+        The evaluation; None if the check keeps its result.
     """
+    if seen.is_under_way and (was_well is not False or seen.headline == STARTING):
+        return None
     return dg.AssetCheckEvaluation(
         asset_key=table_key(loaded),
         check_name=HEALTHY,

@@ -23,6 +23,8 @@ from spark_jobs.run_state.progress_log import Sample, read_progress_log
 _DAY_MS = 86_400_000
 _SHOWN = 300
 _WELL = ("Healthy", "Complete")
+STARTING = "Starting"
+"""Headline of a live run that was requested, and has not committed a micro-batch yet."""
 _AT_WORK = ("starting", "running", "silent", "failed", "dead", "stopped")
 
 
@@ -39,6 +41,8 @@ class Card(BaseModel):
         is_moving: Whether the next look will show something else, such as progress of history.
         is_well: Whether the table is complete, or its live run is healthy.
         is_failing: Whether something is broken, such as a run that has failed.
+        is_under_way: Whether it is on its way to be well, and nothing is known to be wrong: not
+            begun, reading history, or starting.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -51,6 +55,7 @@ class Card(BaseModel):
     is_moving: bool
     is_well: bool
     is_failing: bool
+    is_under_way: bool = False
 
 
 def card(loaded: LoadedPipeline, found: Status, facts: TableFacts | None) -> Card:
@@ -75,6 +80,7 @@ def card(loaded: LoadedPipeline, found: Status, facts: TableFacts | None) -> Car
     is_moving = any(each.state in ("starting", "running") for each in found.sources) and (
         found.live is None or found.live.health == "starting"
     )
+    is_well = found.healthy and headline in _WELL
     return Card(
         headline=headline,
         text=" · ".join(parts),
@@ -82,8 +88,9 @@ def card(loaded: LoadedPipeline, found: Status, facts: TableFacts | None) -> Car
         markdown="\n\n".join(lines),
         plots=_plots(loaded, served),
         is_moving=is_moving,
-        is_well=found.healthy and headline in _WELL,
+        is_well=is_well,
         is_failing=not found.healthy,
+        is_under_way=found.healthy and not is_well and (live is None or live.health == "starting"),
     )
 
 
@@ -101,7 +108,7 @@ def _state(loaded: LoadedPipeline, found: Status) -> tuple[str, list[str]]:
         since = _since(loaded, found) if is_up else []
         headline = found.live.health.replace("-", " ").capitalize()
         if found.live.health == "starting":
-            return "Starting", ["Spark is starting, usually 20 s", *waits]
+            return STARTING, ["Spark is starting, usually 20 s", *waits]
         return headline, [*waits, *since]
     if not found.planned:
         return "Not started", [f"materialize the job `{name}` to start"]

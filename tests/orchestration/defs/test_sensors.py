@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import pytest
 from orchestration.defs.assets import live_key, table_key
 from orchestration.defs.reports import _together as together
 from orchestration.defs.sensors import has_live_run, live_checks
+from orchestration.supervision import controls
 from orchestration.supervision.verdict import Finding
 from sources.config.pipeline import Pipeline
+from sources.planning.plan import Plan
 from spark_jobs.run_state.late_rows import LateRows, late_rows_name
 from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase, sensor_of
 
@@ -134,10 +137,72 @@ def test_of_two_live_runs_the_worst_one_counts_with_its_number() -> None:
     assert found == late.model_copy(update={"text": "g1: Nothing waits. g2: Much waits."})
 
 
-def test_a_launch_that_comes_up_is_no_error_and_not_green(tmp_path: Path) -> None:
+def test_a_launch_that_comes_up_is_no_failure_and_not_green_but_not_evaluated(
+    tmp_path: Path,
+) -> None:
     case = LiveCase(tmp_path)
     case.ask_for_it()
-    assert checks(look(case))["alive"] == (False, "WARN")
+    starting = look(case)
+    assert checks(starting) == {}
+    assert observed(starting)["health"] == "starting"
+    case.launch("a")
+    with case.alive():
+        up = look(case, starting.cursor)
+    assert checks(up)["alive"][0]
+    assert checks(up)["healthy"][0]
+
+
+def test_a_paused_pipeline_warns_with_since_when_by_whom_what_waits_and_how_to_resume(
+    tmp_path: Path,
+) -> None:
+    case = LiveCase(tmp_path)
+    case.ask_for_it()
+    case.launch("a", splits_done=3, splits_total=5)
+    controls.pause(case.loaded, "new brokers", "Ada")
+    paused = look(case)
+    assert checks(paused)["healthy"] == (False, "WARN")
+    [text] = [
+        event.description
+        for event in paused.asset_events
+        if isinstance(event, dg.AssetCheckEvaluation) and event.check_name == "healthy"
+    ]
+    assert text is not None
+    for part in (
+        "has been paused since ",
+        " UTC by Ada (new brokers). 2 records or splits wait.",
+        "To resume it, run the job `events_control` with the action RESUME.",
+    ):
+        assert part in text
+    assert "hybrid resume" not in text
+    # While it comes up again, the check keeps this result: it is not well yet, and no failure.
+    case.ask_for_it()
+    assert "healthy" not in checks(look(case, paused.cursor))
+
+
+def test_reading_history_warns_only_after_a_failure(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    plan = Plan(pipeline="events", created_ms=0, files=[], archives=[], topic=None, warnings=[])
+    case.generation.replace("plan.json", plan)
+    bounded = {"source": "history", "phase": "bounded", "rows_done": 42, "rows_total": 100}
+
+    def reads(**changes: Any) -> None:
+        case.launch("a", **bounded, **changes)
+        folder = case.generation.path("run")
+        (folder / "inbox-heartbeat.json").replace(folder / "history-heartbeat.json")
+        launch = json.loads((folder / "launch.json").read_text())
+        (folder / "launch.json").write_text(json.dumps({**launch, "source": "history"}))
+
+    reads()
+    with case.alive():
+        first = look(case)
+    assert checks(first) == {}
+    reads(state="failed", failure=DISK_FULL)
+    failed = look(case, first.cursor)
+    assert checks(failed)["healthy"] == (False, "ERROR")
+    reads()
+    with case.alive():
+        again = look(case, failed.cursor)
+    assert checks(again)["healthy"] == (False, "WARN")
 
 
 def test_the_same_is_not_reported_at_every_look_and_a_change_at_once(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import HybridError, RunError
 from sources.kafka.address import LOCAL
+from sources.kept_definitions import in_service
 from sources.planning.context import PipelineContext
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
@@ -101,8 +102,8 @@ def conclude(run: Callable[[ExitStack], list[AuditReport] | int], stages: Stages
         run: Gets the stack that stops what was started; returns the audits, or an exit status.
         stages: Stopwatch of the demo.
     """
-    # SIGTERM has to clean up like Ctrl-C.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt_once)
     try:
         with ExitStack() as cleanup:
             reports = run(cleanup)
@@ -110,6 +111,7 @@ def conclude(run: Callable[[ExitStack], list[AuditReport] | int], stages: Stages
         console.print(f"[red]{error}[/]")
         return 2
     except KeyboardInterrupt:
+        console.print("Stopped: the streams, and all that was started for the demo.")
         return 130
     if isinstance(reports, int):
         return reports
@@ -117,6 +119,24 @@ def conclude(run: Callable[[ExitStack], list[AuditReport] | int], stages: Stages
         console.print(tables.audit(report))
     console.print(stages.table())
     return 0 if all(report.ok for report in reports) else 1
+
+
+def _interrupt_once(*_: object) -> None:
+    """Interrupt for the first SIGTERM or Ctrl-C, and let no further one interrupt the clean-up.
+
+    A signal to the whole process group of ``make`` arrives twice, as make passes it on.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    text = b"\nStopping the streams and all that was started; this takes some seconds.\n"
+    os.write(sys.stderr.fileno(), text)
+    raise KeyboardInterrupt
+
+
+def stop(loaded: LoadedPipeline) -> None:
+    """Stop the runs of a pipeline: those of its candidate and of the serving generation."""
+    for each in in_service(loaded):
+        operations.stop(each)
 
 
 def prepare(
@@ -159,7 +179,7 @@ def prepare(
         flight_data.produce(before, servers, topic)
     loaded = [load_pipeline(ROOT / "examples" / f"{name}.yaml") for name in PIPELINES]
     for pipeline in loaded:
-        cleanup.callback(operations.stop, pipeline)
+        cleanup.callback(stop, pipeline)
     return loaded, rest
 
 

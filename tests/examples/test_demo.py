@@ -1,7 +1,11 @@
-"""What `make demo` asks for before it starts anything."""
+"""What `make demo` asks for before it starts anything, and what it leaves behind: nothing."""
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,6 +15,8 @@ import pytest
 
 from examples import demo
 from sources.errors import InputError
+from spark_jobs.launch import process
+from tests.orchestration.generations.test_generations import two
 
 
 @pytest.mark.parametrize(
@@ -36,3 +42,46 @@ def test_only_the_jvm_parts_that_it_uses_are_fetched(
     with ExitStack() as cleanup, pytest.raises(InputError, match="no network"):
         demo.prepare(tmp_path / "demo", demo.Stages(), cleanup, open_lake)
     assert asked == sets
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_arrives_twice_stops_all_that_was_started(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    # What `make` does: the signal reaches its process group, and make passes it on.
+    code = (
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "from examples import demo\n"
+        f"folder = Path({str(tmp_path)!r})\n"
+        "def stop(name):\n"
+        "    (folder / f'{name}-stops').touch()\n"
+        "    time.sleep(1)\n"
+        "    (folder / name).touch()\n"
+        "def run(cleanup):\n"
+        "    cleanup.callback(stop, 'broker')\n"
+        "    cleanup.callback(stop, 'stream')\n"
+        "    (folder / 'runs').touch()\n"
+        "    time.sleep(600)\n"
+        "sys.exit(demo.conclude(run, demo.Stages()))\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE) as shown:
+        for seen in ("runs", "stream-stops"):
+            while not (tmp_path / seen).exists():
+                assert shown.poll() is None
+                time.sleep(0.05)
+            shown.send_signal(number)
+        told = shown.communicate(timeout=300)[1].decode()
+    assert shown.returncode == 130
+    assert (tmp_path / "stream").exists()
+    assert (tmp_path / "broker").exists()
+    assert told.count("Stopping the streams") == 1
+
+
+def test_a_candidate_is_stopped_as_well_as_the_generation_that_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case, stopped = two(tmp_path), list[str]()
+    monkeypatch.setattr(process, "stop", lambda generation, _: stopped.append(generation.name))
+    demo.stop(case.loaded)
+    assert sorted(stopped) == ["g1", "g2"]

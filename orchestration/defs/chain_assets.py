@@ -1,6 +1,5 @@
 """The assets of a pipeline's chain, one for each step."""
 
-import sys
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from pathlib import Path
@@ -14,13 +13,13 @@ from orchestration.chain import (
     ChainRun,
     HandoverStep,
     LiveStep,
-    Observer,
     PlanStep,
     SnapshotStep,
     Step,
     steps_of,
 )
 from orchestration.defs import metadata, plan_metadata
+from orchestration.defs.asset_log import AssetLog
 from orchestration.defs.assets import (
     APPROVED,
     DECLARATION_TAG,
@@ -28,6 +27,7 @@ from orchestration.defs.assets import (
     PAUSED_TAG,
     POOL,
     RESTART_TAG,
+    generation_name,
     live_key,
     note_on_run,
     plan_key,
@@ -36,6 +36,7 @@ from orchestration.defs.assets import (
 )
 from orchestration.defs.failures import failures
 from orchestration.defs.range_partitions import filled_ranges
+from orchestration.defs.table_asset import look
 from orchestration.defs.upstream import upstream_keys
 from orchestration.progress.plan_preview import preview
 from orchestration.snapshots import declared
@@ -47,7 +48,7 @@ from sources.hand_over_checks import CHECKS
 from sources.kafka.start_offsets import GapError
 from sources.ledger import read_ledger
 from sources.planning.approval import find_approval
-from sources.serving import described, target_of, waiting
+from sources.serving import described, read_serving, target_of, waiting
 from spark_jobs.checkpoint.transform_compatibility import last_change
 from spark_jobs.launch.record import log_path
 from spark_jobs.run_state.heartbeat import Heartbeat
@@ -70,25 +71,6 @@ class PlanConfig(dg.Config):
         "computes a table next to the serving one from the pipeline's file as it is now; if one "
         "is already waiting for its promotion, that one is continued.",
     )
-
-
-class AssetLog(Observer):
-    """Progress of a step in the log of its Dagster run.
-
-    Args:
-        context: The asset's run.
-    """
-
-    def __init__(self, context: dg.AssetExecutionContext) -> None:
-        self._context = context
-
-    def noted(self, step: Step[Any], text: str) -> None:
-        """Write the text to the Dagster run's log."""
-        self._context.log.info(text)
-
-    def printed(self, step: Step[Any], line: str) -> None:
-        """Print the line to stderr, which Dagster captures as the output of the run."""
-        print(line, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def pipeline_assets(loaded: LoadedPipeline) -> list[dg.AssetsDefinition]:
@@ -134,7 +116,9 @@ def _snapshot(loaded: LoadedPipeline, step: SnapshotStep) -> dg.AssetsDefinition
     )
     def take_snapshot(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         with failures(loaded):
-            taken = step.run(ChainRun(load_pipeline(loaded.path), AssetLog(context))).value
+            fresh = load_pipeline(loaded.path)
+            say_candidate(context, fresh)
+            taken = step.run(ChainRun(fresh, AssetLog(context, fresh))).value
         for each in taken:
             for warning in each.document["warnings"]:
                 context.log.warning(warning)
@@ -169,7 +153,8 @@ def _plan(
             fresh = load_pipeline(loaded.path)
             if config.generation is Which.NEW and waiting(fresh) is None:
                 context.log.info(f"Generation {begin(fresh).name} is begun.")
-            made = step.run(ChainRun(fresh, AssetLog(context))).value
+            say_candidate(context, fresh)
+            made = step.run(ChainRun(fresh, AssetLog(context, fresh))).value
             seen = preview(fresh, made)
             generation = fresh.require_generation()
             given = find_approval(generation)
@@ -218,9 +203,11 @@ def _bounded(
                 message_reader=dg.PipesTempFileMessageReader(),
             ) as session,
         ):
+            fresh = load_pipeline(loaded.path)
+            say_candidate(context, fresh)
             run = ChainRun(
-                load_pipeline(loaded.path),
-                AssetLog(context),
+                fresh,
+                AssetLog(context, fresh),
                 rest_requested=_is_requested(context, live_key(loaded)),
                 environment=session.get_bootstrap_env_vars(),
             )
@@ -260,7 +247,9 @@ def _handover(
     )
     def handover(context: dg.AssetExecutionContext) -> Iterator[Any]:
         with failures(loaded):
-            run = ChainRun(load_pipeline(loaded.path), AssetLog(context))
+            fresh = load_pipeline(loaded.path)
+            say_candidate(context, fresh)
+            run = ChainRun(fresh, AssetLog(context, fresh))
             try:
                 ledger, checks = step.run(run).value
             except GapError as error:
@@ -298,9 +287,10 @@ def _live(
         is_restart = RESTART_TAG in tags
         # The supervision itself decides when a restart is tried again.
         with failures(loaded, allow_retries=not is_restart):
-            run = ChainRun(
-                load_pipeline(Path(tags.get(DECLARATION_TAG, loaded.path))), AssetLog(context)
-            )
+            acting = load_pipeline(Path(tags.get(DECLARATION_TAG, loaded.path)))
+            if not is_restart:
+                say_candidate(context, acting)
+            run = ChainRun(acting, AssetLog(context, acting))
             if is_restart:
                 beat = supervisor.restart(run.loaded, run.context.pipeline.source(step.name))
             else:
@@ -310,12 +300,32 @@ def _live(
     return live
 
 
+def say_candidate(context: dg.AssetExecutionContext, loaded: LoadedPipeline) -> None:
+    """Say once in a Dagster run, before all else, that it computes a candidate; tag it so.
+
+    Args:
+        context: The run of an asset of the chain, which works on the newest generation.
+        loaded: The pipeline.
+    """
+    candidate = waiting(loaded)
+    run = context.instance.get_run_by_id(context.run.run_id)
+    if candidate is None or run is None or GENERATION_TAG in run.tags:
+        return
+    note_on_run(context, {GENERATION_TAG: candidate})
+    context.log.info(
+        f"This run computes {candidate}, a candidate: readers go on to see "
+        f"{read_serving(loaded).generation} until the job `{generation_name(loaded)}` promotes it."
+    )
+
+
 def live_metadata(
     context: dg.AssetExecutionContext | dg.OpExecutionContext,
     loaded: LoadedPipeline,
     beat: Heartbeat,
 ) -> metadata.Metadata:
     """Return the metadata of a live run that has started, and say so in the Dagster run's log.
+
+    Those of a candidate's run come after how the pipeline is that readers see.
 
     Args:
         context: The Dagster run that started it.
@@ -335,8 +345,17 @@ def live_metadata(
     shown = metadata.live(
         beat, log_path(generation, beat.source), target_of(loaded, generation.name).url
     )
-    role = {"generation": role_of(loaded, generation.name)}
-    return {**role, **shown, **metadata.transform(changed)}
+    told = {**shown, **metadata.transform(changed)}
+    if waiting(loaded) != generation.name:
+        return {"generation": role_of(loaded, generation.name), **told}
+    # The stream that readers depend on is another one: it comes first.
+    seen, _ = look(loaded)
+    return {
+        "now": dg.MetadataValue.md(seen.markdown),
+        "generation": role_of(loaded, read_serving(loaded).generation),
+        "candidate": role_of(loaded, generation.name),
+        **{f"candidate: {name}": value for name, value in told.items()},
+    }
 
 
 def _is_requested(context: dg.AssetExecutionContext, asset: dg.AssetKey) -> bool:

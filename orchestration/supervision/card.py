@@ -8,7 +8,9 @@ from itertools import pairwise
 from pydantic import BaseModel, ConfigDict
 
 from orchestration.database_log import describe_unread
-from orchestration.display import count, day, duration, moment, shortened
+from orchestration.display import count, day, moment, shortened
+from orchestration.progress.in_words import STARTING as SPARK_STARTS
+from orchestration.progress.in_words import progress_parts
 from orchestration.progress.sparkline import sparkline
 from orchestration.progress.table_facts import TableFacts
 from orchestration.supervision.source_status import SourceStatus
@@ -108,7 +110,7 @@ def _state(loaded: LoadedPipeline, found: Status) -> tuple[str, list[str]]:
         since = _since(loaded, found) if is_up else []
         headline = found.live.health.replace("-", " ").capitalize()
         if found.live.health == "starting":
-            return STARTING, ["Spark is starting, usually 20 s", *waits]
+            return STARTING, [SPARK_STARTS, *waits]
         return headline, [*waits, *since]
     if not found.planned:
         return "Not started", [f"materialize the job `{name}` to start"]
@@ -124,7 +126,7 @@ def _state(loaded: LoadedPipeline, found: Status) -> tuple[str, list[str]]:
 
 def _reading(source: SourceStatus) -> tuple[str, list[str]]:
     if source.state == "starting":
-        return f"Reading {source.source}", ["Spark is starting, usually 20 s"]
+        return f"Reading {source.source}", [SPARK_STARTS]
     if source.state != "running":
         failure = None if source.heartbeat is None else source.heartbeat.failure
         more = [] if failure is None else [shortened(failure.message, _SHOWN)]
@@ -134,17 +136,7 @@ def _reading(source: SourceStatus) -> tuple[str, list[str]]:
 
 def _progress(source: SourceStatus) -> list[str]:
     beat = source.heartbeat
-    if beat is None:
-        return []
-    done, total, unit = beat.rows_done, beat.rows_total, "rows"
-    if done is None or total is None:
-        done, total, unit = beat.splits_done, beat.splits_total, "splits"
-    if done is None or not total:
-        return ["Spark prepares the first batch"]
-    parts = [f"{done / total:.0%}, {count(done)} of {count(total)} {unit}"]
-    if source.eta_s:
-        parts.append(f"about {duration(source.eta_s, units=1)} left")
-    return parts
+    return [] if beat is None else progress_parts(beat, source.eta_s)
 
 
 def _newest_row(found: Status, facts: TableFacts | None) -> list[str]:

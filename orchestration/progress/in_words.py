@@ -1,0 +1,38 @@
+"""Progress of a bounded run in words, the same on a card and in a log."""
+
+from __future__ import annotations
+
+from orchestration.display import count, duration
+from spark_jobs.run_state.heartbeat import Heartbeat
+
+STARTING = "Spark is starting, usually 20 s"
+
+
+def share_of(beat: Heartbeat) -> tuple[int, int, str] | None:
+    """Return what is read, of how much, and its unit; None until that is known.
+
+    Args:
+        beat: A heartbeat of the run.
+    """
+    for done, total, unit in (
+        (beat.rows_done, beat.rows_total, "rows"),
+        (beat.splits_done, beat.splits_total, "splits"),
+    ):
+        if done is not None and total:
+            return done, total, unit
+    return None
+
+
+def progress_parts(beat: Heartbeat, left_s: float | None) -> list[str]:
+    """Return the parts of a sentence, such as ``42%, 106 k of 252 k rows``, ``about 1 min left``.
+
+    Args:
+        beat: A heartbeat of the run.
+        left_s: Seconds until nothing is left; None if unknown.
+    """
+    known = share_of(beat)
+    if known is None:
+        return ["Spark prepares the first batch"]
+    done, total, unit = known
+    parts = [f"{done / total:.0%}, {count(done)} of {count(total)} {unit}"]
+    return [*parts, f"about {duration(left_s, units=1)} left"] if left_s else parts

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 from orchestration.defs import metadata
 from orchestration.defs.assets import live_key, role_of, table_key
 from orchestration.defs.range_partitions import filled_ranges
+from orchestration.defs.restarts import restarts_of_a_day
 from orchestration.defs.table_asset import look, now, table_metadata
 from orchestration.defs.table_checks import health_evaluation
 from orchestration.defs.ways import in_dagster, verdict_in_dagster
@@ -121,13 +122,16 @@ def reports(
     # Dagster's overview of an asset shows its last materialization, whatever was observed since.
     is_new = (version, card.headline) != (cursor.version, cursor.headline)
     kind = dg.AssetMaterialization if is_new else dg.AssetObservation
-    told = {**now(card), **({} if facts is None else table_metadata(loaded, facts))}
     tags = {} if facts is None else {"dagster/data_version": str(facts.version)}
+    first = now(card, restarts_of_a_day(instance, loaded))
+    told = {**first, **({} if facts is None else table_metadata(loaded, facts))}
     events: list[Event] = []
-    for each, tick in reversed(found):
+    # One entry, of the stream that readers depend on: a candidate is a line of it.
+    for each, tick in found[-1:]:
         shown = {
-            "now": dg.MetadataValue.md(card.markdown),
+            **{name: value for name, value in first.items() if name != "last 24 h"},
             "generation": role_of(loaded, _name(each)),
+            **_candidate(found),
             **metadata.observation(tick.verdict),
         }
         events.append(kind(live_key(loaded), metadata=shown))
@@ -177,6 +181,14 @@ def _wait_ms(cursor: Cursor, *, is_live: bool) -> float:
     if cursor.is_moving:
         return _MOVING_MS
     return REPORT_MS if is_live else math.inf
+
+
+def _candidate(found: Sequence[tuple[LoadedPipeline, Tick]]) -> dict[str, str]:
+    """Return how the candidate's live run is, in a line; empty without one."""
+    if len(found) < 2:
+        return {}
+    loaded, tick = found[0]
+    return {"candidate": f"{_name(loaded)}: {tick.verdict.health}. {tick.verdict.reason}"}
 
 
 def _name(loaded: LoadedPipeline) -> str:

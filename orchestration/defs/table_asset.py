@@ -10,6 +10,7 @@ import dagster as dg
 from orchestration.defs.assets import live_key, role_of, table_key
 from orchestration.defs.failures import failures
 from orchestration.defs.metadata import Metadata
+from orchestration.defs.restarts import restarts_of_a_day
 from orchestration.defs.upstream import upstream_keys
 from orchestration.defs.ways import in_dagster
 from orchestration.progress.table_facts import TableFacts, table_facts
@@ -54,11 +55,12 @@ def table_asset(loaded: LoadedPipeline) -> dg.AssetsDefinition:
             context.log.info(seen.text)
             if (candidate := waiting(fresh)) is not None:
                 context.log.info(f"Nothing changed for readers: {role_of(fresh, candidate)}.")
+            first = now(seen, restarts_of_a_day(context.instance, fresh))
             if facts is None:
-                yield dg.AssetObservation(key, metadata=now(seen))
+                yield dg.AssetObservation(key, metadata=first)
                 return
             yield dg.MaterializeResult(
-                metadata={**now(seen), **table_metadata(fresh, facts)},
+                metadata={**first, **table_metadata(fresh, facts)},
                 data_version=dg.DataVersion(str(facts.version)),
             )
 
@@ -85,10 +87,16 @@ def look(loaded: LoadedPipeline) -> tuple[Card, TableFacts | None]:
     return seen.model_copy(update=told), facts
 
 
-def now(seen: Card) -> Metadata:
-    """Return the metadata of a card, which pages show in full, and its plots, which they open."""
+def now(seen: Card, restarts: str | None = None) -> Metadata:
+    """Return the metadata of a card, which pages show in full, and its plots, which they open.
+
+    Args:
+        seen: The card.
+        restarts: How often the live run was restarted automatically; None if it was not.
+    """
+    again = {} if restarts is None else {"restarts": restarts}
     plots = {} if seen.plots is None else {"last 24 h": dg.MetadataValue.md(seen.plots)}
-    return {"now": dg.MetadataValue.md(seen.markdown), **plots}
+    return {"now": dg.MetadataValue.md(seen.markdown), **again, **plots}
 
 
 def table_metadata(loaded: LoadedPipeline, facts: TableFacts) -> Metadata:

@@ -1,0 +1,147 @@
+"""While a candidate is computed, pages show the stream that readers depend on, and say so."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from orchestration import operations
+from orchestration.defs.assets import RESTART_TAG
+from orchestration.defs.restarts import restarts_of_a_day
+from orchestration.display import moment
+from orchestration.pipeline_definitions import pipeline_definitions
+from sources.generations import begin
+from sources.kept_definitions import keep_definition
+from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
+from tests.orchestration.generations.generation_case import GenerationCase
+from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase, sensor_of
+
+LIVE, TABLE = (dg.AssetKey(["events", name]) for name in ("inbox", "table"))
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> LiveCase:
+    """A stream that runs and serves."""
+    made = LiveCase(tmp_path)
+    keep_definition(made.loaded, made.generation)
+    offsets = made.generation.checkpoint.root / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / "0").write_text("v1")
+    made.ask_for_it()
+    made.launch("a", batch_id=7)
+    return made
+
+
+def shown(case: LiveCase, instance: dg.DagsterInstance, key: dg.AssetKey) -> list[dict[str, Any]]:
+    """What a look of the supervision shows on an asset, one for each event."""
+    found = sensor_of(case.loaded)(dg.build_sensor_context(instance=instance))
+    assert isinstance(found, dg.SensorResult)
+    return [
+        {name: value.value for name, value in each.metadata.items()}
+        for each in found.asset_events
+        if each.asset_key == key and not isinstance(each, dg.AssetCheckEvaluation)
+    ]
+
+
+def test_the_health_of_the_stream_that_serves_stays_and_the_candidate_is_a_line(
+    case: LiveCase,
+) -> None:
+    serving = case.generation
+    case.generation = begin(case.loaded)
+    case.ask_for_it()
+    case.launch("b", state="failed", failure=DISK_FULL)
+    candidate, case.generation = case.generation, serving
+    assert candidate.name == "g2"
+    with dg.DagsterInstance.ephemeral() as instance, case.alive():
+        [live] = shown(case, instance, LIVE)
+    assert (live["generation"], live["health"]) == ("g1, which readers see", "healthy")
+    assert live["details"]["batch"] == 7
+    assert live["candidate"].startswith("g2: dead. The live run failed: disk full")
+    assert "Healthy" in live["now"]
+
+
+def test_the_live_run_of_a_candidate_comes_after_the_one_that_readers_depend_on(
+    case: LiveCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serving = case.generation
+    case.generation = begin(case.loaded)
+    case.launch("b", batch_id=1)
+    beat = read_heartbeat(case.generation, "inbox")
+    case.generation = serving
+
+    def go_live(*_: object, **__: object) -> Heartbeat:
+        assert beat is not None
+        return beat
+
+    monkeypatch.setattr(operations, "go_live", go_live)
+    job = pipeline_definitions(case.loaded).resolve_job_def("events")
+    with dg.DagsterInstance.ephemeral() as instance, case.alive():
+        done = job.execute_in_process(instance=instance, asset_selection=[LIVE])
+        run = instance.get_run_by_id(done.run_id)
+        lines = [each.user_message for each in instance.all_logs(done.run_id)]
+    [event] = done.asset_materializations_for_node("events__inbox")
+    assert [*event.metadata][:3] == ["now", "generation", "candidate"]
+    assert event.metadata["generation"].value == "g1, which readers see"
+    assert str(event.metadata["candidate"].value).startswith("g2, a candidate")
+    assert event.metadata["candidate: batch"].value == 1
+    assert run is not None
+    assert run.tags["hybrid/generation"] == "g2"
+    told = "This run computes g2, a candidate: readers go on to see g1 until the job"
+    assert len([line for line in lines if line.startswith(told)]) == 1
+
+
+def test_a_chain_that_computes_a_candidate_says_so_first_and_once(tmp_path: Path) -> None:
+    case = GenerationCase(tmp_path)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.json").write_text('{"id": 1, "at": "2024-01-01T00:00:00Z", "v": 1}\n')
+    case.run({1: 10})
+    begin(case.loaded)
+    job = pipeline_definitions(case.loaded).resolve_job_def("events")
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = job.execute_in_process(
+            instance=instance,
+            raise_on_error=False,
+            asset_selection=[dg.AssetKey(["events", "plan"])],
+        )
+        run = instance.get_run_by_id(done.run_id)
+        lines = [
+            each.user_message
+            for each in instance.all_logs(done.run_id)
+            if not each.is_dagster_event
+        ]
+    assert lines[0] == (
+        "This run computes g2, a candidate: readers go on to see g1 until the job "
+        "`events_generation` promotes it."
+    )
+    assert run is not None
+    assert run.tags["hybrid/generation"] == "g2"
+
+
+def test_automatic_restarts_of_a_day_are_on_the_page_of_the_table(case: LiveCase) -> None:
+    now = datetime.now(UTC)
+    with dg.DagsterInstance.ephemeral() as instance, case.alive():
+        [table] = shown(case, instance, TABLE)
+        assert "restarts" not in table
+        for number, tags in enumerate([{RESTART_TAG: "a"}, {RESTART_TAG: "b"}, {}]):
+            run = dg.DagsterRun(job_name="events", run_id=f"{number}", tags=tags)
+            instance.add_run(run)
+        for key in (TABLE, LIVE):
+            [page] = shown(case, instance, key)
+            assert page["restarts"].startswith(
+                "The supervision restarted the live run 2 times, the last time on "
+            )
+            assert moment(int(now.timestamp() * 1000))[:-2] in page["restarts"]
+
+
+def test_restarts_of_other_pipelines_and_of_earlier_days_do_not_count(case: LiveCase) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        other = dg.DagsterRun(job_name="others", run_id="1", tags={RESTART_TAG: "a"})
+        instance.add_run(other)
+        old = dg.DagsterRun(job_name="events", run_id="2", tags={RESTART_TAG: "a"})
+        storage: Any = instance.run_storage
+        storage.add_historical_run(old, datetime.now(UTC) - timedelta(days=2))
+        assert restarts_of_a_day(instance, case.loaded) is None

@@ -231,7 +231,8 @@ def test_in_dagster_the_chain_stops_after_its_plan_until_a_form_approves_it(
         assert begun == {"events__plan"}
         passed, told = jobs.check()
         assert not passed
-        assert "`hybrid approve PIPELINE --by NAME`, or the job `events_control`" in told
+        assert told.endswith("then approve it: the job `events_control` with APPROVE.")
+        assert "hybrid" not in told
         refused = jobs.approve()
         assert not refused.success
         [event] = refused.get_step_failure_events()

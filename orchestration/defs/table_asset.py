@@ -88,14 +88,14 @@ def look(loaded: LoadedPipeline) -> tuple[Card, TableFacts | None]:
 
 
 def now(seen: Card, restarts: str | None = None) -> Metadata:
-    """Return the metadata of a card, which pages show in full, and its plots, which they open.
+    """Return the metadata of a card and of its plots, which pages show in full.
 
     Args:
         seen: The card.
         restarts: How often the live run was restarted automatically; None if it was not.
     """
     again = {} if restarts is None else {"restarts": restarts}
-    plots = {} if seen.plots is None else {"last 24 h": dg.MetadataValue.md(seen.plots)}
+    plots = {} if seen.plots is None else {"last 24 h (UTC)": dg.MetadataValue.md(seen.plots)}
     return {"now": dg.MetadataValue.md(seen.markdown), **again, **plots}
 
 

@@ -1,38 +1,50 @@
-"""A small plot as text: a picture that Markdown holds itself, of some hundred bytes."""
+"""A small plot as text, which Markdown shows as it is: one line of bars with its times."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from urllib.parse import quote
 
-from orchestration.display import count
+from orchestration.display import count, moment
 
-_WIDTH, _HEIGHT, _MARGIN = 460, 90, 4
+_BARS = "▁▂▃▄▅▆▇█"
+_COLUMNS = 36
+"""As many as fit the column of values on an asset's page that is 1440 px wide."""
 
 
-def sparkline(title: str, points: Sequence[tuple[int, float]]) -> str:
-    """Return a line over time as a Markdown picture, with its highest and its last value.
+def sparkline(
+    title: str,
+    points: Sequence[tuple[int, float]],
+    length_ms: int,
+    last: tuple[int, float | None],
+) -> str:
+    """Return the highest values of intervals of time as bars, with both ends in numbers, in UTC.
 
     Args:
         title: What is plotted, with its unit.
-        points: Times in ms since 1970, ascending, and values; with fewer than two it is a line of
-            text that says so.
+        points: Starts of the intervals in ms since 1970, ascending, and the highest value of each;
+            without any, a line says so.
+        length_ms: Length of each interval.
+        last: The latest moment and its value; None if that is unknown.
     """
-    if len(points) < 2:
-        return f"{title}: not known yet."
-    first, last = points[0][0], points[-1][0]
-    highest = max(value for _, value in points)
-    inner = _HEIGHT - 20 - _MARGIN
-    line = " ".join(
-        f"{_MARGIN + (at - first) / max(last - first, 1) * (_WIDTH - 2 * _MARGIN):.0f},"
-        f"{_HEIGHT - _MARGIN - max(value, 0) / (highest or 1) * inner:.0f}"
-        for at, value in points
-    )
-    words = f"{title}: highest {count(highest)}, now {count(points[-1][1])}"
-    svg = (
-        f"<svg xmlns='http://www.w3.org/2000/svg' width='{_WIDTH}' height='{_HEIGHT}'>"
-        f"<rect width='{_WIDTH}' height='{_HEIGHT}' fill='#f7f8fa'/>"
-        f"<text x='{_MARGIN}' y='14' font-family='sans-serif' font-size='12' fill='#444'>{words}"
-        f"</text><polyline points='{line}' fill='none' stroke='#2f6fde' stroke-width='1.5'/></svg>"
-    )
-    return f"![{words}](data:image/svg+xml,{quote(svg, safe='')})"
+    if not points:
+        return f"**{title}**: not known yet."
+    (first_ms, first), (last_ms, latest) = points[0], last
+    highest_ms, highest = max(points, key=lambda point: point[1])
+    step_ms = max(last_ms - first_ms, 1) / _COLUMNS
+    bars = ""
+    for column in range(_COLUMNS):
+        since_ms = first_ms + column * step_ms
+        until_ms = since_ms + step_ms
+        values = [value for at, value in points if at < until_ms and at + length_ms > since_ms]
+        bars += _bar(max(values), highest) if values else " "
+    ends = f"{moment(first_ms)}  {moment(last_ms)}"
+    words = f"first {count(first)}, highest {count(highest)} at {moment(highest_ms)}"
+    end = "unknown" if latest is None else count(latest)
+    return f"**{title}**: {words}, last {end}\n\n```\n{bars}\n{ends}\n```"
+
+
+def _bar(value: float, highest: float) -> str:
+    """Return the bar of a value; the lowest one is zero alone."""
+    if value <= 0:
+        return _BARS[0]
+    return _BARS[max(round(value / highest * (len(_BARS) - 1)), 1)]

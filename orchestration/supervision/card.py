@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
-
 from pydantic import BaseModel, ConfigDict
 
 from orchestration.database_log import describe_unread
@@ -20,9 +17,9 @@ from sources.config.loader import LoadedPipeline
 from sources.serving import waiting
 from sources.state.generation import read_generation
 from spark_jobs.launch.record import last_launch, log_path
-from spark_jobs.run_state.progress_log import Sample, read_progress_log
+from spark_jobs.run_state.last_day import DAY_MS
+from spark_jobs.run_state.progress_log import last_minute, read_progress_log
 
-_DAY_MS = 86_400_000
 _SHOWN = 300
 _WELL = ("Healthy", "Complete")
 STARTING = "Starting"
@@ -39,7 +36,8 @@ class Card(BaseModel):
         reason: Why it is not well, in sentences; empty if it is.
         markdown: The line and the reason, with links; less than 1,000 characters, which is what
             Dagster's pages show in full.
-        plots: Lag and throughput of the last 24 hours as Markdown; None if too little is known.
+        plots: Lag and throughput of the last 24 hours as Markdown, as short as that; None if
+            nothing is known of them.
         is_moving: Whether the next look will show something else, such as progress of history.
         is_well: Whether the table is complete, or its live run is healthy.
         is_failing: Whether something is broken, such as a run that has failed.
@@ -187,21 +185,22 @@ def _plots(loaded: LoadedPipeline, found: Status) -> str | None:
         return None
     name = found.sources[-1].source
     log = read_progress_log(read_generation(loaded.state, found.generation), name)
-    since_ms = now_ms() - _DAY_MS
-    samples = [] if log is None else [each for each in log.samples if each.at_ms >= since_ms]
-    if log is None or len(samples) < 3:
+    if log is None or not log.samples:
         return None
-    waiting = [(each.at_ms, float(each.left)) for each in samples if each.left is not None]
+    kept, since_ms = log.last_day, now_ms() - DAY_MS
+    recent = [each for each in kept.intervals if each.at_ms + kept.length_ms > since_ms]
+    if not recent:
+        return None
+    *earlier, last = log.samples
+    left = [(each.at_ms, float(each.left)) for each in recent if each.left is not None]
+    rates = [(each.at_ms, each.per_s) for each in recent if each.per_s is not None]
     plots = [
-        sparkline(f"{log.unit} waiting, last 24 h", waiting),
-        sparkline(f"{log.unit}/s, last 24 h", _rates(samples)),
+        sparkline(f"{log.unit} waiting", left, kept.length_ms, (last.at_ms, last.left)),
+        sparkline(
+            f"{log.unit}/s over a minute",
+            rates,
+            kept.length_ms,
+            (last.at_ms, last_minute(earlier, last)),
+        ),
     ]
     return "\n\n".join(plots)
-
-
-def _rates(samples: Sequence[Sample]) -> list[tuple[int, float]]:
-    return [
-        (after.at_ms, (after.done - before.done) / (after.at_ms - before.at_ms) * 1000)
-        for before, after in pairwise(samples)
-        if before.launch_id == after.launch_id and after.at_ms > before.at_ms
-    ]

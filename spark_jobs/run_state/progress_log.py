@@ -6,6 +6,7 @@ every few seconds, fewer the older they are, so that the document never grows la
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field
@@ -13,11 +14,14 @@ from pydantic import Field
 from sources.common.positions import Part, Record
 from sources.storage.folder import Folder
 from spark_jobs.run_state.heartbeat import Heartbeat
+from spark_jobs.run_state.last_day import LastDay
 
 EVERY_S = 5.0
 """Seconds between two samples."""
 MOST = 240
 """Maximum of samples of one source; beyond it, every other one of the older half is dropped."""
+
+_MINUTE_MS = 60_000
 
 Unit = Literal["rows", "records", "splits"]
 
@@ -49,12 +53,14 @@ class ProgressLog(Record):
         samples: The samples, oldest first; at most ``MOST``.
         unit: What is counted: rows where the plan knows them; records of an unbounded topic, in
             offsets; splits elsewhere.
+        last_day: Highest values of the last 24 hours.
     """
 
     VERSION = 2
 
     unit: Unit
     samples: list[Sample] = Field(default_factory=list)
+    last_day: LastDay = LastDay()
 
     def with_sample(self, sample: Sample) -> ProgressLog:
         """Return a copy of the log with one more sample; nothing is written.
@@ -65,7 +71,28 @@ class ProgressLog(Record):
         if len(kept) > MOST:
             half = MOST // 2
             kept = [*kept[:half:2], *kept[half:]]
-        return self.model_copy(update={"samples": kept})
+        last_day = self.last_day.with_values(
+            sample.at_ms, sample.left, last_minute(self.samples, sample)
+        )
+        return self.model_copy(update={"samples": kept, "last_day": last_day})
+
+
+def last_minute(earlier: Sequence[Sample], last: Sample) -> float | None:
+    """Return the units per second that a launch committed in the minute up to a sample.
+
+    Args:
+        earlier: The samples before it, oldest first.
+        last: The sample.
+
+    Returns:
+        None if the launch is younger than a minute.
+    """
+    for before in reversed(earlier):
+        if before.launch_id != last.launch_id:
+            return None
+        if last.at_ms - before.at_ms >= _MINUTE_MS:
+            return (last.done - before.done) / (last.at_ms - before.at_ms) * 1000
+    return None
 
 
 def sample_of(beat: Heartbeat, lag: int | None) -> tuple[Unit, Sample] | None:

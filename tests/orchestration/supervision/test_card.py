@@ -134,7 +134,58 @@ def test_rows_that_were_deleted_do_not_count(tmp_path: Path, case: LiveCase) -> 
     assert (facts.rows, facts.version, facts.columns) == (6, 1, {"id": "bigint"})
 
 
-def test_a_small_plot_tells_its_highest_and_its_last_value() -> None:
-    drawn = sparkline("records/s", [(0, 5.0), (1000, 12_345.0), (2000, 70.0)])
-    assert drawn.startswith("![records/s: highest 12.3 k, now 70](data:image/svg+xml,")
-    assert sparkline("records/s", [(0, 5.0)]) == "records/s: not known yet."
+MINUTE_MS = 60_000
+
+
+def test_a_small_plot_shows_when_it_begins_and_ends_and_its_values_there() -> None:
+    values = [0.0, 12_345.0, 70.0]
+    points = [(DEC_30_MS + at * MINUTE_MS, value) for at, value in enumerate(values)]
+    end_ms = DEC_30_MS + 3 * MINUTE_MS
+    drawn = sparkline("records/s", points, MINUTE_MS, (end_ms, 4.0)).splitlines()
+    assert drawn == [
+        "**records/s**: first 0, highest 12.3 k at 30 Dec 2013 00:01, last 4",
+        "",
+        "```",
+        "▁" * 12 + "█" * 12 + "▂" * 12,
+        "30 Dec 2013 00:00  30 Dec 2013 00:03",
+        "```",
+    ]
+    assert sparkline("records/s", [], MINUTE_MS, (end_ms, 4.0)) == "**records/s**: not known yet."
+    assert sparkline("records/s", points, MINUTE_MS, (end_ms, None)).count("last unknown") == 1
+
+
+def plots_of(case: LiveCase, log: ProgressLog) -> str:
+    case.ask_for_it()
+    case.launch("a")
+    case.generation.replace(progress_log_name("inbox"), log)
+    with case.alive():
+        found = seen(case.loaded).plots
+    assert found is not None
+    assert len(found) < 1000, "more is not shown in full"
+    return found
+
+
+def test_the_highest_of_the_last_day_stays_while_samples_become_fewer(case: LiveCase) -> None:
+    now = now_ms()
+    log = ProgressLog(unit="records")
+    # Two hours, of which the samples keep the last minutes only: a peak was in the first one.
+    for second in range(-7200, 1, 5):
+        done = 1_000_000 if second < -7200 + 65 else 1_660_000
+        left = 57_102 if second == -7200 + 20 else 3
+        at_ms = now + second * 1000
+        log = log.with_sample(Sample(launch_id="a", at_ms=at_ms, done=done, left=left))
+    assert max(each.left or 0 for each in log.samples) == 3
+    waiting, rates = (part for part in plots_of(case, log).split("**") if part.startswith(": "))
+    assert "highest 57.1 k at" in waiting
+    assert "last 3\n" in waiting
+    assert "highest 11.0 k at" in rates
+    assert "last 0\n" in rates
+
+
+def test_what_is_older_than_a_day_is_not_shown(case: LiveCase) -> None:
+    now = now_ms()
+    log = ProgressLog(unit="records")
+    for hours, left in ((-30, 900), (-23, 70), (0, 3)):
+        at_ms = now + hours * 3_600_000
+        log = log.with_sample(Sample(launch_id="a", at_ms=at_ms, done=0, left=left))
+    assert "first 70, highest 70 at" in plots_of(case, log)

@@ -75,6 +75,15 @@ def moment(ms: int) -> str:
     return f"{day(ms)} {_utc(ms):%H:%M}"
 
 
+def second(ms: int) -> str:
+    """Return a time in ms since 1970, in UTC and to the second, such as ``29 Sep 2013 23:56:04``.
+
+    Milliseconds follow if there are any.
+    """
+    rest = ms % _SECOND_MS
+    return f"{moment(ms)}:{_utc(ms):%S}{f'.{rest:03}' if rest else ''}"
+
+
 def span(from_ms: int, to_ms: int) -> str:
     """Return a range of days in UTC, such as ``1 Jan 2013 to 30 Sep 2013``; both in ms."""
     first, last = day(from_ms), day(to_ms)

@@ -27,11 +27,13 @@ Metadata = dict[str, Any]
 _PLOTS = {
     "lag": "records waiting",
     "waiting_s": "waiting (s)",
-    "processed_rows_per_s": "rows/s",
+    "processed_rows_per_s": "rows/s (last micro-batch)",
     "event_time_lag_s": "newest row's age (s)",
     "late_rows": "late rows",
 }
 """The figures of a verdict that Dagster plots over time, and their titles there."""
+_FOR_PROGRAMS = {"input_rows_per_s"}
+"""Figures for programs, which people would take for another one: arrivals, not what was done."""
 
 
 def snapshots(taken: Sequence[TakenSnapshot]) -> Metadata:
@@ -280,11 +282,11 @@ def _severity(found: Finding) -> dg.AssetCheckSeverity:
 def observation(verdict: Verdict) -> Metadata:
     """Return the metadata of an observation of the live run.
 
-    Dagster plots each plain number, so only those of :data:`_PLOTS` are; all other figures are in
-    ``details``.
+    Dagster plots each plain number, so only those of :data:`_PLOTS` are; other figures are in ``details``.
     """
     numbers = verdict.numbers
-    details = {name: number for name, number in numbers.items() if name not in _PLOTS}
+    shown_elsewhere = _PLOTS.keys() | _FOR_PROGRAMS
+    details = {name: number for name, number in numbers.items() if name not in shown_elsewhere}
     shown: Metadata = {
         "health": verdict.health,
         "reason": verdict.reason,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 from orchestration.database_log import describe_unread
-from orchestration.display import count, day, moment, shortened
+from orchestration.display import count, day, moment, second, shortened
 from orchestration.progress.in_words import STARTING as SPARK_STARTS
 from orchestration.progress.in_words import progress_parts
 from orchestration.progress.sparkline import sparkline
@@ -77,6 +77,10 @@ def card(loaded: LoadedPipeline, found: Status, facts: TableFacts | None) -> Car
     reason = "" if live is None or live.health == "healthy" else live.reason
     lines += [shortened(reason, _SHOWN)] if reason else []
     lines += _links(loaded, served, facts)
+    lines.append(
+        f"Checked {second(now_ms() // 1000 * 1000)} UTC; shown until something changes. The checks "
+        "tell when that was last looked at."
+    )
     is_moving = any(each.state in ("starting", "running") for each in found.sources) and (
         found.live is None or found.live.health == "starting"
     )

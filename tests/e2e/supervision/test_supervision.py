@@ -114,7 +114,7 @@ def test_a_stream_that_dies_or_freezes_is_red_and_comes_back_exactly(
             observed, checks, runs_asked = dagster.look()
             assert (observed["records waiting"], runs_asked) == (0, [])
             assert checks == dict.fromkeys(CHECKS, True)
-            assert {"input_rows_per_s", "commit_age_s"} <= observed["details"].keys()
+            assert "commit_age_s" in observed["details"]
 
             first = driver(loaded)
             case.produce(range(1200, 1400))

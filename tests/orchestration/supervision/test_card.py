@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -70,6 +71,7 @@ def test_a_healthy_run_is_told_with_what_waits_its_newest_row_and_who_serves(
     assert serving == "serving g1, candidate none"
     assert "[Spark UI](http://localhost:4040)" in found.markdown
     assert "table: s3://lake/events, version 9" in found.markdown
+    assert re.search(r"\nChecked \d+ \w+ \d{4} \d\d:\d\d:\d\d UTC; ", found.markdown)
     assert len(found.markdown) < 1000, "more is not shown in full"
 
 

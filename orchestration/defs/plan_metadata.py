@@ -9,6 +9,7 @@ from orchestration.progress.plan_preview import Preview
 from orchestration.progress.plan_tables import plan_tables
 from sources.planning.plan import Plan
 
+_HOUR_MS = 3_600_000
 PREVIEW = (
     "Materializing `plan` alone is a preview: no data is loaded, and the target is not touched."
 )
@@ -30,20 +31,16 @@ def plan(made: Plan, seen: Preview) -> Metadata:
     shown |= {found.title: table(found.rows) for found in plan_tables(made, seen)}
     if seen.previous is not None and not seen.changes:
         shown[f"changes since {seen.previous}"] = "none"
-    return shown | _numbers(made, seen)
+    return shown | _numbers(made)
 
 
-def _numbers(made: Plan, seen: Preview) -> Metadata:
-    """Return the plain numbers, of which Dagster draws a plot over all materializations."""
+def _numbers(made: Plan) -> Metadata:
+    """Return the plain numbers, of which Dagster draws a plot over all materializations.
+
+    None of them is in the summary: size, rows and time are told there, once.
+    """
     shown: Metadata = {"warnings (number)": len(made.warnings)}
-    rows = [part.rows for part in made.files if part.rows is not None]
-    if made.files:
-        shown["bytes"] = sum(part.bytes for part in made.files)
-    if made.files and len(rows) == len(made.files):
-        shown["rows"] = sum(rows)
-    if seen.estimate.seconds is not None:
-        shown["estimate (s)"] = round(seen.estimate.seconds, 1)
     rooms = [room.left_ms for topic in made.topics for room in topic.headroom[:1]]
     if rooms:
-        shown["retention headroom (s)"] = min(rooms) / 1000
+        shown["retention headroom (h)"] = round(min(rooms) / _HOUR_MS, 1)
     return shown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from orchestration.display import about, duration, moment, size, span
+from orchestration.display import about, counted, duration, moment, size, span
 from orchestration.progress.estimate import Estimate, computes_rows
 from sources.common.database_snapshot import DatabaseSnapshot
 from sources.common.positions import EndPosition
@@ -45,12 +45,12 @@ def _files(pipeline: Pipeline, parts: Sequence[FilePlan], files: Mapping[str, in
     if not parts:
         return []
     read = [
-        _number(sum(files[part.source] for part in parts), "file"),
+        counted(sum(files[part.source] for part in parts), "file"),
         size(sum(part.bytes for part in parts)),
     ]
     rows = [part.rows for part in parts]
     known = [number for number in rows if number is not None]
-    read.append(_number(sum(known), "row") if len(known) == len(rows) else "rows not counted yet")
+    read.append(counted(sum(known), "row") if len(known) == len(rows) else "rows not counted yet")
     first = min(part.event_min_ms for part in parts)
     last = max(part.end.event_time_ms for part in parts)
     is_sampled = any(part.end.event_times == "sampled" for part in parts)
@@ -80,7 +80,7 @@ def _topic(pipeline: Pipeline, plan: Plan, topic: TopicPlan) -> list[str]:
     names = [f"`{name}`" for name in topic.topics]
     kafka = "Kafka" if len(plan.topics) == 1 else _list(names, "topics", ", ")
     if topic.range is not None:
-        records = f"up to {_number(topic.range.offsets, 'record')}"
+        records = f"up to {counted(topic.range.offsets, 'record')}"
         then = "Then reads" if before else "Reads"
         of = _list(names, "topics", ", ")
         text = f"{then} {records} of {of} {where}{_until(topic.range)}"
@@ -128,13 +128,19 @@ def _start(source: KafkaSource, topic: TopicPlan, before: Sequence[EndPosition])
 def _overlap(pipeline: Pipeline, topic: TopicPlan, before: Sequence[EndPosition]) -> str:
     """Return how many records of a topic history may hold, too, and what becomes of them.
 
-    At most those between the expected start and the log end when history was listed.
+    At most those between the expected start and the log end when history was listed; by their
+    timestamps probably less.
     """
     starts = topic.expected_start.offsets()
     records = sum(max(end - starts.get(at, end), 0) for at, end in topic.seam_end.items())
     if topic.seam_rule == "none" or not records:
         return "no record is in both"
-    both = f"up to {_number(records, 'record')} may be in both"
+    held = "all that Kafka held from there on when the files were listed"
+    if topic.likely_overlap is None:
+        both = f"at most {counted(records, 'record')} may be in both ({held})"
+    else:
+        likely = counted(topic.likely_overlap, "record")
+        both = f"about {likely} may be in both by their timestamps, at most {records:,} ({held})"
     match topic.seam_rule:
         case "key":
             return f"{both}, duplicates are removed by key"
@@ -158,7 +164,7 @@ def _after_that(pipeline: Pipeline, plan: Plan, files: Mapping[str, int]) -> lis
             if source.discovery_interval is None
             else (f" every {duration(source.discovery_interval.total_seconds())}")
         )
-        found = f"{_number(files[folder.source], 'file')}, {size(folder.bytes)}"
+        found = f"{counted(files[folder.source], 'file')}, {size(folder.bytes)}"
         return [f"The folder of `{folder.source}` continues: {found} so far, and new files{every}."]
     if not plan.topics or plan.topics[-1].range is not None:
         return ["Then the run ends, as every source has an end."]
@@ -181,10 +187,6 @@ def _time(found: Estimate) -> list[str]:
     hours = found.executor_hours
     cost = "" if hours is None or hours < 1 else f", {hours:,.0f} executor-hours"
     return [f"About {about(found.seconds)}{cost}: {found.basis}{later}."]
-
-
-def _number(number: int, of: str) -> str:
-    return f"{number:,} {of}{'' if number == 1 else 's'}"
 
 
 def _list(names: Sequence[str], of: str, between: str) -> str:

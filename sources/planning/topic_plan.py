@@ -19,6 +19,7 @@ from sources.kafka.batching import cut_range
 from sources.kafka.client import KafkaLog
 from sources.kafka.end_offsets import end_position, newest_read, resolve_ends
 from sources.kafka.failures import NEW_GENERATION
+from sources.kafka.overlap import likely_overlap
 from sources.kafka.retention import Headroom, RetentionWatch, retention_ms
 from sources.kafka.sample import SampledTimes, sampled_times
 from sources.kafka.seam import SeamRule, check_compaction, check_start, seam_rule, seam_warnings
@@ -85,6 +86,8 @@ class TopicPlan(Part):
             first.
         event_times: Event times of sampled records from the expected start on.
         range: Range of offsets that is expected to be read, if the source is bounded.
+        likely_overlap: How many of its records are probably in history, too, by their timestamps;
+            None if these do not tell.
     """
 
     source: str
@@ -100,6 +103,7 @@ class TopicPlan(Part):
     headroom: list[Headroom]
     event_times: SampledTimes
     range: RangePlan | None = None
+    likely_overlap: int | None = None
 
 
 def read_sample(log: KafkaLog, start: Offsets) -> list[LogRecord]:
@@ -298,6 +302,11 @@ def plan_topics(
         check_event_time_filter(source, read, loaded.pipeline, log, SeamOf(ends, start, seam_end))
     needed = needed_offsets(log, start, previous, lateness_ms)
     headroom = RetentionWatch(source, log, needed).look()
+    timestamp_type = {name: of["message.timestamp.type"] for name, of in settings.items()}
+    likely = None
+    # The time at which the broker appended a record is no time of an event.
+    if previous is not None and {*timestamp_type.values()} == {"CreateTime"}:
+        likely = likely_overlap(log, previous, start, seam_end)
     plan = TopicPlan(
         source=source.name,
         topics=log.identities(),
@@ -307,11 +316,12 @@ def plan_topics(
         log_start=log_start,
         expected_start=start,
         seam_rule=rule,
-        timestamp_type={name: of["message.timestamp.type"] for name, of in settings.items()},
+        timestamp_type=timestamp_type,
         retention_ms={name: retention_ms(of) for name, of in settings.items()},
         headroom=headroom,
         event_times=times,
         range=_plan_range(loaded, source, log, start, previous, following),
+        likely_overlap=likely,
     )
     ahead = sampled_times(source, read, event_time, clock_ms, sample).ahead_ms
     warnings += seam_warnings(loaded.pipeline, rule, previous, start, ahead)

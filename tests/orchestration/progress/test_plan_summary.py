@@ -28,7 +28,8 @@ from tests.orchestration.progress.plan_case import (
 
 READS = "Reads 273 files, 6.4 MB, 252,392 rows (1 Jan 2013 to 30 Sep 2013)."
 CONTINUES = "Kafka continues from 29 Sep 2013 23:56; "
-BOTH = "up to 57,102 records may be in both"
+HELD = "(all that Kafka held from there on when the files were listed)"
+BOTH = f"at most 57,102 records may be in both {HELD}"
 WRITES = "Writes to `out`, every row appended."
 GUESS = Estimate(seconds=55, executor_hours=0.01, is_guess=True, basis="a guess")
 UPSERT = {"path": "out", "mode": "merge", "key": ["id"]}
@@ -94,9 +95,15 @@ def test_what_becomes_of_records_that_history_has_too(rule: Any, text: str) -> N
 def test_without_an_overlap_no_record_is_in_both() -> None:
     text = told(pipeline(), plan(files(), topic(overlap=0)))
     assert f"{CONTINUES}no record is in both. Writes" in text
-    assert "up to 1 record may be in both, duplicates are removed by key." in told(
+    assert f"at most 1 record may be in both {HELD}, duplicates are removed by key." in told(
         pipeline(), plan(files(), topic(overlap=1))
     )
+
+
+def test_what_is_probably_in_both_is_told_with_what_may_be() -> None:
+    text = told(pipeline(), plan(files(), topic(likely_overlap=997)))
+    both = f"about 997 records may be in both by their timestamps, at most 57,102 {HELD}"
+    assert f"{CONTINUES}{both}, duplicates are removed by key. Writes" in text
 
 
 def test_offsets_known_from_history_are_exact() -> None:
@@ -109,7 +116,7 @@ def test_offsets_known_from_history_are_exact() -> None:
 def test_after_a_snapshot_the_topic_is_read_from_where_it_was_then() -> None:
     taken = end(offsets=held(), snapshot=SNAPSHOT)
     text = told(pipeline(), plan(files(until=taken), topic("sequence", "offsets", None)))
-    assert "continues from where it was when the snapshot was taken; up to 57,102 records" in text
+    assert "continues from where it was when the snapshot was taken; at most 57,102 records" in text
 
 
 @pytest.mark.parametrize(

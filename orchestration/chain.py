@@ -15,6 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from orchestration import operations, snapshots
 from orchestration.backlog import wait_until_caught_up
 from orchestration.snapshots import TakenSnapshot
+from sources.common.counting import counted
 from sources.common.positions import EndPosition, iso
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, InputError
@@ -156,7 +157,8 @@ class PlanStep(Step[Plan]):
     def _run(self, run: ChainRun) -> Outcome[Plan]:
         made = operations.plan(run.loaded)
         splits = sum(part.splits for part in made.files)
-        text = f"The plan is made: {splits:,} splits of files are to be read."
+        are = counted(splits, "split of files is", "splits of files are")
+        text = f"The plan is made: {are} to be read."
         return Outcome(made, made.model_dump(mode="json"), text)
 
 

@@ -16,11 +16,6 @@ def count(number: float) -> str:
     return f"{number:,.0f}" if abs(number) < 10_000 else metric(number)
 
 
-def counted(number: int, thing: str) -> str:
-    """Return a number in full with what is counted: ``1 file``, ``10,000 files``."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
-
-
 def size(number: float) -> str:
     """Return a number of bytes in decimal units, such as ``6.4 MB``."""
     return naturalsize(number)

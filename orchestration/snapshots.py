@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sources.common.counting import counted
 from sources.common.positions import iso
 from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
@@ -123,8 +124,8 @@ def _taken(source: str, manifest: SnapshotManifest, warnings: list[str]) -> Take
         "warnings": warnings,
     }
     lines = [
-        f"{source}: {rows:,} rows of {manifest.table} as of {iso(seen.taken_ms)}, in "
-        f"{len(manifest.done)} chunks ({_listed(seen.summary())}).",
+        f"{source}: {counted(rows, 'row')} of {manifest.table} as of {iso(seen.taken_ms)}, in "
+        f"{counted(len(manifest.done), 'chunk')} ({_listed(seen.summary())}).",
         *warnings,
     ]
     return TakenSnapshot(document, "\n".join(lines), seen.summary())

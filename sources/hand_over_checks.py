@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from sources.common.counting import counted
 from sources.common.positions import Offsets
 from sources.config.kafka_source import KafkaSource
 from sources.errors import InputError, SeamError
@@ -147,7 +148,8 @@ def require_sound(
 
 def _no_gap(ledger: Ledger) -> Check:
     gaps = [entry for entry in ledger.entries if entry.gap is not None]
-    text = f"{len(ledger.entries)} partitions start where history ends."
+    start = counted(len(ledger.entries), "partition starts", "partitions start")
+    text = f"{start} where history ends."
     if gaps:
         text = f"topic `{gaps[0].topic}`, partition {gaps[0].partition}: {gaps[0].gap}"
     numbers = {"partitions": len(ledger.entries), "gaps": len(gaps)}
@@ -160,7 +162,7 @@ def _no_duplicates(ledger: Ledger) -> Check:
     return Check(
         "no_duplicates",
         passed=ledger.rule != "off" or overlap == 0,
-        text=f"{overlap:,} offsets in the seam; {_SEAM_RULES[ledger.rule]}.",
+        text=f"{counted(overlap, 'offset')} in the seam; {_SEAM_RULES[ledger.rule]}.",
         numbers={"offsets in the seam": overlap},
         accepted=True,
     )
@@ -182,7 +184,7 @@ def _retention(watch: RetentionWatch, needed: Offsets, log_start: Offsets) -> Ch
         numbers["headroom (s)"] = headrooms[0].left_ms // 1000
     if lost:
         partition, count = next(iter(lost.items()))
-        text = f"{partition}: Kafka deleted {count:,} offsets from the start offset on."
+        text = f"{partition}: Kafka deleted {counted(count, 'offset')} from the start offset on."
         return Check("retention", passed=False, text=text, numbers=numbers)
     text = f"{headrooms[0]}." if headrooms else "Kafka keeps the records."
     return Check("retention", passed=True, text=text, numbers=numbers)

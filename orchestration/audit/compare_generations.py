@@ -14,7 +14,7 @@ from orchestration.audit.report import EXAMPLES, AuditExample
 from orchestration.audit.run import MEMORY_LIMIT
 from orchestration.audit.sides import create_target_rows, open_target
 from orchestration.audit.sql import open_database
-from orchestration.display import counted
+from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.errors import InputError, StateError
@@ -101,7 +101,7 @@ class GenerationComparison:
         """
         now, before = self.rows_now, self.rows_before
         sign = "=" if now == before else "<" if now < before else ">"
-        parts = [f"{now:,} {sign} {before:,} rows"]
+        parts = [f"{now:,} {sign} {counted(before, 'row')}"]
         parts += [
             f"{count:,} {what}"
             for count, what in ((self.missing, "missing"), (self.added, "added"))

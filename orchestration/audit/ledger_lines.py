@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from orchestration.audit.report import LedgerLine, Outcome
+from sources.common.counting import counted, counted_as
 from sources.common.positions import iso
 from sources.ledger import LedgerEntry
 
@@ -92,11 +93,13 @@ def _judge(
     """Return the outcome of a partition's recount, and its reason; arguments as above."""
     if recounted.before_start:
         return "differs", (
-            f"{recounted.before_start:,} rows before the start offset are in no source's input"
+            f"{counted(recounted.before_start, 'row')} before the start offset "
+            f"{counted_as(recounted.before_start, 'is', 'are')} in no source's input"
         )
     if recounted.undecided:
         return "unknown", (
-            f"no `key` decides whether history holds the {recounted.undecided:,} rows before the "
+            f"no `key` decides whether history holds the "
+            f"{counted(recounted.undecided, 'row')} before the "
             "start offset"
         )
     lowest = recounted.lowest_offset
@@ -115,7 +118,7 @@ def _judge(
         )
     if removed != recounted.delivered:
         return "differs", (
-            f"the run removed {removed:,} rows of the seam, and history holds "
+            f"the run removed {counted(removed, 'row')} of the seam, and history holds "
             f"{recounted.delivered:,}"
         )
     return "agrees", None

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from orchestration.audit.report import EXAMPLES, ROUNDING, AuditReport, InputRows
+from sources.common.counting import counted
 from sources.errors import InputError
 
 if TYPE_CHECKING:
@@ -104,17 +105,18 @@ def _hints(rounded: Mapping[str, int], ambiguous: int) -> list[str]:
         ambiguous: Keys whose rows differ in the input.
     """
     hints = [
-        f"Column `{name}`: {count:,} rows differ by at most {ROUNDING:g} of their value, as sums "
-        "and averages do that add the same numbers in another order. If it is one, declare "
+        f"Column `{name}`: {counted(count, 'row differs', 'rows differ')} by at most "
+        f"{ROUNDING:g} of the value, as sums and averages do that add the same numbers in "
+        "another order. If it is one, declare "
         f"`audit: {{sql: …, tolerance: {{{name}: {ROUNDING:g}}}}}`."
         for name, count in rounded.items()
     ]
     if ambiguous:
         hints.append(
-            f"Of {ambiguous:,} keys, the input has rows that differ, and nothing says which of "
-            "them counts. If the last one does, declare `sink.mode: merge` and the column that "
-            "orders them as `sink.sequence`; otherwise correct `key`, or leave the column that "
-            "differs out with `select`."
+            f"Of {counted(ambiguous, 'key')}, the input has rows that differ, and nothing says "
+            "which of them counts. If the last one does, declare `sink.mode: merge` and the "
+            "column that orders them as `sink.sequence`; otherwise correct `key`, or leave "
+            "the column that differs out with `select`."
         )
     return hints
 

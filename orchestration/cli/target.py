@@ -18,6 +18,7 @@ from orchestration.cli.output import (
     sigterm_interrupts,
     tell,
 )
+from sources.common.counting import counted
 
 app = typer.Typer()
 
@@ -76,7 +77,8 @@ def backfill(
             lambda text: typer.echo(text, err=True),
         )
         counts = found.replaced._asdict()
-        text = f"{counts['removed']:,} rows of history are replaced by {counts['written']:,}."
+        removed = counted(counts["removed"], "row of history is", "rows of history are")
+        text = f"{removed} replaced by {counts['written']:,}."
         show({"ok": True, "generation": found.generation, **counts}, text)
 
 
@@ -142,7 +144,7 @@ def compare(
         found = compare_with_source(loaded)
         lines = [
             f"Generation {described(loaded)}.",
-            f"{found.table}: {found.rows:,} rows, {found.found:,} in the target; "
+            f"{found.table}: {counted(found.rows, 'row')}, {found.found:,} in the target; "
             f"{found.only_in_source:,} only in the source, {found.only_in_target:,} only in the "
             "target.",
             *found.examples,

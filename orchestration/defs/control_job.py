@@ -23,6 +23,7 @@ from orchestration.defs.chain_assets import live_metadata
 from orchestration.defs.failures import failures
 from orchestration.defs.jobs import job_of
 from orchestration.supervision import controls
+from sources.common.counting import counted
 from sources.common.fields import parse_duration
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.rate_limit import parse_limit
@@ -143,7 +144,7 @@ def _drain(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) 
     def report(left: int) -> None:
         nonlocal looks
         if looks % _REPORT_EVERY == 0 or left == 0:
-            context.log.info(f"{left:,} records (of a folder: files or splits) are left.")
+            context.log.info(f"{counted(left, 'record')} (of a folder: files or splits) left.")
         looks += 1
 
     acting = _acting(context, loaded, config)

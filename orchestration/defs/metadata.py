@@ -282,7 +282,7 @@ def _severity(found: Finding) -> dg.AssetCheckSeverity:
 def observation(verdict: Verdict) -> Metadata:
     """Return the metadata of an observation of the live run.
 
-    Dagster plots each plain number, so only those of :data:`_PLOTS` are; other figures are in ``details``.
+    Dagster plots each plain number, so only those of :data:`_PLOTS` are; others are in ``details``.
     """
     numbers = verdict.numbers
     shown_elsewhere = _PLOTS.keys() | _FOR_PROGRAMS

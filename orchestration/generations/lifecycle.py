@@ -13,6 +13,7 @@ from orchestration.generations import promotion
 from orchestration.generations.switch_lock import alone
 from orchestration.generations.switch_progress import Say
 from sources import generations
+from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.kept_definitions import declaration_of
@@ -133,7 +134,7 @@ def rerun(
     say(found.text)
     if now < rows_at_least * before:
         message = (
-            f"Generation {name} has {now:,} rows and {found.serving}, which serves, has "
+            f"Generation {name} has {counted(now, 'row')} and {found.serving}, which serves, has "
             f"{before:,}; at least {rows_at_least:.2%} of them were requested. {name} is not "
             "promoted; it is kept and waits."
         )

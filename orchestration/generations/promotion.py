@@ -10,13 +10,13 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 from orchestration import operations
-from orchestration.display import counted
 from orchestration.generations import switch_steps
 from orchestration.generations.switch_lock import alone
 from orchestration.generations.switch_progress import Say, Steps, silent, told_if_interrupted
 from orchestration.requested_state import read_requested, request
 from orchestration.supervision.look import look_at_live
 from orchestration.supervision.verdict import Verdict
+from sources.common.counting import counted
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.supervision import Supervision

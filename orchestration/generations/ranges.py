@@ -15,9 +15,11 @@ import pyarrow.compute as pc
 import yaml
 
 from orchestration.chain import ChainRun, Observer, Outcome, PlanStep, Step, run_chain
+from orchestration.display import size
 from orchestration.generations.range_scope import last_files, parts_of, require_fit, shown
 from orchestration.generations.switch_lock import HeldSwitch, in_turn
 from orchestration.requested_state import read_requested
+from sources.common.counting import counted
 from sources.common.positions import Record
 from sources.config.loader import KEPT, KeptDefinition, LoadedPipeline, load_pipeline
 from sources.hybrid import Boundedness
@@ -61,7 +63,7 @@ class RangeLook:
     @property
     def text(self) -> str:
         """Splits and bytes in words, as a clause without a full stop; computed."""
-        return f"{self.splits:,} splits, {self.bytes:,} bytes would be read"
+        return f"{counted(self.splits, 'split')}, {size(self.bytes)} would be read"
 
 
 @dataclass(frozen=True)
@@ -152,8 +154,10 @@ def _backfill(
     for name in ("scratch", "state", "rows"):
         folder.folder(name).delete_all()
     replaced = done or Replaced(0, 0, 0)
-    kept = f"; {replaced.kept_live:,} rows of the live run are kept" if replaced.kept_live else ""
-    say(f"{replaced.removed:,} rows of history are replaced by {replaced.written:,}{kept}.")
+    live = counted(replaced.kept_live, "row of the live run is", "rows of the live run are")
+    kept = f"; {live} kept" if replaced.kept_live else ""
+    removed = counted(replaced.removed, "row of history is", "rows of history are")
+    say(f"{removed} replaced by {replaced.written:,}{kept}.")
     return RangeResult(since, until, generation.name, replaced)
 
 
@@ -214,7 +218,7 @@ class _Lines(Observer):
     def finished(self, step: Step[Any], outcome: Outcome[Any]) -> None:
         if isinstance(step, PlanStep):
             splits = sum(part.splits for part in outcome.value.files)
-            self._say(f"{splits:,} splits are to be read.")
+            self._say(f"{counted(splits, 'split is', 'splits are')} to be read.")
 
 
 def _side_pipeline(

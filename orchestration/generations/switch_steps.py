@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from deltalake import DeltaTable
 
-from orchestration.display import counted
 from orchestration.requested_state import (
     read_requested,
     request,
     restore_request,
     set_request_aside,
 )
+from sources.common.counting import counted
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, InputError, StateError

@@ -23,6 +23,7 @@ from orchestration.progress.benchmarked import (
 from orchestration.progress.cores import cores_of, executors_of
 from orchestration.progress.earlier import earlier_generations, read_earlier
 from orchestration.progress.forecast import rate
+from sources.common.counting import counted
 from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
@@ -195,7 +196,7 @@ def _cores(pipeline: Pipeline) -> int:
 def _cores_in_words(pipeline: Pipeline) -> str:
     cores = _cores(pipeline)
     declared = "" if cores_of(pipeline.spark) else " (the cluster's are not declared)"
-    return f"{cores:,} core{'' if cores == 1 else 's'}{declared}"
+    return f"{counted(cores, 'core')}{declared}"
 
 
 def _planned_amounts(plan: Plan) -> dict[str, tuple[Unit, int]]:

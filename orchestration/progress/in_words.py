@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from orchestration.display import count, duration
+from sources.common.counting import counted_as
 from spark_jobs.run_state.heartbeat import Heartbeat
 
 STARTING = "Spark is starting, usually 20 s"
 
 
 def share_of(beat: Heartbeat) -> tuple[int, int, str] | None:
-    """Return what is read, of how much, and its unit; None until that is known.
+    """Return what is read, of how much, and the unit of one; None until that is known.
 
     Args:
         beat: A heartbeat of the run.
     """
     for done, total, unit in (
-        (beat.rows_done, beat.rows_total, "rows"),
-        (beat.splits_done, beat.splits_total, "splits"),
+        (beat.rows_done, beat.rows_total, "row"),
+        (beat.splits_done, beat.splits_total, "split"),
     ):
         if done is not None and total:
             return done, total, unit
@@ -34,5 +35,5 @@ def progress_parts(beat: Heartbeat, left_s: float | None) -> list[str]:
     if known is None:
         return ["Spark prepares the first batch"]
     done, total, unit = known
-    parts = [f"{done / total:.0%}, {count(done)} of {count(total)} {unit}"]
+    parts = [f"{done / total:.0%}, {count(done)} of {count(total)} {counted_as(total, unit)}"]
     return [*parts, f"about {duration(left_s, units=1)} left"] if left_s else parts

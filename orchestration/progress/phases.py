@@ -9,6 +9,7 @@ from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError
 
 from orchestration.progress.forecast import eta_s, rate
+from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 from sources.hybrid import SwitchState
@@ -111,7 +112,8 @@ def rows_by_day(loaded: LoadedPipeline) -> RowsByDay | str:
         rows = sum(target.get_add_actions(flatten=True)["num_records"].to_pylist())
         if rows > MOST_ROWS:
             return (
-                f"The target table has {rows:,} rows; only tables of up to {MOST_ROWS:,} rows are "
+                f"The target table has {counted(rows, 'row')}; only tables of up to "
+                f"{counted(MOST_ROWS, 'row')} are "
                 "counted by day."
             )
         return RowsByDay(column, _count(target, column))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from orchestration.display import about, counted, duration, moment, size, span
+from orchestration.display import about, duration, moment, size, span
 from orchestration.progress.estimate import Estimate, computes_rows
+from sources.common.counting import counted
 from sources.common.database_snapshot import DatabaseSnapshot
 from sources.common.positions import EndPosition
 from sources.config.kafka_source import KafkaSource

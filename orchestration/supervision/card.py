@@ -12,6 +12,7 @@ from orchestration.progress.sparkline import sparkline
 from orchestration.progress.table_facts import TableFacts
 from orchestration.supervision.source_status import SourceStatus
 from orchestration.supervision.status import Status
+from sources.common.counting import counted_as
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.serving import waiting
@@ -150,7 +151,7 @@ def _newest_row(found: Status, facts: TableFacts | None) -> list[str]:
     newest = [f"newest row {day(max(times))}"] if times else []
     if facts is None:
         return newest
-    rows = [] if facts.rows is None else [f"{count(facts.rows)} rows"]
+    rows = [] if facts.rows is None else [f"{count(facts.rows)} {counted_as(facts.rows, 'row')}"]
     written = facts.written_ms
     last = [] if written is None else [f"last rows written {moment(written)} UTC"]
     return [*newest, *rows, *last]

@@ -8,6 +8,7 @@ from orchestration.display import count, duration, size
 from orchestration.supervision.catching_up import Behind
 from orchestration.supervision.observation import Seen, SlotSeen
 from orchestration.supervision.verdict import Finding
+from sources.common.counting import counted, counted_as
 from sources.common.positions import span_ms
 from sources.config.supervision import Supervision
 from sources.databases.replication_slot import NEW_SNAPSHOT
@@ -24,11 +25,17 @@ class _Excess(NamedTuple):
     limit_ms: float
 
 
+def waiting_in_words(lag: int) -> str:
+    """Return how much input waits, as a clause: ``1 record or split waits``."""
+    words = counted_as(lag, "record or split waits", "records or splits wait")
+    return f"{count(lag)} {words}"
+
+
 def lag(seen: Seen, expected: Supervision, now_ms: int) -> Finding:
     """Judge how much input waits; a broker that does not answer only warns, for a while."""
     if seen.lag is None:
         return _unknown_lag(seen, expected, now_ms)
-    text = f"{count(seen.lag)} records or splits wait"
+    text = waiting_in_words(seen.lag)
     if expected.lag is not None:
         text += f"; up to {count(expected.lag)} may"
     return Finding(
@@ -90,7 +97,7 @@ def _behind(
     behind: Behind, lag: int | None, expected: Supervision, pace_ms: int
 ) -> tuple[list[_Excess], bool]:
     """Return what is to be said about a run that is behind, and whether it only catches up."""
-    waits = "Input waits" if lag is None else f"{count(lag)} records or splits wait"
+    waits = "Input waits" if lag is None else waiting_in_words(lag)
     limit_ms = span_ms(expected.caught_up_within) + pace_ms
     left_ms = (behind.left_s or 0) * 1000
     if behind.waiting_ms <= limit_ms and left_ms <= limit_ms:
@@ -125,7 +132,7 @@ def wrong_rows(count: int) -> Finding:
     """Judge whether rows of a mirror are stale or missing, as a change could not be read."""
     text = "Every change was read, or a later one of the same row."
     if count:
-        rows = "1 row is" if count == 1 else f"{count:,} rows are"
+        rows = counted(count, "row is", "rows are")
         text = (
             f"{rows} stale or missing, as a change could not be read: a record was dropped or "
             "quarantined, and no later change of the same key came. Change these rows again in the "

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from orchestration.display import count, duration, moment
+from orchestration.display import duration, moment
 from orchestration.supervision import findings
 from orchestration.supervision.late_rows import late_rows
 from orchestration.supervision.observation import Seen
 from orchestration.supervision.verdict import Finding, Health, Verdict, expected_findings
+from sources.common.counting import counted
 from sources.config.supervision import Supervision
 from sources.errors import ErrorReport
 from spark_jobs.run_state.heartbeat import Heartbeat
@@ -60,7 +61,8 @@ def judge(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
     if health != "failed" and _is_looping(seen, expected, is_down=process.down is not None):
         again = "and is not restarted any more" if seen.gave_up else "which is a crash loop"
         minutes = expected.restarts.within.total_seconds() / 60
-        times = f"The live run was restarted {seen.restarts} times within {minutes:,.0f} min"
+        often = counted(seen.restarts, "time")
+        times = f"The live run was restarted {often} within {minutes:,.0f} min"
         reason = f"{times}, {again}. {reason}"
         health = "crash-looping"
     alive = Finding(
@@ -118,7 +120,7 @@ def _not_requested(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
     why = f" ({requested.why})" if requested.why else ""
     reason = f"The live run has been {health} since {moment(requested.at_ms)} UTC{by}{why}."
     if seen.lag is not None:
-        reason += f" {count(seen.lag)} records or splits wait."
+        reason += f" {findings.waiting_in_words(seen.lag)}."
     elif seen.lag_error is not None:
         reason += f" How much input waits is unknown: {seen.lag_error.message}"
     if seen.is_alive:
@@ -189,7 +191,7 @@ def _committing(
     if still_s < limit_s:
         reason = "The live run commits what arrives."
         return _Process("healthy", reason, still_s=still_s, limit_s=limit_s)
-    waits = "input waits" if seen.lag is None else f"{count(seen.lag)} records or splits wait"
+    waits = "input waits" if seen.lag is None else findings.waiting_in_words(seen.lag)
     reason = f"Nothing was committed for {duration(still_s)} while {waits}"
     # A micro-batch that takes long is not stuck while tasks of it end.
     if (now_ms - (beat.worked_at_ms or 0)) / 1000 < limit_s:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orchestration.supervision.verdict import Finding
+from sources.common.counting import counted
 from sources.common.positions import span_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.supervision import LateRowLimits
@@ -82,16 +83,16 @@ def late_rows(seen: LateSeen | None, limits: LateRowLimits) -> Finding:
         return Finding(name="late_rows", passed=True, text=text)
     minutes = limits.within.total_seconds() / 60
     parts = [
-        f"Dropped behind the watermark: {seen.history:,} rows of history",
+        f"Dropped behind the watermark: {counted(seen.history, 'row')} of history",
         f" and {seen.live:,} of the live run; in the last {minutes:,.0f} min {seen.dropped:,} for "
-        f"{seen.read:,} rows read ({seen.share:.2%}).",
+        f"{counted(seen.read, 'row')} read ({seen.share:.2%}).",
     ]
     is_too_many = False
     value, limit, unit = seen.share, limits.live, "share of rows"
     if limits.history is not None and seen.history > limits.history:
         is_too_many = True
         value, limit, unit = seen.history, limits.history, "rows"
-        parts.append(f" `late_rows.history` allows {limits.history:,} rows.")
+        parts.append(f" `late_rows.history` allows {counted(limits.history, 'row')}.")
     if limits.live is not None and seen.share > limits.live:
         is_too_many = True
         parts.append(f" `late_rows.live` allows {limits.live:.2%}.")

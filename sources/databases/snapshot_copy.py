@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sources.common.counting import counted
 from sources.common.database_snapshot import DatabaseSnapshot
 from sources.common.positions import Offsets
 from sources.common.schema import parse_schema
@@ -203,7 +204,9 @@ class TableSnapshot:
                 current = current.model_copy(update={"done": done})
                 self._keep(current)
                 total = len(current.bounds) + 1
-                self._report(f"{manifest.table}: chunk {len(done)} of {total}, {rows:,} rows")
+                self._report(
+                    f"{manifest.table}: chunk {len(done)} of {total}, {counted(rows, 'row')}"
+                )
 
         with ThreadPoolExecutor(len(readers)) as pool:
             futures = [pool.submit(copy, chunk) for chunk in manifest.missing]

@@ -8,6 +8,7 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sources.common.counting import counted
 from sources.common.positions import Part, iso
 from sources.config.event_time import EventTime
 from sources.errors import InputError
@@ -52,14 +53,13 @@ class EventTimes(Part):
 
     def outside_in_words(self) -> str:
         """Return how many rows are outside of the bounds, from when to when, and in which files."""
-        rows = "sampled row" if self.evidence == "sampled" else "row"
-        rows = rows if self.outside == 1 else f"{rows}s"
+        row = "sampled row" if self.evidence == "sampled" else "row"
         more = self.outside_files - len(self.shown_files)
         files = ", ".join(self.shown_files) + (f" and {more:,} more" if more else "")
         low, high = iso(self.outside_lowest_ms or 0), iso(self.outside_highest_ms or 0)
         return (
-            f"event times of {self.outside:,} {rows} lie outside of {iso(self.not_before_ms)} to "
-            f"{iso(self.not_after_ms)}, the bounds of `event_time`: "
+            f"event times of {counted(self.outside, row)} lie outside of "
+            f"{iso(self.not_before_ms)} to {iso(self.not_after_ms)}, the bounds of `event_time`: "
             f"{low if low == high else f'{low} to {high}'}, in {files}"
         )
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sources.common.counting import counted
 from sources.common.positions import EndPosition, HeldOffsets, Part, iso, seconds, to_ms, to_us
 from sources.common.schema import names_and_types
 from sources.config.file_options import FileBatch, OffsetColumns
@@ -149,7 +150,8 @@ def plan_files(
         # A table may well be empty.
         times = times or (manifest.seen.taken_ms, manifest.seen.taken_ms)
     if times is None:
-        message = f"Source `{name}`: its {len(splits)} files hold no rows with a time that counts."
+        hold = counted(len(splits), "file holds", "files hold")
+        message = f"Source `{name}`: its {hold} no rows with a time that counts."
         hint = (
             f"At least one row needs a value of the event-time column "
             f"`{pipeline.event_time.column}`: its end decides where the next source starts. "
@@ -208,14 +210,14 @@ def suspicions(part: FoundFiles, splits: pa.Table) -> list[str]:
     nulls = pc.sum(splits["nulls"]).as_py()
     if nulls:
         warnings.append(
-            f"Source `{name}`: {nulls:,} rows have no event time; they are read with the others, "
-            "but belong to no window, and a seam by event time can't recognize them."
+            f"Source `{name}`: {counted(nulls, 'row has', 'rows have')} no event time: read with "
+            "the others, but in no window, and not recognized by a seam by event time."
         )
     files = pc.count_distinct(splits["path"]).as_py()
     if files >= _MANY_FILES and part.bytes / files < _SMALL_BYTES:
         warnings.append(
-            f"Source `{name}`: {files:,} files of {part.bytes / files / 1024:,.1f} KiB on average; "
-            "most of the time is spent on opening them. Compact them if possible."
+            f"Source `{name}`: {counted(files, 'file')} of "
+            f"{part.bytes / files / 1024:,.1f} KiB on average; most of the time is spent on opening them. Compact them if possible."
         )
     if (times := event_range_ms(splits)) is not None and (unit := misread_unit(*times)):
         low, high = map(iso, times)

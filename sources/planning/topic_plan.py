@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from sources.common.counting import counted
 from sources.common.positions import EndPosition, Offsets, Part, StartPosition, now_ms, span_ms
 from sources.common.topic_log import LogRecord
 from sources.config.event_time import EventTime
@@ -342,7 +343,8 @@ def _outside(source: str, event_time: EventTime, times: SampledTimes) -> list[st
     if not times.outside or event_time.outside != "fail":
         return []
     return [
-        f"Source `{source}`: {times.outside:,} of {times.records:,} sampled records have a time in "
+        f"Source `{source}`: of {counted(times.records, 'sampled record')}, "
+        f"{counted(times.outside, 'has', 'have')} a time in "
         f"`{event_time.column}` that does not count, first {times.first_outside}. The run ends at "
         "such a record: correct `event_time.not_before` or `event_time.not_after`, or declare "
         "`event_time.outside: quarantine` or `drop`."

@@ -7,6 +7,7 @@ import threading
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from sources.common.counting import counted
 from sources.errors import RunError
 from sources.planning.context import PipelineContext
 from sources.planning.rounds import Round
@@ -143,8 +144,8 @@ def _splits(query: QueryDeclaration) -> int:
 
 
 def _report_round(source: str, made: Round, reporter: Reporter) -> None:
-    count, why = made.files.splits, made.why.rstrip(".")
-    reporter.listeners.log(f"{source}: round {made.number} reads {count:,} more splits: {why}.")
+    more, why = counted(made.files.splits, "more split"), made.why.rstrip(".")
+    reporter.listeners.log(f"{source}: round {made.number} reads {more}: {why}.")
     if made.behind_ms:
         reporter.listeners.warn(
             f"Source `{source}`: files of round {made.number} reach back "

@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
+from sources.common.counting import counted
 from sources.common.positions import iso, span_ms
 from sources.errors import StateError
 from sources.hybrid import Boundedness
@@ -102,9 +103,10 @@ def require_no_late_rows(context: PipelineContext) -> None:
     source, watermark = counts[0].source, first.watermark_ms
     behind = "" if watermark is None else f" {iso(watermark)}"
     message = (
-        f"Source `{source}`: micro-batch {first.batch_id} dropped {first.rows:,} late rows behind "
-        f"the watermark{behind} (operator {', '.join(first.operators)}). The bounded sources lost "
-        f"{total:,} rows so far, and `supervision.late_rows.history` allows {limit:,}. The table "
+        f"Source `{source}`: micro-batch {first.batch_id} dropped "
+        f"{counted(first.rows, 'late row')} behind the watermark{behind} (operator "
+        f"{', '.join(first.operators)}). The bounded sources lost {counted(total, 'row')} so far, "
+        f"and `supervision.late_rows.history` allows {limit:,}. The table "
         "lacks them, and the checkpoint has moved past them."
     )
     hint = (

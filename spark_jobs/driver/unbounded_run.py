@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from sources.common.counting import counted
 from sources.planning.context import PipelineContext
 from spark_jobs.driver.discoverer import Discoverer
 from spark_jobs.driver.reporter import Reporter
@@ -102,5 +103,6 @@ def _take_in(growing: Growing, discoverer: Discoverer, reporter: Reporter) -> No
     while (arrived := discoverer.take()) is not None:
         growing.take_in(arrived)
         reporter.listeners.log(
-            f"{arrived.source}: {arrived.splits:,} splits arrived, {arrived.bytes:,} bytes."
+            f"{arrived.source}: {counted(arrived.splits, 'split')} arrived, "
+            f"{counted(arrived.bytes, 'byte')}."
         )

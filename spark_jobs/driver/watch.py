@@ -10,6 +10,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from sources.common.counting import counted
 from sources.errors import StateError
 from sources.planning.context import PipelineContext
 from spark_jobs.driver.collector import Collectors
@@ -164,8 +165,8 @@ def look_up_older(
         raise error
     count = seam.look_up_older(spark)
     reporter.listeners.log(
-        f"{count:,} rows of the seam are older than the keys kept of history, and history holds "
-        "them: they are removed. The query starts again."
+        f"{counted(count, 'row of the seam is', 'rows of the seam are')} older than the keys kept "
+        "of history, which holds such rows, too: removed. The query starts again."
     )
 
 
@@ -176,14 +177,14 @@ def count_seam(spark: SparkSession, seam: Seam, reporter: Reporter) -> None:
     failure is reported as a warning, never raised: the run continues.
     """
     try:
-        counted = seam.count(spark)
+        seen = seam.count(spark)
     except Exception as error:
         reporter.listeners.warn(
             "The rows of the seam can't be counted, so the ledger lacks them; the run continues: "
             f"{report_of(error)}"
         )
         return
-    read, removed = sum(counted.rows.values()), sum(counted.removed.values())
+    read, removed = sum(seen.rows.values()), sum(seen.removed.values())
     reporter.listeners.log(
-        f"{counted.source}: the seam is passed; {removed:,} of its {read:,} rows were removed."
+        f"{seen.source}: the seam is passed; {removed:,} of its {counted(read, 'row')} removed."
     )

@@ -18,6 +18,7 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sources.common.counting import counted
 from sources.errors import InputError
 from spark_jobs.jvm.jars import resolve
 
@@ -122,4 +123,4 @@ def build() -> bytes:
 
 if __name__ == "__main__":
     JAR.write_bytes(build())
-    sys.stdout.write(f"{JAR}: {JAR.stat().st_size:,} bytes\n")
+    sys.stdout.write(f"{JAR}: {counted(JAR.stat().st_size, 'byte')}\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from sources.common.counting import counted
 from sources.common.positions import Offsets, Record, iso
 from sources.errors import ErrorReport
 from sources.storage.folder import Folder
@@ -119,17 +120,17 @@ def describe(beat: Heartbeat) -> str:
     batch = "no batch yet" if beat.batch_id is None else f"batch {beat.batch_id}"
     parts = [f"{beat.source}: {batch}"]
     if beat.splits_total is not None:
-        parts.append(f"{beat.splits_done or 0:,} of {beat.splits_total:,} splits")
+        parts.append(f"{beat.splits_done or 0:,} of {counted(beat.splits_total, 'split')}")
     if beat.rows_done is not None and beat.rows_total is not None:
-        parts.append(f"{beat.rows_done:,} of {beat.rows_total:,} rows")
+        parts.append(f"{beat.rows_done:,} of {counted(beat.rows_total, 'row')}")
     if beat.rows_per_s:
         parts.append(f"{beat.rows_per_s:,.0f} rows/s")
     if beat.event_time_ms is not None:
         parts.append(f"event time {iso(beat.event_time_ms)}")
     if beat.bad_records:
-        parts.append(f"{beat.bad_records:,} bad records")
+        parts.append(counted(beat.bad_records, "bad record"))
     if beat.outside_records:
-        parts.append(f"{beat.outside_records:,} records outside of the event-time bounds")
+        parts.append(f"{counted(beat.outside_records, 'record')} outside of the event-time bounds")
     if beat.late_rows:
-        parts.append(f"{beat.late_rows:,} late rows dropped")
+        parts.append(f"{counted(beat.late_rows, 'late row')} dropped")
     return ", ".join(parts)

@@ -21,6 +21,7 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 from pyarrow.dataset import FileSystemDataset
 
+from sources.common.counting import counted
 from sources.errors import InputError, StateError
 from sources.storage.delta import is_delta_table
 from sources.storage.folder import Folder
@@ -211,9 +212,10 @@ class Replacement:
         names = {row["path"] for row in rows}
         if lacking := self.history - self.gone - names:
             message = (
-                f"{len(lacking):,} files of history are no longer in {self.table}, such as "
-                f"{min(lacking)}. They were compacted or rewritten, possibly together with live "
-                "rows, so history's rows can't be told from live ones. Nothing was replaced."
+                f"{counted(len(lacking), 'file of history is', 'files of history are')} no longer "
+                f"in {self.table}, such as {min(lacking)}. They were compacted or "
+                "rewritten, possibly together with live rows, so history's "
+                "rows can't be told from live ones. Nothing was replaced."
             )
             hint = (
                 "Recompute the whole table: `hybrid rerun P`. To recompute ranges later, don't "

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import BooleanType, StringType, StructType
 
+from sources.common.counting import counted
 from sources.config.pipeline import Pipeline
 from sources.config.sink import Sink
 from sources.decoding.added_columns import AddedColumn
@@ -235,9 +236,10 @@ def merge(
         if total != distinct:
             names = ", ".join(key)
             message = (
-                f"Micro-batch {batch_id} has {total:,} rows for {distinct:,} values of `sink.key` "
-                f"({names}): the key has to identify each row that the transform returns. Nothing "
-                "of the micro-batch was written."
+                f"Micro-batch {batch_id} has {counted(total, 'row')} for "
+                f"{counted(distinct, 'value')} of `sink.key` ({names}): the key has to "
+                "identify each row that the transform returns. Nothing of the "
+                "micro-batch was written."
             )
             hint = (
                 "Let the transform return one row for each key (for example by `dropDuplicates`) "

@@ -46,7 +46,7 @@ def test_a_record_of_2099_in_the_sample_is_shown_with_its_place(
     assert (times.lowest_ms, times.highest_ms) == (to_ms(moment(54)), to_ms(moment(99)))
     (warning,) = plan.warnings
     assert warning.startswith(
-        "Source `live`: 1 of 46 sampled records have a time in `at` that does not count, first "
+        "Source `live`: of 46 sampled records, 1 has a time in `at` that does not count, first "
         f"topic `{case.topic}`, partition 0, offset 20, with 2099-12-31T00:00:00Z."
     )
 

@@ -85,8 +85,8 @@ class GenerationComparison:
     def numbers(self) -> dict[str, int]:
         """Numbers of rows by their names for people, for a check whose history is plotted."""
         return {
-            "rows before": self.rows_before,
-            "rows now": self.rows_now,
+            "rows that readers see": self.rows_before,
+            "rows of the candidate": self.rows_now,
             "missing": self.missing,
             "added": self.added,
             "changed": self.changed,

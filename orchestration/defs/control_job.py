@@ -1,4 +1,4 @@
-"""The job `<pipeline>_control`: pause, resume, stop, drain, limit or approve, by one form."""
+"""The job `<pipeline>_control`: show, pause, resume, stop, drain, limit or approve, by one form."""
 
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -21,7 +21,9 @@ from orchestration.defs.assets import (
 )
 from orchestration.defs.chain_assets import live_metadata
 from orchestration.defs.failures import failures
+from orchestration.defs.job_texts import actions_in_words
 from orchestration.defs.jobs import job_of
+from orchestration.defs.table_asset import look, now
 from orchestration.supervision import controls
 from sources.common.counting import counted
 from sources.common.fields import parse_duration
@@ -67,9 +69,10 @@ def control_job(loaded: LoadedPipeline) -> dg.JobDefinition:
     """Return the job that controls a pipeline's runs; its form names the action.
 
     A pipeline that ends in an unbounded source has ``PAUSE``, ``RESUME`` and ``DRAIN``; one whose
-    plan needs an approval has ``APPROVE``; all have ``STOP`` and ``RATE``. Each does what the
-    command of the same name does, and reads the pipeline's file again. All but ``APPROVE``, which
-    is about the declaration, act on the generation that serves, unless the form names another one.
+    plan needs an approval has ``APPROVE``; all have ``STOP``, ``RATE`` and ``STATUS``, which is the
+    default, as it changes nothing. Each does what the command of the same name does, and reads the
+    pipeline's file again. All but ``APPROVE`` and ``STATUS`` act on the generation that serves,
+    unless the form names another one.
     """
     acts = _acts(loaded)
 
@@ -86,7 +89,7 @@ def control_job(loaded: LoadedPipeline) -> dg.JobDefinition:
 
 def _acts(loaded: LoadedPipeline) -> Mapping[str, Act]:
     """Return what a pipeline's runs can be asked for, the form's default first."""
-    found: dict[str, Act] = {}
+    found: dict[str, Act] = {"STATUS": _status}
     if loaded.pipeline.sources[-1].boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
         found |= {"PAUSE": _pause, "RESUME": _resume, "DRAIN": _drain}
     found |= {"STOP": _stop, "RATE": _rate}
@@ -103,7 +106,7 @@ def _form(loaded: LoadedPipeline, actions: list[str]) -> type[ControlConfig]:
     made: type[ControlConfig] = create_model(
         "ControlConfig",
         __base__=ControlConfig,
-        action=(chosen, Field(default=chosen[actions[0]], description=", ".join(actions) + ".")),
+        action=(chosen, Field(default=chosen[actions[0]], description=actions_in_words(actions))),
         source=(
             sources,
             Field(default=sources[names[-1]], description="RATE: " + ", ".join(names)),
@@ -116,6 +119,12 @@ def _acting(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any)
     acting = acting_on(loaded, config.generation, as_kept=True)
     note_on_run(context, {GENERATION_TAG: acting.require_generation().name})
     return acting
+
+
+def _status(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: Any) -> None:
+    seen, _facts = look(loaded)
+    context.add_output_metadata(now(seen))
+    context.log.info(" ".join(filter(None, (seen.text, seen.reason))))
 
 
 def _pause(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:

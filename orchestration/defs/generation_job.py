@@ -60,7 +60,7 @@ class GenerationForm(dg.Config):
 
     action: GenerationAction = Field(
         default=GenerationAction.COMPARE,
-        description=", ".join(each.name for each in GenerationAction) + ".",
+        description=job_texts.actions_in_words(each.name for each in GenerationAction),
     )
     by: str = Field(default="", description="PROMOTE, ROLLBACK, RERUN: your name, which is kept.")
     promote: Promote = Field(
@@ -139,6 +139,7 @@ def _compare(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: Generati
     found = compare_generations(loaded)
     context.add_output_metadata(generation_metadata.comparison(found))
     result = generation_metadata.compared(found)
+    context.log.info(f"{found.text}. {generation_metadata.next_step(found)}")
     context.instance.report_runless_asset_event(
         dg.AssetCheckEvaluation(
             asset_key=table_key(loaded),
@@ -149,7 +150,6 @@ def _compare(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: Generati
             metadata=result.metadata,
         )
     )
-    context.log.info(found.text)
 
 
 def _promote(context: dg.OpExecutionContext, loaded: LoadedPipeline, form: GenerationForm) -> None:

@@ -10,7 +10,7 @@ from orchestration.generations.ranges import RangeLook, RangeResult
 
 
 def comparison(found: GenerationComparison) -> Metadata:
-    """Return the metadata of a comparison of two generations: a line, counts and examples."""
+    """Return the metadata of a comparison: a line, counts, examples, and what to do next."""
     examples = [
         {
             "difference": kind,
@@ -26,7 +26,16 @@ def comparison(found: GenerationComparison) -> Metadata:
         "comparison": found.text,
         **found.numbers,
         **({"examples": table(examples)} if examples else {}),
+        "next": next_step(found),
     }
+
+
+def next_step(found: GenerationComparison) -> str:
+    """Return what people may do after a comparison: the job, and its actions."""
+    return (
+        f"To let readers see {found.candidate}, launch the job `{found.pipeline}_generation` with "
+        f"the action PROMOTE; to delete {found.candidate}, with DISCARD."
+    )
 
 
 def compared(found: GenerationComparison) -> dg.AssetCheckResult:

@@ -9,6 +9,7 @@ from sources.config.loader import LoadedPipeline
 from sources.hybrid import Boundedness
 
 _CONTROLS = {
+    "STATUS": "shows how the pipeline is, and changes nothing",
     "PAUSE": "ends the stream; it keeps its place, and is shown as paused until RESUME",
     "RESUME": "starts the stream where it was paused, stopped or drained",
     "DRAIN": "lets the stream commit all that is there now, then ends it",
@@ -17,7 +18,7 @@ _CONTROLS = {
     "APPROVE": "approves the plan; a chain that waits for this goes on",
 }
 _GENERATIONS = {
-    "COMPARE": "compares the candidate's rows with those that readers see",
+    "COMPARE": "compares the candidate's rows with those that readers see, and changes nothing",
     "NEW": "begins a candidate: the whole table, computed again next to the serving one by the "
     "pipeline's file as it is now; materialize the build job to compute it",
     "RERUN": "does all of it: a candidate, its table, the comparison and, if checks hold, the "
@@ -38,7 +39,7 @@ def build(loaded: LoadedPipeline) -> str:
     key = ", ".join(f"`{name}`" for name in pipeline.sink.key)
     how = "updates rows by" if pipeline.sink.mode == "merge" else "adds rows, each once, by"
     lines = [
-        "Builds the table, and keeps it up to date. Reads, in this order:",
+        "**Start here.** Builds the table, and keeps it up to date. Reads, in this order:",
         "\n".join(steps),
         f"Writes to the Delta table `{table}`: {how} {key}.",
     ]
@@ -68,8 +69,22 @@ def control(loaded: LoadedPipeline, actions: Iterable[str]) -> str:
         loaded: The pipeline.
         actions: The actions of its form.
     """
-    first = f"Controls the runs of `{loaded.pipeline.name}`. Choose the `action` in the Launchpad:"
+    name = loaded.pipeline.name
+    first = (
+        f"For a pipeline that was started by `{name}`: shows and controls its runs. Choose the "
+        "`action` in the Launchpad:"
+    )
     return f"{first}\n\n{_list(_CONTROLS, actions)}"
+
+
+def actions_in_words(actions: Iterable[str]) -> str:
+    """Return what each action of a form does in one line, for the form's field.
+
+    Args:
+        actions: Actions of the control job, or of the job for generations.
+    """
+    texts = {**_CONTROLS, **_GENERATIONS}
+    return " ".join(f"{each} {texts[each]}." for each in actions)
 
 
 def generation(loaded: LoadedPipeline, actions: Iterable[str]) -> str:
@@ -80,9 +95,9 @@ def generation(loaded: LoadedPipeline, actions: Iterable[str]) -> str:
         actions: The actions of its form.
     """
     first = (
-        f"Replaces the table of `{loaded.pipeline.name}` as a whole, without a moment in which "
-        "readers see half of it. A *generation* is one computation of the table; a *candidate* is "
-        "one that readers do not see yet. Choose the `action` in the Launchpad:"
+        f"For later: replaces the whole table of `{loaded.pipeline.name}` in one commit, such as "
+        "after a change of its transform. A *generation* is one computation of the table, a "
+        "*candidate* one that readers do not see yet. Choose the `action` in the Launchpad:"
     )
     return f"{first}\n\n{_list(_GENERATIONS, actions)}"
 
@@ -90,9 +105,9 @@ def generation(loaded: LoadedPipeline, actions: Iterable[str]) -> str:
 def backfill(loaded: LoadedPipeline) -> str:
     """Return the description of the job that recomputes ranges."""
     return (
-        f"Recomputes a range of event times of `{loaded.pipeline.name}` from its files. Rows that "
-        "the live stream wrote are kept, and the stream goes on. Only what history has delivered "
-        "can be recomputed."
+        f"For later: recomputes a range of event times of `{loaded.pipeline.name}` from its files. "
+        "Rows that the live stream wrote are kept, and the stream goes on. Only what history has "
+        "delivered can be recomputed."
     )
 
 

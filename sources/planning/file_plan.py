@@ -217,7 +217,8 @@ def suspicions(part: FoundFiles, splits: pa.Table) -> list[str]:
     if files >= _MANY_FILES and part.bytes / files < _SMALL_BYTES:
         warnings.append(
             f"Source `{name}`: {counted(files, 'file')} of "
-            f"{part.bytes / files / 1024:,.1f} KiB on average; most of the time is spent on opening them. Compact them if possible."
+            f"{part.bytes / files / 1024:,.1f} KiB on average; most of the time is spent "
+            "on opening them. Compact them if possible."
         )
     if (times := event_range_ms(splits)) is not None and (unit := misread_unit(*times)):
         low, high = map(iso, times)

@@ -71,6 +71,7 @@ def test_three_clicks_pause_a_pipeline_which_then_is_neither_green_nor_red(
     clicks = pages.Clicks(page)
     page.goto(shown.job("flights_control"))
     pages.open_launchpad(page)
+    pages.choose_action(page, "flights_control", "PAUSE")
     pages.launch(page)
     pages.await_end(page, "Success")
     assert 1 <= clicks.count <= 3

@@ -71,7 +71,7 @@ def test_rounding_passes_only_where_it_is_declared(case: Case) -> None:
     outcome, counts, notes = check(case, mean=rounded)
     assert (outcome, counts) == ("failed", {"different": 1})
     assert len(notes) == 1
-    assert notes[0].startswith("Column `mean`: 1 rows differ by at most 1e-09 of their value")
+    assert notes[0].startswith("Column `mean`: 1 row differs by at most 1e-09 of the value")
     assert "tolerance: {mean: 1e-09}" in notes[0]
     assert check(case, {"mean": 1e-9}, mean=rounded) == ("passed", {}, [])
 

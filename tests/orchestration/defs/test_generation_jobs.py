@@ -55,8 +55,12 @@ def test_each_step_is_an_action_of_one_job_and_what_is_refused_is_told(tmp_path:
             "added": 1,
             "changed": 1,
         }
-        line = "g2 against g1: 2 > 1 rows, 1 added, 1 changed"
-        assert line in lines(compared, instance)
+        line = "g2 against g1: 2 > 1 row, 1 added, 1 changed"
+        assert f"{line}. To let readers see g2, launch" in lines(compared, instance)
+        assert next(iter(shown)) == "comparison"
+        assert shown["comparison"].value == line
+        assert [*shown][-1] == "next"
+        assert "`events_generation` with the action PROMOTE" in shown["next"].value
         key = dg.AssetCheckKey(dg.AssetKey(["events", "table"]), "same_rows")
         kept = instance.event_log_storage.get_latest_asset_check_execution_by_key([key])[key]
         assert kept.event is not None

@@ -285,17 +285,18 @@ def test_a_run_that_ends_before_it_is_drained_says_so(tmp_path: Path, case: Live
 
 
 def test_each_command_is_an_action_of_one_job(tmp_path: Path, case: LiveCase) -> None:
-    assert actions(case.loaded) == ["PAUSE", "RESUME", "DRAIN", "STOP", "RATE"]
+    assert actions(case.loaded) == ["STATUS", "PAUSE", "RESUME", "DRAIN", "STOP", "RATE"]
     assert "is not running: nothing would be drained" in cause(run(case, "drain", within="1 s"))
     assert "`soon` is not a duration" in cause(run(case, "drain", within="soon"))
     assert "there is nothing to pause" in cause(run(case, "pause", why="new brokers"))
 
     case.ask_for_it()
-    assert run(case, None).success, "the form can be launched as it is"
-    wanted = read_requested(case.generation)
-    assert wanted is not None
-    assert wanted.is_paused
-    case.ask_for_it()
+    before = read_requested(case.generation)
+    seen = run(case, None)
+    assert seen.success, "the form can be launched as it is"
+    assert read_requested(case.generation) == before, "and then only shows"
+    [output] = [each for each in seen.all_events if each.event_type_value == "STEP_OUTPUT"]
+    assert "serving g1" in output.step_output_data.metadata["now"].value
     assert run(case, "pause", why="new brokers", by="Ada").success
     wanted = read_requested(case.generation)
     assert wanted is not None

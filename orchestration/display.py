@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, datetime
 
 from humanize import metric, naturalsize
 
 _LONG_AGO_MS = 2 * 86_400_000
 _SECOND_MS = 1000
+_MINUTE_MS = 60_000
+_ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
 
 
 def count(number: float) -> str:
@@ -77,6 +80,19 @@ def second(ms: int) -> str:
     """
     rest = ms % _SECOND_MS
     return f"{moment(ms)}:{_utc(ms):%S}{f'.{rest:03}' if rest else ''}"
+
+
+def readable_times(text: str) -> str:
+    """Return a text with the times in it, written as ``2013-09-29T23:56:00Z``, as people read them.
+
+    Reasons of positions are kept in the state folder, for programs, too.
+    """
+    return _ISO.sub(_readable, text)
+
+
+def _readable(found: re.Match[str]) -> str:
+    ms = round(datetime.fromisoformat(found[0]).timestamp() * 1000)
+    return second(ms) if ms % _MINUTE_MS else moment(ms)
 
 
 def span(from_ms: int, to_ms: int) -> str:

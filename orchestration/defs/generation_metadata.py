@@ -6,7 +6,9 @@ import dagster as dg
 
 from orchestration.audit.compare_generations import GenerationComparison
 from orchestration.defs.metadata import Metadata, table
+from orchestration.display import second, size
 from orchestration.generations.ranges import RangeLook, RangeResult
+from sources.common.positions import to_ms
 
 
 def comparison(found: GenerationComparison) -> Metadata:
@@ -49,8 +51,8 @@ def compared(found: GenerationComparison) -> dg.AssetCheckResult:
 
 
 def looked(found: RangeLook) -> Metadata:
-    """Return the metadata of a dry run: splits and bytes that recomputing a range would read."""
-    return {**_range(found), "splits": found.splits, "bytes": found.bytes}
+    """Return the metadata of a dry run: splits and size of what recomputing a range would read."""
+    return {**_range(found), "splits": found.splits, "size": size(found.bytes)}
 
 
 def replaced(found: RangeResult) -> Metadata:
@@ -66,8 +68,8 @@ def replaced(found: RangeResult) -> Metadata:
 def _range(found: RangeLook | RangeResult) -> Metadata:
     return {
         "generation": found.generation,
-        "since": dg.MetadataValue.timestamp(found.since),
-        "until": dg.MetadataValue.timestamp(found.until),
+        "since": second(to_ms(found.since)),
+        "until": second(to_ms(found.until)),
     }
 
 

@@ -11,9 +11,10 @@ import dagster as dg
 
 from orchestration.defs.assets import APPROVED
 from orchestration.defs.ways import in_dagster
+from orchestration.display import readable_times, second
 from orchestration.snapshots import TakenSnapshot
 from orchestration.supervision.verdict import Finding, Verdict
-from sources.common.positions import EndPosition, Evidence, TopicPartition, iso, nest
+from sources.common.positions import EndPosition, Evidence, TopicPartition, nest
 from sources.config.bad_records import BadRecordCount
 from sources.config.loader import LoadedPipeline
 from sources.hand_over_checks import Check
@@ -46,7 +47,7 @@ def snapshots(taken: Sequence[TakenSnapshot]) -> Metadata:
                     "table": each.document["table"],
                     "rows": each.document["rows"],
                     "chunks": each.document["chunks"],
-                    "taken": iso(each.document["taken_ms"]),
+                    "taken": second(each.document["taken_ms"]),
                     **each.position,
                 }
                 for each in taken
@@ -66,9 +67,8 @@ def end(
         late: Count of rows dropped behind the watermark; None if the query has none.
     """
     shown: Metadata = {
-        "end": iso(position.event_time_ms),
-        "end_ms": position.event_time_ms,
-        "complete through": iso(position.complete_through_ms),
+        "end": second(position.event_time_ms),
+        "complete through": second(position.complete_through_ms),
         "event times": position.event_times,
         "decided by": decided_by(position.evidence),
         "splits": position.splits,
@@ -85,7 +85,7 @@ def end(
     if position.sequence is not None:
         shown["sequence"] = position.sequence
     if position.snapshot is not None:
-        shown["snapshot taken"] = iso(position.snapshot.taken_ms)
+        shown["snapshot taken"] = second(position.snapshot.taken_ms)
         shown |= position.snapshot.summary()
     if position.offsets is not None:
         shown["offsets in history"] = table(
@@ -121,7 +121,7 @@ def ledger(made: Ledger, count: SeamCount | None) -> Metadata:
         "ledger": table([_entry(entry, count) for entry in made.entries]),
     }
     if made.previous is not None:
-        shown["history complete through"] = iso(made.previous.complete_through_ms)
+        shown["history complete through"] = second(made.previous.complete_through_ms)
     return shown
 
 
@@ -132,10 +132,10 @@ def _entry(entry: LedgerEntry, count: SeamCount | None) -> dict[str, str | int]:
         "topic": entry.topic,
         "partition": entry.partition,
         "start": entry.start,
-        "why": entry.why,
+        "why": readable_times(entry.why),
         "log start": entry.log_start,
         "first record": "none yet" if entry.first_offset is None else entry.first_offset,
-        "first timestamp": "" if entry.first_ms is None else iso(entry.first_ms),
+        "first timestamp": "" if entry.first_ms is None else second(entry.first_ms),
         "seam end": entry.seam_end,
         "overlap (offsets)": entry.overlap,
         "gap": entry.gap or "none",
@@ -165,7 +165,7 @@ def approval(loaded: LoadedPipeline, given: Approval | None) -> dg.AssetCheckRes
     how = in_dagster(how_to_approve(loaded.pipeline.name), loaded)
     text = f"Waiting for approval. {how}"
     if given is not None:
-        text = f"Approved by {given.by} at {iso(given.at_ms)}."
+        text = f"Approved by {given.by} at {second(given.at_ms)}."
     return dg.AssetCheckResult(
         check_name=APPROVED,
         passed=given is not None,
@@ -199,7 +199,10 @@ def gaps(error: GapError, loaded: LoadedPipeline) -> dg.AssetCheckResult:
 
 
 def _known(time_ms: int | None, offset: int | None) -> str:
-    parts = ["" if offset is None else f"offset {offset}", "" if time_ms is None else iso(time_ms)]
+    parts = [
+        "" if offset is None else f"offset {offset}",
+        "" if time_ms is None else second(time_ms),
+    ]
     return ", ".join(filter(None, parts))
 
 
@@ -294,7 +297,7 @@ def observation(verdict: Verdict) -> Metadata:
         "details": dg.MetadataValue.json({"red": verdict.is_red, **details}),
     }
     if (watermark := numbers.get("watermark_ms")) is not None:
-        shown["watermark"] = iso(int(watermark))
+        shown["watermark"] = second(int(watermark))
     if verdict.error is not None:
         shown["last error"] = verdict.error
     return shown

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dagster as dg
 
 from orchestration.defs.metadata import Metadata, table
+from orchestration.display import readable_times
 from orchestration.progress.plan_preview import Preview
 from orchestration.progress.plan_tables import plan_tables
 from sources.planning.plan import Plan
@@ -27,7 +28,7 @@ def plan(made: Plan, seen: Preview) -> Metadata:
     shown: Metadata = {"summary": dg.MetadataValue.md(f"{seen.summary}\n\n{PREVIEW}")}
     if made.warnings:
         # As a table: the UI hides a long Markdown text behind a link.
-        shown["warnings"] = table([{"warning": text} for text in made.warnings])
+        shown["warnings"] = table([{"warning": readable_times(text)} for text in made.warnings])
     shown |= {found.title: table(found.rows) for found in plan_tables(made, seen)}
     if seen.previous is not None and not seen.changes:
         shown[f"changes since {seen.previous}"] = "none"

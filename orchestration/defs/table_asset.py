@@ -115,7 +115,7 @@ def table_metadata(loaded: LoadedPipeline, facts: TableFacts) -> Metadata:
         "generation": read_serving(loaded).generation,
         "version of the table": str(facts.version),
         "files": str(facts.files),
-        "bytes": facts.bytes,
+        "size (MB)": round(facts.bytes / 1e6, 3),
         "dagster/column_schema": dg.TableSchema(columns),
     }
     if facts.rows is not None:
@@ -155,7 +155,9 @@ def _description(loaded: LoadedPipeline) -> str:
     told = [
         pipeline.about.description,
         f"Delta table, filled from {sources}. {rows}",
-        "How it is now: the check `healthy`, and `now` in the metadata.",
+        "[How it is now](?view=checks&checkDetail=healthy): the check `healthy`, with the time "
+        "of its last look. The card `now`, in the metadata below the columns, is as of the last "
+        "change.",
     ]
     return "\n\n".join(filter(None, told))
 

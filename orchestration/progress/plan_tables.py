@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import NamedTuple
 
-from orchestration.display import duration, moment, size
+from orchestration.display import duration, moment, readable_times, size
 from orchestration.progress.plan_preview import Preview
 from sources.common.positions import TopicPartition
 from sources.kafka.sample import SampledTimes
@@ -138,7 +138,7 @@ def _starts(topic: TopicPlan) -> list[PlanTable]:
         if topic.range is not None:
             row["read until"] = topic.range.ends[at]
         rows.append({**of, **row})
-        reasons[part.reason].append(_name(at, has_topic=has_several))
+        reasons[readable_times(part.reason)].append(_name(at, has_topic=has_several))
     why: list[dict[str, Cell]] = [
         {"partitions": "all" if len(reasons) == 1 else ", ".join(names), "why": reason}
         for reason, names in reasons.items()

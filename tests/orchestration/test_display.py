@@ -2,7 +2,17 @@
 
 import pytest
 
-from orchestration.display import about, ago, count, duration, moment, size, span
+from orchestration.display import (
+    about,
+    ago,
+    count,
+    duration,
+    moment,
+    readable_times,
+    second,
+    size,
+    span,
+)
 
 DAY_MS = 86_400_000
 NOW_MS = 1_380_498_960_000
@@ -66,3 +76,17 @@ def test_times_and_ranges_of_days() -> None:
     assert moment(NOW_MS) == "29 Sep 2013 23:56"
     assert span(NOW_MS - DAY_MS, NOW_MS) == "28 Sep 2013 to 29 Sep 2013"
     assert span(NOW_MS, NOW_MS) == "29 Sep 2013"
+
+
+def test_an_exact_time_is_told_to_the_second_and_beyond_if_it_has_more() -> None:
+    assert second(NOW_MS) == "29 Sep 2013 23:56:00"
+    assert second(NOW_MS + 4_005) == "29 Sep 2013 23:56:04.005"
+
+
+def test_times_in_a_reason_are_told_as_all_others() -> None:
+    assert readable_times("first record at or after 2013-09-29T23:56:00Z") == (
+        "first record at or after 29 Sep 2013 23:56"
+    )
+    assert (
+        readable_times("2013-09-29T23:56:04.005Z, offset 7") == "29 Sep 2013 23:56:04.005, offset 7"
+    )

@@ -15,7 +15,9 @@ from typer.testing import CliRunner
 
 from orchestration.cli.main import app
 from orchestration.defs.range_partitions import HISTORY, ranges_key
+from orchestration.display import second
 from orchestration.pipeline_definitions import pipeline_definitions
+from sources.common.positions import to_ms
 from sources.config.loader import LoadedPipeline
 from sources.hand_over import hand_over
 from sources.kept_definitions import keep_definition
@@ -112,8 +114,8 @@ def test_dagster_shows_what_history_has_filled_and_what_a_backfill_would_read(
         assert output_of(launch(loaded, instance, **morning))["splits"] == 2
         last_day = output_of(launch(loaded, instance))
         assert (last_day["since"], last_day["until"]) == (
-            BEGIN.timestamp() - 86_400,
-            BEGIN.timestamp(),
+            second(to_ms(BEGIN) - 86_400_000),
+            second(to_ms(BEGIN)),
         )
         assert DeltaTable(tmp_path / "out").version() == before
         # Without an end the range is a day, of which history has the first hours.

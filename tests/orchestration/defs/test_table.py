@@ -131,7 +131,14 @@ def test_it_shows_rows_columns_version_and_who_serves(tmp_path: Path) -> None:
     assert shown["generation"].value == "g1"
     columns = {each.name: each for each in shown["dagster/column_schema"].schema.columns}
     assert (columns["v"].type, columns["v"].description) == ("bigint", "What happened.")
+    assert next(iter(shown)) == "now"
     assert "serving g1" in shown["now"].value
+    assert 0 < shown["size (MB)"].value < 0.1
+
+
+def test_its_description_which_comes_before_the_columns_leads_to_how_it_is(tmp_path: Path) -> None:
+    spec = pipeline_definitions(GenerationCase(tmp_path).loaded).resolve_asset_graph().get(TABLE)
+    assert "[How it is now](?view=checks&checkDetail=healthy)" in (spec.description or "")
 
 
 def reported(case: LiveCase, cursor: str | None = None) -> dg.SensorResult:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from sources.common.counting import counted
 from sources.common.positions import HeldOffsets, TopicPartition
 from sources.errors import InputError
 
@@ -287,7 +288,7 @@ def _read_batches(path: str, columns: tuple[str, str]) -> Iterator[list[Ints]]:
         raise InputError(message, hint, file=path) from None
     for column, count in nulls.items():
         if count:
-            message = f"Column `{column}` is null in {count} rows of {path}."
+            message = f"Column `{column}` is null in {counted(count, 'row')} of {path}."
             hint = (
                 "Each row needs the Kafka partition and offset that it comes from: rewrite the "
                 "file, or remove `offsets` from the source, so that the next one starts by time."

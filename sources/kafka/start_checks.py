@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from sources.common.counting import counted
 from sources.common.positions import (
     EndPosition,
     Offsets,
@@ -121,9 +122,9 @@ def check_in_log(position: StartPosition, log_start: Offsets, log_end: Offsets) 
         if part.start < log_start[partition]:
             lost = log_start[partition] - part.start
             message = (
-                f"{where} is before the log start {log_start[partition]}: {lost} offsets lost, "
-                "which Kafka deleted. Their rows would be missing from the table. The offset was "
-                f"decided by: {part.reason}."
+                f"{where} is before the log start {log_start[partition]}: "
+                f"{counted(lost, 'offset')} lost, which Kafka deleted. Their rows would be "
+                f"missing from the table. The offset was decided by: {part.reason}."
             )
             hint = (
                 "Let the files of history cover the deleted records, or raise the offset if it is "

@@ -445,7 +445,7 @@ def test_nulls_are_counted_over_the_whole_file(
     bad = write(tmp_path / "b.p", [(0, 1), (0, None)], [(0, 2)], [(0, None), (0, None)])
     assert f"`o` is null in 3 rows of {bad}." in refusal_of_columns(good, bad)
     bad = write(tmp_path / "c.p", [(None, 1), (0, 2)])
-    assert f"`p` is null in 1 rows of {bad}." in refusal_of_columns(good, bad)
+    assert f"`p` is null in 1 row of {bad}." in refusal_of_columns(good, bad)
 
 
 @pytest.mark.parametrize(

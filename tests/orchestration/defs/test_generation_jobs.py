@@ -60,7 +60,7 @@ def test_each_step_is_an_action_of_one_job_and_what_is_refused_is_told(tmp_path:
         assert next(iter(shown)) == "comparison"
         assert shown["comparison"].value == line
         assert [*shown][-1] == "next"
-        assert "`events_generation` with the action PROMOTE" in shown["next"].value
+        assert "`events_generation` with the action PROMOTE" in str(shown["next"].value)
         key = dg.AssetCheckKey(dg.AssetKey(["events", "table"]), "same_rows")
         kept = instance.event_log_storage.get_latest_asset_check_execution_by_key([key])[key]
         assert kept.event is not None

@@ -80,7 +80,7 @@ def test_rows_without_an_event_time_are_counted(tmp_path: Path) -> None:
 
 def test_files_without_any_time_are_refused(tmp_path: Path) -> None:
     write(tmp_path, "a", None, None)
-    with pytest.raises(InputError, match="hold no rows with a time"):
+    with pytest.raises(InputError, match="1 file holds no rows with a time"):
         planned(tmp_path)
 
 

@@ -18,6 +18,7 @@ from orchestration import operations
 from orchestration.cli.main import app
 from orchestration.definitions import defs
 from orchestration.defs.control_job import control_job
+from orchestration.defs.ways import in_dagster
 from orchestration.display import moment
 from orchestration.requested_state import read_requested
 from orchestration.supervision import controls
@@ -232,7 +233,7 @@ def test_a_pipeline_that_ends_has_no_live_run(case: LiveCase) -> None:
     for ask in (controls.pause, controls.resume, lambda it: controls.drain(it, MINUTE)):
         with pytest.raises(InputError, match="the bounded source `history`, so it has no live run"):
             ask(loaded)
-    assert actions(loaded) == ["STOP", "RATE"]
+    assert actions(loaded) == ["STATUS", "STOP", "RATE"]
 
 
 def test_a_folder_is_drained_of_what_it_holds_when_asked(tmp_path: Path, case: LiveCase) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from orchestration.cli import generation, live_run, local, target
+from orchestration.cli import cuts, generation, live_run, local, target
 from orchestration.cli.output import (
     AsJson,
     By,
@@ -301,5 +301,6 @@ def report(
 # In the order in which `hybrid --help` lists them.
 app.add_typer(live_run.app)
 app.add_typer(target.app)
+app.add_typer(cuts.app)
 app.add_typer(generation.app, name="generation")
 app.add_typer(local.app)

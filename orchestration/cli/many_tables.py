@@ -18,7 +18,7 @@ import typer
 from orchestration.cli.output import answer, tell
 from sources.config.table_template import Template, is_template
 
-_OWN = ("tables", "init")
+_OWN = ("tables", "init", "cut", "publish-cuts")
 # They bring what is not copied yet into files, all tables at one point in time.
 _COPYING = ("run", "snapshot")
 Run = Callable[[list[str]], int]

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field, StringConstraints, model_validator
 from sources.common.fields import Declared, Duration, Name, Reference
 from sources.common.positions import span_ms
 from sources.config.about import About
+from sources.config.cuts import Cuts, overlap
 from sources.config.declared_source import DeclaredSource
 from sources.config.event_time import DeclaredEventTime
 from sources.config.file_source import FileSource
@@ -92,6 +93,7 @@ class Pipeline(Declared):
         ranges: Ranges of event time that can be recomputed from files, as partitions in Dagster.
         generations: How many generations are kept, and schedules that rebuild the table.
         about: Owners, tags and descriptions of the table, for Dagster's catalog.
+        cuts: Consistent cuts of this table and others of its database.
 
     """
 
@@ -116,6 +118,7 @@ class Pipeline(Declared):
     ranges: Ranges | None = None
     generations: Generations = Generations()
     about: About = About()
+    cuts: Cuts | None = None
 
     @model_validator(mode="after")
     def _places_are_safe(self) -> Pipeline:
@@ -158,6 +161,12 @@ class Pipeline(Declared):
                     "from `include`."
                 )
                 raise ValueError(message)
+        return self
+
+    @model_validator(mode="after")
+    def _cuts_can_be_published(self) -> Pipeline:
+        if self.cuts is not None:
+            _check_cuts(self, self.cuts)
         return self
 
     @model_validator(mode="after")
@@ -364,6 +373,35 @@ def _check_follows_truncates(source: KafkaSource, sink: Sink) -> None:
             "remove `on_truncate`: a TRUNCATE then stops the run."
         )
         raise ValueError(message)
+
+
+def _check_cuts(pipeline: Pipeline, cuts: Cuts) -> None:
+    """Refuse cuts of a table without the position of its changes, and a path of something else."""
+    last, sink = pipeline.sources[-1], pipeline.sink
+    position = last.envelope_column("position") if isinstance(last, KafkaSource) else None
+    snapshots = [each.snapshot for each in pipeline.sources if each.snapshot is not None]
+    lacking = None
+    if sink.mode != "merge":
+        lacking = f"`sink.mode: merge`; here it is `{sink.mode}`"
+    elif position is None or sink.order != [position]:
+        lacking = "`sink.sequence` to be the column that `include` fills with `position`"
+    elif not snapshots:
+        lacking = "a source with `snapshot`, which says how the database is reached"
+    elif snapshots[0].kind != "postgres":
+        lacking = f"a database of PostgreSQL; `snapshot.dsn` leads to {snapshots[0].kind}"
+    if lacking is not None:
+        message = (
+            f"`cuts` needs {lacking}: a cut is decided by the position of each change in the "
+            "database's log. Declare that, or remove `cuts`."
+        )
+        raise ValueError(message)
+    for field, path in {"sink.path": sink.path, "state": pipeline.state}.items():
+        if overlap(cuts.path, path):
+            message = (
+                f"`cuts.path: {cuts.path}` overlaps `{field}: {path}`. Give the table of the cuts "
+                "a folder of its own."
+            )
+            raise ValueError(message)
 
 
 def _check_selects(sources: Sequence[DeclaredSource]) -> None:

@@ -34,15 +34,17 @@ def target_rows(rows: DataFrame, sink: Sink) -> DataFrame:
     return rows.drop(sink.deleted) if sink.deleted and sink.removes_rows else rows.drop(SEEN)
 
 
-def merge_changes(
+def merge_changes(  # noqa: PLR0913 - the last one is rare
     batch: DataFrame,
     batch_id: int,
     target: Folder,
     sink: Sink,
     generation: Generation,
     truncation: Truncation | None = None,
+    *,
+    application: str | None = None,
 ) -> None:
-    """Merge one micro-batch of changes into the target in one commit.
+    """Merge one micro-batch of changes, or a part of it, into the target in one commit.
 
     A change replaces a row only if its sequence is not lower than the row's. A micro-batch that was
     merged before is skipped, by Delta's transaction id.
@@ -50,12 +52,14 @@ def merge_changes(
     Args:
         batch: Rows that the transform returned; of several changes of a key only the one with the
             highest sequence counts.
-        batch_id: Number of the micro-batch.
+        batch_id: Number of the micro-batch, the version of the commit's transaction.
         target: The table's folder.
         sink: The declaration of the sink, with a ``sequence``.
         generation: State of the generation that owns the target; it keeps deletes of removed rows.
         truncation: Its TRUNCATEs, if they are followed: older rows of the target are removed, and
             older changes do not count, in whatever order they arrive.
+        application: Application id of the commit's transaction; by default that of the generation's
+            micro-batches.
     """
     if sink.deleted and not sink.removes_rows:
         batch = with_values_before(batch, sink, _is_deleted(sink), order(sink.order))
@@ -96,7 +100,7 @@ def merge_changes(
             target,
             keys.condition(limits),
             clauses,
-            generation.info.transaction_id,
+            application or generation.info.transaction_id,
             batch_id,
         )
     finally:

@@ -22,6 +22,7 @@ from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.target import unchanged_values
 from spark_jobs.target.added_columns import follow_columns, table_schema
+from spark_jobs.target.barriers import Barriers
 from spark_jobs.target.belonging import TargetSide, require_owner
 from spark_jobs.target.merge_changes import merge_changes, target_rows
 from spark_jobs.target.merge_keys import KeyRange
@@ -196,8 +197,12 @@ def write_stream(
         return writer.format("delta").outputMode("append").option("path", target.hadoop_path)
 
     truncation = Truncation(sink, generation) if pipeline.follows_truncates else None
+    barriers = None if pipeline.cuts is None else Barriers(sink, target, generation, truncation)
 
     def write(batch: DataFrame, batch_id: int) -> None:
+        if barriers is not None:
+            barriers.merge(batch, batch_id, guard)
+            return
         guard.before(batch_id)
         if sink.sequence:
             merge_changes(batch, batch_id, target, sink, generation, truncation)

@@ -29,7 +29,8 @@ def _epoch(side: TargetSide, record: TargetRecord) -> Transaction:
     return Transaction(epoch_id(side.generation), record.epoch)
 
 
-def _commit_nothing(table: DeltaTable, properties: CommitProperties) -> None:
+def commit_nothing(table: DeltaTable, properties: CommitProperties) -> None:
+    """Make a commit without rows, for the sake of its transaction."""
     partitions = table.metadata().partition_columns
     table.create_write_transaction(
         [], "append", table.schema(), partition_by=partitions, commit_properties=properties
@@ -54,7 +55,7 @@ def confirm(side: TargetSide, record: TargetRecord) -> TargetGuard:
     """
     table = open_table(side.table)
     if table.transaction_version(epoch_id(side.generation)) != record.epoch:
-        commit_once(partial(_commit_nothing, table), side.table, _epoch(side, record))
+        commit_once(partial(commit_nothing, table), side.table, _epoch(side, record))
     guard = TargetGuard(side, record)
     guard.look()
     guard.keep()

@@ -1,0 +1,91 @@
+"""A position in PostgreSQL's log that divides all transactions, and is reached in a quiet database.
+
+Debezium orders changes by the end of the transaction before theirs (``source.sequence``). So "lower
+than P" holds for the transactions that ended before P *and* for the next one, whenever that comes.
+A logical decoding message right after P takes the part of the next one: Debezium treats it as the
+end of a transaction
+(https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-message-events).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sources.config.snapshot import SnapshotOptions
+from sources.databases.postgres.tables import connect_to
+from sources.errors import InputError
+
+if TYPE_CHECKING:
+    import psycopg
+
+PREFIX = "hybrid"
+"""Prefix of the messages, by which a connector can exclude them."""
+
+
+class Mark(NamedTuple):
+    """A position in the log that divides all transactions.
+
+    Attributes:
+        lsn: Transactions that ended before are on one side of it; at most one more is, too.
+        through: Once the connector has confirmed this position, all on that side are in the topics.
+        at: Time of the database's clock.
+    """
+
+    lsn: int
+    through: int
+    at: datetime
+
+    @property
+    def position(self) -> str:
+        """Text that is higher than the positions of the changes before it, and of no others."""
+        return f"{self.lsn:016x}"
+
+    @property
+    def text(self) -> str:
+        """The position as PostgreSQL writes it."""
+        return f"{self.lsn >> 32:X}/{self.lsn & 0xFFFFFFFF:X}"
+
+
+def mark_log(options: SnapshotOptions) -> Mark:
+    """Write two messages of a few bytes to the log, and return the position before them.
+
+    Args:
+        options: The declared snapshot, which says how the database is reached.
+
+    Raises:
+        InputError: The database refuses the login or the messages.
+        UnavailableError: It does not answer.
+    """
+    import psycopg  # noqa: PLC0415 - the extra is required by `connect_to`
+
+    with connect_to(options.dsn) as connection:
+        try:
+            return _mark(connection)
+        except psycopg.Error as error:
+            message = (
+                "The database refuses the message that marks a position in its log: "
+                f"{' '.join(str(error).split()).rstrip('.')}."
+            )
+            hint = (
+                "Let `snapshot.dsn` lead to the primary server, PostgreSQL 14 or newer, by a role "
+                "that may execute `pg_logical_emit_message`, as every role may by default."
+            )
+            raise InputError(message, hint) from None
+
+
+def _mark(connection: psycopg.Connection[Any]) -> Mark:
+    before = connection.execute(
+        "SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint, clock_timestamp()"
+    ).fetchone()
+    with connection.transaction():
+        # With an id of its own the transaction is written to the disk when it ends, and so are the
+        # messages, which otherwise wait for the next commit of anybody.
+        connection.execute("SELECT pg_current_xact_id()")
+        emit = f"SELECT (pg_logical_emit_message(false, '{PREFIX}', 'cut') - '0/0'::pg_lsn)::bigint"
+        first = connection.execute(emit).fetchone()
+        # What a connector confirms last is the start of this one, the end of the first.
+        connection.execute(emit)
+    assert before is not None
+    assert first is not None
+    return Mark(before[0], first[0], before[1])

@@ -1,0 +1,272 @@
+"""Consistent cuts of three tables of a real database under concurrent transfers."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import psycopg
+import pytest
+from pyspark.sql import SparkSession
+
+from orchestration.cuts.members import CutGroup, load_group
+from orchestration.cuts.publisher import GivenUp, publish
+from services.connect import LocalConnect
+from services.postgres import LocalPostgres
+from sources.config.loader import LoadedPipeline
+from sources.cuts.table import Cut, list_cuts
+from sources.errors import StateError
+from sources.hand_over import hand_over
+from sources.planning.context import PipelineContext
+from sources.planning.plan import make_plan
+from spark_jobs.driver.reporter import Reporter
+from spark_jobs.driver.unbounded_run import run_unbounded
+from spark_jobs.target.delta_table import open_table, version_of
+from tests.e2e.case import live_of
+from tests.e2e.changes.cdc_case import CdcCase, take_snapshot
+from tests.e2e.in_session import run_history
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
+
+ACCOUNTS = 40
+TABLES = {
+    "checking": {"id": "bigint", "balance": "bigint"},
+    "saving": {"id": "bigint", "balance": "bigint"},
+    "transfers": {"id": "bigint", "account": "bigint", "amount": "bigint"},
+}
+# By invariant: how many rows of a cut break it.
+INVARIANTS = {
+    "the sum of all balances never changes": (
+        "SELECT abs((SELECT sum(balance) FROM public.checking) "
+        f"+ (SELECT coalesce(sum(balance), 0) FROM public.saving) - {2 * ACCOUNTS * 1000})"
+    ),
+    "each transfer has its account": (
+        "SELECT count(*) FROM public.transfers ANTI JOIN public.checking "
+        "ON public.transfers.account = public.checking.id"
+    ),
+    "each balance is the sum of its transfers": (
+        "SELECT count(*) FROM public.checking c LEFT JOIN (SELECT account, sum(amount) AS moved "
+        "FROM public.transfers GROUP BY account) t ON t.account = c.id "
+        f"WHERE c.balance <> (CASE WHEN c.id < {ACCOUNTS} THEN 1000 ELSE 0 END) "
+        "+ coalesce(t.moved, 0)"
+    ),
+}
+
+
+class Transfers:
+    """Sessions that move money between the tables, a transaction each time.
+
+    Args:
+        dsn: The database.
+        sessions: How many there are.
+    """
+
+    def __init__(self, dsn: str, sessions: int) -> None:
+        self._dsn = dsn
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._run, args=(random.Random(seed),))
+            for seed in range(sessions)
+        ]
+        self.committed = 0
+
+    def __enter__(self) -> Transfers:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self, chance: random.Random) -> None:
+        with psycopg.connect(self._dsn) as connection:
+            while not self._stop.wait(0.01):
+                try:
+                    self._transaction(connection, chance)
+                    connection.commit()
+                    self.committed += 1
+                except psycopg.errors.DeadlockDetected:
+                    connection.rollback()
+
+    def _transaction(self, connection: psycopg.Connection[Any], chance: random.Random) -> None:
+        saving = chance.randrange(ACCOUNTS)
+        account, amount = chance.randrange(ACCOUNTS), chance.randint(-5, 20)
+        if chance.random() < 0.1:
+            # A new account, and its first transfer.
+            row = connection.execute(
+                "INSERT INTO checking (balance) VALUES (0) RETURNING id"
+            ).fetchone()
+            assert row is not None
+            account = row[0]
+        if chance.random() < 0.02:
+            # The saving account is closed, and what is left of it paid out.
+            row = connection.execute(
+                "DELETE FROM saving WHERE id = %s RETURNING balance", [saving]
+            ).fetchone()
+            amount = 0 if row is None else row[0]
+        else:
+            done = connection.execute(
+                "UPDATE saving SET balance = balance - %s WHERE id = %s", [amount, saving]
+            )
+            amount = amount if done.rowcount else 0
+        connection.execute(
+            "UPDATE checking SET balance = balance + %s WHERE id = %s", [amount, account]
+        )
+        connection.execute(
+            "INSERT INTO transfers (account, amount) VALUES (%s, %s)", [account, amount]
+        )
+
+
+@pytest.fixture
+def case(
+    tmp_path: Path, postgres: LocalPostgres, servers: str, connect: LocalConnect
+) -> Iterator[CdcCase]:
+    made = CdcCase(tmp_path, postgres, servers, connect)
+    accounts = f"SELECT id, 1000 FROM generate_series(0, {ACCOUNTS - 1}) id"
+    made.execute(
+        "CREATE TABLE checking (id bigint PRIMARY KEY, balance bigint NOT NULL)",
+        "CREATE TABLE saving (id bigint PRIMARY KEY, balance bigint NOT NULL)",
+        "CREATE TABLE transfers (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, "
+        "account bigint NOT NULL REFERENCES checking, amount bigint NOT NULL)",
+        f"INSERT INTO checking {accounts}",
+        f"INSERT INTO saving {accounts}",
+        f"CREATE SEQUENCE account START {ACCOUNTS}",
+        "ALTER TABLE checking ALTER id SET DEFAULT nextval('account')",
+    )
+    yield made
+    made.end()
+
+
+@pytest.mark.long
+def test_every_cut_is_the_database_at_one_commit(case: CdcCase, spark: SparkSession) -> None:
+    case.capture([f"public.{name}" for name in TABLES], snapshot_mode="no_data")
+    loaded = {name: pipeline(case, name) for name in TABLES}
+    group = load_group([each.path for each in loaded.values()])
+    cuts: list[Cut] = []
+    given_up: list[str] = []
+    torn: list[bool] = []
+    with ExitStack() as running:
+        with Transfers(case.dsn, 4) as transfers:
+            for each in loaded.values():
+                take_snapshot(each)
+                make_plan(each)
+            with pytest.raises(StateError, match=r"No cut yet: public\.checking, public\.saving"):
+                publish(group)
+            for each in loaded.values():
+                run_history(spark, each)
+                hand_over(PipelineContext.require(each), live_of(each))
+                running.enter_context(following(spark, each))
+            # From the cutover on.
+            deadline = time.monotonic() + 240
+            while len(cuts) < 12 and time.monotonic() < deadline:
+                note(publish(group, 120), cuts, given_up)
+                torn.append(is_torn(group, {n: version_of(p.target) for n, p in loaded.items()}))
+        # The database is quiet from here on.
+        while isinstance(last := publish(group, 120), GivenUp):
+            given_up.append(last.why)
+    print(  # noqa: T201 - figures for the documentation
+        f"{len(cuts) + 1} cuts, {len(given_up)} attempts given up, {transfers.committed} "
+        f"transactions; newest versions torn in {sum(torn)} of {len(torn)} looks: {given_up}"
+    )
+    assert len(cuts) >= 6
+    kept = list_cuts(group.folder)
+    assert [each.number for each in kept] == list(range(1, len(cuts) + 2))
+    assert broken(group, kept) == {}
+    assert content(group, last) == content_of_database(case)
+    sizes = [len(content(group, each)["transfers"]) for each in kept]
+    assert sizes == sorted(sizes)
+    assert sizes[0] < sizes[-1]
+
+
+def pipeline(case: CdcCase, name: str) -> LoadedPipeline:
+    def edit(document: dict[str, Any]) -> None:
+        document["cuts"] = {"path": "cuts", "every": "1 s"}
+
+    return case.pipeline(name, TABLES[name], edit=edit)
+
+
+@contextmanager
+def following(spark: SparkSession, loaded: LoadedPipeline) -> Iterator[None]:
+    """A driver that follows the changes."""
+    context, name = PipelineContext.require(loaded), live_of(loaded).name
+    stop = threading.Event()
+    failures: list[BaseException] = []
+
+    def follow() -> None:
+        try:
+            run_unbounded(spark, context, name, Reporter(context, name, "test", None), stop)
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+def note(found: Cut | GivenUp, cuts: list[Cut], given_up: list[str]) -> None:
+    if isinstance(found, GivenUp):
+        given_up.append(found.why)
+    else:
+        cuts.append(found)
+
+
+def broken(group: CutGroup, cuts: list[Cut]) -> dict[str, str]:
+    """What the cuts break, by cut and invariant."""
+    stores = next(iter(group.pipelines.values())).pipeline.stores
+    found = {}
+    for each in cuts:
+        with duckdb.connect() as connection:
+            each.create_views(connection, stores)
+            for name, query in INVARIANTS.items():
+                wrong = connection.execute(query).fetchall()[0][0]
+                if wrong:
+                    found[f"{each}: {name}"] = f"{wrong}, {each.tables}"
+    return found
+
+
+def is_torn(group: CutGroup, versions: dict[str, int]) -> bool:
+    """Whether versions that are the newest at a time break an invariant, as they may."""
+    targets = {each.name: each.target for each in group.tables()}
+    with duckdb.connect() as connection:
+        connection.execute("CREATE SCHEMA public")
+        for name, version in versions.items():
+            table = open_table(targets[f"public.{name}"], version)
+            connection.register(f"_{name}", table.to_pyarrow_dataset())
+            connection.execute(f"CREATE VIEW public.{name} AS SELECT * FROM _{name}")
+        return any(connection.execute(query).fetchall()[0][0] for query in INVARIANTS.values())
+
+
+def content(group: CutGroup, cut: Cut) -> dict[str, list[tuple[Any, ...]]]:
+    stores = next(iter(group.pipelines.values())).pipeline.stores
+    with duckdb.connect() as connection:
+        cut.create_views(connection, stores)
+        return {
+            name: connection.execute(
+                f"SELECT {', '.join(columns)} FROM public.{name} ORDER BY id"
+            ).fetchall()
+            for name, columns in TABLES.items()
+        }
+
+
+def content_of_database(case: CdcCase) -> dict[str, list[tuple[Any, ...]]]:
+    with psycopg.connect(case.dsn) as connection:
+        return {
+            name: connection.execute(
+                f"SELECT {', '.join(columns)} FROM {name} ORDER BY id"
+            ).fetchall()
+            for name, columns in TABLES.items()
+        }

@@ -14,6 +14,7 @@ from sources.config.bad_records import BadRecordCount
 from sources.config.loader import KeptDefinition
 from sources.config.rate_limit import CurrentRate
 from sources.config.snapshot import SnapshotManifest
+from sources.cuts.barrier import Barrier, Crossing
 from sources.databases.replication_slot import SlotGone
 from sources.errors import StateError
 from sources.ledger import Ledger, SeamCount
@@ -43,7 +44,9 @@ from spark_jobs.target.truncation import Truncated
 KINDS: list[type[Record]] = [
     Approval,
     BadRecordCount,
+    Barrier,
     ColumnsLog,
+    Crossing,
     CurrentGeneration,
     CurrentRate,
     Discovery,

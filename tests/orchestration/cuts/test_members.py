@@ -1,0 +1,120 @@
+"""What can't have cuts is refused where it is declared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestration.cuts.members import load_group
+from sources.config.cuts import overlap
+from sources.config.loader import declare
+from sources.errors import InputError
+
+POSTGRES = {"dsn": "host=db dbname=shop", "slot": "shop"}
+
+
+def document(name: str, **more: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "event_time": "_committed_at",
+        "sources": [
+            {
+                "name": "snapshot",
+                "type": "files",
+                "path": f"snapshot/{name}/*.parquet",
+                "format": "parquet",
+                "snapshot": POSTGRES,
+            },
+            {
+                "name": "changes",
+                "type": "kafka",
+                "topic": f"shop.public.{name}",
+                "bootstrap_servers": "broker:9092",
+                "format": "debezium",
+                "table": f"public.{name}",
+                "schema": {"id": "bigint"},
+                "include": {
+                    "_position": "position",
+                    "_lsn": "lsn",
+                    "_transaction": "transaction",
+                    "_committed_at": "committed_at",
+                    "_deleted": "deleted",
+                },
+            },
+        ],
+        "transform": "spark_jobs.query.unchanged:unchanged",
+        "sink": {
+            "path": f"out/{name}",
+            "mode": "merge",
+            "key": ["id"],
+            "sequence": "_position",
+            "deleted": "_deleted",
+        },
+        "state": "state",
+        "cuts": {"path": "cuts", "every": "10 s"},
+        **more,
+    }
+
+
+def declared(folder: Path, name: str, **more: Any) -> Path:
+    return declare(folder / f"{name}.yaml", document(name, **more)).path
+
+
+def test_pipelines_with_the_same_cuts_are_one_group(tmp_path: Path) -> None:
+    group = load_group([declared(tmp_path, name) for name in ("orders", "lines")])
+    assert list(group.pipelines) == ["public.orders", "public.lines"]
+    assert group.cuts.every.total_seconds() == 10
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"sink": {"path": "out", "mode": "append", "key": ["id"]}}, r"`sink\.mode: merge`; here"),
+        ({"cuts": {"path": "out/orders/cuts"}}, r"`cuts\.path: out/orders/cuts` overlaps `sink\.p"),
+        ({"cuts": {"path": "state"}}, r"`cuts\.path: state` overlaps `state: state`"),
+        ({"cuts": {"path": "cuts", "every": "soon"}}, r"cuts\.every"),
+    ],
+)
+def test_what_can_have_no_cuts_is_refused(
+    tmp_path: Path, change: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(InputError, match=told):
+        declared(tmp_path, "orders", **change)
+
+
+def test_a_table_without_a_place_in_the_log_is_refused(tmp_path: Path) -> None:
+    made = document("orders")
+    made["sink"]["sequence"] = "_lsn"
+    with pytest.raises(InputError, match=r"`cuts` needs `sink\.sequence` to be the column that"):
+        declare(tmp_path / "orders.yaml", made)
+    made = document("orders")
+    del made["sources"][0]
+    made["sources"][0]["start"] = "earliest"
+    with pytest.raises(InputError, match=r"`cuts` needs a source with `snapshot`"):
+        declare(tmp_path / "orders.yaml", made)
+
+
+def test_tables_of_different_databases_or_cuts_are_no_group(tmp_path: Path) -> None:
+    orders = declared(tmp_path, "orders")
+    with pytest.raises(InputError, match=r"`public\.orders` is captured by orders\.yaml and by"):
+        load_group([orders, orders])
+    other = declared(tmp_path, "lines", cuts={"path": "others"})
+    with pytest.raises(InputError, match=r"`cuts\.path` of pipeline `lines` is `.*others`, and"):
+        load_group([orders, other])
+    without = declared(tmp_path, "plain", cuts=None)
+    with pytest.raises(InputError, match=r"Pipeline `plain` declares no `cuts`.*Add `cuts"):
+        load_group([without])
+    made = document("lines")
+    made["sources"][0]["snapshot"] = {**POSTGRES, "slot": "other"}
+    with pytest.raises(InputError, match=r"`snapshot\.slot` of pipeline `lines` is `other`, and"):
+        load_group([orders, declare(tmp_path / "lines.yaml", made).path])
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_so"),
+    [("a", "a/", True), ("a/b", "a", True), ("ab", "a", False), ("s3://x/a", "s3://x/b", False)],
+)
+def test_folders_overlap_if_one_is_in_the_other(one: str, other: str, is_so: bool) -> None:
+    assert overlap(one, other) is is_so

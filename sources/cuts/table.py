@@ -156,9 +156,13 @@ def append_cut(folder: Folder, cut: Cut) -> bool:
         for name, each in cut.tables.items()
     ]
     properties = CommitProperties(app_transactions=[Transaction(_APPLICATION, cut.number)])
+    table = _open(folder)
+    if table is not None and (table.transaction_version(_APPLICATION) or 0) >= cut.number:
+        return False
     try:
+        # Refuses a commit of this transaction that was made after the table was opened.
         write_deltalake(
-            folder.url,
+            folder.url if table is None else table,
             pa.Table.from_pylist(rows, _SCHEMA),
             mode="append",
             commit_properties=properties,

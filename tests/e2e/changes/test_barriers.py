@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -69,10 +68,10 @@ class Driver:
 
 
 @pytest.fixture
-def driver(tmp_path: Path, spark: SparkSession) -> Iterator[Driver]:
+def driver(tmp_path: Path, spark: SparkSession) -> Driver:
     made = Driver(tmp_path, spark)
     made.merge(0, up(1, "snapshot", None), up(2, "snapshot", None))
-    yield made
+    return made
 
 
 def test_the_version_of_the_cut_holds_what_is_before_the_barrier(driver: Driver) -> None:
@@ -119,12 +118,13 @@ def test_a_driver_that_is_killed_in_between_neither_loses_nor_doubles_rows(
     def die(*_: Any) -> None:
         raise Killed
 
-    with monkeypatch.context() as patched, pytest.raises(Killed):
+    with monkeypatch.context() as patched:
         if killed_at == "answer":
             patched.setattr(module, "write_crossing", die)
         else:
             patched.setattr(module, "merge_changes", merge_or_die)
-        driver.merge(1, *batch)
+        with pytest.raises(Killed):
+            driver.merge(1, *batch)
     assert driver.rows() == [(1, "before")]
     answered = read_crossing(driver.generation, 1)
     driver.restart()

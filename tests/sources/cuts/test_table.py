@@ -32,7 +32,7 @@ def write(folder: Path, *values: int) -> None:
 def test_the_last_cut_up_to_a_time_is_read(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "cuts")
     assert last_number(folder) == 0
-    with pytest.raises(InputError, match="There is no cut in .*cuts yet.*publish-cuts"):
+    with pytest.raises(InputError, match=r"There is no cut in .*cuts yet.*publish-cuts"):
         read_cut(folder)
     for number in (1, 2):
         assert append_cut(folder, cut(number, tmp_path))

@@ -13,14 +13,15 @@ from sources.config.sink import Sink
 from sources.cuts.barrier import Barrier, read_barrier, read_crossing, write_barrier
 from sources.state.generation import Generation, GenerationInfo
 from sources.storage.folder import Folder
-from spark_jobs.target import barriers as module
 from spark_jobs.target.barriers import Barriers
+from spark_jobs.target.merge_changes import merge_changes
 from spark_jobs.target.sink import prepare_table
 from spark_jobs.target.target_guard import TargetGuard
 from tests.e2e.changes.test_changes import SCHEMA, Change, gone, up
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.long]
 LATER_MS = 1 << 45
+BARRIERS = "spark_jobs.target.barriers"
 
 
 class Killed(BaseException):
@@ -108,21 +109,20 @@ def test_a_driver_that_is_killed_in_between_neither_loses_nor_doubles_rows(
         gone(2, 9),
         up(5, "x", 11),
     )
-    merged = module.merge_changes
 
     def merge_or_die(*given: Any, **named: Any) -> None:
         if "application" not in named:
             raise Killed
-        merged(*given, **named)
+        merge_changes(*given, **named)
 
     def die(*_: Any) -> None:
         raise Killed
 
     with monkeypatch.context() as patched:
         if killed_at == "answer":
-            patched.setattr(module, "write_crossing", die)
+            patched.setattr(f"{BARRIERS}.write_crossing", die)
         else:
-            patched.setattr(module, "merge_changes", merge_or_die)
+            patched.setattr(f"{BARRIERS}.merge_changes", merge_or_die)
         with pytest.raises(Killed):
             driver.merge(1, *batch)
     assert driver.rows() == [(1, "before")]
@@ -151,7 +151,7 @@ def test_a_driver_that_is_killed_in_between_neither_loses_nor_doubles_rows(
 def test_a_barrier_without_a_position_or_out_of_time_is_given_up(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_PATIENCE_S", 0.1)
+    monkeypatch.setattr(f"{BARRIERS}._PATIENCE_S", 0.1)
     driver.barrier(1, None)
     driver.merge(1, up(1, "a", 20))
     driver.barrier(2, until_ms=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hypothesis import example, given
@@ -52,7 +53,7 @@ class Driver:
         before = [each for each in changes if each < barrier]
         behind = [each for each in changes if each >= barrier]
         decided = step(batch, len(before), len(behind), self.crossing, is_barred=self.barred)
-        steps = [lambda: self.rest(batch, changes)]
+        steps: list[Callable[[], None]] = [lambda: self.rest(batch, changes)]
         if decided in (Step.LATE, Step.BARRED):
             steps.insert(0, lambda: self.answer(crossed(batch, None, "given up")))
         elif decided is Step.CROSS:

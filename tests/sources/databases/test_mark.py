@@ -40,12 +40,12 @@ def test_what_was_committed_before_is_on_one_side_and_nothing_else(dsn: str) -> 
         first = mark_log(options)
         other.execute("INSERT INTO t VALUES ('between')")
         second = mark_log(options)
+        # Though nobody commits, a connector gets to confirm all of it.
+        assert numbered(dsn)[1][-1] >= second.through
         in_flight.commit()
-    changes, ends = numbered(dsn)
+    changes, _ = numbered(dsn)
     for mark, held in ((first, {"before"}), (second, {"before", "between"})):
         assert {name for name, position in changes.items() if position < mark.position} == held
-        # A connector that has read everything confirms more than this, also in a quiet database.
-        assert max(end for end in ends if end <= second.through or end < ends[-1]) >= mark.through
     assert first.at < second.at
 
 
@@ -78,6 +78,6 @@ def test_a_database_that_refuses_is_named(dsn: str) -> None:
         role = f"reader_{uuid.uuid4().hex[:8]}"
         connection.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'x'")
     with pytest.raises(
-        InputError, match="refuses the message that marks a position.*PostgreSQL 14"
+        InputError, match=r"refuses the message that marks a position.*PostgreSQL 14"
     ):
         mark_log(SnapshotOptions(dsn=f"{dsn} options='-c role={role}'", slot="any"))

@@ -80,9 +80,8 @@ def cut(
 
         group = load_group([pipeline])
         found = read_cut(group.folder, None if at is None else _time(at))
-        stores = next(iter(group.pipelines.values())).pipeline.stores
         for name in found.tables:
-            found.open(name, stores)
+            found.open(name, group.stores)
         show({"ok": True, **_document(found)}, _table(found))
 
 

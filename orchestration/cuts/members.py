@@ -20,6 +20,7 @@ from sources.kafka.client import KafkaLog
 from sources.planning.context import PipelineContext
 from sources.serving import target_of
 from sources.storage.folder import Folder
+from sources.storage.stores import Stores
 from spark_jobs.checkpoint.offset_log import reached
 
 
@@ -96,6 +97,11 @@ class CutGroup:
     cuts: Cuts
     database: SnapshotOptions
     folder: Folder
+
+    @property
+    def stores(self) -> Stores:
+        """Clients of the storages of the tables, by which a cut is opened."""
+        return next(iter(self.pipelines.values())).pipeline.stores
 
     def tables(self) -> list[CutTable]:
         """Return the tables with the generations that serve now.

@@ -68,7 +68,7 @@ class Cut(NamedTuple):
 
         Args:
             name: Name of the table in the database.
-            stores: Clients of the storages, such as ``load_pipeline(…).pipeline.stores``.
+            stores: Clients of the storages, such as ``CutGroup.stores``.
 
         Raises:
             InputError: The cut has no such table; or its version is gone: its log, or a file that
@@ -93,7 +93,7 @@ class Cut(NamedTuple):
 
         Args:
             connection: The connection that the views are for; others do not see them.
-            stores: Clients of the storages, such as ``load_pipeline(…).pipeline.stores``.
+            stores: Clients of the storages, such as ``CutGroup.stores``.
 
         Raises:
             InputError: The version of a table is gone. No view was created or replaced.

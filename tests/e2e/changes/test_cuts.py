@@ -226,11 +226,10 @@ def note(found: Cut | GivenUp, cuts: list[Cut], given_up: list[str]) -> None:
 
 def broken(group: CutGroup, cuts: list[Cut]) -> dict[str, str]:
     """What the cuts break, by cut and invariant."""
-    stores = next(iter(group.pipelines.values())).pipeline.stores
     found = {}
     for each in cuts:
         with duckdb.connect() as connection:
-            each.create_views(connection, stores)
+            each.create_views(connection, group.stores)
             for name, query in INVARIANTS.items():
                 wrong = connection.execute(query).fetchall()[0][0]
                 if wrong:
@@ -251,9 +250,8 @@ def is_torn(group: CutGroup, versions: dict[str, int]) -> bool:
 
 
 def content(group: CutGroup, cut: Cut) -> dict[str, list[tuple[Any, ...]]]:
-    stores = next(iter(group.pipelines.values())).pipeline.stores
     with duckdb.connect() as connection:
-        cut.create_views(connection, stores)
+        cut.create_views(connection, group.stores)
         return {
             name: connection.execute(
                 f"SELECT {', '.join(columns)} FROM public.{name} ORDER BY id"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections.abc import Iterator
@@ -31,98 +30,9 @@ from spark_jobs.target.delta_table import open_table, version_of
 from tests.e2e.case import live_of
 from tests.e2e.changes.cdc_case import CdcCase, take_snapshot
 from tests.e2e.in_session import run_history
+from tests.orchestration.cuts.transfers import INVARIANTS, MAKE, TABLES, Transfers
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
-
-ACCOUNTS = 40
-TABLES = {
-    "checking": {"id": "bigint", "balance": "bigint"},
-    "saving": {"id": "bigint", "balance": "bigint"},
-    "transfers": {"id": "bigint", "account": "bigint", "amount": "bigint"},
-}
-# By invariant: how many rows of a cut break it.
-INVARIANTS = {
-    "the sum of all balances never changes": (
-        "SELECT abs((SELECT sum(balance) FROM public.checking) "
-        f"+ (SELECT coalesce(sum(balance), 0) FROM public.saving) - {2 * ACCOUNTS * 1000})"
-    ),
-    "each transfer has its account": (
-        "SELECT count(*) FROM public.transfers ANTI JOIN public.checking "
-        "ON public.transfers.account = public.checking.id"
-    ),
-    "each balance is the sum of its transfers": (
-        "SELECT count(*) FROM public.checking c LEFT JOIN (SELECT account, sum(amount) AS moved "
-        "FROM public.transfers GROUP BY account) t ON t.account = c.id "
-        f"WHERE c.balance <> (CASE WHEN c.id < {ACCOUNTS} THEN 1000 ELSE 0 END) "
-        "+ coalesce(t.moved, 0)"
-    ),
-}
-
-
-class Transfers:
-    """Sessions that move money between the tables, a transaction each time.
-
-    Args:
-        dsn: The database.
-        sessions: How many there are.
-    """
-
-    def __init__(self, dsn: str, sessions: int) -> None:
-        self._dsn = dsn
-        self._stop = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._run, args=(random.Random(seed),))
-            for seed in range(sessions)
-        ]
-        self.committed = 0
-
-    def __enter__(self) -> Transfers:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
-
-    def _run(self, chance: random.Random) -> None:
-        with psycopg.connect(self._dsn) as connection:
-            while not self._stop.wait(0.01):
-                try:
-                    self._transaction(connection, chance)
-                    connection.commit()
-                    self.committed += 1
-                except psycopg.errors.DeadlockDetected:
-                    connection.rollback()
-
-    def _transaction(self, connection: psycopg.Connection[Any], chance: random.Random) -> None:
-        saving = chance.randrange(ACCOUNTS)
-        account, amount = chance.randrange(ACCOUNTS), chance.randint(-5, 20)
-        if chance.random() < 0.1:
-            # A new account, and its first transfer.
-            row = connection.execute(
-                "INSERT INTO checking (balance) VALUES (0) RETURNING id"
-            ).fetchone()
-            assert row is not None
-            account = row[0]
-        if chance.random() < 0.02:
-            # The saving account is closed, and what is left of it paid out.
-            row = connection.execute(
-                "DELETE FROM saving WHERE id = %s RETURNING balance", [saving]
-            ).fetchone()
-            amount = 0 if row is None else row[0]
-        else:
-            done = connection.execute(
-                "UPDATE saving SET balance = balance - %s WHERE id = %s", [amount, saving]
-            )
-            amount = amount if done.rowcount else 0
-        connection.execute(
-            "UPDATE checking SET balance = balance + %s WHERE id = %s", [amount, account]
-        )
-        connection.execute(
-            "INSERT INTO transfers (account, amount) VALUES (%s, %s)", [account, amount]
-        )
 
 
 @pytest.fixture
@@ -130,17 +40,7 @@ def case(
     tmp_path: Path, postgres: LocalPostgres, servers: str, connect: LocalConnect
 ) -> Iterator[CdcCase]:
     made = CdcCase(tmp_path, postgres, servers, connect)
-    accounts = f"SELECT id, 1000 FROM generate_series(0, {ACCOUNTS - 1}) id"
-    made.execute(
-        "CREATE TABLE checking (id bigint PRIMARY KEY, balance bigint NOT NULL)",
-        "CREATE TABLE saving (id bigint PRIMARY KEY, balance bigint NOT NULL)",
-        "CREATE TABLE transfers (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, "
-        "account bigint NOT NULL REFERENCES checking, amount bigint NOT NULL)",
-        f"INSERT INTO checking {accounts}",
-        f"INSERT INTO saving {accounts}",
-        f"CREATE SEQUENCE account START {ACCOUNTS}",
-        "ALTER TABLE checking ALTER id SET DEFAULT nextval('account')",
-    )
+    made.execute(*MAKE)
     yield made
     made.end()
 

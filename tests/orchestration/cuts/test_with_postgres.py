@@ -106,7 +106,7 @@ class Table:
     def content(self, version: int) -> pa.Table:
         rows = [each.row for each in self.versions[version].values() if each.row is not None]
         columns = TABLES[self.name]
-        values = list(zip(*rows, strict=True)) or [[] for _ in columns]
+        values: list[Any] = list(zip(*rows, strict=True)) or [[] for _ in columns]
         return pa.table(
             {name: pa.array(each, pa.int64()) for name, each in zip(columns, values, strict=True)}
         )

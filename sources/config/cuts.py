@@ -9,7 +9,7 @@ from sources.common.fields import Declared, Duration
 
 
 class Cuts(Declared):
-    """Consistent cuts of the tables of a database, which ``hybrid publish-cuts`` publishes.
+    """Consistent cuts of the tables of a database: versions that are of the same commit.
 
     Attributes:
         path: Folder of the Delta table of the cuts, relative to the pipeline's file, or a URL. It

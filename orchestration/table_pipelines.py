@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from sources.config.table_template import FoundTable, TableTemplate, Template, pipeline_name
-
-if TYPE_CHECKING:
-    from sources.databases.postgres.tables import DatabaseTable
+from sources.config.table_template import FoundTable, Template, pipeline_name
 
 
 class FoundTables(NamedTuple):
@@ -55,7 +52,10 @@ def find(template: Template) -> FoundTables:
     """
     declared = template.declared
     known = template.tables()
-    found = _tables(declared)
+    # Few commands need what it imports, and its import takes a while.
+    from sources.databases.kinds import find_tables  # noqa: PLC0415
+
+    found = find_tables(declared.database.dsn, declared.tables.has)
     added: list[str] = []
     refused: dict[str, str] = {}
     left_out: dict[str, str] = {}
@@ -79,13 +79,3 @@ def find(template: Template) -> FoundTables:
     gone = [table for table in known if table not in names]
     still = [table for table in known if table in names]
     return FoundTables(added, still, gone, refused, left_out)
-
-
-def _tables(declared: TableTemplate) -> list[DatabaseTable]:
-    """Return the tables of the database that are captured."""
-    # The database driver takes a while to import, and few commands need it.
-    from sources.databases.postgres import tables  # noqa: PLC0415
-
-    with tables.connect_to(declared.database.dsn) as connection:
-        names = filter(declared.tables.has, tables.list_tables(connection))
-        return [tables.describe_table(connection, name) for name in names]

@@ -13,9 +13,9 @@ from psycopg.conninfo import conninfo_to_dict
 from sources.common.fields import check_name
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.sink import Sink
+from sources.databases.captured_table import DatabaseTable
 from sources.databases.postgres.capture import require_capturable
 from sources.databases.postgres.tables import (
-    DatabaseTable,
     connect_to,
     describe_table,
     require_key,

@@ -29,13 +29,9 @@ from sources.config.pipeline import Pipeline
 from sources.config.snapshot import SnapshotOptions
 from sources.errors import InputError
 
-_INCLUDE = {
-    "_position": "position",
-    "_lsn": "lsn",
-    "_transaction": "transaction",
-    "_committed_at": "committed_at",
-    "_deleted": "deleted",
-}
+_INCLUDE = {"_position": "position", "_committed_at": "committed_at", "_deleted": "deleted"}
+_OF_POSTGRES = {"_lsn": "lsn", "_transaction": "transaction"}
+_MERGED = {"mode": "merge", "sequence": "_position", "deleted": "_deleted"}
 _ENDING = ".yaml"
 
 
@@ -43,7 +39,7 @@ class Tables(Declared):
     """Which tables are captured.
 
     Attributes:
-        include: Patterns of ``schema.table``, such as ``public.*``.
+        include: Patterns of ``schema.table``, such as ``public.*``, or of ``database.table``.
         exclude: Patterns of tables that are left out of these.
         overrides: By ``schema.table``: fields of the template that differ for this table.
     """
@@ -67,7 +63,8 @@ class TableTemplate(Declared):
 
     Attributes:
         name: Name of the whole, with which the names of its pipelines begin.
-        database: The PostgreSQL database, and the connector's replication slot.
+        database: The database: with PostgreSQL the connector's replication slot, too. All else is
+            that of a ``snapshot``.
         tables: Which tables are captured.
         topic: Name of a table's topic, with ``{schema}`` and ``{table}``.
         changes: Further fields of the source that reads the topic, such as ``bootstrap_servers``.
@@ -88,12 +85,6 @@ class TableTemplate(Declared):
 
     @model_validator(mode="after")
     def _makes_a_pipeline_for_each_table(self) -> TableTemplate:
-        if self.database.kind != "postgres":
-            message = (
-                "`tables` are those of PostgreSQL, and `database.dsn` leads to "
-                f"{self.database.kind}. Declare a pipeline for each table of MariaDB or MySQL."
-            )
-            raise ValueError(message)
         places = {
             "topic": self.topic,
             "snapshot": self.snapshot,
@@ -224,7 +215,17 @@ class Template:
         def placed(text: str) -> str:
             return text.replace("{schema}", schema).replace("{table}", name)
 
-        changes, sink = dict(made.get("changes", {})), made["sink"]
+        changes = dict(made.get("changes", {}))
+        sink = {**_MERGED, "key": table.key, **made["sink"]}
+        include = dict(_INCLUDE)
+        if self.declared.database.kind == "postgres":
+            include |= _OF_POSTGRES
+            is_whole = "transform" not in made and "select" not in changes
+            if sink["mode"] == "merge" and is_whole:
+                # What its log lacks, or has besides rows; a transform might not pass it on.
+                include["_unchanged"] = "unchanged"
+                sink = {"unchanged": "_unchanged", **sink}
+                changes = {"on_truncate": "follow", **changes}
         ignored = list(dict.fromkeys([*changes.get("ignored_columns", []), *table.ignored]))
         own = changes.pop("schema", {})
         ignored = [column for column in ignored if column not in own]
@@ -255,18 +256,11 @@ class Template:
                     "format": "debezium",
                     "table": table.name,
                     "schema": {n: kind for n, kind in types.items() if n not in ignored},
-                    "include": _INCLUDE,
+                    "include": include,
                     **({"ignored_columns": ignored} if ignored else {}),
                 },
             ],
-            "sink": {
-                "mode": "merge",
-                "key": table.key,
-                "sequence": "_position",
-                "deleted": "_deleted",
-                **sink,
-                "path": placed(sink["path"]),
-            },
+            "sink": {**sink, "path": placed(sink["path"])},
             "spark": share,
         }
 

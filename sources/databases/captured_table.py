@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from sources.common.database_snapshot import DatabaseSnapshot, PostgresSnapshot
+from sources.common.database_snapshot import DatabaseSnapshot
 from sources.config.sink import Sink
 from sources.config.snapshot import SnapshotOptions
 from sources.errors import InputError
@@ -37,16 +37,37 @@ class QueryError(Exception):
         self.is_connection_lost = is_connection_lost
 
 
-class Exported(NamedTuple):
-    """Snapshot of a PostgreSQL database that several tables share.
+class DatabaseTable(NamedTuple):
+    """A table as a pipeline that captures it declares it.
 
     Attributes:
-        name: Name by which other sessions use it.
-        snapshot: Which changes it contains.
+        name: ``schema.table``, or ``database.table``.
+        columns: Its columns, and their Spark SQL types.
+        key: Columns of its primary key; empty without one.
+        left_out: Columns that can't be captured by name, and why, as a phrase.
+        is_partitioned: Whether it has partitions.
     """
 
     name: str
-    snapshot: PostgresSnapshot
+    columns: dict[str, str]
+    key: list[str]
+    left_out: dict[str, str]
+    is_partitioned: bool = False
+
+
+class Exported(NamedTuple):
+    """Snapshot of a database that several tables share.
+
+    Attributes:
+        snapshot: Which changes it contains.
+        name: PostgreSQL: name by which other sessions use it.
+        sessions: MariaDB and MySQL: connections whose transactions all see this snapshot, which
+            other sessions can't use.
+    """
+
+    snapshot: DatabaseSnapshot
+    name: str = ""
+    sessions: Sequence[Any] = ()
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from sources.databases.captured_table import CapturedTable, Exported, OpenTable
+from sources.config.snapshot import kind_of
+from sources.databases.captured_table import CapturedTable, DatabaseTable, Exported, OpenTable
 
 # Each kind needs an extra of its own, so that only one of them may be there.
 
@@ -34,7 +36,7 @@ def open_table(table: CapturedTable) -> AbstractContextManager[OpenTable]:
 
 
 def export(table: CapturedTable) -> AbstractContextManager[Exported]:
-    """Take a snapshot of a PostgreSQL database that its tables can share.
+    """Take a snapshot of a database that its tables can share.
 
     Args:
         table: One of the tables, by which the database is reached.
@@ -43,9 +45,35 @@ def export(table: CapturedTable) -> AbstractContextManager[Exported]:
         A context manager with the snapshot, which lasts as long; it raises what
         :func:`open_table` raises.
     """
+    if table.options.kind == "mariadb":
+        from sources.databases.mariadb import table as mariadb  # noqa: PLC0415
+
+        return mariadb.export(table)
     from sources.databases.postgres import table as postgres  # noqa: PLC0415
 
     return postgres.export(table)
+
+
+def find_tables(dsn: str, is_wanted: Callable[[str], bool]) -> list[DatabaseTable]:
+    """Return the tables of a database with the columns and keys that a pipeline declares.
+
+    Args:
+        dsn: How the database is reached, as ``snapshot.dsn``.
+        is_wanted: Decides by the table's name, ``schema.table`` or ``database.table``.
+
+    Raises:
+        InputError: The extra of this kind of database is not installed, or it refuses the login.
+        UnavailableError: The database does not answer.
+    """
+    if kind_of(dsn) == "mariadb":
+        from sources.databases.mariadb import tables as mariadb  # noqa: PLC0415
+
+        return mariadb.find_tables(dsn, is_wanted)
+    from sources.databases.postgres import tables as postgres  # noqa: PLC0415
+
+    with postgres.connect_to(dsn) as connection:
+        names = filter(is_wanted, postgres.list_tables(connection))
+        return [postgres.describe_table(connection, name) for name in names]
 
 
 def server_of(table: CapturedTable) -> str:

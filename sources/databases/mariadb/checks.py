@@ -215,18 +215,7 @@ def read_columns(
         "WHERE table_schema = BINARY %s AND table_name = BINARY %s ORDER BY ordinal_position",
         *table.parts,
     )
-    columns = {
-        name: Column(
-            name,
-            kind.lower(),
-            full.lower(),
-            is_nullable == "YES",
-            # MariaDB writes the default NULL as a text.
-            default not in (None, "NULL"),
-            collation,
-        )
-        for name, kind, full, is_nullable, default, collation in rows
-    }
+    columns = {str(row[0]): column_of(row) for row in rows}
     table.require_columns(list(columns))
     for name, declared in table.columns.items():
         try:
@@ -251,6 +240,25 @@ def read_columns(
             "looks for 'A' there, or joins on it, does not find 'a'."
         )
     return columns, warnings
+
+
+def column_of(row: Sequence[Any]) -> Column:
+    """Return a column from what ``information_schema.columns`` says of it.
+
+    Args:
+        row: Its name, type without and with parameters, whether it may be null, default and
+            collation.
+    """
+    name, kind, full, is_nullable, default, collation = row
+    return Column(
+        name,
+        kind.lower(),
+        full.lower(),
+        is_nullable == "YES",
+        # MariaDB writes the default NULL as a text.
+        default not in (None, "NULL"),
+        collation,
+    )
 
 
 def _check_references(connection: Connection[Cursor], table: CapturedTable) -> None:

@@ -30,6 +30,15 @@ _KNOWN = {
     *_GEOMETRIES,
     *("decimal", "float", "double", "bit", "year", "date", "datetime", "timestamp", "time"),
 }
+_SIZES = {
+    "tinyint": ("tinyint", "smallint"),
+    "smallint": ("smallint", "int"),
+    "mediumint": ("int", "int"),
+    "int": ("int", "bigint"),
+    "bigint": ("bigint", "decimal(20,0)"),
+    "year": ("int", "int"),
+}
+_MOST_DIGITS = 38
 _UNSIGNED = re.compile(r"\bunsigned\b")
 _TIME = r"^(?P<sign>-?)(?P<hours>\d+):(?P<minutes>\d\d):(?P<seconds>\d\d)(?:\.(?P<part>\d+))?$"
 
@@ -81,7 +90,7 @@ def require_type(column: Column, declared: pa.DataType) -> None:
             "list it in `ignored_columns` and in the connector's `column.exclude.list`"
         )
         raise Misfit(message)
-    if column.kind == "enum" and any({*option} & {",", "\\"} for option in _options(column)):
+    if _is_escaped(column):
         message = (
             f"column `{column.name}` is of the type `{column.full}`; Debezium writes a backslash "
             "before commas in the names of an enumeration: rename them, or make it a varchar"
@@ -95,6 +104,28 @@ def require_type(column: Column, declared: pa.DataType) -> None:
         if _is_big(column):
             message += ", and set `bigint.unsigned.handling.mode=precise` in the connector"
         raise Misfit(message)
+
+
+def declared_type(column: Column) -> str | None:
+    """Return the Spark SQL type that takes each value of a column; None if there is none.
+
+    It is one of those that :func:`require_type` takes. ``tinyint(1)`` is a number, as it may hold
+    more than 0 and 1.
+
+    Args:
+        column: The column.
+    """
+    if column.kind not in _KNOWN or _is_escaped(column):
+        return None
+    if column.kind == "decimal":
+        digits, _, scale = column.full.partition("(")[2].partition(")")[0].partition(",")
+        return f"decimal({digits},{scale or 0})" if int(digits) <= _MOST_DIGITS else None
+    if _is_big(column):
+        return "decimal(20,0)"
+    if column.kind in _SIZES:
+        size, unsigned = _SIZES[column.kind]
+        return unsigned if _UNSIGNED.search(column.full) else size
+    return _fitting(column)[0]
 
 
 def expression(column: Column) -> str:
@@ -185,6 +216,11 @@ def _fitting(column: Column) -> list[str]:
         # Microseconds: a time may be negative, or longer than a day.
         "time": ["bigint"],
     }[column.kind]
+
+
+def _is_escaped(column: Column) -> bool:
+    """Return whether Debezium writes backslashes into names of an enumeration."""
+    return column.kind == "enum" and any({*name} & {",", "\\"} for name in _options(column))
 
 
 def _options(column: Column) -> list[str]:

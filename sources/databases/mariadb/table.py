@@ -8,16 +8,14 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from sources.common.database_snapshot import BinlogSnapshot
+from sources.common.database_snapshot import DatabaseSnapshot
 from sources.common.optional import needs_extra
 from sources.common.schema import parse_schema
-from sources.databases.captured_table import CapturedTable, Division, QueryError
+from sources.databases.captured_table import CapturedTable, Division, Exported
+from sources.databases.mariadb.begin import at_first_position, begin
 from sources.databases.mariadb.checks import (
-    ask_with_right,
     check_log,
     check_table,
-    is_mariadb,
-    mysql_status,
     read_columns,
     server_variables,
 )
@@ -26,23 +24,17 @@ from sources.databases.mariadb.columns import Column, expression, quoted, typed
 from sources.databases.mariadb.connector import require_reader
 from sources.databases.mariadb.server import (
     Address,
-    ask,
     connect,
-    connect_raw,
     parse_address,
     query_errors,
     raw_cursor,
 )
-from sources.errors import InputError
 
 with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
     from pymysql import Connection
     from pymysql.cursors import Cursor
 
 _BATCH_ROWS = 20_000
-# Attempts to begin all snapshots between two commits.
-_ATTEMPTS = 20
-_LOCK_WAIT_S = 30
 
 
 @contextmanager
@@ -69,6 +61,36 @@ def open_table(table: CapturedTable) -> Iterator[MariaDbTable]:
         columns, warnings = read_columns(connection, table, key)
         require_reader(connection, table)
         yield MariaDbTable(table, address, Inspected(variables, columns, key, warnings), opened)
+
+
+@contextmanager
+def export(table: CapturedTable) -> Iterator[Exported]:
+    """Begin transactions at one position of the log, which last as long as the context.
+
+    Unlike one table's readers, all of them are at the first position: what is read under them is
+    the database at one point in time. There may be fewer than ``workers`` if others commit all the
+    time.
+
+    Args:
+        table: A table, by which the database is reached.
+
+    Yields:
+        The snapshot, under which other tables can be read, too.
+
+    Raises:
+        InputError: The database refuses the login, its log does not fit, or no connector reads it.
+        UnavailableError: The database does not answer.
+        QueryError: A query failed, or the connection was lost.
+    """
+    address = parse_address(table.options.dsn)
+    with query_errors(), ExitStack() as opened:
+        with connect(address, table.source) as connection:
+            variables = server_variables(connection)
+            # Before the snapshot: what it does not contain has to be in the log, and be read.
+            check_log(connection, table, variables)
+            require_reader(connection, table)
+        begun = at_first_position(begin(table, address, variables, opened, table.options.workers))
+        yield Exported(begun[0][0], sessions=[session for _, session in begun])
 
 
 class Inspected(NamedTuple):
@@ -116,33 +138,29 @@ class MariaDbTable:
     def readers(self, count: int) -> Sequence[MariaDbReader]:
         """Begin as many snapshots, if possible all at one position of the binary log.
 
-        MariaDB reports each snapshot's own position, so nothing is locked: if others commit in
-        between, later readers contain changes that are merged a second time. In a pipeline that
-        keeps every change, only readers of the first position are used. MySQL reports no position
-        of a snapshot: commits are locked while all begin, for some milliseconds.
+        If others commit in between, later readers contain changes that are merged a second time.
+        In a pipeline that keeps every change, and under a snapshot that tables share, only readers
+        of the first position are used.
 
         Args:
-            count: Number of readers.
+            count: Number of readers; as many as there are sessions under a shared snapshot.
 
         Raises:
             InputError: The server has GTIDs of several domains.
             pymysql.MySQLError: The server refuses, or a connection ended.
         """
-        made = [self._opened.enter_context(connect_raw(self._address)) for _ in range(count)]
-        if is_mariadb(self._variables):
-            found = self._begin_mariadb(made)
+        if (exported := self._table.exported) is not None:
+            begun: Sequence[tuple[DatabaseSnapshot, Connection[Cursor]]] = [
+                (exported.snapshot, session) for session in exported.sessions
+            ]
         else:
-            found = self._begin_mysql(made)
-        readers = [
+            own = begin(self._table, self._address, self._variables, self._opened, count)
+            begun = own if self._table.is_merged else at_first_position(own)
+        self._readers = [
             MariaDbReader(snapshot, connection, self._table, self._columns)
-            for snapshot, connection in zip(found, made, strict=True)
+            for snapshot, connection in begun
         ]
-        readers.sort(key=lambda each: (each.snapshot.file, each.snapshot.offset))
-        first = readers[0].snapshot
-        if not self._table.is_merged:
-            readers = [each for each in readers if each.snapshot.offset == first.offset]
-        self._readers = readers
-        return readers
+        return self._readers
 
     def divide(self) -> Division:
         """Return chunks of equal numbers of rows, by the first column of the primary key.
@@ -152,68 +170,6 @@ class MariaDbTable:
         """
         first = self._columns[self._key[0]]
         return divide(self._readers[0].connection, self._table, first)
-
-    def _begin_mariadb(self, made: Sequence[Connection[Cursor]]) -> list[BinlogSnapshot]:
-        """Begin a snapshot on each connection, again while others commit in between."""
-        for _ in range(_ATTEMPTS):
-            for connection in made:
-                ask(connection, "ROLLBACK")
-            for connection in made:
-                ask(connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
-            places = [_place(connection) for connection in made]
-            if len({*places}) == 1:
-                break
-        taken_ms = _now_ms(made[0])
-        return [
-            self._snapshot(connection, *place, taken_ms)
-            for connection, place in zip(made, places, strict=True)
-        ]
-
-    def _snapshot(
-        self, connection: Connection[Cursor], file: str, offset: int, taken_ms: int
-    ) -> BinlogSnapshot:
-        [(state,)] = ask(connection, "SELECT BINLOG_GTID_POS(%s, %s)", file, offset)
-        gtids = [each.split("-") for each in _text(state).split(",") if each]
-        domains = {int(domain) for domain, _, _ in gtids}
-        declared = int(self._variables["gtid_domain_id"])
-        is_replica = bool(self._variables.get("gtid_slave_pos"))
-        if len(domains) > 1 or (domains and not is_replica and domains != {declared}):
-            known = ", ".join(str(each) for each in sorted(domains | {declared}))
-            message = (
-                f"The binary log has GTIDs of several domains ({known}): the order of changes of "
-                "different domains is not known."
-            )
-            hint = (
-                "Let the server write one domain, and remove the others with `FLUSH BINARY LOGS "
-                "DELETE_DOMAIN_ID=(…)`, or name a server with one domain in `snapshot.dsn`; then "
-                "take the snapshot again: `hybrid snapshot PIPELINE`."
-            )
-            raise InputError(message, hint, source=self._table.source, table=self._table.name)
-        return BinlogSnapshot(
-            file=file_number(file),
-            offset=offset,
-            domain=next(iter(domains), declared),
-            sequence=max((int(number) for *_, number in gtids), default=0),
-            taken_ms=taken_ms,
-        )
-
-    def _begin_mysql(self, made: Sequence[Connection[Cursor]]) -> list[BinlogSnapshot]:
-        """Begin a snapshot on each connection while no transaction can commit."""
-        with connect(self._address, self._table.source) as lock:
-            ask(lock, f"SET SESSION lock_wait_timeout = {_LOCK_WAIT_S}")
-            ask_with_right(lock, "FLUSH TABLES WITH READ LOCK", self._table, "RELOAD")
-            for connection in made:
-                ask(connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
-            [(file, offset, *_)] = ask(lock, mysql_status(self._variables["version"]))
-            ask(lock, "UNLOCK TABLES")
-        snapshot = BinlogSnapshot(
-            file=file_number(file),
-            offset=int(offset),
-            domain=None,
-            sequence=0,
-            taken_ms=_now_ms(made[0]),
-        )
-        return [snapshot] * len(made)
 
 
 class MariaDbReader(NamedTuple):
@@ -226,7 +182,7 @@ class MariaDbReader(NamedTuple):
         columns: Its columns in the database, by name.
     """
 
-    snapshot: BinlogSnapshot
+    snapshot: DatabaseSnapshot
     connection: Connection[Cursor]
     table: CapturedTable
     columns: Mapping[str, Column]
@@ -258,29 +214,3 @@ class MariaDbReader(NamedTuple):
                     )
                 ]
                 yield pa.record_batch(arrays, schema=schema)
-
-
-def file_number(name: str) -> int:
-    """Return the number of a file of the binary log, such as 3 of ``binlog.000003``."""
-    return int(name.rpartition(".")[2])
-
-
-def _place(connection: Connection[Cursor]) -> tuple[str, int]:
-    """Return file and position of the log up to which a MariaDB connection's snapshot reaches."""
-    found = dict(ask(connection, "SHOW STATUS LIKE 'binlog_snapshot_%'"))
-    told = {_text(name).lower(): _text(value) for name, value in found.items()}
-    file, offset = told.get("binlog_snapshot_file"), told.get("binlog_snapshot_position")
-    if not file or not offset:
-        message = "MariaDB reports no position of a snapshot (`binlog_snapshot_file`)"
-        raise QueryError(message, is_connection_lost=False)
-    return file, int(offset)
-
-
-def _now_ms(connection: Connection[Cursor]) -> int:
-    """Return the database's time, in milliseconds."""
-    [(found,)] = ask(connection, "SELECT CAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AS SIGNED)")
-    return int(found)
-
-
-def _text(value: bytes | str | None) -> str:
-    return value.decode() if isinstance(value, bytes) else value or ""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from sources.common.database_snapshot import PostgresSnapshot
+from sources.common.database_snapshot import DatabaseSnapshot, PostgresSnapshot
 from sources.common.optional import needs_extra
 from sources.common.schema import parse_schema
 from sources.databases.captured_table import (
@@ -137,7 +137,7 @@ class PostgresTable:
             QueryError: The database can't be reached again.
             psycopg.Error: The database refuses, or the connection ends.
         """
-        exported, snapshot = self._table.exported or _export(self._connection)
+        snapshot, exported, _ = self._table.exported or _export(self._connection)
         # The driver takes a while to open a database: once for all readers.
         database = self._opened.enter_context(Database(self._conninfo))
         reader = PostgresReader(snapshot, exported, database, self._table, self._types)
@@ -180,7 +180,7 @@ class PostgresReader(NamedTuple):
         types: PostgreSQL's type of each column.
     """
 
-    snapshot: PostgresSnapshot
+    snapshot: DatabaseSnapshot
     exported: str
     database: Database
     table: CapturedTable
@@ -253,7 +253,7 @@ def _export(connection: psycopg.Connection[Any]) -> Exported:
         in_progress=sorted(map(int, running)),
         taken_ms=taken_ms,
     )
-    return Exported(name, seen)
+    return Exported(seen, name)
 
 
 def _range(division: Division, chunk: int) -> sql.Composable:

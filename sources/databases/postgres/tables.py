@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from sources.common.optional import needs_extra
+from sources.databases.captured_table import DatabaseTable
 from sources.databases.postgres.server import answers, server_of
 from sources.errors import InputError, UnavailableError
 
@@ -51,24 +52,6 @@ _TYPES = {
 }
 # In an array, Debezium's schema does not tell the unit of these.
 _NOT_IN_ARRAYS = ("timestamp without time zone",)
-
-
-class DatabaseTable(NamedTuple):
-    """A table as a pipeline that captures it declares it.
-
-    Attributes:
-        name: ``schema.table``.
-        columns: Its columns, and their Spark SQL types.
-        key: Columns of its primary key; empty without one.
-        left_out: Columns that can't be captured by name, and why, as a phrase.
-        is_partitioned: Whether it has partitions.
-    """
-
-    name: str
-    columns: dict[str, str]
-    key: list[str]
-    left_out: dict[str, str]
-    is_partitioned: bool
 
 
 def connect_to(dsn: str) -> psycopg.Connection[Any]:

@@ -16,7 +16,7 @@ from sources.common.database_snapshot import BinlogSnapshot
 from sources.config.sink import Sink
 from sources.config.snapshot import SnapshotOptions
 from sources.databases.captured_table import CapturedTable, Misfit, OpenTable, QueryError
-from sources.databases.kinds import open_table
+from sources.databases.kinds import export, find_tables, open_table
 from sources.databases.mariadb.checks import check_log, mysql_status, server_variables
 from sources.databases.mariadb.server import connect, parse_address
 from sources.errors import HybridError, InputError, UnavailableError
@@ -350,3 +350,90 @@ def test_a_key_with_a_collation_is_said(case: Case) -> None:
 )
 def test_mysql_is_asked_in_the_words_of_its_version(version: str, statement: str) -> None:
     assert mysql_status(version) == statement
+
+
+ALL_TYPES = {
+    "tiny": ("tinyint(1)", "tinyint"),
+    "small": ("smallint unsigned", "int"),
+    "medium": ("mediumint", "int"),
+    "whole": ("int unsigned", "bigint"),
+    "big": ("bigint unsigned", "decimal(20,0)"),
+    "price": ("decimal(12,2)", "decimal(12,2)"),
+    "single": ("float", "float"),
+    "flag": ("bit(1)", "boolean"),
+    "bits": ("bit(9)", "bigint"),
+    "year": ("year", "int"),
+    "day": ("date", "date"),
+    "moment": ("datetime(6)", "timestamp"),
+    "span": ("time", "bigint"),
+    "text": ("varchar(9)", "string"),
+    "sort": ("enum('a','b')", "string"),
+    "more": ("json", "string"),
+    "bytes": ("blob", "binary"),
+    "place": ("point", "binary"),
+}
+
+
+def test_tables_are_found_with_types_that_their_snapshots_take(case: Case) -> None:
+    declared = ", ".join(f"`{name}` {kind}" for name, (kind, _) in ALL_TYPES.items())
+    case.execute(
+        f"CREATE TABLE t (b int, a varchar(9), {declared}, own uuid, digits decimal(60,2), "
+        "odd enum('a,b'), twice int AS (b * 2) STORED, PRIMARY KEY (b, a))",
+        "INSERT INTO t (a, b, tiny) VALUES ('x', 1, 7)",
+        "CREATE TABLE bare (n int)",
+        "CREATE VIEW v AS SELECT * FROM t",
+    )
+    dsn = case.mariadb.dsn(case.name)
+    bare, found = find_tables(dsn, lambda name: name.startswith(f"{case.name}."))
+    assert (found.name, found.key) == (f"{case.name}.t", ["b", "a"])
+    types = {name: kind for name, (_, kind) in ALL_TYPES.items()}
+    assert found.columns == {"b": "int", "a": "string", **types}
+    assert sorted(found.left_out) == ["digits", "odd", "own", "twice"]
+    assert "`column.exclude.list`" in found.left_out["own"]
+    assert bare.key == []
+    table = replace(case.table("t", found.columns), ignored=list(found.left_out))
+    with open_table(table) as opened:
+        [row] = read(opened)
+    assert (row["b"], row["tiny"]) == (1, 7)
+
+
+def test_tables_that_share_a_snapshot_are_read_as_of_one_point_in_time(case: Case) -> None:
+    columns = {"id": "bigint", "n": "bigint"}
+    case.execute(
+        *(f"CREATE TABLE {name} (id bigint PRIMARY KEY, n bigint)" for name in ("one", "two")),
+        *(f"INSERT INTO {name} SELECT seq, 100 FROM seq_1_to_500" for name in ("one", "two")),
+    )
+    stop = threading.Event()
+
+    def move() -> None:
+        with case.mariadb.connect(case.name) as connection, connection.cursor() as cursor:
+            while not stop.is_set():
+                cursor.execute("BEGIN")
+                cursor.execute("UPDATE one SET n = n - 1")
+                cursor.execute("UPDATE two SET n = n + 1")
+                cursor.execute("COMMIT")
+
+    mover = threading.Thread(target=move)
+    mover.start()
+    try:
+        tables = [case.table(name, columns, chunk_rows=100) for name in ("one", "two")]
+        with export(tables[0]) as exported:
+            sums, positions = [], []
+            for table in tables:
+                with open_table(replace(table, exported=exported)) as opened:
+                    sums.append(sum(row["n"] for row in read(opened)))
+                    positions += [each.snapshot for each in opened.readers(3)]
+    finally:
+        stop.set()
+        mover.join()
+    assert sum(sums) == 2 * 500 * 100
+    assert sums[0] < 500 * 100
+    assert set(positions) == {exported.snapshot}
+
+
+def test_a_snapshot_to_share_is_refused_before_a_connector_reads_the_log(
+    mariadb: LocalMariaDb,
+) -> None:
+    case = Case(mariadb)
+    with pytest.raises(InputError, match="connector"), export(case.table()):
+        pass

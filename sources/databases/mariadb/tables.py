@@ -1,0 +1,75 @@
+"""Columns and keys of MariaDB and MySQL tables, as a pipeline declares them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sources.common.optional import needs_extra
+from sources.databases.captured_table import DatabaseTable
+from sources.databases.mariadb.checks import column_of
+from sources.databases.mariadb.columns import declared_type
+from sources.databases.mariadb.server import ask, connect, parse_address, text_of
+from sources.errors import InputError
+
+with needs_extra("mariadb", "A pipeline that captures tables of MariaDB or MySQL"):
+    from pymysql import Connection, MySQLError
+    from pymysql.cursors import Cursor
+
+_SYSTEM = "('mysql', 'information_schema', 'performance_schema', 'sys')"
+# Kinds that can't be captured are listed, too, so that they are refused by name.
+_NAMES = (
+    "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type IN "
+    f"('BASE TABLE', 'SYSTEM VERSIONED') AND table_schema NOT IN {_SYSTEM} ORDER BY 1, 2"
+)
+_COLUMNS = (
+    "SELECT column_name, data_type, column_type, is_nullable, column_default, collation_name, "
+    "extra REGEXP '(VIRTUAL|STORED|PERSISTENT) GENERATED' FROM information_schema.columns "
+    "WHERE table_schema = BINARY %s AND table_name = BINARY %s ORDER BY ordinal_position"
+)
+_KEY = (
+    "SELECT column_name FROM information_schema.statistics WHERE index_name = 'PRIMARY' "
+    "AND table_schema = BINARY %s AND table_name = BINARY %s ORDER BY seq_in_index"
+)
+
+
+def find_tables(dsn: str, is_wanted: Callable[[str], bool]) -> list[DatabaseTable]:
+    """Return the tables of a server with the columns and keys that a pipeline declares.
+
+    Args:
+        dsn: How the database is reached, as ``snapshot.dsn``.
+        is_wanted: Decides by the table's name, ``database.table``.
+
+    Raises:
+        InputError: The server refuses the login, or a query.
+        UnavailableError: It does not answer.
+    """
+    address = parse_address(dsn)
+    with connect(address, "database") as connection:
+        try:
+            names = [f"{schema}.{table}" for schema, table in ask(connection, _NAMES)]
+            return [_describe(connection, name) for name in names if is_wanted(name)]
+        except MySQLError as error:
+            message = f"The database {address.server} does not list its tables: {text_of(error)}."
+            hint = "Grant the user of `database.dsn` SELECT on the tables, and repeat the command."
+            raise InputError(message, hint, server=address.server) from None
+
+
+def _describe(connection: Connection[Cursor], table: str) -> DatabaseTable:
+    """Return columns and key of a table."""
+    schema, _, name = table.partition(".")
+    columns: dict[str, str] = {}
+    left_out: dict[str, str] = {}
+    for *described, is_generated in ask(connection, _COLUMNS, schema, name):
+        column = column_of(described)
+        found = declared_type(column)
+        if is_generated:
+            left_out[column.name] = "it is generated: compute it in the transform"
+        elif found is None:
+            left_out[column.name] = (
+                f"type {column.full} has no common form in snapshot and changes: list it in the "
+                "connector's `column.exclude.list`"
+            )
+        else:
+            columns[column.name] = found
+    key = [str(column) for (column,) in ask(connection, _KEY, schema, name)]
+    return DatabaseTable(table, columns, key, left_out)

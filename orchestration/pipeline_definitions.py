@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import dagster as dg
 
+from orchestration.chain import steps_of
 from orchestration.defs import job_texts
-from orchestration.defs.assets import table_key
+from orchestration.defs.assets import step_key, table_key
 from orchestration.defs.chain_assets import pipeline_assets
 from orchestration.defs.control_job import control_job
 from orchestration.defs.generation_job import (
@@ -21,7 +24,9 @@ from orchestration.defs.upstream import upstream_specs
 from sources.config.loader import LoadedPipeline
 
 
-def pipeline_definitions(loaded: LoadedPipeline, *, with_upstream: bool = True) -> dg.Definitions:
+def pipeline_definitions(
+    loaded: LoadedPipeline, *, with_upstream: bool = True, after: Sequence[dg.AssetKey] = ()
+) -> dg.Definitions:
     """Return a pipeline's assets, jobs, checks, schedules and sensor, for a Dagster code location.
 
     The jobs are four: ``<name>`` builds the table and keeps it up to date, ``<name>_control`` acts
@@ -33,14 +38,13 @@ def pipeline_definitions(loaded: LoadedPipeline, *, with_upstream: bool = True) 
         loaded: The pipeline.
         with_upstream: Whether to describe the data that it reads as external assets. Without them
             Dagster shows these by their keys alone.
+        after: Assets that the first step of the chain comes after.
     """
     name = loaded.pipeline.name
-    compared = dg.AssetCheckKey(table_key(loaded), COMPARED)
     # One job for the whole chain: one Dagster run with ordered steps.
     chain = dg.define_asset_job(
         name,
-        # Comparing reads the whole table twice, so it is asked for.
-        selection=dg.AssetSelection.groups(name) - dg.AssetSelection.checks(compared),
+        selection=chain_selection(loaded),
         description=job_texts.build(loaded),
         tags=loaded.pipeline.about.tags,
     )
@@ -48,7 +52,7 @@ def pipeline_definitions(loaded: LoadedPipeline, *, with_upstream: bool = True) 
     made = dg.Definitions(
         assets=[
             *(upstream_specs(loaded) if with_upstream else []),
-            *pipeline_assets(loaded),
+            *pipeline_assets(loaded, after),
             table_asset(loaded),
             progress_asset(loaded),
         ],
@@ -61,3 +65,12 @@ def pipeline_definitions(loaded: LoadedPipeline, *, with_upstream: bool = True) 
         sensors=[supervision_sensor(loaded, [chain, generations])],
     )
     return dg.Definitions.merge(made, range_definitions(loaded))
+
+
+def chain_selection(loaded: LoadedPipeline) -> dg.AssetSelection:
+    """Return the assets and checks that a pipeline's chain materializes."""
+    names = [*(step.name for step in steps_of(loaded)), "table", "progress"]
+    # Comparing reads the whole table twice, so it is asked for.
+    compared = dg.AssetCheckKey(table_key(loaded), COMPARED)
+    keys = [step_key(loaded, name) for name in names]
+    return dg.AssetSelection.assets(*keys) - dg.AssetSelection.checks(compared)

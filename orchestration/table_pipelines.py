@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
+from orchestration import snapshots
 from sources.config.table_template import FoundTable, Template, pipeline_name
+from sources.errors import HybridError, UnavailableError
 
 
 class FoundTables(NamedTuple):
@@ -79,3 +82,34 @@ def find(template: Template) -> FoundTables:
     gone = [table for table in known if table not in names]
     still = [table for table in known if table in names]
     return FoundTables(added, still, gone, refused, left_out)
+
+
+def copy(template: Template, report: Callable[[str], None]) -> FoundTables | None:
+    """Look for tables, and copy all that are not copied yet, as of one point in time.
+
+    A table that can't be copied holds up no other: it is reported, and its chain will say so.
+
+    Args:
+        template: The file with `tables`.
+        report: Called with a line for each chunk, and for each table.
+
+    Returns:
+        What was found; None if the database does not answer, which tables that are copied do not
+        need.
+
+    Raises:
+        InputError: The database refuses, or what the template makes is not valid.
+        UnavailableError: The database does not answer, and there is no table yet.
+        StateError: A file can't be written.
+    """
+    try:
+        found = find(template)
+        every = [template.load(table) for table in template.tables()]
+        for name, taken in snapshots.take_together(every, report).items():
+            report(f"{name}: {taken}" if isinstance(taken, HybridError) else taken.text)
+    except UnavailableError as error:
+        if not template.tables():
+            raise
+        report(str(error))
+        return None
+    return found

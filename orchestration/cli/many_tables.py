@@ -58,7 +58,11 @@ def _act_on_all(
     from sources.errors import InputError  # noqa: PLC0415
 
     if before[0] in _COPYING:
-        _copy(template)
+        from orchestration import table_pipelines  # noqa: PLC0415
+
+        found = table_pipelines.copy(template, tell)
+        for line in [] if found is None else found.lines():
+            tell(line)
     tables = template.tables()
     if not tables:
         name = template.path.name
@@ -86,24 +90,6 @@ def _act_on_all(
     if is_json:
         show({"ok": worst == 0, "tables": documents}, None)
     return worst
-
-
-def _copy(template: Template) -> None:
-    """Look for new tables, and copy all that are not copied yet, at one point in time."""
-    from orchestration import snapshots, table_pipelines  # noqa: PLC0415
-    from sources.errors import HybridError, UnavailableError  # noqa: PLC0415
-
-    try:
-        for line in table_pipelines.find(template).lines():
-            tell(line)
-        every = [template.load(table) for table in template.tables()]
-        for name, taken in snapshots.take_together(every, tell).items():
-            tell(f"{name}: {taken}" if isinstance(taken, HybridError) else taken.text)
-    except UnavailableError as error:
-        if not template.tables():
-            raise
-        # Tables that are copied do not need the database.
-        tell(str(error))
 
 
 def _health(document: dict[str, Any]) -> str:

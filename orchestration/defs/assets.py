@@ -34,6 +34,17 @@ def table_key(loaded: LoadedPipeline) -> dg.AssetKey:
     return step_key(loaded, "table")
 
 
+def table_group(loaded: LoadedPipeline) -> str:
+    """Return the name of the group with a pipeline's table."""
+    return loaded.pipeline.about.group or loaded.pipeline.name
+
+
+def steps_group(loaded: LoadedPipeline) -> str:
+    """Return the name of the group with the steps of a pipeline's chain, and with its progress."""
+    group = loaded.pipeline.about.group
+    return loaded.pipeline.name if group is None else f"{group}_steps"
+
+
 def control_name(loaded: LoadedPipeline) -> str:
     """Return the name of the job that pauses, resumes, stops, drains and approves."""
     return f"{loaded.pipeline.name}_control"

@@ -33,6 +33,7 @@ from orchestration.defs.assets import (
     plan_key,
     role_of,
     step_key,
+    steps_group,
 )
 from orchestration.defs.failures import failures
 from orchestration.defs.range_partitions import filled_ranges
@@ -73,15 +74,21 @@ class PlanConfig(dg.Config):
     )
 
 
-def pipeline_assets(loaded: LoadedPipeline) -> list[dg.AssetsDefinition]:
+def pipeline_assets(
+    loaded: LoadedPipeline, after: Sequence[dg.AssetKey] = ()
+) -> list[dg.AssetsDefinition]:
     """Return the assets of a pipeline, one for each step of its chain, each after the previous.
 
     Each reads the pipeline's file again when it runs, so that a change of the file or of the
     environment between two runs takes effect.
+
+    Args:
+        loaded: The pipeline.
+        after: Assets that the first one comes after.
     """
     made: list[dg.AssetsDefinition] = []
     for step in steps_of(loaded):
-        made.append(_asset(loaded, step, [each.key for each in made[-1:]]))
+        made.append(_asset(loaded, step, [each.key for each in made[-1:]] or after))
     return made
 
 
@@ -90,7 +97,7 @@ def _asset(
 ) -> dg.AssetsDefinition:
     match step:
         case SnapshotStep():
-            return _snapshot(loaded, step)
+            return _snapshot(loaded, step, before)
         case PlanStep():
             return _plan(loaded, step, before)
         case HandoverStep():
@@ -104,10 +111,13 @@ def _asset(
             raise TypeError(message)
 
 
-def _snapshot(loaded: LoadedPipeline, step: SnapshotStep) -> dg.AssetsDefinition:
+def _snapshot(
+    loaded: LoadedPipeline, step: SnapshotStep, before: Sequence[dg.AssetKey]
+) -> dg.AssetsDefinition:
     @dg.asset(
         key=step_key(loaded, step.name),
-        group_name=loaded.pipeline.name,
+        deps=before,
+        group_name=steps_group(loaded),
         kinds={each.snapshot.kind for each in declared(loaded) if each.snapshot is not None},
         description=(
             "Copies the database tables into files, chunk by chunk, all as of one snapshot of the "
@@ -138,7 +148,7 @@ def _plan(
     @dg.asset(
         key=key,
         deps=before,
-        group_name=loaded.pipeline.name,
+        group_name=steps_group(loaded),
         kinds={"plan"},
         description=(
             "Decides what will be read, in which order, where the next source is expected to "
@@ -187,7 +197,7 @@ def _bounded(
     @dg.asset(
         key=step_key(loaded, step.name),
         deps=[*before, *upstream_keys(loaded, step.name)],
-        group_name=loaded.pipeline.name,
+        group_name=steps_group(loaded),
         kinds={"spark", "deltalake"},
         tags={"boundedness": "bounded"},
         pool=POOL,
@@ -234,7 +244,7 @@ def _handover(
     @dg.asset(
         key=key,
         deps=before,
-        group_name=loaded.pipeline.name,
+        group_name=steps_group(loaded),
         kinds={"kafka"},
         description=(
             f"Decides from which offsets `{step.source}` starts, by where the source before it "
@@ -273,7 +283,7 @@ def _live(
     @dg.asset(
         key=step_key(loaded, step.name),
         deps=[*before, *upstream_keys(loaded, step.name)],
-        group_name=loaded.pipeline.name,
+        group_name=steps_group(loaded),
         kinds={"spark", "deltalake", *({"kafka"} & {loaded.pipeline.source(step.name).type})},
         tags={"boundedness": "continuous_unbounded"},
         pool=POOL,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import dagster as dg
 
 from orchestration.defs import metadata
-from orchestration.defs.assets import table_key
+from orchestration.defs.assets import steps_group, table_key
 from orchestration.defs.failures import failures
 from orchestration.display import duration
 from orchestration.progress import phases as progress
@@ -26,7 +26,7 @@ def progress_asset(loaded: LoadedPipeline) -> dg.AssetsDefinition:
     @dg.asset(
         key=[loaded.pipeline.name, "progress"],
         deps=[table_key(loaded)],
-        group_name=loaded.pipeline.name,
+        group_name=steps_group(loaded),
         kinds={"plot"},
         description=(
             "Plots of all phases: throughput, remaining input, event time, and rows by day with "

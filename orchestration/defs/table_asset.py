@@ -7,7 +7,7 @@ from warnings import catch_warnings, simplefilter
 
 import dagster as dg
 
-from orchestration.defs.assets import live_key, role_of, table_key
+from orchestration.defs.assets import live_key, role_of, table_group, table_key
 from orchestration.defs.failures import failures
 from orchestration.defs.metadata import Metadata
 from orchestration.defs.restarts import restarts_of_a_day
@@ -39,7 +39,7 @@ def table_asset(loaded: LoadedPipeline) -> dg.AssetsDefinition:
     @dg.asset(
         key=key,
         deps=[live_key(loaded)],
-        group_name=loaded.pipeline.name,
+        group_name=table_group(loaded),
         kinds={"deltalake"},
         description=_description(loaded),
         owners=about.owners,

@@ -240,6 +240,7 @@ class Template:
             "transform": "spark_jobs.query.unchanged:unchanged",
             **rest,
             "name": pipeline_name(made["name"], table.name),
+            "about": {"group": made["name"], **rest.get("about", {})},
             "sources": [
                 {
                     "name": "snapshot",

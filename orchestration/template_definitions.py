@@ -1,0 +1,81 @@
+"""All Dagster definitions of a file with `tables`: one group of tables, one snapshot, one job."""
+
+from functools import reduce
+from operator import or_
+
+import dagster as dg
+
+from orchestration import table_pipelines
+from orchestration.defs.failures import failures
+from orchestration.defs.metadata import Metadata
+from orchestration.pipeline_definitions import chain_selection, pipeline_definitions
+from sources.config.table_template import Template
+
+_NONE = "none"
+
+
+def template_definitions(template: Template) -> dg.Definitions:
+    """Return what Dagster shows of a file with `tables`: for a code location, as it is.
+
+    The pipelines of its tables are made from it again, as by any command on it. Besides them there
+    are an asset that finds new tables and copies all at one point in time, and a job for the whole.
+
+    Args:
+        template: The file.
+
+    Raises:
+        InputError: What the file makes of a table is not valid.
+        StateError: The file of a table's pipeline can't be written.
+    """
+    pipelines = [template.load(table) for table in template.tables()]
+    tables = _tables_asset(template)
+    chains = map(chain_selection, pipelines)
+    job = dg.define_asset_job(
+        template.declared.name,
+        selection=reduce(or_, chains, dg.AssetSelection.assets(tables)),
+        description=(
+            f"Builds all tables of `{template.path.name}` and keeps them up to date, from one "
+            "snapshot of the database. One that fails holds up no other."
+        ),
+    )
+    return dg.Definitions.merge(
+        *(pipeline_definitions(each, after=[tables.key]) for each in pipelines),
+        dg.Definitions(assets=[tables], jobs=[job]),
+    )
+
+
+def _tables_asset(template: Template) -> dg.AssetsDefinition:
+    """Return the asset that finds and copies tables: ``[name, "tables"]``."""
+    declared = template.declared
+
+    @dg.asset(
+        key=[declared.name, "tables"],
+        group_name=declared.name,
+        kinds={declared.database.kind},
+        description=(
+            f"Looks for the tables of the database that `{template.path.name}` includes, makes a "
+            "pipeline for each new one, and copies all that are not copied yet into files, all as "
+            "of one point in time. New pipelines are shown once the code location is loaded again."
+        ),
+    )
+    def tables(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+        with failures():
+            found = table_pipelines.copy(Template(template.path), context.log.info)
+        if found is None:
+            return dg.MaterializeResult(metadata={"database": "does not answer"})
+        for line in found.lines():
+            context.log.warning(line)
+        return dg.MaterializeResult(metadata=_metadata(found))
+
+    return tables
+
+
+def _metadata(found: table_pipelines.FoundTables) -> Metadata:
+    """Return what was found, by what people look for."""
+    refused = [f"- `{table}`: {why}" for table, why in found.refused.items()]
+    return {
+        "pipelines": len(found.known) + len(found.added),
+        "added (load the code location again)": ", ".join(found.added) or _NONE,
+        "no longer in the database": ", ".join(found.gone) or _NONE,
+        "not captured": dg.MetadataValue.md("\n".join(refused) or _NONE),
+    }

@@ -53,13 +53,34 @@ def find(template: Template) -> FoundTables:
         UnavailableError: The database does not answer.
         StateError: A file can't be written.
     """
+    found, made = _look(template)
+    for table in made:
+        template.write(table)
+    return found
+
+
+def look(template: Template) -> FoundTables:
+    """Look for tables in the database, and write nothing: `added` are those without a pipeline.
+
+    Args:
+        template: The file with `tables`.
+
+    Raises:
+        InputError: The database refuses the login.
+        UnavailableError: The database does not answer.
+    """
+    return _look(template)[0]
+
+
+def _look(template: Template) -> tuple[FoundTables, list[FoundTable]]:
+    """Return what a look at the database has found, and the tables without a pipeline."""
     declared = template.declared
     known = template.tables()
     # Few commands need what it imports, and its import takes a while.
     from sources.databases.kinds import find_tables  # noqa: PLC0415
 
     found = find_tables(declared.database.dsn, declared.tables.has)
-    added: list[str] = []
+    added: list[FoundTable] = []
     refused: dict[str, str] = {}
     left_out: dict[str, str] = {}
     owners = {pipeline_name(declared.name, table): table for table in known}
@@ -74,14 +95,14 @@ def find(template: Template) -> FoundTables:
         if why is not None:
             refused[table.name] = why
             continue
-        template.write(made)
         owners[name] = table.name
-        added.append(table.name)
+        added.append(made)
         left_out |= {f"{table.name}.{column}": why for column, why in table.left_out.items()}
     names = {table.name for table in found}
     gone = [table for table in known if table not in names]
     still = [table for table in known if table in names]
-    return FoundTables(added, still, gone, refused, left_out)
+    names_added = [table.name for table in added]
+    return FoundTables(names_added, still, gone, refused, left_out), added
 
 
 def copy(template: Template, report: Callable[[str], None]) -> FoundTables | None:

@@ -87,9 +87,47 @@ def _act_on_all(
             sys.stdout.write(f"{table}: {_health(json.loads(out.getvalue()))}\n")
         else:
             sys.stdout.write(f"{table}\n{out.getvalue()}")
+    changed = _changed(template) if before[0] == "status" else {}
     if is_json:
-        show({"ok": worst == 0, "tables": documents}, None)
+        show({"ok": worst == 0, "tables": documents, **changed}, None)
+    elif before[0] == "status":
+        for line in _advice(template, changed, is_ok=worst == 0):
+            sys.stdout.write(f"{line}\n")
     return worst
+
+
+def _changed(template: Template) -> dict[str, list[str]]:
+    """Return tables without a pipeline, and those that are gone; nothing if nobody answers."""
+    from orchestration import table_pipelines  # noqa: PLC0415
+    from sources.errors import HybridError  # noqa: PLC0415
+
+    try:
+        found = table_pipelines.look(template)
+    except HybridError:
+        # Pipelines that run do not need the database; their own answers say how far it is read.
+        return {}
+    return {"new": found.added, "gone": found.gone}
+
+
+def _advice(template: Template, changed: dict[str, list[str]], *, is_ok: bool) -> list[str]:
+    """Return what people should do about the file, a sentence each."""
+    name = template.path.name
+    lines = [
+        f"{table}: in the database, without a pipeline. To capture it, add it to the connector, "
+        f"then run `hybrid run {name}`; to leave it out, add it to `tables.exclude`."
+        for table in changed.get("new", [])
+    ]
+    lines += [
+        f"{table}: no longer in the database, or not included: `hybrid tables {name}` says more."
+        for table in changed.get("gone", [])
+    ]
+    if not is_ok:
+        lines.append(
+            f"What a message asks to declare for a table belongs into {name}: `tables: "
+            f"{{overrides: {{<table>: {{changes: {{…}}}}}}}}`; `P` in a command is "
+            f"`{name}/<table>`."
+        )
+    return lines
 
 
 def _health(document: dict[str, Any]) -> str:

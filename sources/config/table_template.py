@@ -21,7 +21,6 @@ from sources.config.loader import (
     WRITTEN,
     LoadedPipeline,
     declare,
-    load_pipeline,
     read_document,
     validated,
 )
@@ -189,9 +188,7 @@ class Template:
             InputError: What the template makes of it is not valid.
             StateError: The file can't be written.
         """
-        path = self.file_of(table.name)
-        declare(path, self._pipeline(table))
-        return load_pipeline(path)
+        return declare(self.file_of(table.name), self._pipeline(table))
 
     def lacks(self, table: FoundTable) -> str | None:
         """Return why a table can't be captured, and what helps; None if it can.

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import dagster as dg
 import psycopg
 import pyarrow.parquet as pq
 import pytest
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 
 from orchestration import snapshots, table_pipelines
 from orchestration.cli.main import app
+from orchestration.template_definitions import template_definitions
 from services.broker import create_topic
 from services.postgres import LocalPostgres
 from sources.config.table_template import Template
@@ -106,6 +108,12 @@ def test_tables_are_found_and_followed_as_they_come_and_go(shop: Shop) -> None:
     assert sorted(two.sink.key) == ["a", "b"]
 
     shop.execute("CREATE TABLE three (id int PRIMARY KEY)", "DROP TABLE two")
+    # A look at how the tables are says both, and writes nothing.
+    status, text = shop.run("status", str(shop.path))
+    assert status == 0, text
+    assert "public.three: in the database, without a pipeline" in text
+    assert "public.two: no longer in the database" in text
+    assert template.tables() == ["public.one", "public.two"]
     again = table_pipelines.find(template)
     assert (again.added, again.known) == (["public.three"], ["public.one"])
     assert again.gone == ["public.two"]
@@ -135,6 +143,25 @@ def test_all_tables_are_copied_as_of_one_point_in_time(shop: Shop) -> None:
     assert shop.sum("two") >= 0
 
 
+def test_dagster_copies_all_tables_by_one_asset_and_says_what_is_new(shop: Shop) -> None:
+    result = dg.materialize(
+        [template_definitions(Template(shop.path)).resolve_asset_graph().assets_defs[0]]
+    )
+    [seen] = result.asset_materializations_for_node("shop__tables")
+    assert seen.metadata["pipelines"].value == 2
+    assert seen.metadata["added (load the code location again)"].value == "public.one, public.two"
+    assert "public.odd" in str(seen.metadata["not captured"].value)
+    assert shop.sum("one") == MONEY
+    # What is copied needs no database.
+    template = Template(shop.path)
+    document = yaml.safe_load(shop.path.read_text())
+    dsn = " ".join(each for each in shop.dsn.split() if not each.startswith("port=")) + " port=1"
+    document["database"]["dsn"] = dsn
+    shop.path.write_text(yaml.safe_dump(document))
+    assert table_pipelines.copy(Template(shop.path), print) is None
+    assert template.tables() == ["public.one", "public.two"]
+
+
 def test_a_table_that_cannot_be_copied_holds_up_no_other(shop: Shop) -> None:
     template = Template(shop.path)
     table_pipelines.find(template)
@@ -160,6 +187,8 @@ def test_a_command_on_the_file_acts_on_each_table_and_on_one_that_is_named(shop:
         "public.one: not live: snapshot waiting, changes waiting",
         "public.two: not live: snapshot waiting, changes waiting",
     ]
+    status, text = shop.run("status", str(shop.path), "--json")
+    assert (json.loads(text)["new"], json.loads(text)["gone"]) == ([], [])
     status, text = shop.run("validate", str(shop.path), "--json")
     answers = json.loads(text)["tables"]
     assert status == 0

@@ -1,0 +1,163 @@
+"""All tables of one file, in one driver: each equals its table in the database, whatever one does.
+
+The commands are those that people type; the comparison is the database's own dump against DuckDB.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from examples.shop import TABLES, Customers, make_shop
+from orchestration.cli.main import app
+from services.connect import LocalConnect
+from services.postgres import LocalPostgres
+from sources.config.loader import LoadedPipeline
+from sources.config.table_template import Template
+from spark_jobs.launch.process import find_running
+from spark_jobs.launch.shared_socket import folder_of, pid_of
+from tests.e2e.case import SMALL
+from tests.e2e.changes.cdc_case import CdcCase, is_equal
+from tests.services.processes import wait_for
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.spark,
+    pytest.mark.kafka,
+    pytest.mark.crash,
+    pytest.mark.long,
+    pytest.mark.timeout(1800),
+]
+PATIENCE_S = 300
+ALL = ["public.lines", "public.orders", "public.stock"]
+
+
+class Shop:
+    """The commands on the file of all tables."""
+
+    def __init__(self, case: CdcCase) -> None:
+        self.path = case.folder / "shop.yaml"
+        self.group = case.name
+        self.document = {
+            "name": case.name,
+            "database": {"dsn": case.dsn, "slot": case.name, "chunk_rows": 500},
+            "tables": {"include": ["public.*"]},
+            "topic": f"{case.name}.{{schema}}.{{table}}",
+            "changes": {"bootstrap_servers": case.servers, "trigger_interval": "200 ms"},
+            "sink": {"path": "lake/{schema}/{table}"},
+            "state": "state",
+            "spark": {"conf": dict(SMALL)},
+        }
+        self.write()
+
+    def write(self) -> None:
+        """Write the file as it is declared now."""
+        self.path.write_text(yaml.safe_dump(self.document))
+
+    def run(self, *words: str) -> tuple[int, str]:
+        """A command, its exit status and all that it printed."""
+        result = CliRunner().invoke(app, list(words))
+        return result.exit_code, result.output
+
+    def load(self, table: str) -> LoadedPipeline:
+        """The pipeline of a table."""
+        return Template(self.path).load(table)
+
+    def pid(self, table: str) -> int | None:
+        """The process that runs a table."""
+        beat = find_running(self.load(table).require_generation(), "changes")
+        return None if beat is None else beat.pid
+
+    def wait_until_equal(self, *tables: str) -> None:
+        """Wait until the tables in the lake equal those in the database, which is at rest."""
+        for table in tables:
+            equal = partial(is_equal(self.load(table)), None)
+            wait_for(equal, f"{table} to equal its table", PATIENCE_S)
+
+
+@pytest.fixture
+def case(
+    tmp_path: Path, postgres: LocalPostgres, servers: str, connect: LocalConnect
+) -> Iterator[CdcCase]:
+    made = CdcCase(tmp_path, postgres, servers, connect)
+    make_shop(made.dsn, 1000)
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def shop(case: CdcCase) -> Iterator[Shop]:
+    made = Shop(case)
+    yield made
+    made.run("stop", str(made.path))
+    if folder_of(made.group).exists() and (pid := pid_of(folder_of(made.group))) is not None:
+        os.killpg(os.getpgid(pid), signal.SIGKILL)
+
+
+@contextmanager
+def customers(case: CdcCase, seed: int) -> Iterator[Customers]:
+    """The database changes in the meantime, and is at rest afterwards."""
+    made = Customers(case.dsn, seed, rows=10, enough=lambda _: False, pause_s=0.5)
+    made.start()
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def test_a_table_that_stops_or_a_killed_driver_leaves_every_table_equal_in_the_end(
+    case: CdcCase, shop: Shop
+) -> None:
+    case.capture(TABLES, snapshot_mode="no_data")
+    with customers(case, 1) as busy:
+        status, text = shop.run("run", str(shop.path))
+        assert status == 0, text
+        before = busy.changes
+        wait_for(lambda: busy.changes > before + 300, "changes", PATIENCE_S)
+    assert len({shop.pid(table) for table in ALL} - {None}) == 1
+    shop.wait_until_equal(*ALL)
+
+    # One of them gets a column that its declaration does not have: it stops, and no other does.
+    with customers(case, 2) as busy:
+        case.execute("ALTER TABLE lines ADD discount int DEFAULT 3")
+        wait_for(lambda: shop.pid("public.lines") is None, "the stop of one", PATIENCE_S)
+        before = busy.changes
+        wait_for(lambda: busy.changes > before + 300, "changes", PATIENCE_S)
+    shop.wait_until_equal("public.orders", "public.stock")
+    status, text = shop.run("status", str(shop.path))
+    assert status == 1
+    [line] = [each for each in text.splitlines() if each.startswith("public.lines: failed")]
+    assert "added_columns: {discount: {type: int, default: 3}}" in line
+
+    def health() -> dict[str, str]:
+        _, text = shop.run("status", str(shop.path), "--json")
+        answers = json.loads(text)["tables"]
+        return {name: answer["live"]["health"] for name, answer in answers.items()}
+
+    others = {"public.orders": "healthy", "public.stock": "healthy"}
+    wait_for(lambda: health() == {"public.lines": "failed", **others}, "the others", 60)
+
+    # What the message says, in the file of all tables; meanwhile the driver is killed.
+    added = {"changes": {"added_columns": {"discount": {"type": "int", "default": 3}}}}
+    shop.document["tables"] = {"include": ["public.*"], "overrides": {"public.lines": added}}
+    shop.write()
+    pid = shop.pid("public.orders")
+    assert pid is not None
+    with customers(case, 3):
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: shop.pid("public.stock") is None, "the end of the driver", PATIENCE_S)
+        status, text = shop.run("resume", str(shop.path))
+        assert status == 0, text
+    assert len({shop.pid(table) for table in ALL} - {None, pid}) == 1
+    shop.wait_until_equal(*ALL)
+    status, text = shop.run("compare", str(shop.path))
+    assert status == 0, text

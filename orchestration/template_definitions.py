@@ -59,7 +59,7 @@ def _tables_asset(template: Template) -> dg.AssetsDefinition:
         ),
     )
     def tables(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
-        with failures():
+        with failures(None):
             found = table_pipelines.copy(Template(template.path), context.log.info)
         if found is None:
             return dg.MaterializeResult(metadata={"database": "does not answer"})

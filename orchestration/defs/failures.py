@@ -65,7 +65,7 @@ class ToldRetry(DagsterUserCodeProcessError, dg.RetryRequested):  # noqa: N818
 
 
 @contextmanager
-def failures(loaded: LoadedPipeline, *, allow_retries: bool = True) -> Iterator[None]:
+def failures(loaded: LoadedPipeline | None, *, allow_retries: bool = True) -> Iterator[None]:
     """Turn an error of this project into a failure of the Dagster step, without a stack trace.
 
     Its description is the error's message, and ends with a line that says what to do, by the
@@ -77,7 +77,8 @@ def failures(loaded: LoadedPipeline, *, allow_retries: bool = True) -> Iterator[
     Used as ``with failures(loaded):`` around all that a step does.
 
     Args:
-        loaded: The pipeline, as the definitions have it.
+        loaded: The pipeline, as the definitions have it; None for a step of several pipelines,
+            whose errors name the commands.
         allow_retries: False where the supervision decides when the step is tried again.
 
     Raises:
@@ -87,14 +88,14 @@ def failures(loaded: LoadedPipeline, *, allow_retries: bool = True) -> Iterator[
     try:
         yield
     except HybridError as error:
-        report = error.report()
-        told = report.model_copy(
-            update={
-                "message": in_dagster(report.message, loaded),
-                "hint": in_dagster(report.hint, loaded),
+        told = error.report()
+        if loaded is not None:
+            texts = {
+                "message": in_dagster(told.message, loaded),
+                "hint": in_dagster(told.hint, loaded),
             }
-        )
-        tried = _attempts_before() if allow_retries and report.transient else None
+            told = told.model_copy(update=texts)
+        tried = _attempts_before() if allow_retries and told.transient else None
         is_last = tried is None or tried >= RETRY_POLICY.max_retries
         traceback.print_exc()
         failure = ToldFailure(

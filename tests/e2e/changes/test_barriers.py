@@ -55,8 +55,11 @@ class Driver:
         self._barriers = Barriers(self._sink, target, self.generation, None)
 
     def merge(self, batch: int, *changes: Change) -> None:
+        # As Spark writes them, around the micro-batch.
+        self.generation.checkpoint.replace_bytes(f"offsets/{batch}", b"v1\n{}\n-")
         rows = self._spark.createDataFrame(list(changes), SCHEMA)
         self._barriers.merge(rows, batch, self._guard)
+        self.generation.checkpoint.replace_bytes(f"commits/{batch}", b"v1\n{}")
 
     def barrier(self, number: int, position: str | None = "0010", **more: Any) -> None:
         values = {"number": number, "is_open": True, "until_ms": LATER_MS, "position": position}

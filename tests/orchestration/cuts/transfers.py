@@ -50,10 +50,12 @@ class Transfers:
     Args:
         dsn: The database.
         sessions: How many there are.
+        pause_s: Seconds between two transactions of a session.
     """
 
-    def __init__(self, dsn: str, sessions: int) -> None:
+    def __init__(self, dsn: str, sessions: int, pause_s: float = 0.01) -> None:
         self._dsn = dsn
+        self._pause_s = pause_s
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(target=self._run, args=(random.Random(seed),))
@@ -73,7 +75,7 @@ class Transfers:
 
     def _run(self, chance: random.Random) -> None:
         with psycopg.connect(self._dsn) as connection:
-            while not self._stop.wait(0.01):
+            while not self._stop.wait(self._pause_s):
                 try:
                     self._transaction(connection, chance)
                     connection.commit()

@@ -89,6 +89,12 @@ _HEADINGS = {
     "tick_s": "tick of all sensors (s)",
     "tick_ms_per_pipeline": "tick (ms per pipeline)",
 }
+# Where state, checkpoint and target were, by name of the crash test.
+_STORES = {
+    "kills": "a disk",
+    "kills-lossy-s3": "a bucket whose requests get lost",
+    "kills-hdfs": "HDFS",
+}
 Document = Mapping[str, Any]
 
 
@@ -289,20 +295,26 @@ def _soak(found: Mapping[str, Document]) -> Iterator[str]:
 
 
 def _kills(found: Mapping[str, Document]) -> Iterator[str]:
-    """Yield the section about the crash test; nothing without results."""
-    if "kills" not in found:
+    """Yield the section about the crash tests; nothing without results."""
+    stores = {place: found[name]["result"] for name, place in _STORES.items() if name in found}
+    if not stores:
         return
-    result = found["kills"]["result"]
     yield "## Crash test: kills at random instants\n"
     yield (
-        f"{result['kills']} kills in {result['chains']} chains. Each chain was then run to its "
-        f"end, and its table was compared with what DuckDB computes from all input: "
-        f"{result['rows lost']} rows lost, {result['rows doubled']} duplicated, "
-        f"{result['rows different']} different. The watcher is the process that launched the "
-        "driver and follows it.\n"
+        "State, checkpoint and target are in one store. Each chain was run to its end after its "
+        "kills, and its table was compared with what DuckDB computes from all input. The watcher "
+        "is the process that launched the driver and follows it.\n"
     )
-    rows = [[hit["victim"], hit["where"], str(hit["kills"])] for hit in result["hits"]]
-    yield _table(["killed with SIGKILL", "position of the chain", "kills"], rows)
+    names = ("kills", "chains", "rows lost", "rows doubled", "rows different")
+    rows = [[place, *(str(each[name]) for name in names)] for place, each in stores.items()]
+    yield _table(["store", *names], rows)
+    kills = {
+        place: {(hit["victim"], hit["where"]): str(hit["kills"]) for hit in each["hits"]}
+        for place, each in stores.items()
+    }
+    hits = sorted({hit for each in kills.values() for hit in each})
+    rows = [[*hit, *(each.get(hit, "0") for each in kills.values())] for hit in hits]
+    yield _table(["killed with SIGKILL", "position of the chain", *kills], rows)
 
 
 def _cdc(found: Mapping[str, Document]) -> Iterator[str]:

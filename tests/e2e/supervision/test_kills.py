@@ -25,7 +25,6 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.kafka,
     pytest.mark.crash,
-    pytest.mark.timeout(7200),
 ]
 KILLS = int(os.environ.get("HYBRID_KILLS", "2"))
 SEED = int(os.environ.get("HYBRID_SEED", "7"))
@@ -34,6 +33,7 @@ OF_ONE_CHAIN = 6
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800 + 300 * KILLS)
 def test_killed_at_any_instant_the_chain_ends_in_an_exact_table(tmp_path: Path) -> None:
     chance = random.Random(SEED)
     hits: Counter[tuple[str, str]] = Counter()

@@ -282,7 +282,9 @@ class Broker:
         self._running.start()
 
 
-def report(hits: Counter[tuple[str, str]], wrong: Counter[str], chains: int, store: str) -> str:
+def report(
+    hits: Counter[tuple[str, str]], wrong: Counter[str], chains: int, store: str, seed: int
+) -> str:
     """Kills by victim and place; written down, and returned as a table."""
     document: dict[str, Any] = {
         "store": store,
@@ -296,7 +298,7 @@ def report(hits: Counter[tuple[str, str]], wrong: Counter[str], chains: int, sto
             for (victim, place), count in sorted(hits.items())
         ],
     }
-    settings = f"HYBRID_STORE={store} HYBRID_KILLS={hits.total()}"
+    settings = f"HYBRID_STORE={store} HYBRID_KILLS={hits.total()} HYBRID_SEED={seed}"
     command = f"{settings} python -m pytest tests/e2e/supervision/test_kills.py"
     record("kills" if store == "disk" else f"kills-{store}", document, command)
     lines = [f"{'':30}" + "".join(f"{victim:>20}" for victim in VICTIMS)]

@@ -60,6 +60,6 @@ def test_killed_at_any_instant_the_chain_ends_in_an_exact_table(tmp_path: Path) 
             hits.update(chain.hits)
             bad.update(wrong(found))
             assert found.expected > 0
-            table = report(hits, bad, chains, STORE)
+            table = report(hits, bad, chains, STORE, SEED)
             sys.stderr.write(f"\n{table}\n")
             assert not bad, f"seed {SEED}, chain {chains}: {found}"

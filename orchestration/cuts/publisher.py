@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from orchestration.cuts.members import CutGroup, CutTable, require_following
+from sources.common.counting import counted
 from sources.common.positions import Offsets, now_ms
 from sources.config.snapshot import SnapshotOptions
 from sources.cuts.barrier import Barrier, read_barrier, read_crossing, write_barrier
@@ -189,7 +190,7 @@ class Attempt:
         """Whether each table has committed its topic up to the ends that were read."""
         left = {each.name: each.unread(self._ends[each.name]) for each in self._tables}
         behind = [
-            f"{name} has {'not begun' if count is None else f'{count:,} records to read'}"
+            f"{name} has {'not begun' if count is None else counted(count, 'record') + ' to read'}"
             for name, count in left.items()
             if count != 0
         ]

@@ -23,7 +23,10 @@ _ASSETS = {
     "status": "table",
     "generation list": "table",
 }
-_ON_A_FILE = ("accept", "audit", "backfill", "compare", "logs", "report", "run", "validate")
+_ON_A_FILE = (
+    *("accept", "audit", "backfill", "compare", "cut", "logs", "publish-cuts", "report", "run"),
+    "validate",
+)
 """Commands on a pipeline that have no job, or have options that no form has."""
 _COMMAND = re.compile(r"`hybrid ([^`]+)`")
 _BOTH = (

@@ -31,7 +31,7 @@ def target_rows(rows: DataFrame, sink: Sink) -> DataFrame:
 
     The column that marks deletes (``sink.deleted``) is dropped if the sink removes deleted rows.
     """
-    return rows.drop(sink.deleted) if sink.deleted and sink.removes_rows else rows.drop(SEEN)
+    return rows.drop(sink.deleted) if sink.deleted and sink.removes_rows else rows
 
 
 def merge_changes(  # noqa: PLR0913 - the last one is rare
@@ -78,7 +78,7 @@ def merge_changes(  # noqa: PLR0913 - the last one is rare
             *keys.limits,
         ).first() or (0, 0, None, 0, None)
         require_key(last, sink, keyless, target)
-        clauses = _clauses(sink, target_rows(last, sink))
+        clauses = _clauses(sink, target_rows(last, sink).drop(SEEN))
         changes = last
         if truncation is not None:
             # Before the rows are removed, and older changes of other partitions arrive.

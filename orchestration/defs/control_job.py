@@ -23,7 +23,7 @@ from orchestration.defs.chain_assets import live_metadata
 from orchestration.defs.failures import failures
 from orchestration.defs.job_texts import actions_in_words
 from orchestration.defs.jobs import job_of
-from orchestration.defs.table_asset import look, now
+from orchestration.defs.table_asset import last_day, look, now
 from orchestration.supervision import controls
 from sources.common.counting import counted
 from sources.common.fields import parse_duration
@@ -123,7 +123,7 @@ def _acting(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any)
 
 def _status(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: Any) -> None:
     seen, _facts = look(loaded)
-    context.add_output_metadata(now(seen))
+    context.add_output_metadata(now(seen) | last_day(seen))
     context.log.info(" ".join(filter(None, (seen.text, seen.reason))))
 
 

@@ -21,7 +21,7 @@ from orchestration.defs.assets import (
 from orchestration.defs.failures import failures
 from orchestration.defs.jobs import job_of
 from orchestration.defs.schedules import schedule
-from orchestration.defs.table_asset import look, now, table_metadata
+from orchestration.defs.table_asset import last_day, look, now, table_metadata
 from orchestration.defs.table_checks import COMPARED
 from orchestration.defs.ways import say_in
 from orchestration.generations import promotion
@@ -201,7 +201,7 @@ def _switched(context: dg.OpExecutionContext, loaded: LoadedPipeline, serving: S
     note_on_run(context, {GENERATION_TAG: serving.generation})
     seen, facts = look(loaded)
     if facts is not None:
-        shown = {**now(seen), **table_metadata(loaded, facts)}
+        shown = {**now(seen), **last_day(seen), **table_metadata(loaded, facts)}
         context.log_event(dg.AssetMaterialization(table_key(loaded), metadata=shown))
 
 

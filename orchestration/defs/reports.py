@@ -13,7 +13,7 @@ from orchestration.defs import metadata
 from orchestration.defs.assets import live_key, role_of, table_key
 from orchestration.defs.range_partitions import filled_ranges
 from orchestration.defs.restarts import restarts_of_a_day
-from orchestration.defs.table_asset import look, now, table_metadata
+from orchestration.defs.table_asset import last_day, look, now, table_metadata
 from orchestration.defs.table_checks import health_evaluation
 from orchestration.defs.ways import in_dagster, verdict_in_dagster
 from orchestration.display import shortened
@@ -124,12 +124,13 @@ def reports(
     kind = dg.AssetMaterialization if is_new else dg.AssetObservation
     tags = {} if facts is None else {"dagster/data_version": str(facts.version)}
     first = now(card, restarts_of_a_day(instance, loaded))
-    told = {**first, **({} if facts is None else table_metadata(loaded, facts))}
+    of_table = {} if facts is None else table_metadata(loaded, facts)
+    told = {**first, **last_day(card), **of_table}
     events: list[Event] = []
     # One entry, of the stream that readers depend on: a candidate is a line of it.
     for each, tick in found[-1:]:
         shown = {
-            **{name: value for name, value in first.items() if name != "last 24 h"},
+            **first,
             "generation": role_of(loaded, _name(each)),
             **_candidate(found),
             **metadata.observation(tick.verdict),

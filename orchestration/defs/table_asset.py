@@ -55,7 +55,7 @@ def table_asset(loaded: LoadedPipeline) -> dg.AssetsDefinition:
             context.log.info(seen.text)
             if (candidate := waiting(fresh)) is not None:
                 context.log.info(f"Nothing changed for readers: {role_of(fresh, candidate)}.")
-            first = now(seen, restarts_of_a_day(context.instance, fresh))
+            first = now(seen, restarts_of_a_day(context.instance, fresh)) | last_day(seen)
             if facts is None:
                 yield dg.AssetObservation(key, metadata=first)
                 return
@@ -88,15 +88,19 @@ def look(loaded: LoadedPipeline) -> tuple[Card, TableFacts | None]:
 
 
 def now(seen: Card, restarts: str | None = None) -> Metadata:
-    """Return the metadata of a card and of its plots, which pages show in full.
+    """Return the metadata of a card, which pages show in full.
 
     Args:
         seen: The card.
         restarts: How often the live run was restarted automatically; None if it was not.
     """
     again = {} if restarts is None else {"restarts": restarts}
-    plots = {} if seen.plots is None else {"last 24 h (UTC)": dg.MetadataValue.md(seen.plots)}
-    return {"now": dg.MetadataValue.md(seen.markdown), **again, **plots}
+    return {"now": dg.MetadataValue.md(seen.markdown), **again}
+
+
+def last_day(seen: Card) -> Metadata:
+    """Return the metadata of a card's plots, which pages show in full; empty without any."""
+    return {} if seen.plots is None else {"last 24 h (UTC)": dg.MetadataValue.md(seen.plots)}
 
 
 def table_metadata(loaded: LoadedPipeline, facts: TableFacts) -> Metadata:

@@ -24,7 +24,15 @@ _ASSETS = {
     "generation list": "table",
 }
 _ON_A_FILE = (
-    *("accept", "audit", "backfill", "compare", "cut", "logs", "publish-cuts", "report", "run"),
+    "accept",
+    "audit",
+    "backfill",
+    "compare",
+    "cut",
+    "logs",
+    "publish-cuts",
+    "report",
+    "run",
     "validate",
 )
 """Commands on a pipeline that have no job, or have options that no form has."""

@@ -81,17 +81,28 @@ def read_footers(
             that crashed it is unknown.
     """
     read = partial(_read_chunk, event=event, declared=declared, stores=stores)
-    if any("://" in path for path in paths):
-        read, size, most = partial(_read_objects, read=read), _OBJECTS_AT_ONCE, _PROCESS_OBJECTS
-        threads = 1
+    is_remote = any("://" in path for path in paths)
+    if len(paths) >= (_PROCESS_OBJECTS if is_remote else _PROCESS_FILES):
+        size = _OBJECTS_AT_ONCE if is_remote else _CHUNK_FILES
+        whole = partial(_read_objects, read=read) if is_remote else read
+        yield from _read_in_processes(whole, _chunks(paths, size))
     else:
-        size, most, threads = _CHUNK_FILES, _PROCESS_FILES, _THREADS
-    chunks = [paths[first : first + size] for first in range(0, len(paths), size)]
-    if len(paths) < most:
-        with ThreadPoolExecutor(threads) as pool:
-            yield from pool.map(partial(read, parse=_parse_safely), chunks)
-    else:
-        yield from _read_in_processes(read, chunks)
+        size, threads = (_CHUNK_OBJECTS, _REQUESTS) if is_remote else (_CHUNK_FILES, _THREADS)
+        yield from _read_in_threads(partial(read, parse=_parse_safely), paths, size, threads)
+
+
+def _chunks(paths: Sequence[str], size: int) -> list[Sequence[str]]:
+    return [paths[first : first + size] for first in range(0, len(paths), size)]
+
+
+def _read_in_threads(
+    read: Callable[[Sequence[str]], Footers],
+    paths: Sequence[str],
+    size: int,
+    threads: int,
+) -> Iterator[Footers]:
+    with ThreadPoolExecutor(threads) as pool:
+        yield from pool.map(read, _chunks(paths, size))
 
 
 def _read_objects(
@@ -109,11 +120,7 @@ def _read_objects(
     Raises:
         InputError: As ``read``.
     """
-    parts = [
-        paths[first : first + _CHUNK_OBJECTS] for first in range(0, len(paths), _CHUNK_OBJECTS)
-    ]
-    with ThreadPoolExecutor(_REQUESTS) as pool:
-        found = list(pool.map(partial(read, parse=parse), parts))
+    found = list(_read_in_threads(partial(read, parse=parse), paths, _CHUNK_OBJECTS, _REQUESTS))
     schemas = [schema for footers in found for schema in footers.schemas]
     return Footers(pa.concat_tables(footers.ranges for footers in found), schemas)
 

@@ -81,13 +81,12 @@ class Answer(Part):
 
 def folder_of(group: str) -> Path:
     """Return the folder of a shared driver on this machine; it may not exist yet."""
-    return cache_folder() / "drivers" / group
+    return _folders() / group
 
 
 def folder_of_process(pid: int) -> Path | None:
     """Return the folder of the shared driver that is this process; None if it is none."""
-    folders = (cache_folder() / "drivers").glob("*/")
-    return next((folder for folder in folders if pid_of(folder) == pid), None)
+    return next((folder for folder in _folders().glob("*/") if pid_of(folder) == pid), None)
 
 
 def log_of(folder: Path) -> Path:
@@ -170,6 +169,10 @@ def receive(connection: socket.socket) -> tuple[Request, list[int]]:
         for each in descriptors:
             os.close(each)
         raise
+
+
+def _folders() -> Path:
+    return cache_folder() / "drivers"
 
 
 def _read(connection: socket.socket) -> bytes:

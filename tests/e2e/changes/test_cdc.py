@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,16 +49,6 @@ from tests.services.processes import wait_for
 from tests.services.registry_server import avro_settings, schema_registry
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
-
-
-@pytest.fixture
-def case(
-    tmp_path: Path, postgres: LocalPostgres, servers: str, connect: LocalConnect
-) -> Iterator[CdcCase]:
-    made = CdcCase(tmp_path, postgres, servers, connect)
-    make_shop(made.dsn, 1000)
-    yield made
-    made.end()
 
 
 def test_changes_of_transactions_in_flight_at_the_snapshot_are_not_lost(

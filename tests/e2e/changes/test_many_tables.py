@@ -11,16 +11,13 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 
 import pytest
 import yaml
 from typer.testing import CliRunner
 
-from examples.shop import TABLES, Customers, make_shop
+from examples.shop import TABLES, Customers
 from orchestration.cli.main import app
-from services.connect import LocalConnect
-from services.postgres import LocalPostgres
 from sources.config.loader import LoadedPipeline
 from sources.config.table_template import Template
 from spark_jobs.launch.process import find_running
@@ -82,16 +79,6 @@ class Shop:
         for table in tables:
             equal = partial(is_equal(self.load(table)), None)
             wait_for(equal, f"{table} to equal its table", PATIENCE_S)
-
-
-@pytest.fixture
-def case(
-    tmp_path: Path, postgres: LocalPostgres, servers: str, connect: LocalConnect
-) -> Iterator[CdcCase]:
-    made = CdcCase(tmp_path, postgres, servers, connect)
-    make_shop(made.dsn, 1000)
-    yield made
-    made.end()
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import random
 import struct
 import threading
 import time
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,6 +33,7 @@ from sources.cuts.barrier import (
 )
 from sources.storage.folder import Folder
 from tests.orchestration.cuts.transfers import INVARIANTS, MAKE, TABLES, Transfers
+from tests.services.captured_database import captured_database
 
 pytestmark = pytest.mark.slow
 PARTITIONS = 2
@@ -184,20 +184,11 @@ def _values(data: bytes, at: int) -> tuple[tuple[int, ...], int]:
 @pytest.fixture
 def options(postgres: LocalPostgres, monkeypatch: pytest.MonkeyPatch) -> Iterator[SnapshotOptions]:
     monkeypatch.setenv("PGPASSWORD", postgres.password)
-    name = f"cuts_{uuid.uuid4().hex[:8]}"
-    with psycopg.connect(postgres.dsn, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    dsn = postgres.dsn.replace("dbname=postgres", f"dbname={name}")
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        for statement in MAKE[:3]:
-            connection.execute(statement)
-        connection.execute("CREATE PUBLICATION p FOR ALL TABLES")
-        connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [name])
-        for statement in MAKE[3:]:
-            connection.execute(statement)
-    yield SnapshotOptions(dsn=dsn, slot=name)
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("SELECT pg_drop_replication_slot(%s)", [name])
+    with captured_database(postgres, MAKE[:3]) as (dsn, slot):
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            for statement in MAKE[3:]:
+                connection.execute(statement)
+        yield SnapshotOptions(dsn=dsn, slot=slot)
 
 
 def test_invariants_over_three_tables_hold_in_every_cut(

@@ -12,6 +12,7 @@ from services.postgres import LocalPostgres
 from sources.config.snapshot import SnapshotOptions
 from sources.databases.postgres.mark import mark_log
 from sources.errors import InputError
+from tests.services.captured_database import captured_database
 
 pytestmark = pytest.mark.slow
 
@@ -19,17 +20,8 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def dsn(postgres: LocalPostgres, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("PGPASSWORD", postgres.password)
-    name = f"marks_{uuid.uuid4().hex[:8]}"
-    with psycopg.connect(postgres.dsn, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    found = postgres.dsn.replace("dbname=postgres", f"dbname={name}")
-    with psycopg.connect(found, autocommit=True) as connection:
-        connection.execute("CREATE TABLE t (id text)")
-        connection.execute("CREATE PUBLICATION p FOR ALL TABLES")
-        connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [name])
-    yield found
-    with psycopg.connect(found, autocommit=True) as connection:
-        connection.execute("SELECT pg_drop_replication_slot(%s)", [name])
+    with captured_database(postgres, ["CREATE TABLE t (id text)"]) as (dsn, _):
+        yield dsn
 
 
 def test_what_was_committed_before_is_on_one_side_and_nothing_else(dsn: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from operator import itemgetter
 from pathlib import Path
@@ -89,11 +90,12 @@ _HEADINGS = {
     "tick_s": "tick of all sensors (s)",
     "tick_ms_per_pipeline": "tick (ms per pipeline)",
 }
-# Where state, checkpoint and target were, by name of the crash test.
+# Where state, checkpoint and target were, as the crash test names it.
 _STORES = {
-    "kills": "a disk",
-    "kills-lossy-s3": "a bucket whose requests get lost",
-    "kills-hdfs": "HDFS",
+    "disk": "a disk",
+    "s3": "a bucket",
+    "lossy-s3": "a bucket whose requests get lost",
+    "hdfs": "HDFS",
 }
 Document = Mapping[str, Any]
 
@@ -296,25 +298,35 @@ def _soak(found: Mapping[str, Document]) -> Iterator[str]:
 
 def _kills(found: Mapping[str, Document]) -> Iterator[str]:
     """Yield the section about the crash tests; nothing without results."""
-    stores = {place: found[name]["result"] for name, place in _STORES.items() if name in found}
-    if not stores:
+    runs = [each["result"] for name, each in found.items() if name.startswith("kills-")]
+    if not runs:
         return
     yield "## Crash test: kills at random instants\n"
     yield (
         "State, checkpoint and target are in one store. Each chain was run to its end after its "
         "kills, and its table was compared with what DuckDB computes from all input. The watcher "
-        "is the process that launched the driver and follows it.\n"
+        "is the process that launched the driver and follows it. Runs of several seeds are summed "
+        "up.\n"
     )
     names = ("kills", "chains", "rows lost", "rows doubled", "rows different")
-    rows = [[place, *(str(each[name]) for name in names)] for place, each in stores.items()]
-    yield _table(["store", *names], rows)
-    kills = {
-        place: {(hit["victim"], hit["where"]): str(hit["kills"]) for hit in each["hits"]}
-        for place, each in stores.items()
-    }
-    hits = sorted({hit for each in kills.values() for hit in each})
-    rows = [[*hit, *(each.get(hit, "0") for each in kills.values())] for hit in hits]
-    yield _table(["killed with SIGKILL", "position of the chain", *kills], rows)
+    totals: Counter[tuple[str, str]] = Counter()
+    hits: Counter[tuple[str, str, str]] = Counter()
+    for run in runs:
+        store = run["store"]
+        totals.update({(store, "runs"): 1, **{(store, name): run[name] for name in names}})
+        for hit in run["hits"]:
+            hits[store, hit["victim"], hit["where"]] += hit["kills"]
+    stores = {store: place for store, place in _STORES.items() if (store, "runs") in totals}
+    rows = [
+        [place, *(str(totals[store, name]) for name in ("runs", *names))]
+        for store, place in stores.items()
+    ]
+    yield _table(["store", "runs", *names], rows)
+    rows = [
+        [victim, where, *(str(hits[store, victim, where]) for store in stores)]
+        for victim, where in sorted({hit[1:] for hit in hits})
+    ]
+    yield _table(["killed with SIGKILL", "position of the chain", *stores.values()], rows)
 
 
 def _cdc(found: Mapping[str, Document]) -> Iterator[str]:

@@ -300,7 +300,7 @@ def report(
     }
     settings = f"HYBRID_STORE={store} HYBRID_KILLS={hits.total()} HYBRID_SEED={seed}"
     command = f"{settings} python -m pytest tests/e2e/supervision/test_kills.py"
-    record("kills" if store == "disk" else f"kills-{store}", document, command)
+    record(f"kills-{store}-{seed}", document, command)
     lines = [f"{'':30}" + "".join(f"{victim:>20}" for victim in VICTIMS)]
     lines += [
         f"{place:30}" + "".join(f"{hits[victim, place]:>20}" for victim in VICTIMS)

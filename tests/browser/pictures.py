@@ -63,7 +63,7 @@ def _take_all(page: Page, shown: Site) -> None:
     _take(page, "run")
     produce(shown.later[: _LIVE_S * _LIVE_RATE], shown.servers, NAME, _LIVE_RATE)
     expect(pages.check_result(page, shown, NAME, "table", "healthy")).to_have_text("Passed")
-    _take_tall(page, shown, "table", "last 24 h")
+    _take_tall(page, shown, "table", "last 24 h (UTC)")
     _take_tall(page, shown, "plan", "columns, source by source")
     pages.materialize(page, shown, NAME, "progress")
     pages.await_end(page, "Success")

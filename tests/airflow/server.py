@@ -111,10 +111,14 @@ class Airflow:
         """How often each task of a run of a DAG was begun."""
         return {task: found["try_number"] for task, found in self._tasks(dag, run).items()}
 
-    def wait_for(self, dag: str, task: str, state: str) -> None:
-        """Wait until a task of the latest run of its DAG is in a state."""
+    def wait_for(self, dag: str, task: str, state: str, run: str | None = None) -> None:
+        """Wait until a task is in a state, in a run of its DAG or in the latest one."""
         what = f"{task} of {dag} is {state}\n{self._log}"
-        wait_for(lambda: self.state(dag, task) == state, what, PATIENCE_S)
+
+        def found() -> str | None:
+            return self.state(dag, task) if run is None else self.states(dag, run).get(task)
+
+        wait_for(lambda: found() == state, what, PATIENCE_S)
 
     def clear(self, dag: str, run: str, tasks: Iterable[str]) -> None:
         """Clear tasks of a run, so that they run again."""
@@ -124,6 +128,10 @@ class Airflow:
     def mark(self, dag: str, run: str, task: str, state: str) -> None:
         """Set the state of a task, as people do in the UI."""
         self._send("PATCH", f"dags/{dag}/dagRuns/{run}/taskInstances/{task}", {"new_state": state})
+
+    def pause(self, dag: str, *, is_paused: bool = True) -> None:
+        """Let Airflow begin no run and no task of a DAG; or let it begin them again."""
+        self._send("PATCH", f"dags/{dag}", {"is_paused": is_paused})
 
     def _tasks(self, dag: str, run: str) -> dict[str, dict[str, Any]]:
         found = self._get(f"dags/{dag}/dagRuns/{run}/taskInstances")

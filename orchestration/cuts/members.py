@@ -89,7 +89,7 @@ class CutGroup:
     Attributes:
         pipelines: By the name of the captured table, in the order in which they were named.
         cuts: The declaration, alike in all.
-        database: How the database is reached, and the connector's slot, alike in all.
+        database: How the database is reached, and the slot or the connector, alike in all.
         folder: The table of the cuts.
     """
 
@@ -133,7 +133,7 @@ def load_group(paths: Sequence[Path]) -> CutGroup:
     for each in loaded:
         own, reached_by = _declared(each)
         _require_same(each, "cuts.path", each.place(own.path).url, folder.url)
-        for field in ("dsn", "slot"):
+        for field in ("dsn", "slot", "connector"):
             ours, theirs = getattr(reached_by, field), getattr(database, field)
             _require_same(each, f"snapshot.{field}", ours, theirs)
         if overlap(each.target.url, folder.url):
@@ -174,7 +174,7 @@ def _declared(loaded: LoadedPipeline) -> tuple[Cuts, SnapshotOptions]:
     return cuts, database
 
 
-def _require_same(loaded: LoadedPipeline, field: str, ours: str, theirs: str) -> None:
+def _require_same(loaded: LoadedPipeline, field: str, ours: str | None, theirs: str | None) -> None:
     if ours != theirs:
         message = (
             f"`{field}` of pipeline `{loaded.pipeline.name}` is `{ours}`, and that of the first "

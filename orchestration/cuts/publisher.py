@@ -26,8 +26,9 @@ from sources.common.positions import Offsets, now_ms
 from sources.config.snapshot import SnapshotOptions
 from sources.cuts.barrier import Barrier, read_barrier, read_crossing, write_barrier
 from sources.cuts.table import Cut, TableVersion, append_cut, last_number
-from sources.databases.postgres.mark import Mark, mark_log
-from sources.databases.replication_slot import NEW_SNAPSHOT, ask_slot
+from sources.databases.kinds import mark_log
+from sources.databases.log_mark import Mark
+from sources.databases.replication_slot import NEW_SNAPSHOT, SlotGone, ask_slot
 from sources.errors import RunError
 from spark_jobs.target.delta_table import version_of
 
@@ -63,7 +64,8 @@ def database_of(options: SnapshotOptions) -> Database:
         if isinstance(slot, str):
             return slot
         if slot.state in ("missing", "lost"):
-            message = f"Replication slot `{options.log_reader}` is {slot.state}: changes are lost."
+            gone = SlotGone(slot=options.log_reader, at_ms=now_ms(), state=slot.state)
+            message = f"No cut can be published any more: {gone}."
             raise RunError(message, NEW_SNAPSHOT, transient=False, value=options.log_reader)
         return slot.confirmed
 
@@ -84,7 +86,7 @@ def publish(
         StateError: A table still reads its snapshot, or a state can't be read or written.
         InputError: The database or the broker refuses; or the table of the cuts can't be used.
         UnavailableError: The database or the broker does not answer.
-        RunError: The replication slot is missing or lost.
+        RunError: The replication slot, or the connector's place in the log, is missing or lost.
     """
     tables = group.tables()
     require_following(tables)

@@ -387,8 +387,8 @@ def _check_cuts(pipeline: Pipeline, cuts: Cuts) -> None:
         lacking = "`sink.sequence` to be the column that `include` fills with `position`"
     elif not snapshots:
         lacking = "a source with `snapshot`, which says how the database is reached"
-    elif snapshots[0].kind != "postgres":
-        lacking = f"a database of PostgreSQL; `snapshot.dsn` leads to {snapshots[0].kind}"
+    elif not snapshots[0].log_reader:
+        lacking = "`snapshot.connector`, the connector's URL in Kafka Connect"
     if lacking is not None:
         message = (
             f"`cuts` needs {lacking}: a cut is decided by the position of each change in the "

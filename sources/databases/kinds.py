@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from sources.config.snapshot import kind_of
+from sources.config.snapshot import SnapshotOptions, kind_of
 from sources.databases.captured_table import CapturedTable, DatabaseTable, Exported, OpenTable
+from sources.databases.log_mark import Mark
 
 # Each kind needs an extra of its own, so that only one of them may be there.
 
@@ -74,6 +75,28 @@ def find_tables(dsn: str, is_wanted: Callable[[str], bool]) -> list[DatabaseTabl
     with postgres.connect_to(dsn) as connection:
         names = filter(is_wanted, postgres.list_tables(connection))
         return [postgres.describe_table(connection, name) for name in names]
+
+
+def mark_log(options: SnapshotOptions) -> Mark:
+    """Return a position in a database's log that divides all transactions.
+
+    Each change that is in a topic when this is called is from before it.
+
+    Args:
+        options: The declared snapshot, which says how the database is reached.
+
+    Raises:
+        InputError: The extra of this kind of database is not installed; or the database refuses, or
+            can't give such a position.
+        UnavailableError: The database does not answer.
+    """
+    if options.kind == "mariadb":
+        from sources.databases.mariadb import mark as mariadb  # noqa: PLC0415
+
+        return mariadb.mark_log(options)
+    from sources.databases.postgres import mark as postgres  # noqa: PLC0415
+
+    return postgres.mark_log(options)
 
 
 def server_of(table: CapturedTable) -> str:

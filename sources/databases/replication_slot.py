@@ -42,7 +42,7 @@ class Slot(NamedTuple):
         received: Position up to which the connector has confirmed that it received the log, which
             it does every 10 s by default (``status.update.interval.ms``); None as above.
         confirmed: Position up to which it has confirmed that the topics hold all changes. It stays
-            where it is while only other tables change.
+            where it is while only other tables change. For MariaDB a sequence number of GTIDs.
     """
 
     state: State

@@ -7,8 +7,9 @@ from contextlib import ExitStack
 
 from sources.common.database_snapshot import BinlogSnapshot
 from sources.common.optional import needs_extra
-from sources.databases.captured_table import CapturedTable, QueryError
+from sources.databases.captured_table import CapturedTable, Misfit, QueryError
 from sources.databases.mariadb.checks import ask_with_right, is_mariadb, mysql_status
+from sources.databases.mariadb.gtid import ONE_DOMAIN, only_gtid
 from sources.databases.mariadb.server import Address, ask, connect, connect_raw
 from sources.errors import InputError
 
@@ -103,28 +104,18 @@ def _snapshot(
     taken_ms: int,
 ) -> BinlogSnapshot:
     [(state,)] = ask(connection, "SELECT BINLOG_GTID_POS(%s, %s)", *place)
-    gtids = [each.split("-") for each in _text(state).split(",") if each]
-    domains = {int(domain) for domain, _, _ in gtids}
-    declared = int(variables["gtid_domain_id"])
-    is_replica = bool(variables.get("gtid_slave_pos"))
-    if len(domains) > 1 or (domains and not is_replica and domains != {declared}):
-        known = ", ".join(str(each) for each in sorted(domains | {declared}))
-        message = (
-            f"The binary log has GTIDs of several domains ({known}): the order of changes of "
-            "different domains is not known."
-        )
-        hint = (
-            "Let the server write one domain, and remove the others with `FLUSH BINARY LOGS "
-            "DELETE_DOMAIN_ID=(…)`, or name a server with one domain in `snapshot.dsn`; then "
-            "take the snapshot again: `hybrid snapshot PIPELINE`."
-        )
-        raise InputError(message, hint, source=table.source, table=table.name)
+    try:
+        last = only_gtid(_text(state), variables)
+    except Misfit as error:
+        hint = f"{ONE_DOMAIN}; then take the snapshot again: `hybrid snapshot PIPELINE`."
+        message = f"{error}."
+        raise InputError(message, hint, source=table.source, table=table.name) from None
     file, offset = place
     return BinlogSnapshot(
         file=file_number(file),
         offset=offset,
-        domain=next(iter(domains), declared),
-        sequence=max((int(number) for *_, number in gtids), default=0),
+        domain=last.domain,
+        sequence=last.sequence,
         taken_ms=taken_ms,
     )
 

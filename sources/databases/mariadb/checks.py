@@ -20,7 +20,7 @@ with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
 _AGAIN = "then take the snapshot again: `hybrid snapshot PIPELINE`."
 _VARIABLES = (
     *("version", "log_bin", "binlog_format", "binlog_row_image", "log_bin_compress"),
-    *("log_slave_updates", "gtid_slave_pos", "gtid_binlog_pos", "gtid_domain_id"),
+    *("log_slave_updates", "gtid_slave_pos", "gtid_binlog_pos", "gtid_domain_id", "server_id"),
 )
 # Value that a variable must have, and why. One that a server does not have is fine.
 _NEEDED = {

@@ -13,15 +13,17 @@ from typing import Any, NamedTuple
 from sources.common.optional import needs_extra
 from sources.config.snapshot import SnapshotOptions
 from sources.databases.captured_table import CapturedTable
+from sources.databases.mariadb.gtid import parse_gtids
 from sources.databases.mariadb.server import ask, connect, is_lost, parse_address, text_of
 from sources.databases.replication_slot import Slot
-from sources.errors import HybridError, InputError
+from sources.errors import HybridError, InputError, UnavailableError
 
 with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
     from pymysql import Connection, MySQLError
     from pymysql.cursors import Cursor
 
 _TIMEOUT_S = 5
+_HEARTBEAT = "heartbeat.interval.ms"
 _AGAIN = "then take the snapshot again: `hybrid snapshot PIPELINE`."
 
 
@@ -93,10 +95,8 @@ def ask_connector(url: str) -> ReadUpTo | str:
     try:
         status = _get(f"{url.rstrip('/')}/status")
         offsets = _get(f"{url.rstrip('/')}/offsets")
-    except urllib.error.HTTPError as error:
-        return f"Kafka Connect answers {error.code} ({error.reason})"
     except (OSError, ValueError) as error:
-        return f"Kafka Connect does not answer: {' '.join(str(error).split())}"
+        return _said(error)
     try:
         states = [status["connector"]["state"], *(each["state"] for each in status["tasks"])]
         is_running = len(states) > 1 and set(states) == {"RUNNING"}
@@ -108,6 +108,38 @@ def ask_connector(url: str) -> ReadUpTo | str:
         return ReadUpTo(is_running, file, int(read[0]["pos"]), gtids)
     except (KeyError, TypeError, ValueError, IndexError):
         return "Kafka Connect's answer is not that of a connector of MariaDB or MySQL"
+
+
+def require_heartbeats(url: str) -> None:
+    """Refuse a connector that reports how far it is only when a captured table changes.
+
+    Args:
+        url: URL of the connector, ``http://host:8083/connectors/<name>``.
+
+    Raises:
+        InputError: The connector has no heartbeats, or Kafka Connect does not know it.
+        UnavailableError: Kafka Connect does not answer.
+    """
+    try:
+        found = _get(f"{url.rstrip('/')}/config").get(_HEARTBEAT)
+    except urllib.error.HTTPError as error:
+        message = f"Connector {url} is not known: {_said(error)}."
+        raise InputError(message, "Correct `snapshot.connector`.", value=url) from None
+    except (OSError, ValueError) as error:
+        message = f"Connector {url} is not known: {_said(error)}."
+        hint = "Start Kafka Connect, or correct `snapshot.connector`."
+        raise UnavailableError(message, hint, server=url) from None
+    if not str(found or "").strip().isdigit() or int(found) == 0:
+        message = (
+            f"Connector {url} has no heartbeats (`{_HEARTBEAT}`): while the captured tables do not "
+            "change, it would not confirm how far it has read the binary log."
+        )
+        hint = (
+            f"Set `{_HEARTBEAT}=1000` in the connector's configuration. Debezium then writes to "
+            "the topic `__debezium-heartbeat.<topic.prefix>`, which has to exist, or be created by "
+            "Kafka Connect."
+        )
+        raise InputError(message, hint, value=url)
 
 
 def ask_log(options: SnapshotOptions) -> Slot | str:
@@ -156,15 +188,27 @@ def find_state(connection: Connection[Cursor], read: ReadUpTo) -> Slot:
         is_gone = is_lost_by_file
     if is_gone:
         return Slot("lost")
+    [(end,)] = ask(connection, "SELECT @@gtid_binlog_pos") if read.gtids else [("",)]
+    # Of the domains that the server writes; the connector keeps those that it once saw.
+    confirmed = min((read.gtids.get(each, 0) for each in _sequences(str(end or ""))), default=0)
     kept = sum(size for (_, size), n in zip(files, numbers, strict=True) if n >= read.file)
     behind = 0 if is_lost_by_file else max(kept - read.offset, 0)
-    return Slot("active" if read.is_running else "idle", behind)
+    return Slot("active" if read.is_running else "idle", behind, confirmed=confirmed)
 
 
 def _sequences(gtids: str) -> dict[int, int]:
-    """Return the sequence numbers of MariaDB's GTIDs by domain; empty for MySQL's."""
-    parts = [each.strip().split("-") for each in gtids.split(",") if ":" not in each]
-    return {int(each[0]): int(each[2]) for each in parts if len(each) == 3}
+    """Return the highest sequence number of MariaDB's GTIDs by domain; empty for MySQL's."""
+    found: dict[int, int] = {}
+    for each in parse_gtids(gtids):
+        # After a failover there is one for each server.
+        found[each.domain] = max(each.sequence, found.get(each.domain, 0))
+    return found
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, urllib.error.HTTPError):
+        return f"Kafka Connect answers {error.code} ({error.reason})"
+    return f"Kafka Connect does not answer: {' '.join(str(error).split())}"
 
 
 def _get(url: str) -> Any:

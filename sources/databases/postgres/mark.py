@@ -9,10 +9,10 @@ end of a transaction
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from sources.config.snapshot import SnapshotOptions
+from sources.databases.log_mark import Mark
 from sources.databases.postgres.tables import connect_to
 from sources.errors import InputError
 
@@ -21,30 +21,6 @@ if TYPE_CHECKING:
 
 PREFIX = "hybrid"
 """Prefix of the messages, by which a connector can exclude them."""
-
-
-class Mark(NamedTuple):
-    """A position in the log that divides all transactions.
-
-    Attributes:
-        lsn: Transactions that ended before are on one side of it; at most one more is, too.
-        through: Once the connector has confirmed this position, all on that side are in the topics.
-        at: Time of the database's clock.
-    """
-
-    lsn: int
-    through: int
-    at: datetime
-
-    @property
-    def position(self) -> str:
-        """Text that is higher than the positions of the changes before it, and of no others."""
-        return f"{self.lsn:016x}"
-
-    @property
-    def text(self) -> str:
-        """The position as PostgreSQL writes it."""
-        return f"{self.lsn >> 32:X}/{self.lsn & 0xFFFFFFFF:X}"
 
 
 def mark_log(options: SnapshotOptions) -> Mark:
@@ -88,4 +64,5 @@ def _mark(connection: psycopg.Connection[Any]) -> Mark:
         connection.execute(emit)
     assert before is not None
     assert first is not None
-    return Mark(before[0], first[0], before[1])
+    lsn, at = before
+    return Mark(f"{lsn:016x}", f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}", first[0], at)

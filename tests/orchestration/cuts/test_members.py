@@ -96,6 +96,26 @@ def test_a_table_without_a_place_in_the_log_is_refused(tmp_path: Path) -> None:
         declare(tmp_path / "orders.yaml", made)
 
 
+def test_cuts_of_mariadb_need_the_connectors_url(tmp_path: Path) -> None:
+    made = document("orders")
+    snapshot = {"dsn": "mariadb://reader@db/shop"}
+    made["sources"][0]["snapshot"] = snapshot
+    for part in ("_lsn", "_transaction"):
+        del made["sources"][1]["include"][part]
+    with pytest.raises(
+        InputError, match=r"`cuts` needs `snapshot\.connector`, the connector's URL"
+    ):
+        declare(tmp_path / "orders.yaml", made)
+    snapshot["connector"] = "http://connect:8083/connectors/shop"
+    orders = declare(tmp_path / "orders.yaml", made)
+    made = {**made, "name": "lines", "sink": {**made["sink"], "path": "out/lines"}}
+    made["sources"] = [dict(each) for each in made["sources"]]
+    made["sources"][0]["snapshot"] = {**snapshot, "connector": "http://connect:8083/connectors/x"}
+    made["sources"][1]["table"] = "public.lines"
+    with pytest.raises(InputError, match=r"`snapshot\.connector` of pipeline `lines` is `.*/x`"):
+        load_group([orders.path, declare(tmp_path / "lines.yaml", made).path])
+
+
 def test_tables_of_different_databases_or_cuts_are_no_group(tmp_path: Path) -> None:
     orders = declared(tmp_path, "orders")
     with pytest.raises(InputError, match=r"`public\.orders` is captured by orders\.yaml and by"):

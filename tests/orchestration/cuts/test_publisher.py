@@ -24,7 +24,7 @@ from sources.cuts.barrier import (
     write_barrier,
     write_crossing,
 )
-from sources.databases.postgres.mark import Mark
+from sources.databases.log_mark import Mark
 from sources.storage.folder import Folder
 
 PARTITIONS = 2
@@ -141,7 +141,7 @@ class World:
         self.run_a_while()
         taken = self.transactions
         self.run_a_while()
-        return Mark(taken, taken, datetime.now(UTC))
+        return Mark(f"{taken:016x}", str(taken), taken, datetime.now(UTC))
 
     def confirmed(self) -> int | str:
         self.run_a_while()
@@ -208,7 +208,7 @@ def test_a_cut_has_the_changes_from_before_its_position_and_no_others(
         for table in world.tables:
             held = table.versions[found[table.name].version]
             every = {each for part in table.coming for each in part}
-            assert held == {each for each in every if each < attempt.mark.lsn}
+            assert held == {each for each in every if each < attempt.mark.through}
 
 
 def test_a_barrier_of_another_publisher_ends_the_attempt(
@@ -238,7 +238,7 @@ def test_what_an_attempt_waits_for_is_said(tmp_path: Path) -> None:
     world = World(random.Random(1), tmp_path)
     attempts: list[Any] = [
         world.tables,
-        Database(lambda: Mark(0x16B3748, 0x16B3780, datetime.now(UTC)), lambda: 0x16B3700),
+        Database(lambda: Mark("", "0/16B3748", 0x16B3780, datetime.now(UTC)), lambda: 0x16B3700),
         0.0,
     ]
     attempt = Attempt(*attempts)

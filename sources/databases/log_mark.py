@@ -1,0 +1,23 @@
+"""A position in a database's log that divides its transactions, by which a cut is decided."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+
+
+class Mark(NamedTuple):
+    """A position in a database's log, with each transaction on one side of it.
+
+    Attributes:
+        position: Text that is higher than the positions of the changes before it, and of no others.
+        text: The position as the database writes it.
+        through: Once a connector has confirmed this position (``Slot.confirmed``), all changes
+            from before the mark are in the topics.
+        at: Time of the database's clock, before which each commit is on the first side.
+    """
+
+    position: str
+    text: str
+    through: int
+    at: datetime

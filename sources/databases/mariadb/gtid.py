@@ -1,0 +1,65 @@
+"""Numbers that MariaDB gives to transactions (GTID): domain, server and sequence number.
+
+https://mariadb.com/kb/en/gtid/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from sources.databases.captured_table import Misfit
+
+ONE_DOMAIN = (
+    "Let the server write one domain, and remove the others with `FLUSH BINARY LOGS "
+    "DELETE_DOMAIN_ID=(…)`, or name a server with one domain in `snapshot.dsn`"
+)
+"""What to do about several domains, as a sentence without its end."""
+
+
+class Gtid(NamedTuple):
+    """Number of a transaction.
+
+    Attributes:
+        domain: Within a domain, transactions have the order of their sequence numbers.
+        server: Id of the server that it was committed at first; replicas keep it. None if unknown.
+        sequence: Sequence number; 0 before the first transaction.
+    """
+
+    domain: int
+    server: int | None
+    sequence: int
+
+    def __str__(self) -> str:
+        """Return the number as MariaDB writes it."""
+        return f"{self.domain}-{self.server or 0}-{self.sequence}"
+
+
+def parse_gtids(text: str) -> list[Gtid]:
+    """Return the GTIDs of a list of MariaDB's, such as ``0-1-129``; empty for one of MySQL's."""
+    parts = [each.strip().split("-") for each in text.split(",") if ":" not in each]
+    return [Gtid(*map(int, each)) for each in parts if len(each) == 3]
+
+
+def only_gtid(text: str, variables: Mapping[str, str]) -> Gtid:
+    """Return the last GTID of a binary log, whose transactions are all of one domain.
+
+    Args:
+        text: The log's last GTID of each domain, such as ``gtid_binlog_pos``.
+        variables: The server's variables.
+
+    Raises:
+        Misfit: It has several domains, or the server writes another one.
+    """
+    gtids = parse_gtids(text)
+    domains = {each.domain for each in gtids}
+    declared = int(variables["gtid_domain_id"])
+    is_replica = bool(variables.get("gtid_slave_pos"))
+    if len(domains) > 1 or (domains and not is_replica and domains != {declared}):
+        known = ", ".join(str(each) for each in sorted(domains | {declared}))
+        text = (
+            f"The binary log has GTIDs of several domains ({known}): the order of changes of "
+            "different domains is not known"
+        )
+        raise Misfit(text)
+    return max(gtids, key=lambda each: each.sequence, default=Gtid(declared, None, 0))

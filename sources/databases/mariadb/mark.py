@@ -1,0 +1,80 @@
+"""A position in MariaDB's binary log that divides all transactions: the last GTID that it has.
+
+Nothing is written. The binary log has transactions in the order of their commits, and numbers them
+without gaps that others could fall into: a transaction whose number is not above the last one is in
+the log, and each later one gets a higher number. A connector with heartbeats reports up to which
+number the topics hold everything, though no captured table changes
+(https://debezium.io/documentation/reference/stable/connectors/mariadb.html).
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from sources.common.database_snapshot import gtid_position
+from sources.config.snapshot import SnapshotOptions
+from sources.databases.captured_table import Misfit, QueryError
+from sources.databases.log_mark import Mark
+from sources.databases.mariadb.checks import is_mariadb, server_variables
+from sources.databases.mariadb.connector import require_heartbeats
+from sources.databases.mariadb.gtid import ONE_DOMAIN, Gtid, only_gtid
+from sources.databases.mariadb.server import ask, connect, parse_address, query_errors
+from sources.errors import InputError, UnavailableError
+
+
+def mark_log(options: SnapshotOptions) -> Mark:
+    """Return the position behind the last transaction of the binary log. Needs no privilege.
+
+    Args:
+        options: The declared snapshot, with the URL of the connector.
+
+    Raises:
+        InputError: The server is MySQL, a replica, or has GTIDs of several domains; it refuses the
+            login; or the connector has no heartbeats. Being a replica is transient, as a new
+            primary is one until its first commit.
+        UnavailableError: The server or Kafka Connect does not answer.
+    """
+    require_heartbeats(str(options.connector))
+    address = parse_address(options.dsn)
+    try:
+        with query_errors(), connect(address, "snapshot") as connection:
+            # Before the position: what was committed by then is on its first side.
+            [(seconds,)] = ask(connection, "SELECT UNIX_TIMESTAMP(SYSDATE(6))")
+            variables = server_variables(connection)
+    except QueryError as error:
+        message = f"The database {address.server} was asked for its last commit: {error}."
+        hint = "Start the server, or correct `snapshot.dsn`."
+        raise UnavailableError(message, hint, server=address.server) from None
+    if not is_mariadb(variables):
+        message = (
+            f"{address.server} is MySQL {variables['version']}, whose cuts can't be published."
+        )
+        hint = "Remove `cuts`: the tables of MySQL are followed without them."
+        raise InputError(message, hint, server=address.server, field="cuts")
+    try:
+        last = only_gtid(variables["gtid_binlog_pos"], variables)
+    except Misfit as error:
+        message = f"{error}."
+        raise InputError(message, f"{ONE_DOMAIN}.", server=address.server) from None
+    _require_primary(last, address.server, int(variables["server_id"]))
+    return Mark(
+        gtid_position(last.domain, last.sequence + 1, 0, 0),
+        str(last),
+        last.sequence,
+        datetime.fromtimestamp(float(seconds), UTC),
+    )
+
+
+def _require_primary(last: Gtid, server: str, own: int) -> None:
+    """Refuse a replica: a connector at the primary may have delivered what it does not have yet."""
+    if last.server not in (None, own):
+        message = (
+            f"The last commit in the binary log of {server} is {last}, of server {last.server}; "
+            f"this is server {own}, so it is a replica, which may lack commits that are in the "
+            "topics."
+        )
+        hint = (
+            "Let `snapshot.dsn` lead to the primary server. If it does since a failover, wait for "
+            "its first commit."
+        )
+        raise InputError(message, hint, transient=True, server=server, field="snapshot.dsn")

@@ -17,6 +17,7 @@ from services.broker import create_topic
 from services.connect import LocalConnect, mariadb_config
 from services.mariadb import LocalMariaDb
 from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.databases.mariadb.connector import ReadUpTo, ask_connector
 from tests.e2e.case import SMALL, TRANSFORMS
 from tests.services.processes import wait_for
 
@@ -69,6 +70,15 @@ class MariaDbCase:
         query = "SELECT 1 FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'"
         with self._mariadb.connect() as connection, connection.cursor() as cursor:
             return bool(cursor.execute(query))
+
+    def wait_until_confirmed(self) -> None:
+        """Wait until Kafka Connect shows how far the connector has read."""
+
+        def is_confirmed() -> bool:
+            found = ask_connector(self.connector)
+            return isinstance(found, ReadUpTo) and found.file is not None
+
+        wait_for(is_confirmed, "the connector to confirm a position", 60)
 
     @property
     def connector(self) -> str:

@@ -9,12 +9,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
-from orchestration.cuts.members import CutGroup, load_group
+from orchestration.cuts.members import load_group
 from orchestration.cuts.publisher import GivenUp, publish
 from services.connect import LocalConnect
 from services.postgres import LocalPostgres
@@ -26,11 +25,11 @@ from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from spark_jobs.driver.reporter import Reporter
 from spark_jobs.driver.unbounded_run import run_unbounded
-from spark_jobs.target.delta_table import open_table, version_of
 from tests.e2e.case import live_of
 from tests.e2e.changes.cdc_case import CdcCase, take_snapshot
+from tests.e2e.changes.cut_contents import broken, content, is_torn, note
 from tests.e2e.in_session import run_history
-from tests.orchestration.cuts.transfers import INVARIANTS, MAKE, TABLES, Transfers
+from tests.orchestration.cuts.transfers import MAKE, TABLES, Transfers, of_postgres
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 
@@ -54,7 +53,7 @@ def test_every_cut_is_the_database_at_one_commit(case: CdcCase, spark: SparkSess
     given_up: list[str] = []
     torn: list[bool] = []
     with ExitStack() as running:
-        with Transfers(case.dsn, 4, pause_s=0.1) as transfers:
+        with Transfers(of_postgres(case.dsn), 4, pause_s=0.1) as transfers:
             for each in loaded.values():
                 take_snapshot(each)
                 make_plan(each)
@@ -68,7 +67,7 @@ def test_every_cut_is_the_database_at_one_commit(case: CdcCase, spark: SparkSess
             deadline = time.monotonic() + 400
             while len(cuts) < 8 and time.monotonic() < deadline:
                 note(publish(group, 120), cuts, given_up)
-                torn.append(is_torn(group, {n: version_of(p.target) for n, p in loaded.items()}))
+                torn.append(is_torn(group))
         # The database is quiet from here on.
         while isinstance(last := publish(group, 120), GivenUp):
             given_up.append(last.why)
@@ -115,49 +114,6 @@ def following(spark: SparkSession, loaded: LoadedPipeline) -> Iterator[None]:
         thread.join()
     if failures:
         raise failures[0]
-
-
-def note(found: Cut | GivenUp, cuts: list[Cut], given_up: list[str]) -> None:
-    if isinstance(found, GivenUp):
-        given_up.append(found.why)
-    else:
-        cuts.append(found)
-
-
-def broken(group: CutGroup, cuts: list[Cut]) -> dict[str, str]:
-    """What the cuts break, by cut and invariant."""
-    found = {}
-    for each in cuts:
-        with duckdb.connect() as connection:
-            each.create_views(connection, group.stores)
-            for name, query in INVARIANTS.items():
-                wrong = connection.execute(query).fetchall()[0][0]
-                if wrong:
-                    found[f"{each}: {name}"] = f"{wrong}, {each.tables}"
-    return found
-
-
-def is_torn(group: CutGroup, versions: dict[str, int]) -> bool:
-    """Whether versions that are the newest at a time break an invariant, as they may."""
-    targets = {each.name: each.target for each in group.tables()}
-    with duckdb.connect() as connection:
-        connection.execute("CREATE SCHEMA public")
-        for name, version in versions.items():
-            table = open_table(targets[f"public.{name}"], version)
-            connection.register(f"_{name}", table.to_pyarrow_dataset())
-            connection.execute(f"CREATE VIEW public.{name} AS SELECT * FROM _{name}")
-        return any(connection.execute(query).fetchall()[0][0] for query in INVARIANTS.values())
-
-
-def content(group: CutGroup, cut: Cut) -> dict[str, list[tuple[Any, ...]]]:
-    with duckdb.connect() as connection:
-        cut.create_views(connection, group.stores)
-        return {
-            name: connection.execute(
-                f"SELECT {', '.join(columns)} FROM public.{name} ORDER BY id"
-            ).fetchall()
-            for name, columns in TABLES.items()
-        }
 
 
 def content_of_database(case: CdcCase) -> dict[str, list[tuple[Any, ...]]]:

@@ -10,20 +10,12 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 
 import pytest
-import yaml
-from typer.testing import CliRunner
 
 from examples.shop import TABLES, Customers
-from orchestration.cli.main import app
-from sources.config.loader import LoadedPipeline
-from sources.config.table_template import Template
-from spark_jobs.launch.process import find_running
-from spark_jobs.launch.shared_socket import folder_of, pid_of
-from tests.e2e.case import SMALL
-from tests.e2e.changes.cdc_case import CdcCase, is_equal
+from tests.e2e.changes.cdc_case import CdcCase
+from tests.e2e.changes.tables_file import PATIENCE_S, TablesFile
 from tests.services.processes import wait_for
 
 pytestmark = [
@@ -34,60 +26,14 @@ pytestmark = [
     pytest.mark.long,
     pytest.mark.timeout(1800),
 ]
-PATIENCE_S = 300
 ALL = ["public.lines", "public.orders", "public.stock"]
 
 
-class Shop:
-    """The commands on the file of all tables."""
-
-    def __init__(self, case: CdcCase) -> None:
-        self.path = case.folder / "shop.yaml"
-        self.group = case.name
-        self.document = {
-            "name": case.name,
-            "database": {"dsn": case.dsn, "slot": case.name, "chunk_rows": 500},
-            "tables": {"include": ["public.*"]},
-            "topic": f"{case.name}.{{schema}}.{{table}}",
-            "changes": {"bootstrap_servers": case.servers, "trigger_interval": "200 ms"},
-            "sink": {"path": "lake/{schema}/{table}"},
-            "state": "state",
-            "spark": {"conf": dict(SMALL)},
-        }
-        self.write()
-
-    def write(self) -> None:
-        """Write the file as it is declared now."""
-        self.path.write_text(yaml.safe_dump(self.document))
-
-    def run(self, *words: str) -> tuple[int, str]:
-        """A command, its exit status and all that it printed."""
-        result = CliRunner().invoke(app, list(words))
-        return result.exit_code, result.output
-
-    def load(self, table: str) -> LoadedPipeline:
-        """The pipeline of a table."""
-        return Template(self.path).load(table)
-
-    def pid(self, table: str) -> int | None:
-        """The process that runs a table."""
-        beat = find_running(self.load(table).require_generation(), "changes")
-        return None if beat is None else beat.pid
-
-    def wait_until_equal(self, *tables: str) -> None:
-        """Wait until the tables in the lake equal those in the database, which is at rest."""
-        for table in tables:
-            equal = partial(is_equal(self.load(table)), None)
-            wait_for(equal, f"{table} to equal its table", PATIENCE_S)
-
-
 @pytest.fixture
-def shop(case: CdcCase) -> Iterator[Shop]:
-    made = Shop(case)
+def shop(case: CdcCase) -> Iterator[TablesFile]:
+    made = TablesFile(case.folder, case.name, {"dsn": case.dsn, "slot": case.name}, case.servers)
     yield made
-    made.run("stop", str(made.path))
-    if folder_of(made.group).exists() and (pid := pid_of(folder_of(made.group))) is not None:
-        os.killpg(os.getpgid(pid), signal.SIGKILL)
+    made.end()
 
 
 @contextmanager
@@ -102,7 +48,7 @@ def customers(case: CdcCase, seed: int) -> Iterator[Customers]:
 
 
 def test_a_table_that_stops_or_a_killed_driver_leaves_every_table_equal_in_the_end(
-    case: CdcCase, shop: Shop
+    case: CdcCase, shop: TablesFile
 ) -> None:
     case.capture(TABLES, snapshot_mode="no_data")
     with customers(case, 1) as busy:

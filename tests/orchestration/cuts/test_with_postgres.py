@@ -32,7 +32,7 @@ from sources.cuts.barrier import (
     write_crossing,
 )
 from sources.storage.folder import Folder
-from tests.orchestration.cuts.transfers import INVARIANTS, MAKE, TABLES, Transfers
+from tests.orchestration.cuts.transfers import INVARIANTS, MAKE, TABLES, Transfers, of_postgres
 from tests.services.captured_database import captured_database
 
 pytestmark = pytest.mark.slow
@@ -206,7 +206,7 @@ def test_invariants_over_three_tables_hold_in_every_cut(
     try:
         for thread in threads:
             thread.start()
-        with Transfers(options.dsn, 4) as transfers:
+        with Transfers(of_postgres(options.dsn), 4) as transfers:
             cuts = [cut(tables, options, given_up) for _ in range(CUTS)]
             for _ in range(CUTS):
                 time.sleep(0.05)

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
+import pymysql
+
+from services.mariadb import LocalMariaDb
 
 ACCOUNTS = 40
+_DEADLOCK = 1213
 TABLES = {
     "checking": {"id": "bigint", "balance": "bigint"},
     "saving": {"id": "bigint", "balance": "bigint"},
@@ -25,7 +30,17 @@ MAKE = (
     f"CREATE SEQUENCE account START {ACCOUNTS}",
     "ALTER TABLE checking ALTER id SET DEFAULT nextval('account')",
 )
-# By invariant: how many rows of a cut break it.
+_SEQUENCE = f"SELECT seq, 1000 FROM seq_0_to_{ACCOUNTS - 1}"
+MAKE_MARIADB = (
+    "SET sql_mode = CONCAT(@@sql_mode, ',NO_AUTO_VALUE_ON_ZERO')",
+    "CREATE TABLE checking (id bigint AUTO_INCREMENT PRIMARY KEY, balance bigint NOT NULL)",
+    "CREATE TABLE saving (id bigint PRIMARY KEY, balance bigint NOT NULL)",
+    "CREATE TABLE transfers (id bigint AUTO_INCREMENT PRIMARY KEY, account bigint NOT NULL, "
+    "amount bigint NOT NULL, FOREIGN KEY (account) REFERENCES checking (id))",
+    f"INSERT INTO checking {_SEQUENCE}",
+    f"INSERT INTO saving {_SEQUENCE}",
+)
+# By invariant: how many rows of a cut break it; MariaDB's schemas are its databases.
 INVARIANTS = {
     "the sum of all balances never changes": (
         "SELECT abs((SELECT sum(balance) FROM public.checking) "
@@ -44,17 +59,22 @@ INVARIANTS = {
 }
 
 
+def invariants(schema: str) -> dict[str, str]:
+    """The invariants of tables in a schema of another name."""
+    return {name: sql.replace("public.", f"{schema}.") for name, sql in INVARIANTS.items()}
+
+
 class Transfers:
     """Sessions that move money between the tables, a transaction each time.
 
     Args:
-        dsn: The database.
+        connect: Returns a connection to the database that commits when it is told to.
         sessions: How many there are.
         pause_s: Seconds between two transactions of a session.
     """
 
-    def __init__(self, dsn: str, sessions: int, pause_s: float = 0.01) -> None:
-        self._dsn = dsn
+    def __init__(self, connect: Callable[[], Any], sessions: int, pause_s: float = 0.01) -> None:
+        self._connect = connect
         self._pause_s = pause_s
         self._stop = threading.Event()
         self._threads = [
@@ -74,39 +94,51 @@ class Transfers:
             thread.join()
 
     def _run(self, chance: random.Random) -> None:
-        with psycopg.connect(self._dsn) as connection:
+        with self._connect() as connection, connection.cursor() as cursor:
             while not self._stop.wait(self._pause_s):
                 try:
-                    self._transaction(connection, chance)
+                    self._transaction(cursor, chance)
                     connection.commit()
                     self.committed += 1
-                except psycopg.errors.DeadlockDetected:
+                except (psycopg.errors.DeadlockDetected, pymysql.err.OperationalError) as error:
+                    if isinstance(error, pymysql.MySQLError) and error.args[0] != _DEADLOCK:
+                        raise
                     connection.rollback()
 
-    def _transaction(self, connection: psycopg.Connection[Any], chance: random.Random) -> None:
+    def _transaction(self, cursor: Any, chance: random.Random) -> None:
         saving = chance.randrange(ACCOUNTS)
         account, amount = chance.randrange(ACCOUNTS), chance.randint(-5, 20)
         if chance.random() < 0.1:
             # A new account, and its first transfer.
-            row = connection.execute(
-                "INSERT INTO checking (balance) VALUES (0) RETURNING id"
-            ).fetchone()
-            assert row is not None
-            account = row[0]
+            cursor.execute("INSERT INTO checking (balance) VALUES (0) RETURNING id")
+            (account,) = cursor.fetchone()
         if chance.random() < 0.02:
             # The saving account is closed, and what is left of it paid out.
-            row = connection.execute(
-                "DELETE FROM saving WHERE id = %s RETURNING balance", [saving]
-            ).fetchone()
+            cursor.execute("DELETE FROM saving WHERE id = %s RETURNING balance", [saving])
+            row = cursor.fetchone()
             amount = 0 if row is None else row[0]
         else:
-            done = connection.execute(
+            cursor.execute(
                 "UPDATE saving SET balance = balance - %s WHERE id = %s", [amount, saving]
             )
-            amount = amount if done.rowcount else 0
-        connection.execute(
+            amount = amount if cursor.rowcount else 0
+        cursor.execute(
             "UPDATE checking SET balance = balance + %s WHERE id = %s", [amount, account]
         )
-        connection.execute(
-            "INSERT INTO transfers (account, amount) VALUES (%s, %s)", [account, amount]
-        )
+        cursor.execute("INSERT INTO transfers (account, amount) VALUES (%s, %s)", [account, amount])
+
+
+def of_postgres(dsn: str) -> Callable[[], Any]:
+    """How the sessions of :class:`Transfers` connect to PostgreSQL."""
+    return lambda: psycopg.connect(dsn)
+
+
+def of_mariadb(server: LocalMariaDb, database: str) -> Callable[[], Any]:
+    """How the sessions of :class:`Transfers` connect to MariaDB."""
+
+    def connect() -> Any:
+        connection = server.connect(database)
+        connection.autocommit(False)
+        return connection
+
+    return connect

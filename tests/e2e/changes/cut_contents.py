@@ -1,0 +1,58 @@
+"""What cuts hold, and whether that breaks an invariant of the transfers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+
+from orchestration.cuts.members import CutGroup
+from orchestration.cuts.publisher import GivenUp
+from sources.cuts.table import Cut
+from spark_jobs.target.delta_table import open_table, version_of
+from tests.orchestration.cuts.transfers import TABLES, invariants
+
+
+def note(found: Cut | GivenUp, cuts: list[Cut], given_up: list[str]) -> None:
+    if isinstance(found, GivenUp):
+        given_up.append(found.why)
+    else:
+        cuts.append(found)
+
+
+def broken(group: CutGroup, cuts: list[Cut], schema: str = "public") -> dict[str, str]:
+    """What the cuts break, by cut and invariant."""
+    found = {}
+    for each in cuts:
+        with duckdb.connect() as connection:
+            each.create_views(connection, group.stores)
+            for name, query in invariants(schema).items():
+                wrong = connection.execute(query).fetchall()[0][0]
+                if wrong:
+                    found[f"{each}: {name}"] = f"{wrong}, {each.tables}"
+    return found
+
+
+def is_torn(group: CutGroup, schema: str = "public") -> bool:
+    """Whether the newest versions break an invariant, as they may."""
+    newest = {each.name: (each.target, version_of(each.target)) for each in group.tables()}
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE SCHEMA {schema}")
+        for name in TABLES:
+            table = open_table(*newest[f"{schema}.{name}"])
+            connection.register(f"_{name}", table.to_pyarrow_dataset())
+            connection.execute(f"CREATE VIEW {schema}.{name} AS SELECT * FROM _{name}")
+        queries = invariants(schema).values()
+        return any(connection.execute(query).fetchall()[0][0] for query in queries)
+
+
+def content(group: CutGroup, cut: Cut, schema: str = "public") -> dict[str, list[tuple[Any, ...]]]:
+    """The rows of each table."""
+    with duckdb.connect() as connection:
+        cut.create_views(connection, group.stores)
+        return {
+            name: connection.execute(
+                f"SELECT {', '.join(columns)} FROM {schema}.{name} ORDER BY id"
+            ).fetchall()
+            for name, columns in TABLES.items()
+        }

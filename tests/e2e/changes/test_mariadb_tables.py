@@ -1,0 +1,105 @@
+"""All tables of a MariaDB in one file: each equals its table, and each cut is one commit.
+
+The commands are those that people type; the tables are compared with the database's own dump.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestration.cuts.members import load_group
+from orchestration.cuts.publisher import GivenUp, publish
+from services.connect import LocalConnect
+from services.mariadb import LocalMariaDb
+from sources.cuts.table import Cut, list_cuts
+from tests.e2e.changes.cut_contents import broken, content, is_torn, note
+from tests.e2e.changes.mariadb_case import MariaDbCase
+from tests.e2e.changes.tables_file import TablesFile
+from tests.orchestration.cuts.transfers import MAKE_MARIADB, TABLES, Transfers, of_mariadb
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.spark,
+    pytest.mark.kafka,
+    pytest.mark.slow,
+    pytest.mark.long,
+    pytest.mark.timeout(1200),
+]
+CUTS = 6
+LIMIT_S = 400
+
+
+@pytest.fixture
+def case(
+    tmp_path: Path, mariadb: LocalMariaDb, servers: str, connect_mariadb: LocalConnect
+) -> Iterator[MariaDbCase]:
+    made = MariaDbCase(tmp_path, mariadb, servers, connect_mariadb)
+    made.execute(*MAKE_MARIADB)
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def shop(case: MariaDbCase) -> Iterator[TablesFile]:
+    database = {"dsn": case.dsn, "connector": case.connector}
+    made = TablesFile(case.folder, case.name, database, case.servers, schema=case.name)
+    made.document["cuts"] = {"path": "cuts", "every": "1 s"}
+    made.write()
+    yield made
+    made.end()
+
+
+def test_tables_under_transfers_end_equal_and_every_cut_is_the_database_at_one_commit(
+    case: MariaDbCase, mariadb: LocalMariaDb, shop: TablesFile
+) -> None:
+    heartbeats = {"heartbeat_interval_ms": "500", "connect_keep_alive_interval_ms": "2000"}
+    case.capture(list(TABLES), **heartbeats)
+    case.wait_until_confirmed()
+    tables = [f"{case.name}.{name}" for name in TABLES]
+    cuts: list[Cut] = []
+    given_up: list[str] = []
+    torn: list[bool] = []
+    with Transfers(of_mariadb(mariadb, case.name), 4, pause_s=0.1) as transfers:
+        status, text = shop.run("run", str(shop.path))
+        assert status == 0, text
+        assert len({shop.pid(table) for table in tables} - {None}) == 1
+        group = load_group([shop.path])
+        deadline = time.monotonic() + LIMIT_S
+        while len(cuts) < CUTS and time.monotonic() < deadline:
+            note(publish(group, 120), cuts, given_up)
+            torn.append(is_torn(group, case.name))
+    # The database is quiet from here on.
+    while isinstance(last := publish(group, 120), GivenUp):
+        given_up.append(last.why)
+    print(  # noqa: T201 - figures for the documentation
+        f"{len(cuts) + 1} cuts, {len(given_up)} attempts given up, {transfers.committed} "
+        f"transactions; newest versions torn in {sum(torn)} of {len(torn)} looks: {given_up}"
+    )
+    assert len(cuts) == CUTS, given_up
+    kept = list_cuts(group.folder)
+    assert [each.number for each in kept] == list(range(1, CUTS + 2))
+    assert broken(group, kept, case.name) == {}
+    assert content(group, last, case.name) == content_of_database(mariadb, case.name)
+    sizes = [len(content(group, each, case.name)["transfers"]) for each in kept]
+    assert sizes == sorted(sizes)
+    assert sizes[0] < sizes[-1]
+
+    shop.wait_until_equal(*tables)
+    status, text = shop.run("compare", str(shop.path))
+    assert status == 0, text
+    status, text = shop.run("cut", str(shop.path))
+    assert (status, text.count(" 0-1-")) == (0, 1), text
+
+
+def content_of_database(mariadb: LocalMariaDb, database: str) -> dict[str, list[tuple[Any, ...]]]:
+    found = {}
+    with mariadb.connect(database) as connection, connection.cursor() as cursor:
+        for name, columns in TABLES.items():
+            cursor.execute(f"SELECT {', '.join(columns)} FROM {name} ORDER BY id")
+            found[name] = list(cursor.fetchall())
+    return found

@@ -35,8 +35,9 @@ def publish_cuts(
     A cut is a version of each table that together are the database as of one commit.
     """
     with answer(as_json) as show, sigterm_interrupts():
+        from orchestration.cuts.attempt import GivenUp
         from orchestration.cuts.members import load_group
-        from orchestration.cuts.publisher import GivenUp, publish
+        from orchestration.cuts.publisher import publish
         from sources.errors import HybridError
 
         group = load_group(pipelines)
@@ -110,7 +111,7 @@ def _document(found: Cut) -> dict[str, Any]:
 
 
 def _line(found: Any) -> str:
-    from orchestration.cuts.publisher import GivenUp
+    from orchestration.cuts.attempt import GivenUp
 
     if isinstance(found, GivenUp):
         return f"No cut: {found.why}"

@@ -1,75 +1,25 @@
-"""One attempt to publish a cut: open a barrier in all tables, and wait until they are complete.
+"""Publishing a cut: an attempt, and what it leads to in one commit.
 
-The order of steps is what makes a cut right (:mod:`sources.cuts.barrier` has the drivers' part):
-
-1. The barrier is written to the state of each table, without a position.
-2. The database is asked for a position in its log, which is written to each.
-3. The connector has confirmed more than that: the topics hold all changes from before it.
-4. Their end offsets are read, and each table commits up to them.
-5. Of each table the version is read, *then* the driver's answer, which counts if there is one;
-   *then* the barrier again, which nobody may have replaced meanwhile.
-6. The cut is written in one commit.
-
-Whoever stops in between leaves a barrier that nobody waits for; drivers give it up in the end, and
-the next attempt has another number.
+:func:`publish` waits until the attempt ends; :func:`advance` does what needs no waiting, and
+returns what a later call continues from.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
+from orchestration.cuts.attempt import Attempt, Database, GivenUp, UnderWay, database_of
 from orchestration.cuts.members import CutGroup, CutTable, require_following
-from sources.common.counting import counted
-from sources.common.positions import Offsets, now_ms
-from sources.config.snapshot import SnapshotOptions
-from sources.cuts.barrier import Barrier, read_barrier, read_crossing, write_barrier
-from sources.cuts.table import Cut, TableVersion, append_cut, last_number
-from sources.databases.kinds import mark_log
-from sources.databases.log_mark import Mark
-from sources.databases.replication_slot import NEW_SNAPSHOT, SlotGone, ask_slot
-from sources.errors import RunError
-from spark_jobs.target.delta_table import version_of
+from sources.common.positions import now_ms
+from sources.cuts.barrier import read_barrier
+from sources.cuts.table import Cut, append_cut, last_number
 
 LIMIT_S = 300.0
 """Seconds after which an attempt is given up. A connector confirms once a minute by default
 (``offset.flush.interval.ms`` of Kafka Connect)."""
-_POLL_S = 0.2
-
-
-class GivenUp(NamedTuple):
-    """Why an attempt led to no cut, as a sentence."""
-
-    why: str
-
-
-class Database(NamedTuple):
-    """What an attempt asks the captured database; a test may answer itself.
-
-    Attributes:
-        mark: Returns a new position in the log.
-        confirmed: Returns the position that the connector has confirmed, or why it is not known.
-    """
-
-    mark: Callable[[], Mark]
-    confirmed: Callable[[], int | str]
-
-
-def database_of(options: SnapshotOptions) -> Database:
-    """Return the captured database of a declared snapshot."""
-
-    def confirmed() -> int | str:
-        slot = ask_slot(options)
-        if isinstance(slot, str):
-            return slot
-        if slot.state in ("missing", "lost"):
-            gone = SlotGone(slot=options.log_reader, at_ms=now_ms(), state=slot.state)
-            message = f"No cut can be published any more: {gone}."
-            raise RunError(message, NEW_SNAPSHOT, transient=False, value=options.log_reader)
-        return slot.confirmed
-
-    return Database(lambda: mark_log(options), confirmed)
+_POLL_S = 0.5
+_PROMOTED = "Another generation of a table serves now."
 
 
 def publish(
@@ -100,117 +50,76 @@ def publish(
         attempt.close()
     if isinstance(found, GivenUp):
         return found
-    names = {each.name: each.context.generation.name for each in tables}
-    if names != {each.name: each.context.generation.name for each in group.tables()}:
-        return GivenUp("Another generation of a table serves now.")
-    mark, versions = attempt.mark, found
-    cut = Cut(number, mark.text, mark.at, versions)
-    if not append_cut(group.folder, cut):
-        return GivenUp(f"Another process has published cut {number}.")
-    return cut
+    if _generations(tables) != _generations(group.tables()):
+        return GivenUp(_PROMOTED)
+    return _append(group, Cut(number, attempt.mark.text, attempt.mark.at, found))
 
 
-class Attempt:
-    """One barrier in the states of some tables.
+def advance(
+    group: CutGroup,
+    attempt: UnderWay | None,
+    limit_s: float = LIMIT_S,
+    database: Database | None = None,
+) -> Cut | GivenUp | UnderWay:
+    """Begin an attempt to publish a cut, or continue one, without waiting.
 
     Args:
-        tables: The tables.
-        database: What the position is asked of.
-        limit_s: Seconds after which the attempt is given up.
+        group: The tables.
+        attempt: What the call before returned; None begins another attempt.
+        limit_s: Seconds after which an attempt that begins is given up.
+        database: What is asked; the captured database if left out.
 
-    Attributes:
-        mark: The barrier's position, once it is open.
+    Returns:
+        The cut, why there is none, or the attempt that is to be continued.
+
+    Raises:
+        HybridError: As :func:`publish`.
     """
-
-    mark: Mark
-
-    def __init__(self, tables: Sequence[CutTable], database: Database, limit_s: float) -> None:
-        self._tables, self._database = tables, database
-        self._deadline = time.monotonic() + limit_s
-        last = [read_barrier(each.generation) for each in tables]
-        # The time, as a state may be younger than the targets, which know the numbers, too.
-        number = max([now_ms(), *(each.number + 1 for each in last if each is not None)])
-        until_ms = now_ms() + int(limit_s * 1000)
-        self._barrier = Barrier(number=number, is_open=True, until_ms=until_ms)
-        self._ends: dict[str, Offsets] = {}
-        self._problem = "The connector has not confirmed the position yet"
-
-    def open(self) -> None:
-        """Open the barrier in all tables, then take its position and write that, too."""
-        self._write(self._barrier)
-        self.mark = self._database.mark()
-        self._barrier = self._barrier.model_copy(update={"position": self.mark.position})
-        self._write(self._barrier)
-
-    def look(self) -> dict[str, TableVersion] | GivenUp | None:
-        """Look once how far the tables are.
-
-        Returns:
-            The tables' versions if all are complete; why the attempt is given up; or None as long
-            as it is under way.
-        """
-        number = self._barrier.number
-        for table in self._tables:
-            crossing = read_crossing(table.generation, number)
-            if crossing is not None and crossing.failure is not None:
-                return GivenUp(f"{table.name}: {crossing.failure}.")
-        if self._is_delivered() and self._is_committed():
-            return self._versions()
-        if time.monotonic() > self._deadline:
-            return GivenUp(f"{self._problem}.")
-        return None
-
-    def close(self) -> None:
-        """Close the barrier, unless somebody has replaced it."""
-        for table in self._tables:
-            if read_barrier(table.generation) == self._barrier:
-                closed = self._barrier.model_copy(update={"is_open": False})
-                write_barrier(table.generation, closed)
-
-    def _write(self, barrier: Barrier) -> None:
-        for table in self._tables:
-            write_barrier(table.generation, barrier)
-
-    def _is_delivered(self) -> bool:
-        """Whether the topics hold all changes from before the barrier; reads their ends then."""
-        if self._ends:
-            return True
-        confirmed = self._database.confirmed()
-        if isinstance(confirmed, str):
-            self._problem = f"The database does not answer: {confirmed.rstrip('.')}"
-            return False
-        if confirmed < self.mark.through:
-            self._problem = (
-                f"The connector has not confirmed the position {self.mark.text}, as its task "
-                "failed, is behind, or `offset.flush.interval.ms` of Kafka Connect is too long"
-            )
-            return False
-        self._ends = {each.name: each.log_end() for each in self._tables}
-        return True
-
-    def _is_committed(self) -> bool:
-        """Whether each table has committed its topic up to the ends that were read."""
-        left = {each.name: each.unread(self._ends[each.name]) for each in self._tables}
-        behind = [
-            f"{name} has {'not begun' if count is None else counted(count, 'record') + ' to read'}"
-            for name, count in left.items()
-            if count != 0
-        ]
-        self._problem = f"Too slow, or not running: {', '.join(behind)}"
-        return not behind
-
-    def _versions(self) -> dict[str, TableVersion] | GivenUp:
-        found: dict[str, TableVersion] = {}
-        for table in self._tables:
-            target = table.target
-            # In this order: a change from behind the barrier comes after its answer.
-            version = version_of(target)
-            crossing = read_crossing(table.generation, self._barrier.number)
-            if crossing is not None:
-                if crossing.table_version is None:
-                    return GivenUp(f"{table.name}: {crossing.failure}.")
-                version = crossing.table_version
-            if read_barrier(table.generation) != self._barrier:
-                return GivenUp("Another process publishes cuts of these tables, too.")
-            found[table.name] = TableVersion(target.url, version)
+    tables = group.tables()
+    asked = database or database_of(group.database)
+    if attempt is None:
+        require_following(tables)
+        if _is_barred(tables):
+            return GivenUp("Another process publishes cuts of these tables.")
+        number = last_number(group.folder) + 1
+        begun = Attempt(tables, asked, limit_s)
+        try:
+            begun.open()
+        except BaseException:
+            begun.close()
+            raise
+    else:
+        number = attempt.number
+        begun = Attempt.resume(tables, asked, attempt)
+        if _generations(tables) != attempt.generations:
+            begun.close()
+            return GivenUp(_PROMOTED)
+    found = begun.look()
+    if found is None:
+        return UnderWay(
+            number=number,
+            generations=_generations(tables),
+            barrier=begun.barrier,
+            mark=begun.mark,
+            ends=begun.ends,
+        )
+    begun.close()
+    if isinstance(found, GivenUp):
         return found
+    return _append(group, Cut(number, begun.mark.text, begun.mark.at, found))
+
+
+def _is_barred(tables: Sequence[CutTable]) -> bool:
+    """Return whether an attempt of another process is under way."""
+    barriers = [read_barrier(each.generation) for each in tables]
+    return any(each is not None and each.is_open and each.until_ms > now_ms() for each in barriers)
+
+
+def _generations(tables: Sequence[CutTable]) -> dict[str, str]:
+    return {each.name: each.context.generation.name for each in tables}
+
+
+def _append(group: CutGroup, cut: Cut) -> Cut | GivenUp:
+    if not append_cut(group.folder, cut):
+        return GivenUp(f"Another process has published cut {cut.number}.")
+    return cut

@@ -6,8 +6,8 @@ from typing import Any
 
 import duckdb
 
+from orchestration.cuts.attempt import GivenUp
 from orchestration.cuts.members import CutGroup
-from orchestration.cuts.publisher import GivenUp
 from sources.cuts.table import Cut
 from spark_jobs.target.delta_table import open_table, version_of
 from tests.orchestration.cuts.transfers import TABLES, invariants

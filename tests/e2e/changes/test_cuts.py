@@ -13,8 +13,9 @@ import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
+from orchestration.cuts.attempt import GivenUp
 from orchestration.cuts.members import load_group
-from orchestration.cuts.publisher import GivenUp, publish
+from orchestration.cuts.publisher import publish
 from services.connect import LocalConnect
 from services.postgres import LocalPostgres
 from sources.config.loader import LoadedPipeline

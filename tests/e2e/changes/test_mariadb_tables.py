@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from orchestration.cuts.attempt import GivenUp
 from orchestration.cuts.members import load_group
-from orchestration.cuts.publisher import GivenUp, publish
+from orchestration.cuts.publisher import publish
 from services.connect import LocalConnect
 from services.mariadb import LocalMariaDb
 from sources.cuts.table import Cut, list_cuts

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestration.cuts import publisher
-from orchestration.cuts.publisher import Attempt, Database, GivenUp
+from orchestration.cuts import attempt as attempt_module
+from orchestration.cuts.attempt import Attempt, Database, GivenUp
 from sources.cuts.barrier import (
     Barrier,
     Crossing,
@@ -192,7 +192,7 @@ def test_a_cut_has_the_changes_from_before_its_position_and_no_others(
             world.run_a_while()
             return version
 
-        monkeypatch.setattr(publisher, "version_of", version_of)
+        monkeypatch.setattr(attempt_module, "version_of", version_of)
         world.run_a_while()
         attempts: list[Any] = [world.tables, Database(world.mark, world.confirmed), 60.0]
         found = None
@@ -215,7 +215,7 @@ def test_a_barrier_of_another_publisher_ends_the_attempt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = World(random.Random(1), tmp_path)
-    monkeypatch.setattr(publisher, "version_of", lambda _: 0)
+    monkeypatch.setattr(attempt_module, "version_of", lambda _: 0)
     monkeypatch.setattr(World, "run_a_while", lambda _: None)
     attempts: list[Any] = [world.tables, Database(world.mark, world.confirmed), 60.0]
     attempt = Attempt(*attempts)

@@ -19,8 +19,8 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from orchestration.cuts import publisher
-from orchestration.cuts.publisher import Attempt, GivenUp, database_of
+from orchestration.cuts import attempt as attempt_module
+from orchestration.cuts.attempt import Attempt, GivenUp, database_of
 from services.postgres import LocalPostgres
 from sources.config.snapshot import SnapshotOptions
 from sources.cuts.barrier import (
@@ -196,7 +196,7 @@ def test_invariants_over_three_tables_hold_in_every_cut(
 ) -> None:
     tables = {name: Table(name, tmp_path) for name in TABLES}
     targets = {each.target.url: each for each in tables.values()}
-    monkeypatch.setattr(publisher, "version_of", lambda at: len(targets[at.url].versions) - 1)
+    monkeypatch.setattr(attempt_module, "version_of", lambda at: len(targets[at.url].versions) - 1)
     stop = threading.Event()
     runs = [Connector(options.dsn, str(options.slot), tables).run]
     runs += [each.run for each in tables.values()]

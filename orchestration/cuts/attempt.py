@@ -1,0 +1,209 @@
+"""One attempt to publish a cut: open a barrier in all tables, and wait until they are complete.
+
+The order of steps is what makes a cut right (:mod:`sources.cuts.barrier` has the drivers' part):
+
+1. The barrier is written to the state of each table, without a position.
+2. The database is asked for a position in its log, which is written to each.
+3. The connector has confirmed more than that: the topics hold all changes from before it.
+4. Their end offsets are read, and each table commits up to them.
+5. Of each table the version is read, *then* the driver's answer, which counts if there is one;
+   *then* the barrier again, which nobody may have replaced meanwhile.
+6. The cut is written in one commit.
+
+Whoever stops in between leaves a barrier that nobody waits for; drivers give it up in the end, and
+the next attempt has another number.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from pydantic import BaseModel
+
+from orchestration.cuts.members import CutTable
+from sources.common.counting import counted
+from sources.common.positions import Offsets, now_ms
+from sources.config.snapshot import SnapshotOptions
+from sources.cuts.barrier import Barrier, read_barrier, read_crossing, write_barrier
+from sources.cuts.table import TableVersion
+from sources.databases.kinds import mark_log
+from sources.databases.log_mark import Mark
+from sources.databases.replication_slot import NEW_SNAPSHOT, SlotGone, ask_slot
+from sources.errors import RunError
+from spark_jobs.target.delta_table import version_of
+
+
+class GivenUp(NamedTuple):
+    """Why an attempt led to no cut, as a sentence."""
+
+    why: str
+
+
+class Database(NamedTuple):
+    """What an attempt asks the captured database; a test may answer itself.
+
+    Attributes:
+        mark: Returns a new position in the log.
+        confirmed: Returns the position that the connector has confirmed, or why it is not known.
+    """
+
+    mark: Callable[[], Mark]
+    confirmed: Callable[[], int | str]
+
+
+def database_of(options: SnapshotOptions) -> Database:
+    """Return the captured database of a declared snapshot."""
+
+    def confirmed() -> int | str:
+        slot = ask_slot(options)
+        if isinstance(slot, str):
+            return slot
+        if slot.state in ("missing", "lost"):
+            gone = SlotGone(slot=options.log_reader, at_ms=now_ms(), state=slot.state)
+            message = f"No cut can be published any more: {gone}."
+            raise RunError(message, NEW_SNAPSHOT, transient=False, value=options.log_reader)
+        return slot.confirmed
+
+    return Database(lambda: mark_log(options), confirmed)
+
+
+class UnderWay(BaseModel, frozen=True):
+    """An attempt that waits for the connector or for a table, to be continued.
+
+    Attributes:
+        number: Number of the cut.
+        generations: The generations that served at its begin, by table.
+        barrier: The open barrier.
+        mark: Its position.
+        ends: End offsets of the topics, by table, once the connector had confirmed the position.
+    """
+
+    number: int
+    generations: dict[str, str]
+    barrier: Barrier
+    mark: Mark
+    ends: dict[str, Offsets]
+
+
+class Attempt:
+    """One barrier in the states of some tables.
+
+    Args:
+        tables: The tables.
+        database: What the position is asked of.
+        limit_s: Seconds after which the attempt is given up.
+
+    Attributes:
+        barrier: The barrier.
+        mark: Its position, once it is open.
+        ends: End offsets of the topics, by table, once the connector has confirmed the position.
+    """
+
+    mark: Mark
+
+    def __init__(self, tables: Sequence[CutTable], database: Database, limit_s: float) -> None:
+        self._tables, self._database = tables, database
+        self._deadline = time.monotonic() + limit_s
+        last = [read_barrier(each.generation) for each in tables]
+        # The time, as a state may be younger than the targets, which know the numbers, too.
+        number = max([now_ms(), *(each.number + 1 for each in last if each is not None)])
+        until_ms = now_ms() + int(limit_s * 1000)
+        self.barrier = Barrier(number=number, is_open=True, until_ms=until_ms)
+        self.ends: dict[str, Offsets] = {}
+        self._problem = "The connector has not confirmed the position yet"
+
+    @classmethod
+    def resume(cls, tables: Sequence[CutTable], database: Database, under_way: UnderWay) -> Attempt:
+        """Return an attempt that was begun before, as it was left.
+
+        Args:
+            tables: The tables, which are the same.
+            database: What the position is asked of.
+            under_way: The attempt.
+        """
+        left_s = (under_way.barrier.until_ms - now_ms()) / 1000
+        made = cls(tables, database, left_s)
+        made.barrier, made.mark, made.ends = under_way.barrier, under_way.mark, under_way.ends
+        return made
+
+    def open(self) -> None:
+        """Open the barrier in all tables, then take its position and write that, too."""
+        self._write(self.barrier)
+        self.mark = self._database.mark()
+        self.barrier = self.barrier.model_copy(update={"position": self.mark.position})
+        self._write(self.barrier)
+
+    def look(self) -> dict[str, TableVersion] | GivenUp | None:
+        """Look once how far the tables are.
+
+        Returns:
+            The tables' versions if all are complete; why the attempt is given up; or None as long
+            as it is under way.
+        """
+        number = self.barrier.number
+        for table in self._tables:
+            crossing = read_crossing(table.generation, number)
+            if crossing is not None and crossing.failure is not None:
+                return GivenUp(f"{table.name}: {crossing.failure}.")
+        if self._is_delivered() and self._is_committed():
+            return self._versions()
+        if time.monotonic() > self._deadline:
+            return GivenUp(f"{self._problem}.")
+        return None
+
+    def close(self) -> None:
+        """Close the barrier, unless somebody has replaced it."""
+        for table in self._tables:
+            if read_barrier(table.generation) == self.barrier:
+                closed = self.barrier.model_copy(update={"is_open": False})
+                write_barrier(table.generation, closed)
+
+    def _write(self, barrier: Barrier) -> None:
+        for table in self._tables:
+            write_barrier(table.generation, barrier)
+
+    def _is_delivered(self) -> bool:
+        """Whether the topics hold all changes from before the barrier; reads their ends then."""
+        if self.ends:
+            return True
+        confirmed = self._database.confirmed()
+        if isinstance(confirmed, str):
+            self._problem = f"The database does not answer: {confirmed.rstrip('.')}"
+            return False
+        if confirmed < self.mark.through:
+            self._problem = (
+                f"The connector has not confirmed the position {self.mark.text}, as its task "
+                "failed, is behind, or `offset.flush.interval.ms` of Kafka Connect is too long"
+            )
+            return False
+        self.ends = {each.name: each.log_end() for each in self._tables}
+        return True
+
+    def _is_committed(self) -> bool:
+        """Whether each table has committed its topic up to the ends that were read."""
+        left = {each.name: each.unread(self.ends[each.name]) for each in self._tables}
+        behind = [
+            f"{name} has {'not begun' if count is None else counted(count, 'record') + ' to read'}"
+            for name, count in left.items()
+            if count != 0
+        ]
+        self._problem = f"Too slow, or not running: {', '.join(behind)}"
+        return not behind
+
+    def _versions(self) -> dict[str, TableVersion] | GivenUp:
+        found: dict[str, TableVersion] = {}
+        for table in self._tables:
+            target = table.target
+            # In this order: a change from behind the barrier comes after its answer.
+            version = version_of(target)
+            crossing = read_crossing(table.generation, self.barrier.number)
+            if crossing is not None:
+                if crossing.table_version is None:
+                    return GivenUp(f"{table.name}: {crossing.failure}.")
+                version = crossing.table_version
+            if read_barrier(table.generation) != self.barrier:
+                return GivenUp("Another process publishes cuts of these tables, too.")
+            found[table.name] = TableVersion(target.url, version)
+        return found

@@ -1,14 +1,18 @@
 """All Dagster definitions of a file with `tables`: one group of tables, one snapshot, one job."""
 
+from collections.abc import Sequence
 from functools import reduce
 from operator import or_
 
 import dagster as dg
 
 from orchestration import table_pipelines
+from orchestration.cuts.members import load_group
+from orchestration.defs.cuts import cuts_asset, cuts_sensor
 from orchestration.defs.failures import failures
 from orchestration.defs.metadata import Metadata
 from orchestration.pipeline_definitions import chain_selection, pipeline_definitions
+from sources.config.loader import LoadedPipeline
 from sources.config.table_template import Template
 
 _NONE = "none"
@@ -18,7 +22,8 @@ def template_definitions(template: Template) -> dg.Definitions:
     """Return what Dagster shows of a file with `tables`: for a code location, as it is.
 
     The pipelines of its tables are made from it again, as by any command on it. Besides them there
-    are an asset that finds new tables and copies all at one point in time, and a job for the whole.
+    are an asset that finds new tables and copies all at one point in time, a job for the whole,
+    and, where the file has ``cuts``, the table of the cuts with the sensor that publishes them.
 
     Args:
         template: The file.
@@ -41,6 +46,18 @@ def template_definitions(template: Template) -> dg.Definitions:
     return dg.Definitions.merge(
         *(pipeline_definitions(each, after=[tables.key]) for each in pipelines),
         dg.Definitions(assets=[tables], jobs=[job]),
+        _cuts(template, pipelines),
+    )
+
+
+def _cuts(template: Template, pipelines: Sequence[LoadedPipeline]) -> dg.Definitions:
+    """Return the asset and the sensor of the cuts, if the file declares any and has tables."""
+    name = template.declared.name
+    if not any(each.pipeline.cuts for each in pipelines):
+        return dg.Definitions()
+    return dg.Definitions(
+        assets=[cuts_asset(name, pipelines)],
+        sensors=[cuts_sensor(name, lambda: load_group([template.path]))],
     )
 
 

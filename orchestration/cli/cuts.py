@@ -116,7 +116,7 @@ def _line(found: Any) -> str:
     if isinstance(found, GivenUp):
         return f"No cut: {found.why}"
     versions = ", ".join(f"{name} {each.version}" for name, each in found.tables.items())
-    return f"{str(found).capitalize()} at {found.position}: {versions}."
+    return f"Published {found} at {found.position}: {versions}."
 
 
 def _table(found: Cut) -> Any:

@@ -57,10 +57,12 @@ def mark_log(options: SnapshotOptions) -> Mark:
         message = f"{error}."
         raise InputError(message, f"{ONE_DOMAIN}.", server=address.server) from None
     _require_primary(last, address.server, int(variables["server_id"]))
+    # A connector that began in an empty log counts the first transaction before it has read it.
+    through = max(last.sequence, 2)
     return Mark(
         gtid_position(last.domain, last.sequence + 1, 0, 0),
         str(last),
-        last.sequence,
+        through,
         datetime.fromtimestamp(float(seconds), UTC),
     )
 

@@ -73,7 +73,7 @@ def advance(
         The cut, why there is none, or the attempt that is to be continued.
 
     Raises:
-        HybridError: As :func:`publish`.
+        HybridError: As :func:`publish`. An attempt that was continued can be continued again.
     """
     tables = group.tables()
     asked = database or database_of(group.database)
@@ -85,7 +85,9 @@ def advance(
         begun = Attempt(tables, asked, limit_s)
         try:
             begun.open()
+            found = begun.look()
         except BaseException:
+            # Nobody continues it.
             begun.close()
             raise
     else:
@@ -94,7 +96,7 @@ def advance(
         if _generations(tables) != attempt.generations:
             begun.close()
             return GivenUp(_PROMOTED)
-    found = begun.look()
+        found = begun.look()
     if found is None:
         return UnderWay(
             number=number,

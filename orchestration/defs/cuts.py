@@ -93,7 +93,7 @@ def cuts_sensor(name: str, group: Callable[[], CutGroup]) -> dg.SensorDefinition
                 if not (error.transient or isinstance(error, StateError)):
                     raise
                 # Such as a table that still reads its snapshot.
-                return _skip(cursor.model_copy(update={"attempt": None}), error.message)
+                return _skip(cursor, error.message)
         if isinstance(found, UnderWay):
             awaited = "the runs" if found.ends else "the connector"
             text = f"Last: {cursor.last}. The next, at {found.mark.text}, waits for {awaited}."

@@ -16,7 +16,7 @@ from sources.common.positions import TopicPartition, now_ms
 from sources.cuts.barrier import Barrier, read_barrier, write_barrier
 from sources.cuts.table import Cut, list_cuts
 from sources.databases.log_mark import Mark
-from sources.errors import InputError
+from sources.errors import InputError, UnavailableError
 from sources.storage.folder import Folder
 
 
@@ -118,6 +118,26 @@ def test_the_attempt_of_another_process_is_left_alone(shop: Shop) -> None:
     # One that ended without closing it is in the way until its time is over.
     write_barrier(shop.tables[1].generation, other.model_copy(update={"until_ms": now_ms() - 1}))
     assert isinstance(shop.advance(None), UnderWay)
+
+
+def test_a_look_that_fails_leaves_no_barrier_that_nobody_waits_for(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> Any:
+        message = "no"
+        raise UnavailableError(message, "wait")
+
+    shop.confirmed = 7
+    with monkeypatch.context() as patched:
+        patched.setattr(Table, "log_end", fail)
+        with pytest.raises(UnavailableError):
+            shop.advance(None)
+    assert not any(table.barrier().is_open for table in shop.tables)
+    begun = shop.advance(None)
+    monkeypatch.setattr(Table, "unread", lambda *_: fail(None))
+    with pytest.raises(UnavailableError):
+        shop.advance(begun)
+    assert all(table.barrier().is_open for table in shop.tables)
 
 
 def test_a_database_that_refuses_leaves_no_open_barrier(shop: Shop) -> None:

@@ -87,32 +87,23 @@ def test_an_attempt_is_continued_look_by_look_and_the_cut_is_shown_once(
     assert len(given) == 3
 
 
-@pytest.mark.parametrize(
-    ("answer", "told"),
-    [
-        (GivenUp("a: too late."), "An attempt was given up: a: too late."),
-        (UnavailableError("The broker is away.", "Start it."), "The broker is away."),
-    ],
-)
-def test_an_attempt_that_fails_is_said_and_another_one_begins(
-    sensor: dg.SensorDefinition, monkeypatch: pytest.MonkeyPatch, answer: Any, told: str
+def test_an_attempt_outlives_an_outage_and_another_one_begins_once_it_is_given_up(
+    sensor: dg.SensorDefinition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cursor = look_under_way(sensor, monkeypatch)
-
     def fail(*_: object) -> object:
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        message = "The broker is away."
+        raise UnavailableError(message, "Start it.")
 
-    monkeypatch.setattr(cuts_module, "advance", fail)
-    found = look(sensor, cursor)
-    assert told in str(found.skip_reason)
-    assert json.loads(str(found.cursor))["attempt"] is None
-
-
-def look_under_way(sensor: dg.SensorDefinition, monkeypatch: pytest.MonkeyPatch) -> str | None:
     monkeypatch.setattr(cuts_module, "advance", lambda *_: UNDER_WAY)
-    return look(sensor, None).cursor
+    first = look(sensor, None)
+    monkeypatch.setattr(cuts_module, "advance", fail)
+    second = look(sensor, first.cursor)
+    assert "The broker is away." in str(second.skip_reason)
+    assert second.cursor == first.cursor
+    monkeypatch.setattr(cuts_module, "advance", lambda *_: GivenUp("a: too late."))
+    third = look(sensor, second.cursor)
+    assert "An attempt was given up: a: too late." in str(third.skip_reason)
+    assert json.loads(str(third.cursor))["attempt"] is None
 
 
 def test_before_its_runs_there_is_nothing_to_publish(sensor: dg.SensorDefinition) -> None:

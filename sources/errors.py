@@ -26,6 +26,7 @@ class ErrorFields(TypedDict, total=False):
         topic: Kafka topic.
         partition: Partition of the topic.
         offset: Offset in the partition.
+        position: Position of a change in the log of a captured database.
         file: Path or URL of a file or folder.
         line: Line in the file, from 1.
         table: Database table or Delta table.
@@ -42,6 +43,7 @@ class ErrorFields(TypedDict, total=False):
     topic: str
     partition: int
     offset: int
+    position: str
     file: str
     line: int
     table: str

@@ -30,6 +30,7 @@ from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline
 from sources.config.snapshot import SnapshotOptions, kind_of
 from sources.errors import InputError
+from sources.planning.context import PipelineContext
 from sources.serving import target_of
 from sources.storage.delta import delta_table, is_delta_table
 from sources.storage.folder import Folder
@@ -77,7 +78,11 @@ def compare_with_source(loaded: LoadedPipeline) -> SourceComparison:
     Raises:
         InputError: The pipeline captures no table, there is no target yet, or one of the two can't
             be read, such as for a database that does not answer or a wrong password.
+        StateError: The declaration changed in a way that the checkpoint can't follow.
     """
+    if (context := PipelineContext.find(loaded)) is not None:
+        # It knows the columns that were followed.
+        loaded = context.loaded
     options, table, columns = _captured_table(loaded)
     return compare_table(options.dsn, table, columns, target_of(loaded))
 

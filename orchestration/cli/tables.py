@@ -128,6 +128,9 @@ def _status(found: Status) -> Table:
     for note in filter(None, notes):
         before = f"{table.caption}\n" if table.caption else ""
         table.caption = f"{before}[yellow]Warning:[/] {escape(note)}"
+    for change in found.followed:
+        before = f"{table.caption}\n" if table.caption else ""
+        table.caption = f"{before}Followed: {escape(str(change))}"
     return table
 
 

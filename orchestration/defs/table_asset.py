@@ -17,8 +17,10 @@ from orchestration.progress.table_facts import TableFacts, table_facts
 from orchestration.supervision.card import Card, card
 from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.planning.followed_columns import followed_columns
 from sources.planning.transform_analysis import read_analysis
 from sources.serving import read_serving, waiting
+from sources.state.generation import read_generation
 
 CODE = "dagster/code_references"
 
@@ -124,9 +126,17 @@ def table_metadata(loaded: LoadedPipeline, facts: TableFacts) -> Metadata:
     }
     if facts.rows is not None:
         shown["dagster/row_count"] = facts.rows
+    if followed := _followed(loaded):
+        shown["followed columns"] = dg.MetadataValue.md(followed)
     if (lineage := _lineage(loaded)) is not None:
         shown["dagster/column_lineage"] = lineage
     return shown
+
+
+def _followed(loaded: LoadedPipeline) -> str:
+    """Return the changes of the captured table's columns that were followed, as a list."""
+    generation = read_generation(loaded.state, read_serving(loaded).generation)
+    return "\n".join(f"- {change}" for change in followed_columns(generation))
 
 
 def _lineage(loaded: LoadedPipeline) -> dg.TableColumnLineage | None:

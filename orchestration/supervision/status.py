@@ -5,7 +5,7 @@ Nothing is changed but what is known of the replication slot, which the next loo
 
 from __future__ import annotations
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from orchestration.supervision.belonging import find_refusal
 from orchestration.supervision.look import look_at_live
@@ -16,6 +16,7 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import ErrorReport
 from sources.kept_definitions import in_service
 from sources.planning.approval import find_approval
+from sources.planning.followed_columns import FollowedChange, followed_columns
 from sources.planning.plan import Plan
 from sources.serving import read_serving
 from spark_jobs.checkpoint.transform_compatibility import last_change
@@ -43,6 +44,7 @@ class Status(BaseModel):
             together; None if they do.
         transform_changed: Warning about a transform that changed under the checkpoint; None if
             none did.
+        followed: Changes of the captured table's columns that this generation's runs followed.
         lease: Lease of the driver, or of the process that launches one, with its holder and age;
             None if there was never one, or if the state is on a file system, whose kernel keeps
             the locks.
@@ -60,6 +62,7 @@ class Status(BaseModel):
     live: Verdict | None = None
     refused: ErrorReport | None = None
     transform_changed: str | None = None
+    followed: list[FollowedChange] = Field(default_factory=list)
     lease: SeenLease | None = None
 
 
@@ -106,5 +109,6 @@ def status(loaded: LoadedPipeline) -> Status:
         live=live,
         refused=refused,
         transform_changed=None if generation is None else last_change(generation),
+        followed=[] if generation is None else followed_columns(generation),
         lease=None if generation is None else seen_lease(generation),
     )

@@ -152,6 +152,8 @@ class Pipeline(Declared):
         for source in self.topics:
             if source.on_truncate == "follow":
                 _check_follows_truncates(source, self.sink)
+            if source.on_schema_change == "follow":
+                _check_follows_columns(source, self)
             name = source.envelope_column("unchanged")
             if name is not None and self.sink.unchanged != name:
                 message = (
@@ -350,6 +352,11 @@ class Pipeline(Declared):
         return any(topic.on_truncate == "follow" for topic in self.topics)
 
     @property
+    def follows_columns(self) -> bool:
+        """Whether columns that the captured table gets are added to the target, as declared."""
+        return any(topic.on_schema_change == "follow" for topic in self.topics)
+
+    @property
     def ignored_columns(self) -> list[str]:
         """Columns of the last source's database table that are left out, as declared; or empty."""
         return self.sources[-1].ignored_columns or []
@@ -371,6 +378,33 @@ def _check_follows_truncates(source: KafkaSource, sink: Sink) -> None:
         message = (
             f"`on_truncate: follow` of source `{source.name}` needs {wrong[0]}. Declare that, or "
             "remove `on_truncate`: a TRUNCATE then stops the run."
+        )
+        raise ValueError(message)
+
+
+def _check_follows_columns(source: KafkaSource, pipeline: Pipeline) -> None:
+    """Refuse to follow added columns where the database can't be asked, or rows are not merged."""
+    snapshots = [each.snapshot for each in pipeline.sources if each.snapshot is not None]
+    needed = None
+    if source is not pipeline.sources[-1]:
+        needed = "to be declared for the last source"
+    elif not snapshots:
+        needed = (
+            "a source with a `snapshot` before it: its `dsn` is how the database is asked for the "
+            "type and the default of a column that was added"
+        )
+    elif snapshots[-1].kind != "postgres":
+        needed = (
+            "a `snapshot` of PostgreSQL: MariaDB and MySQL do not tell what rows from before hold "
+            "in a column that was added"
+        )
+    elif pipeline.sink.mode != "merge":
+        needed = "`sink.mode: merge`"
+    if needed is not None:
+        message = (
+            f"`on_schema_change: follow` of source `{source.name}` needs {needed}. Declare that, "
+            "or remove `on_schema_change`: a column that was added then stops the run, which names "
+            "what to declare."
         )
         raise ValueError(message)
 

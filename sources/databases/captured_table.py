@@ -21,6 +21,10 @@ class Misfit(Exception):  # noqa: N818 - a verdict on data, as `KeyError` is not
     """A database column's values do not have the declared type; the text names the column."""
 
 
+class UnknownDefault(Exception):  # noqa: N818 - a verdict on data, as `KeyError` is not
+    """What older rows hold in a column that was added can't be known; the text says why."""
+
+
 class QueryError(Exception):
     """The database refused a query, or the connection was lost; the text is the driver's.
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 
 from sources.config.snapshot import SnapshotOptions, kind_of
 from sources.databases.captured_table import CapturedTable, DatabaseTable, Exported, OpenTable
 from sources.databases.log_mark import Mark
+from sources.decoding.added_columns import AddedColumn
 
 # Each kind needs an extra of its own, so that only one of them may be there.
 
@@ -97,6 +98,33 @@ def mark_log(options: SnapshotOptions) -> Mark:
     from sources.databases.postgres import mark as postgres  # noqa: PLC0415
 
     return postgres.mark_log(options)
+
+
+def find_added_columns(
+    options: SnapshotOptions,
+    table: str,
+    new: Collection[str],
+    known: Collection[str],
+    seen: int | None,
+) -> dict[str, AddedColumn]:
+    """Return type of columns that a table got later, and the default that its older rows hold.
+
+    Args:
+        options: How the database is reached; of a kind that ``on_schema_change: follow`` accepts.
+        table: Name of the table.
+        new: Names of the columns.
+        known: Names of the columns that the table had before.
+        seen: First transaction that the snapshot may not have seen; None if it is not known.
+
+    Raises:
+        UnknownDefault: What rows from before hold can't be known.
+        UnavailableError: The database does not answer.
+        InputError: The extra of this kind of database is not installed, or the database refuses
+            the login or the table.
+    """
+    from sources.databases.postgres import added_columns as postgres  # noqa: PLC0415
+
+    return postgres.find_added_columns(options, table, new, known, seen)
 
 
 def server_of(table: CapturedTable) -> str:

@@ -2,13 +2,39 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sources.decoding.envelopes import Encoding
-from sources.errors import InputError
+from sources.errors import ErrorReport, InputError
 
 _PLAIN = ("boolean", "smallint", "int", "bigint", "double", "float", "string")
+
+
+class NewColumnsError(InputError):
+    """A change has columns that nothing declares, and lacks none.
+
+    With ``on_schema_change: follow`` the driver adds them, and starts the query again.
+
+    Attributes:
+        fields: ``value`` has the columns, as a JSON object: their Spark SQL types by name, as the
+            envelope's schema tells them; null where it does not.
+    """
+
+    kind = "new_columns"
+
+
+def new_columns_of(report: ErrorReport) -> dict[str, str | None]:
+    """Return the columns that a :class:`NewColumnsError` was reported for; or none.
+
+    Returns:
+        Spark SQL type by name, as the envelope's schema tells it; None where it does not.
+    """
+    if report.kind != NewColumnsError.kind:
+        return {}
+    columns: dict[str, str | None] = json.loads(str(report.fields["value"]))
+    return columns
 
 
 def changed_columns(
@@ -54,6 +80,8 @@ def changed_columns(
             f"{_with_default(table, new, encodings)}; to leave one out for good, list it in "
             "`ignored_columns`. Then run `hybrid resume P`."
         )
+        kinds = {name: encodings[name].kind if name in encodings else None for name in new}
+        return NewColumnsError(message, hint, table=table, column=new[0], value=json.dumps(kinds))
     else:
         message = (
             f"{head} no longer has {'the column' if len(missing) == 1 else 'the columns'} "

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -126,7 +127,13 @@ class DebeziumReader(BaseReader):
                     "primary key, or FULL if not"
                 )
             raise BadValue(reason)
-        self._check_columns(row, encodings)
+        try:
+            self._check_columns(row, encodings)
+        except InputError as error:
+            # Nothing but a remark: the error counts, whatever the position.
+            with suppress(BadValue):
+                error.fields["position"] = position(envelope, origin)
+            raise
         if encodings is not self._checked:
             self._check_defaults(encodings)
         fields: dict[str, Any] = {}

@@ -50,6 +50,7 @@ _FORMATS_OF_FIELD = {
     "added_columns": ("debezium",),
     "dropped_columns": ("debezium",),
     "on_truncate": ("debezium",),
+    "on_schema_change": ("debezium",),
 }
 
 
@@ -88,6 +89,12 @@ class ValueFormat(Declared):
         on_truncate: Debezium: what a TRUNCATE of the table does: ``stop`` ends the run before it,
             ``follow`` removes all older rows from a target that merges changes. ``stop`` by
             default. May be declared while a generation is in use.
+        on_schema_change: Debezium: what a column that was added to the table does: ``stop`` ends
+            the run before its first change, and names what to declare; ``follow`` adds the column
+            to the target in place, with the type and the default that the database has for it, and
+            stops where these can't be known. ``stop`` by default. Needs a source with a
+            ``snapshot`` of PostgreSQL, and a sink that merges changes. May be declared while a
+            generation is in use.
     """
 
     format: Literal["json", "avro", "protobuf", "debezium", "raw"] = "json"
@@ -104,6 +111,7 @@ class ValueFormat(Declared):
     added_columns: dict[str, AddedColumnOrType] | None = None
     dropped_columns: list[str] | None = None
     on_truncate: Literal["stop", "follow"] | None = None
+    on_schema_change: Literal["stop", "follow"] | None = None
 
     @model_validator(mode="after")
     def _fields_match_the_format(self) -> ValueFormat:
@@ -163,6 +171,12 @@ class ValueFormat(Declared):
             message = (
                 "`on_truncate: follow` has no meaning with `select`, which may leave out the event "
                 "or give it a key. Remove one of the two."
+            )
+            raise ValueError(message)
+        if self.select and self.on_schema_change == "follow":
+            message = (
+                "`on_schema_change: follow` has no meaning with `select`, which defines all "
+                "columns. Remove one of the two."
             )
             raise ValueError(message)
         if self.select and self.envelope_column("unchanged") is not None:

@@ -8,6 +8,7 @@ from functools import cached_property
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.hybrid import SwitchState
+from sources.planning.followed_columns import with_followed_columns
 from sources.planning.plan import Plan, require_plan
 from sources.planning.table_places import with_planned_places
 from sources.state.generation import Generation
@@ -26,8 +27,13 @@ class PipelineContext:
     generation: Generation
 
     def __post_init__(self) -> None:
-        """Give tables that are declared by their names the places that the plan has."""
-        object.__setattr__(self, "loaded", with_planned_places(self.loaded, self.generation))
+        """Complete the declaration by what the state knows.
+
+        Tables that are declared by their names get the places that the plan has, and the last
+        source the columns that were followed.
+        """
+        loaded = with_planned_places(self.loaded, self.generation)
+        object.__setattr__(self, "loaded", with_followed_columns(loaded, self.generation))
 
     @classmethod
     def require(cls, loaded: LoadedPipeline) -> PipelineContext:

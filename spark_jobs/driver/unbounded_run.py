@@ -12,6 +12,7 @@ from sources.common.counting import counted
 from sources.planning.context import PipelineContext
 from spark_jobs.driver.discoverer import Discoverer
 from spark_jobs.driver.reporter import Reporter
+from spark_jobs.driver.schema_change import follow_columns_of
 from spark_jobs.driver.watch import (
     collect_bad_records,
     count_seam,
@@ -38,7 +39,8 @@ def run_unbounded(
     """Follow a topic or a folder until the run is told to stop.
 
     The query is built again when its place would be built differently: the seam filter is passed,
-    another rate limit is in force, or larger files have arrived.
+    another rate limit is in force, larger files have arrived, or columns are followed that the
+    captured table got.
 
     Args:
         spark: The Spark session.
@@ -53,8 +55,9 @@ def run_unbounded(
         The job's exit status, 0.
 
     Raises:
-        InputError: The transform does not fit, planned files changed, a new file can't be read, or
-            a quarantine table can't be written.
+        InputError: The transform does not fit, planned files changed, a new file can't be read, a
+            quarantine table can't be written, or columns of the captured table can't be followed.
+        UnavailableError: The captured database does not answer when it is asked about its columns.
         SeamError: The start offsets, or records to be read next, are no longer in Kafka.
         StateError: It is not this source's turn, the checkpoint or target belongs to another
             generation, or a later launch has replaced this one.
@@ -88,7 +91,10 @@ def run_unbounded(
 
                 watch(running, report, reporter, bad_records, stop, is_over)
         except StreamingQueryException as error:
-            look_up_older(spark, query.place.seam, reporter, error)
+            if (followed := follow_columns_of(context, error, reporter)) is not None:
+                context = followed
+            else:
+                look_up_older(spark, query.place.seam, reporter, error)
     reporter.ended("stopped")
     return STOPPED
 

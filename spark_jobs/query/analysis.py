@@ -35,7 +35,7 @@ from sources.storage.folder import Folder
 from spark_jobs.checkpoint.kept_event_times import require_no_watermark_on
 from spark_jobs.checkpoint.transform_shape import Shape
 from spark_jobs.checkpoint.watermark import watermark_of
-from spark_jobs.query.builder import require_replayable, require_stream
+from spark_jobs.query.builder import require_extensible, require_replayable, require_stream
 from spark_jobs.query.column_lineage import column_lineage
 from spark_jobs.query.passed_columns import require_passed_on
 from spark_jobs.query.place import empty_stream
@@ -117,6 +117,7 @@ def _require_sound(
     require_stream(pipeline.transform, rows)
     require_columns(pipeline.sink, rows)
     require_replayable(pipeline, request.replayed, rows)
+    require_extensible(pipeline, rows)
     if pipeline.event_time.outside == "keep":
         require_no_watermark_on(pipeline.event_time.column, rows)
     _require_table_types(loaded, rows)

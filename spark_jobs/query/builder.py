@@ -86,6 +86,7 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
     rows = load_transform(context.loaded)(given)
     require_stream(pipeline.transform, rows)
     require_replayable(pipeline, _replayed(query), rows)
+    require_extensible(pipeline, rows)
     if pipeline.event_time.outside == "keep":
         require_no_watermark_on(pipeline.event_time.column, _on_no_rows(spark, query))
     if pipeline.sink.unchanged is not None or pipeline.follows_truncates:
@@ -202,6 +203,32 @@ def require_replayable(pipeline: Pipeline, replayed: Sequence[str], rows: DataFr
         "rows of one key never change, declare `seam_filter: key`. No row was read or written."
     )
     raise SeamError(message, hint, source=replayed[0], field="key")
+
+
+def require_extensible(pipeline: Pipeline, rows: DataFrame) -> None:
+    """Refuse a stateful transform if columns are followed that the captured table gets later.
+
+    What its operators keep in the checkpoint has the columns of before.
+
+    Args:
+        pipeline: The pipeline.
+        rows: DataFrame that the transform returns.
+
+    Raises:
+        InputError: The transform is stateful, and columns are followed.
+    """
+    kept = Shape(rows).stateful if pipeline.follows_columns else []
+    if not kept:
+        return
+    message = (
+        f"`transform: {pipeline.transform}` is stateful, and `on_schema_change: follow` would "
+        f"change the columns that it sees while it keeps {kept[0]} in the checkpoint."
+    )
+    hint = (
+        "Declare `on_schema_change: stop`: a column that was added then stops the run. Or let the "
+        "transform pass on rows, and compute the rest from the target. Nothing was read or written."
+    )
+    raise InputError(message, hint, field="transform", value=pipeline.transform)
 
 
 def _replayed(query: QueryDeclaration) -> list[str]:

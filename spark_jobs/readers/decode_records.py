@@ -95,7 +95,8 @@ def _at_record(error: InputError, batch: pa.RecordBatch, row: int) -> InputError
     topic, partition, offset = (batch.column(name)[row].as_py() for name in LOG_COLUMNS)
     message = f"Topic `{topic}`, partition {partition}, offset {offset}: {error.message}"
     fields: ErrorFields = {**error.fields, "topic": topic, "partition": partition, "offset": offset}
-    return InputError(message, error.hint, transient=error.transient, **fields)
+    # Of the same type, by which the driver knows what it may do about it.
+    return type(error)(message, error.hint, transient=error.transient, **fields)
 
 
 def whole_record(rows: pa.RecordBatch) -> pa.RecordBatch:

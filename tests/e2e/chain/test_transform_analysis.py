@@ -201,7 +201,7 @@ def test_replayed_rows_are_not_counted(analyzed: Analyze) -> None:
         analyzed('return rows.groupBy("id").count()', ["live"], sink=sink)
 
 
-LONG = {
+LONG: dict[str, Any] = {
     "sources": [
         {
             "name": "changes",
@@ -246,6 +246,35 @@ def test_a_transform_that_needs_them_is_refused(analyzed: Analyze, body: str, to
     with pytest.raises(InputError, match=told) as caught:
         analyzed(body, columns=CHANGED, **LONG)
     assert "REPLICA IDENTITY FULL" in caught.value.hint
+
+
+def test_columns_are_not_followed_into_a_stateful_transform(analyzed: Analyze) -> None:
+    followed = {
+        **LONG["sources"][0],
+        "include": {
+            "at": "committed_at",
+            "seq": "position",
+            "gone": "deleted",
+            "lsn": "lsn",
+            "by": "transaction",
+        },
+        "on_schema_change": "follow",
+        "start": "previous",
+    }
+    snapshot = {
+        "name": "snapshot",
+        "type": "files",
+        "path": "in/*.parquet",
+        "format": "parquet",
+        "snapshot": {"dsn": "host=db dbname=shop", "slot": "shop"},
+    }
+    declared = {
+        "sources": [snapshot, followed],
+        "sink": {**MERGE, "sequence": "seq", "deleted": "gone"},
+        "columns": {**COLUMNS, "seq": "string", "gone": "boolean"},
+    }
+    with pytest.raises(InputError, match=r"is stateful, and `on_schema_change: follow` would"):
+        analyzed('return rows.dropDuplicates(["id", "seq"])', **declared)
 
 
 @pytest.mark.parametrize(

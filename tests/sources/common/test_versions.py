@@ -20,6 +20,7 @@ from sources.errors import StateError
 from sources.ledger import Ledger, SeamCount
 from sources.planning.approval import Approval
 from sources.planning.discovery import Discovery
+from sources.planning.followed_columns import FollowedColumns
 from sources.planning.plan import Plan
 from sources.planning.planned_by import PlannedBy
 from sources.planning.rounds import Round
@@ -51,6 +52,7 @@ KINDS: list[type[Record]] = [
     CurrentRate,
     Discovery,
     EndPosition,
+    FollowedColumns,
     GenerationInfo,
     Heartbeat,
     KeptAudit,

@@ -1,0 +1,151 @@
+"""Columns of a captured table that are followed by themselves: the target stays equal to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import duckdb
+import psycopg
+import pytest
+from deltalake import DeltaTable
+from psycopg import sql
+from pyspark.sql import SparkSession
+
+from orchestration.audit.run import audit
+from orchestration.supervision.status import status
+from sources.config.loader import LoadedPipeline
+from sources.planning import followed_columns
+from sources.planning.context import PipelineContext
+from spark_jobs.driver import schema_change
+from spark_jobs.target import added_columns
+from tests.e2e.case import wrong
+from tests.e2e.changes.cdc_case import CdcCase, take_snapshot
+from tests.e2e.in_session import fails_with, run_chain, run_live
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.spark,
+    pytest.mark.kafka,
+    pytest.mark.slow,
+    pytest.mark.long,
+]
+
+
+def follow(document: dict[str, Any]) -> None:
+    document["sources"][1]["on_schema_change"] = "follow"
+
+
+def has_all(case: CdcCase, loaded: LoadedPipeline) -> Callable[[object], bool]:
+    """Asks whether the target has every column and row of the table, by tools of others."""
+
+    def ask(_: object) -> bool:
+        dump, target = case.folder / "orders.csv", loaded.locate("out/orders")
+        with psycopg.connect(case.dsn) as connection, dump.open("wb") as file:
+            names = [
+                str(row[0])
+                for row in connection.execute(
+                    "SELECT column_name FROM information_schema.columns "
+                    "WHERE table_name = 'orders' ORDER BY ordinal_position"
+                )
+            ]
+            listed = sql.SQL(", ").join(map(sql.Identifier, names))
+            connection.execute("SET timezone = 'UTC'")
+            copy = sql.SQL("COPY (SELECT {} FROM orders) TO STDOUT (FORMAT csv, HEADER)")
+            with connection.cursor().copy(copy.format(listed)) as rows:
+                for data in rows:
+                    file.write(data)
+        with duckdb.connect() as query:
+            query.execute("SET timezone = 'UTC'")
+            query.register("there", DeltaTable(target).to_pyarrow_table())
+            there = query.sql("FROM there")
+            if not {*names} <= {*there.columns}:
+                return False
+            kinds = dict(zip(there.columns, map(str, there.types), strict=True))
+            same = {name: "VARCHAR" if kinds[name] == "BLOB" else kinds[name] for name in names}
+            query.execute(
+                "CREATE TABLE source AS FROM read_csv($file, header = true, all_varchar = false, "
+                f"columns = {same}, nullstr = '')",
+                {"file": str(dump)},
+            )
+            shown = ", ".join(
+                f"'\\x' || lower(hex({name})) AS {name}" if kinds[name] == "BLOB" else name
+                for name in names
+            )
+            query.execute(f"CREATE TABLE target AS SELECT {shown} FROM there")
+            counts = [
+                query.sql(f"SELECT count(*) FROM (FROM {one} EXCEPT ALL FROM {other})").fetchall()
+                for one, other in (("source", "target"), ("target", "source"))
+            ]
+            return counts == [[(0,)], [(0,)]]
+
+    return ask
+
+
+def followed(case: CdcCase, spark: SparkSession) -> LoadedPipeline:
+    """The pipeline of `orders`, which follows, once its target equals the table."""
+    case.capture(["public.orders"], snapshot_mode="no_data")
+    loaded = case.pipeline(edit=follow)
+    take_snapshot(loaded)
+    run_chain(spark, loaded, has_all(case, loaded))
+    return loaded
+
+
+def test_columns_are_added_with_what_older_rows_hold(case: CdcCase, spark: SparkSession) -> None:
+    loaded = followed(case, spark)
+    case.execute(
+        "ALTER TABLE orders ADD note text, ADD discount numeric(6,2) DEFAULT 7.5",
+        # The default of older rows stays what it was.
+        "ALTER TABLE orders ALTER discount SET DEFAULT 8",
+        "UPDATE orders SET discount = NULL, note = 'x' WHERE id % 3 = 0",
+        "INSERT INTO orders (id, amount) VALUES (-1, 0)",
+        "ALTER TABLE orders ADD since timestamptz DEFAULT '2024-01-01T00:00:00Z'",
+        "UPDATE orders SET amount = amount + 1 WHERE id % 5 = 0",
+    )
+    run_live(spark, loaded, has_all(case, loaded))
+    found = status(loaded).followed
+    assert [(each.column, each.type, each.default) for each in found] == [
+        ("note", "string", None),
+        ("discount", "decimal(6,2)", "7.50"),
+        ("since", "timestamp", "2024-01-01 00:00:00+00"),
+    ]
+    assert all(each.position and each.topic.endswith(".public.orders") for each in found)
+    # A restart knows them; the file does not.
+    case.execute("UPDATE orders SET discount = 9, note = 'y' WHERE id % 4 = 0")
+    run_live(spark, loaded, has_all(case, loaded))
+    assert (wrong(audit(loaded)), audit(loaded).ok) == ({}, True)
+    assert "added_columns" not in loaded.path.read_text()
+
+    # What the database does not know stops as before.
+    case.execute(
+        "ALTER TABLE orders ADD token uuid DEFAULT gen_random_uuid()",
+        "UPDATE orders SET amount = 3 WHERE id = 50",
+    )
+    with fails_with("is not followed: rows of table `public.orders` from before `token` was added"):
+        run_live(spark, loaded, lambda _: False)
+
+
+@pytest.mark.parametrize("place", ["find_added_columns", "keep_followed", "_field", "_fill", "end"])
+def test_a_driver_that_dies_at_any_step_is_completed_by_the_next(
+    case: CdcCase, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    loaded = followed(case, spark)
+    case.execute(
+        "ALTER TABLE orders ADD discount int DEFAULT 7",
+        "UPDATE orders SET discount = id WHERE id % 3 = 0",
+    )
+
+    def crash(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        module = added_columns if place.startswith("_") else schema_change
+        if place == "end":
+            patch.setattr(schema_change, "PipelineContext", crash)
+        else:
+            patch.setattr(module, place, crash)
+        with pytest.raises(KeyboardInterrupt):
+            run_live(spark, loaded, lambda _: False)
+    run_live(spark, loaded, has_all(case, loaded))
+    kept = followed_columns.followed_columns(PipelineContext.require(loaded).generation)
+    assert [each.column for each in kept] == ["discount"]

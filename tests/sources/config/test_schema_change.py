@@ -1,0 +1,93 @@
+"""Declaring that columns which a captured table gets are followed, and where they can't be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sources.config.pipeline import Pipeline
+from sources.errors import InputError
+
+SNAPSHOT = {
+    "name": "snapshot",
+    "type": "files",
+    "path": "snapshot/*.parquet",
+    "format": "parquet",
+    "snapshot": {"dsn": "host=db dbname=shop", "slot": "shop"},
+}
+CHANGES: dict[str, Any] = {
+    "name": "changes",
+    "type": "kafka",
+    "topic": "t",
+    "format": "debezium",
+    "table": "public.orders",
+    "schema": {"id": "bigint"},
+    "include": {
+        "at": "committed_at",
+        "seq": "position",
+        "gone": "deleted",
+        "lsn": "lsn",
+        "by": "transaction",
+    },
+    "on_schema_change": "follow",
+}
+MERGE = {"path": "out", "mode": "merge", "key": ["id"], "sequence": "seq", "deleted": "gone"}
+
+
+def declared(*sources: dict[str, Any], sink: dict[str, Any] = MERGE) -> Pipeline:
+    return Pipeline.model_validate(
+        {
+            "name": "orders",
+            "event_time": "at",
+            "sources": list(sources),
+            "transform": "transforms:identity",
+            "sink": sink,
+            "state": "state",
+        }
+    )
+
+
+def test_columns_are_followed_only_where_that_is_declared() -> None:
+    assert declared(SNAPSHOT, CHANGES).follows_columns
+    assert not declared(SNAPSHOT, {**CHANGES, "on_schema_change": "stop"}).follows_columns
+    assert not declared(SNAPSHOT, {**CHANGES, "on_schema_change": None}).follows_columns
+
+
+def test_it_may_be_declared_while_a_generation_is_in_use() -> None:
+    stops = {**CHANGES, "on_schema_change": "stop"}
+    contracts = [declared(SNAPSHOT, each).sources[-1].contract() for each in (CHANGES, stops)]
+    assert contracts[0] == contracts[1]
+
+
+@pytest.mark.parametrize(
+    ("sources", "sink", "told"),
+    [
+        ([{**CHANGES, "start": "earliest"}], MERGE, r"needs a source with a `snapshot` before it"),
+        (
+            [{**SNAPSHOT, "snapshot": {"dsn": "mysql://u@db/shop"}}, CHANGES],
+            MERGE,
+            r"needs a `snapshot` of PostgreSQL: MariaDB and MySQL do not tell",
+        ),
+        (
+            [SNAPSHOT, CHANGES],
+            {"path": "out", "mode": "append", "key": ["id", "seq"]},
+            r"needs `sink.mode: merge`",
+        ),
+        (
+            [SNAPSHOT, {**CHANGES, "select": {"id": "id"}}],
+            MERGE,
+            r"`on_schema_change: follow` has no meaning with `select`",
+        ),
+        (
+            [SNAPSHOT, {**CHANGES, "format": "json", "include": {}, "table": None}],
+            MERGE,
+            r"`on_schema_change` has no meaning with `format: json`",
+        ),
+    ],
+)
+def test_what_can_not_be_followed_exactly_is_refused_by_name(
+    sources: list[dict[str, Any]], sink: dict[str, Any], told: str
+) -> None:
+    with pytest.raises((ValueError, InputError), match=told):
+        declared(*sources, sink=sink)

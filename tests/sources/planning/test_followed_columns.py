@@ -1,0 +1,73 @@
+"""What a generation's runs go by: the user's declaration, and what they have followed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sources.config.loader import LoadedPipeline
+from sources.planning.followed_columns import (
+    FollowedChange,
+    followed_columns,
+    keep_followed,
+    with_followed_columns,
+)
+from sources.state.generation import Generation, GenerationInfo
+from sources.storage.folder import Folder
+from tests.sources.config.test_schema_change import CHANGES, SNAPSHOT, declared
+
+
+def change(column: str, kind: str = "int", default: Any = None, **more: Any) -> FollowedChange:
+    return FollowedChange(
+        column=column,
+        type=kind,
+        default=default,
+        topic="shop.public.orders",
+        partition=1,
+        offset=7,
+        at_ms=0,
+        **more,
+    )
+
+
+@pytest.fixture
+def generation(tmp_path: Path) -> Generation:
+    info = GenerationInfo(generation="g1", transaction_id="t", created_ms=0, contract={})
+    return Generation(Folder(tmp_path / "state"), info)
+
+
+def added(generation: Generation, **changed: Any) -> dict[str, tuple[str, Any]]:
+    """The added columns that the runs go by, with their values in older rows."""
+    loaded = LoadedPipeline(Path("/p.yaml"), declared(SNAPSHOT, {**CHANGES, **changed}))
+    followed = with_followed_columns(loaded, generation)
+    # Read again, nothing is added twice; and the checkpoint can follow what was added.
+    assert with_followed_columns(followed, generation) == followed
+    assert followed.contract() == loaded.contract()
+    columns = followed.pipeline.added_columns
+    return {name: (column.type, column.value) for name, column in columns.items()}
+
+
+def test_what_was_followed_is_declared_in_the_order_of_its_changes(generation: Generation) -> None:
+    assert (added(generation), followed_columns(generation)) == ({}, [])
+    keep_followed(generation, [change("note", "string"), change("discount", "int", 7)])
+    keep_followed(generation, [change("day", "date", "2024-01-01")])
+    assert list(added(generation)) == ["note", "discount", "day"]
+    assert added(generation)["discount"] == ("int", 7)
+    # Whatever is declared from now on for columns that come.
+    assert list(added(generation, on_schema_change="stop")) == ["note", "discount", "day"]
+
+
+def test_what_the_user_declares_counts(generation: Generation) -> None:
+    keep_followed(generation, [change("note", "string"), change("discount", "int", 7)])
+    declares = {"added_columns": {"discount": {"type": "int", "default": 8}}}
+    assert added(generation, **declares) == {"discount": ("int", 8), "note": ("string", None)}
+    assert added(generation, ignored_columns=["note"]) == {"discount": ("int", 7)}
+
+
+def test_people_read_what_was_followed_when_and_where() -> None:
+    assert str(change("discount", "int", 7, position="0a")) == (
+        "column `discount` (int, 7 in older rows) was added at 1970-01-01T00:00:00Z, at topic "
+        "`shop.public.orders`, partition 1, offset 7, log position 0a"
+    )

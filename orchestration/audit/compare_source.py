@@ -148,7 +148,7 @@ def _captured_table(loaded: LoadedPipeline) -> tuple[SnapshotOptions, str, dict[
         topic = loaded.pipeline.topic_after(source.name)
         if isinstance(source, FileSource) and source.snapshot is not None and topic is not None:
             dropped = topic.dropped_columns or []
-            columns = {**topic.value_columns, **topic.added_types}
+            columns = topic.current(topic.value_columns)
             current = {name: kind for name, kind in columns.items() if name not in dropped}
             return source.snapshot, str(topic.table), current
     message = (

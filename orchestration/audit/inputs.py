@@ -172,7 +172,7 @@ def _topic_columns(
     Returns:
         Arrow types by name.
     """
-    schema = parse_schema({**(source.declared_columns or {}), **source.added_types})
+    schema = parse_schema(source.current(source.declared_columns or {}))
     if source.declared_columns is None:
         assert first is not None  # the declaration refuses it
         query = f"SELECT {column_list(first[1])} FROM {quoted(first[0])} LIMIT 0"

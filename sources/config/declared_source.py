@@ -107,6 +107,13 @@ class DeclaredSource(Source, Protocol):
         """
 
     @property
+    def widened_columns(self) -> Mapping[str, str] | None:
+        """Wider types that the source's database table has given columns since, by name.
+
+        None if the source declares none, or holds no changes of a table.
+        """
+
+    @property
     def ignored_columns(self) -> Sequence[str] | None:
         """Columns of the source's database table that are left out; None if none are declared."""
 

@@ -163,6 +163,11 @@ class FileSource(BadRecords):
         return None
 
     @property
+    def widened_columns(self) -> dict[str, str] | None:
+        """None: columns of a database table are captured by topics only."""
+        return None
+
+    @property
     def ignored_columns(self) -> list[str] | None:
         """None: the files hold no changes."""
         return None

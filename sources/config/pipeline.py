@@ -152,6 +152,8 @@ class Pipeline(Declared):
         for source in self.topics:
             if source.on_truncate == "follow":
                 _check_follows_truncates(source, self.sink)
+            if source.widened_columns:
+                _check_widened(source, self)
             if source.on_schema_change == "follow":
                 _check_follows_columns(source, self)
             name = source.envelope_column("unchanged")
@@ -352,6 +354,11 @@ class Pipeline(Declared):
         return any(topic.on_truncate == "follow" for topic in self.topics)
 
     @property
+    def widened_columns(self) -> dict[str, str]:
+        """Wider types that the last source's database table has given columns, by name."""
+        return self.sources[-1].widened_columns or {}
+
+    @property
     def follows_columns(self) -> bool:
         """Whether columns that the captured table gets are added to the target, as declared."""
         return any(topic.on_schema_change == "follow" for topic in self.topics)
@@ -380,6 +387,24 @@ def _check_follows_truncates(source: KafkaSource, sink: Sink) -> None:
             "remove `on_truncate`: a TRUNCATE then stops the run."
         )
         raise ValueError(message)
+
+
+def _check_widened(source: KafkaSource, pipeline: Pipeline) -> None:
+    """Refuse wider types of columns that identify or place rows, or before the last source."""
+    fixed = {*pipeline.key, *pipeline.sink.key, *pipeline.sink.partition_by}
+    for name in source.widened_columns or {}:
+        if name in fixed or source is not pipeline.sources[-1]:
+            what = (
+                f"column `{name}` is in `key` or `partition_by`, whose types are those of a "
+                "generation"
+                if name in fixed
+                else f"`{source.name}` is not the last source"
+            )
+            message = (
+                f"`widened_columns` of source `{source.name}`: {what}. Declare the new type in "
+                "`schema`, and begin a new generation with a new snapshot."
+            )
+            raise ValueError(message)
 
 
 def _check_follows_columns(source: KafkaSource, pipeline: Pipeline) -> None:

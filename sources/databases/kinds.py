@@ -127,6 +127,23 @@ def find_added_columns(
     return postgres.find_added_columns(options, table, new, known, seen)
 
 
+def find_types(options: SnapshotOptions, table: str) -> dict[str, str]:
+    """Return the Spark SQL types that a table's columns have now, by name.
+
+    Args:
+        options: How the database is reached; of a kind that ``on_schema_change: follow`` accepts.
+        table: Name of the table.
+
+    Raises:
+        UnavailableError: The database does not answer.
+        InputError: The extra of this kind of database is not installed, or the database refuses
+            the login or the table.
+    """
+    from sources.databases.postgres import added_columns as postgres  # noqa: PLC0415
+
+    return postgres.find_types(options, table)
+
+
 def server_of(table: CapturedTable) -> str:
     """Return ``host:port`` of a table's database, for messages; without user and password."""
     if table.options.kind == "mariadb":

@@ -25,6 +25,38 @@ class NewColumnsError(InputError):
     kind = "new_columns"
 
 
+class WidenedColumnError(InputError):
+    """A change has a value that the declared type of its column does not hold.
+
+    Raised with ``on_schema_change: follow`` only: the driver asks the database whether the column
+    was widened, and starts the query again with the wider type.
+    """
+
+    kind = "widened_column"
+
+
+def widened_column(table: str, name: str, kind: str, value: str, new_start: str) -> InputError:
+    """Return the error of a value that the declared type of its column does not hold.
+
+    Args:
+        table: The captured table, ``schema.table``.
+        name: The column.
+        kind: Its declared Spark SQL type.
+        value: The value or type that does not fit, for the message.
+        new_start: What a new snapshot needs, as the end of a sentence.
+    """
+    message = (
+        f"A change of the source database's table `{table}` has {value} in column `{name}`, which "
+        f"is declared as {kind}. The run stops before this change."
+    )
+    hint = (
+        f"If the column was widened, declare its new type, `widened_columns: {{{name}: <type>}}`, "
+        "and run `hybrid resume P`. If it is in `sink.key`, or the new type is no wider one: "
+        f"correct the `schema`, {new_start}."
+    )
+    return WidenedColumnError(message, hint, table=table, column=name)
+
+
 def new_columns_of(report: ErrorReport) -> dict[str, str | None]:
     """Return the columns that a :class:`NewColumnsError` was reported for; or none.
 

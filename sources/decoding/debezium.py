@@ -6,19 +6,21 @@ Envelopes: https://debezium.io/documentation/reference/stable/connectors/postgre
 from __future__ import annotations
 
 import base64
+import struct
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import orjson
 import pyarrow as pa
 
 from sources.common.database_snapshot import file_position, gtid_position, snapshot_position
-from sources.common.schema import may_be_long, parse_schema
+from sources.common.schema import may_be_long, parse_schema, parse_type, type_name
 from sources.decoding.base import BaseReader
-from sources.decoding.changed_columns import changed_columns, sql_for_defaults
-from sources.decoding.conversion import BadValue, short_repr
+from sources.decoding.changed_columns import changed_columns, sql_for_defaults, widened_column
+from sources.decoding.conversion import BadValue, converter, short_repr
 from sources.decoding.debezium_values import NO_ENCODING, require_integer, value_converter
 from sources.decoding.envelopes import AvroEnvelopes, Encoding, Envelopes, JsonEnvelopes
 from sources.decoding.value_format import EnvelopePart, ValueFormat
@@ -57,7 +59,7 @@ class DebeziumReader(BaseReader):
         assert source.table is not None
         added = source.added_columns or {}
         table_columns = {n: kind for n, kind in source.columns.items() if n not in source.include}
-        columns = parse_schema({**table_columns, **source.added_types})
+        columns = parse_schema(source.current(table_columns))
         registry = source.registry
         self._envelopes: Envelopes = (
             JsonEnvelopes() if registry is None else AvroEnvelopes(registry)
@@ -82,6 +84,21 @@ class DebeziumReader(BaseReader):
         self._without_default = [
             name for name in added if "default" not in added[name].model_fields_set
         ]
+        # What a wider type is asked for, once a value does not fit or the schema tells of it.
+        self._follows = source.on_schema_change == "follow"
+        self._kinds = {field.name: type_name(field.type) for field in columns}
+        self._decimals = {
+            field.name: converter(field.type)
+            for field in columns
+            if pa.types.is_decimal(field.type)
+        }
+        self._floats = [field.name for field in columns if pa.types.is_float32(field.type)]
+        # Changes from before a `float` became a double have the digits of a `float`.
+        self._were_floats = {
+            name
+            for name in source.widened_columns or {}
+            if pa.types.is_float32(parse_type(table_columns[name]))
+        }
         # Encodings that were checked last: the same object for all records that share a schema.
         self._checked: Mapping[str, Encoding] = {}
 
@@ -127,23 +144,23 @@ class DebeziumReader(BaseReader):
                     "primary key, or FULL if not"
                 )
             raise BadValue(reason)
+        fields: dict[str, Any] = {}
+        lacking: dict[str, None] = {}
         try:
             self._check_columns(row, encodings)
+            if encodings is not self._checked:
+                self._check_encodings(encodings)
+            for name, read in self._columns:
+                if _is_unavailable(row.get(name)):
+                    self._require_known_row(name, op)
+                    fields[name] = lacking[name] = None
+                else:
+                    fields[name] = self._column(name, row, encodings, read)
         except InputError as error:
             # Nothing but a remark: the error counts, whatever the position.
             with suppress(BadValue):
                 error.fields["position"] = position(envelope, origin)
             raise
-        if encodings is not self._checked:
-            self._check_defaults(encodings)
-        fields: dict[str, Any] = {}
-        lacking: dict[str, None] = {}
-        for name, read in self._columns:
-            if _is_unavailable(row.get(name)):
-                self._require_known_row(name, op)
-                fields[name] = lacking[name] = None
-            else:
-                fields[name] = self._column(name, row, encodings, read)
         if self._unchanged is not None:
             fields[self._unchanged] = lacking or None
         for name, part in self._parts.items():
@@ -200,12 +217,18 @@ class DebeziumReader(BaseReader):
         missing = sorted((self._required | (self._added if new else set())) - row.keys())
         raise changed_columns(self._table, new, missing, encodings, _NEW_START)
 
-    def _check_defaults(self, encodings: Mapping[str, Encoding]) -> None:
+    def _check_encodings(self, encodings: Mapping[str, Encoding]) -> None:
         """Refuse an added column without a declared default if the envelope's schema has one.
 
+        And a column whose values would be rounded, if wider types are followed.
+
         Raises:
-            InputError: Contains the default, and the SQL that finds what older rows hold.
+            InputError: Contains the default, and the SQL that finds what older rows hold; or the
+                column that was widened.
         """
+        for name in self._floats if self._follows else []:
+            if encodings.get(name, NO_ENCODING).kind == "double":
+                raise widened_column(self._table, name, "float", "a double", _NEW_START)
         for name in self._without_default:
             default = encodings.get(name, NO_ENCODING).default
             if default is not None:
@@ -263,17 +286,28 @@ class DebeziumReader(BaseReader):
 
         Raises:
             BadValue: It can't be converted.
+            InputError: Its number does not fit the column, and wider types are followed.
         """
         raw = row.get(name)
         if raw is None:
             return None if name in row else self._defaults.get(name)
+        value = None
         try:
             encoding = encodings.get(name, NO_ENCODING)
             value = read(raw, encoding)
             if type(value) is int and (kind := self._integers.get(name)) is not None:
                 require_integer(value, kind, encoding)
+            elif name in self._were_floats and encoding.kind == "float" and type(value) is float:
+                value = struct.unpack("f", struct.pack("f", value))[0]
+            elif value is not None and self._follows and (fits := self._decimals.get(name)):
+                fits(value)
             return value
         except BadValue as error:
+            if self._follows and type(value) in (int, Decimal):
+                shown = short_repr(value) if type(value) is int else str(value)
+                raise widened_column(
+                    self._table, name, self._kinds[name], shown, _NEW_START
+                ) from None
             reason = f"`{name}`: {error}"
             raise BadValue(reason) from None
 

@@ -88,8 +88,9 @@ def require_integer(value: int, kind: pa.DataType, encoding: Encoding) -> None:
     if kind.bit_width < 64:
         now = "" if encoding.kind is None else f" ({encoding.kind} in the change)"
         reason += (
-            f": if the database's column was widened{now}, declare its new type in `schema`, and "
-            "begin a new generation with a new snapshot, `hybrid generation new P`"
+            f": if the database's column was widened{now}, declare its new type in "
+            "`widened_columns`, and run `hybrid resume P`; a column of `sink.key` needs a new "
+            "generation with a new snapshot, `hybrid generation new P`"
         )
     raise BadValue(reason)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Literal, get_args
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ from sources.common.fields import Columns, Declared
 from sources.common.schema import parse_schema, parse_type, type_name
 from sources.decoding.added_columns import AddedColumnOrType, types_of
 from sources.decoding.schema_registry import Registry
+from sources.decoding.widened_columns import is_widened, widened
 from sources.errors import InputError
 
 RecordPart = Literal["key", "headers", "timestamp", "topic", "partition", "offset"]
@@ -49,6 +50,7 @@ _FORMATS_OF_FIELD = {
     "ignored_columns": ("debezium",),
     "added_columns": ("debezium",),
     "dropped_columns": ("debezium",),
+    "widened_columns": ("debezium",),
     "on_truncate": ("debezium",),
     "on_schema_change": ("debezium",),
 }
@@ -86,15 +88,20 @@ class ValueFormat(Declared):
             use: the target gets the columns, and its older rows the defaults.
         dropped_columns: Debezium: declared columns that the table no longer has; null in changes
             without them. May be declared while a generation is in use.
+        widened_columns: Debezium: new types of columns that the table has widened after the
+            ``schema`` was written, by name, such as ``{amount: "decimal(14,2)"}``: integers to
+            wider ones, ``float`` to ``double``, decimals to ones with as many or more digits before
+            and after the point. May be declared while a generation is in use: the target is
+            rewritten with the new type, in one commit. No columns of ``sink.key``.
         on_truncate: Debezium: what a TRUNCATE of the table does: ``stop`` ends the run before it,
             ``follow`` removes all older rows from a target that merges changes. ``stop`` by
             default. May be declared while a generation is in use.
-        on_schema_change: Debezium: what a column that was added to the table does: ``stop`` ends
-            the run before its first change, and names what to declare; ``follow`` adds the column
-            to the target in place, with the type and the default that the database has for it, and
-            stops where these can't be known. ``stop`` by default. Needs a source with a
-            ``snapshot`` of PostgreSQL, and a sink that merges changes. May be declared while a
-            generation is in use.
+        on_schema_change: Debezium: what a column does that the table got, or whose type it has
+            widened: ``stop`` ends the run before the first such change, and names what to declare;
+            ``follow`` adds the column to the target in place, with the type and the default that
+            the database has for it, or widens it, and stops where that can't be exact. ``stop`` by
+            default. Needs a source with a ``snapshot`` of PostgreSQL, and a sink that merges
+            changes. May be declared while a generation is in use.
     """
 
     format: Literal["json", "avro", "protobuf", "debezium", "raw"] = "json"
@@ -110,6 +117,7 @@ class ValueFormat(Declared):
     ignored_columns: list[str] | None = None
     added_columns: dict[str, AddedColumnOrType] | None = None
     dropped_columns: list[str] | None = None
+    widened_columns: Columns | None = None
     on_truncate: Literal["stop", "follow"] | None = None
     on_schema_change: Literal["stop", "follow"] | None = None
 
@@ -199,11 +207,36 @@ class ValueFormat(Declared):
                     "`include`. Remove it in one of the two places."
                 )
                 raise ValueError(message)
+        self._check_widened(known)
         for name in self.ignored_columns or []:
             if name in known or name in (self.added_columns or {}):
                 message = (
                     f"`ignored_columns`: column `{name}` is declared, so it can't be ignored. "
                     "Remove it there, or from `schema` and `added_columns`."
+                )
+                raise ValueError(message)
+
+    def _check_widened(self, known: Collection[str]) -> None:
+        """Refuse wider types of what is no column of the table, or that are no wider ones."""
+        types = self.columns or {}
+        for name, kind in (self.widened_columns or {}).items():
+            if self.select:
+                message = (
+                    "`widened_columns` has no meaning with `select`, which defines all columns. "
+                    "Remove one of the two."
+                )
+                raise ValueError(message)
+            if name not in known:
+                message = (
+                    f"`widened_columns`: no column `{name}` is declared in the `schema`. Correct "
+                    f"the name, or remove it; the declared columns are {', '.join(sorted(known))}."
+                )
+                raise ValueError(message)
+            if not is_widened(types[name], kind):
+                message = (
+                    f"`widened_columns`: {kind} does not hold every {types[name]}, the type of "
+                    f"column `{name}` in the `schema`. Correct it; another type needs a new "
+                    "generation with a new snapshot."
                 )
                 raise ValueError(message)
 
@@ -285,6 +318,14 @@ class ValueFormat(Declared):
     def added_types(self) -> dict[str, str]:
         """Spark SQL types of the columns in ``added_columns``, by name; computed, may be empty."""
         return types_of(self.added_columns or {})
+
+    def current(self, columns: Mapping[str, str]) -> dict[str, str]:
+        """Return columns as the captured table has them now: with those that were added, widened.
+
+        Args:
+            columns: Names and Spark SQL types of the columns as the generation began.
+        """
+        return {**widened(columns, self.widened_columns), **self.added_types}
 
     def envelope_column(self, part: EnvelopePart) -> str | None:
         """Return the column that ``include`` fills from an envelope part; None if there is none."""

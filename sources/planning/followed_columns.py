@@ -6,32 +6,35 @@ declaration that its runs go by is made of both. Another generation has its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
+from typing import Literal
 
 from sources.common.positions import Part, Record, iso
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.decoding.added_columns import AddedColumn
+from sources.decoding.widened_columns import is_widened
 from sources.state.generation import Generation
 
 _NAME = "followed-columns.json"
 
 
 class FollowedChange(Part):
-    """A column that a source's table got, and that the target got for it.
+    """A column that a source's table got, or widened, and the target for it.
 
     Attributes:
+        kind: ``added`` or ``widened``.
         column: Name of the column.
-        type: Its Spark SQL type.
-        default: What rows from before hold; null if left out.
-        topic: Topic of the change that had it first.
+        type: Its Spark SQL type since then.
+        default: What rows from before an added column hold; null if left out.
+        topic: Topic of the change by which it was noticed.
         partition: Partition of that change.
         offset: Its offset.
         position: Its position in the database's log; None if it is not known.
         at_ms: When it was followed, in ms since 1970.
     """
 
+    kind: Literal["added", "widened"] = "added"
     column: str
     type: str
     default: bool | int | float | str | None = None
@@ -44,9 +47,12 @@ class FollowedChange(Part):
     def __str__(self) -> str:
         """Return the change as a phrase, such as ``column `note` (string) was added …``."""
         default = "" if self.default is None else f", {self.default} in older rows"
+        what = f"({self.type}{default}) was added"
+        if self.kind == "widened":
+            what = f"was widened to {self.type}"
         log = "" if self.position is None else f", log position {self.position}"
         return (
-            f"column `{self.column}` ({self.type}{default}) was added at {iso(self.at_ms)}, at "
+            f"column `{self.column}` {what} at {iso(self.at_ms)}, at "
             f"topic `{self.topic}`, partition {self.partition}, offset {self.offset}{log}"
         )
 
@@ -86,7 +92,8 @@ def keep_followed(generation: Generation, changes: list[FollowedChange]) -> None
 def with_followed_columns(loaded: LoadedPipeline, generation: Generation) -> LoadedPipeline:
     """Return a pipeline whose last source declares what the generation's runs have followed, too.
 
-    A column that the user declares, or ignores, is as the user says.
+    An added column that the user declares, or ignores, is as the user says. Of two types of a
+    widened column the wider one counts.
 
     Raises:
         StateError: The state is damaged.
@@ -95,17 +102,23 @@ def with_followed_columns(loaded: LoadedPipeline, generation: Generation) -> Loa
     if not isinstance(source, KafkaSource) or not source.holds_changes:
         return loaded
     declared = {*source.value_columns, *source.added_types, *(source.ignored_columns or [])}
+    changes = followed_columns(generation)
     more = {
         each.column: AddedColumn(type=each.type, default=each.default)
-        for each in followed_columns(generation)
-        if each.column not in declared
+        for each in changes
+        if each.kind == "added" and each.column not in declared
     }
-    return _with_added(loaded, source, more) if more else loaded
-
-
-def _with_added(
-    loaded: LoadedPipeline, source: KafkaSource, more: Mapping[str, AddedColumn]
-) -> LoadedPipeline:
     added = {**(source.added_columns or {}), **more}
-    sources = [*loaded.pipeline.sources[:-1], source.model_copy(update={"added_columns": added})]
+    wider = dict(source.widened_columns or {})
+    for each in changes:
+        before = wider.get(each.column, source.value_columns.get(each.column))
+        # One may be widened more than once, and declared as well: the widest type counts.
+        if each.kind == "widened" and before is not None and is_widened(before, each.type):
+            wider[each.column] = each.type
+    if added == (source.added_columns or {}) and wider == (source.widened_columns or {}):
+        return loaded
+    changed = source.model_copy(
+        update={"added_columns": added or None, "widened_columns": wider or None}
+    )
+    sources = [*loaded.pipeline.sources[:-1], changed]
     return replace(loaded, pipeline=loaded.pipeline.model_copy(update={"sources": sources}))

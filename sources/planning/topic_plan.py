@@ -13,7 +13,11 @@ from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.config.user_functions import load_function
+from sources.decoding.base import FieldReader
+from sources.decoding.changed_columns import NewColumnsError, WidenedColumnError
+from sources.decoding.conversion import BadValue
 from sources.decoding.decoder import field_reader
+from sources.decoding.widened_columns import widened
 from sources.errors import InputError, SeamError
 from sources.hybrid import SourceFactory, SourceSwitchContext
 from sources.kafka.batching import cut_range
@@ -145,14 +149,29 @@ def fit_sample(
         InputError: A record can't be read, or the columns differ.
         UnavailableError: The schema registry does not answer.
     """
-    of_value, reader = source.value_schema(read), field_reader(source)
+    # A sample says nothing of columns that were added.
+    current = widened(read, source.widened_columns)
+    of_value, reader = source.value_schema(current), field_reader(source)
     tolerant = source.on_bad_record != "fail"
     # With `select`, the columns compared are the source's own.
     left = source.name if source.select else before
     if source.format == "debezium":
         # Debezium writes tombstones for compaction.
         sample = [record for record in sample if record.value is not None]
+    if source.on_schema_change == "follow":
+        sample = [record for record in sample if not _is_followed(record.value or b"", reader)]
     return compare_sample(left, of_value, sample, reader, tolerant=tolerant)
+
+
+def _is_followed(value: bytes, reader: FieldReader) -> bool:
+    """Return whether a change has columns or types that a run follows once it meets them."""
+    try:
+        reader.fields(value)
+    except (NewColumnsError, WidenedColumnError):
+        return True
+    except BadValue:
+        return False
+    return False
 
 
 def start_factory(

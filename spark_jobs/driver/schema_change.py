@@ -1,9 +1,9 @@
-"""Following columns that a captured table got: what a driver does about a change that has them.
+"""Following columns that a captured table got or widened: what a driver does at such a change.
 
 The micro-batch that meets the change fails before it writes. The driver asks the database for type
 and default, keeps both in the state of the generation, and builds the query again on the same
-checkpoint: the start of a query adds the columns to the target. A driver that is killed before the
-state is written meets the change again; after that, the next one completes the target.
+checkpoint: the start of a query adds or widens the columns of the target. A driver that is killed
+before the state is written meets the change again; after that, the next one completes the target.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from sources.common.positions import now_ms
 from sources.config.kafka_source import KafkaSource
 from sources.config.snapshot import SnapshotOptions
 from sources.databases.captured_table import UnknownDefault
-from sources.databases.kinds import find_added_columns
+from sources.databases.kinds import find_added_columns, find_types
 from sources.decoding.added_columns import AddedColumn
-from sources.decoding.changed_columns import new_columns_of
+from sources.decoding.changed_columns import (
+    NewColumnsError,
+    WidenedColumnError,
+    new_columns_of,
+)
+from sources.decoding.widened_columns import is_widened
 from sources.errors import ErrorReport, HybridError, error_of
 from sources.planning.context import PipelineContext
 from sources.planning.followed_columns import FollowedChange, keep_followed
 from spark_jobs.driver.reporter import Reporter
 from spark_jobs.readers.spark_errors import report_of
 
-_WIDER = {
-    "smallint": ("int", "bigint"),
-    "int": ("bigint",),
-    "float": ("double",),
-}
-_PLAIN = {"boolean", "bigint", "double", *_WIDER}
+# Types that Kafka Connect's schema tells without doubt.
+_PLAIN = {"boolean", "smallint", "int", "bigint", "float", "double"}
 
 
 def follow_columns_of(
@@ -54,55 +55,104 @@ def follow_columns_of(
         StateError: The state can't be written.
     """
     report, source = report_of(error), context.pipeline.sources[-1]
-    new = new_columns_of(report)
-    if not new or not isinstance(source, KafkaSource) or source.on_schema_change != "follow":
+    is_followed = report.kind in (NewColumnsError.kind, WidenedColumnError.kind)
+    if not (is_followed and isinstance(source, KafkaSource) and context.pipeline.follows_columns):
         return None
+    found: Mapping[str, AddedColumn | str]
     try:
-        added = _ask(context, source, new)
+        if report.kind == NewColumnsError.kind:
+            found = _added(context, source, report)
+        else:
+            found = _widened(context, source, report)
     except UnknownDefault as unknown:
         raise _not_followed(report, str(unknown)) from None
-    fields = report.fields
-    changes = [
-        FollowedChange(
-            column=name,
-            type=column.type,
-            default=column.model_dump(mode="json")["default"],
-            topic=str(fields["topic"]),
-            partition=int(fields["partition"]),
-            offset=int(fields["offset"]),
-            position=str(fields["position"]) if "position" in fields else None,
-            at_ms=now_ms(),
-        )
-        for name, column in added.items()
-    ]
+    changes = [_change(name, column, report) for name, column in found.items()]
     keep_followed(context.generation, changes)
+    made = PipelineContext(context.loaded, context.generation)
+    if made.pipeline == context.pipeline:
+        # Or the query would fail at the same change for ever.
+        raise _not_followed(report, "the pipeline's file declares the column otherwise")
     listed = "; ".join(str(each) for each in changes)
     text = f"{counted(len(changes), 'change')} of table `{source.table}` followed: {listed}."
     sys.stderr.write(f"{text}\n")
     reporter.listeners.log(text)
-    return PipelineContext(context.loaded, context.generation)
+    return made
 
 
-def _ask(
-    context: PipelineContext, source: KafkaSource, new: Mapping[str, str | None]
+def _change(name: str, column: AddedColumn | str, report: ErrorReport) -> FollowedChange:
+    """Return what is kept of an added column, or of one that was widened to a type."""
+    fields, added = report.fields, column if isinstance(column, AddedColumn) else None
+    return FollowedChange(
+        kind="widened" if added is None else "added",
+        column=name,
+        type=str(column) if added is None else added.type,
+        default=None if added is None else added.model_dump(mode="json")["default"],
+        topic=str(fields["topic"]),
+        partition=int(fields["partition"]),
+        offset=int(fields["offset"]),
+        position=str(fields["position"]) if "position" in fields else None,
+        at_ms=now_ms(),
+    )
+
+
+def _added(
+    context: PipelineContext, source: KafkaSource, report: ErrorReport
 ) -> dict[str, AddedColumn]:
-    """Return the columns as the database knows them.
+    """Return the columns of a change that nothing declares, as the database knows them.
 
     Raises:
         UnknownDefault: They can't be followed exactly.
     """
-    snapshots = [each.snapshot for each in context.pipeline.sources]
-    # The declaration is refused without one.
-    options = next(each for each in reversed(snapshots) if isinstance(each, SnapshotOptions))
     known = [*source.value_columns, *source.added_types, *(source.ignored_columns or [])]
-    found = find_added_columns(options, str(source.table), new, known, _seen(context))
+    new = new_columns_of(report)
+    found = find_added_columns(_options(context), str(source.table), new, known, _seen(context))
     for name, kind in new.items():
         now = found[name].type
-        is_plain = kind in _PLAIN
-        if kind is not None and is_plain and now not in (kind, *_WIDER.get(kind, ())):
+        if kind is not None and kind in _PLAIN and not is_widened(kind, now):
             reason = f"`{name}` was added as {kind}, and is {now} now"
             raise UnknownDefault(reason)
     return found
+
+
+def _widened(context: PipelineContext, source: KafkaSource, report: ErrorReport) -> dict[str, str]:
+    """Return the wider types that the database has now: of all columns, so that one stop is enough.
+
+    Raises:
+        UnknownDefault: The column that the query failed at has none that can be followed.
+    """
+    name, pipeline = str(report.fields["column"]), context.pipeline
+    fixed = {*pipeline.key, *pipeline.sink.key, *pipeline.sink.partition_by}
+    types, declared = find_types(_options(context), str(source.table)), source.value_columns
+    current = source.current(declared)
+    if name in fixed:
+        reason = f"`{name}` is in `key` or `partition_by`, whose types are those of a generation"
+        raise UnknownDefault(reason)
+    if name not in declared:
+        reason = f"`{name}` was added in this generation, and widened later"
+        raise UnknownDefault(reason)
+    if (now := types.get(name)) is None or now == current[name]:
+        reason = f"the database's type of `{name}` is {now or 'unknown'}, which is no wider one"
+        raise UnknownDefault(reason)
+    if not is_widened(current[name], now):
+        reason = f"`{name}` is {now} in the database, which does not hold every {current[name]}"
+        raise UnknownDefault(reason)
+    return {
+        each: types[each]
+        for each, before in current.items()
+        if each in declared
+        and each not in fixed
+        and each in types
+        and types[each] != before
+        # Of a `float` the schema of each change has to tell which digits it has.
+        and (each == name or before != "float")
+        and is_widened(before, types[each])
+    }
+
+
+def _options(context: PipelineContext) -> SnapshotOptions:
+    """Return how the captured database is reached; the declaration is refused without it."""
+    snapshots = [each.snapshot for each in context.pipeline.sources]
+    return next(each for each in reversed(snapshots) if isinstance(each, SnapshotOptions))
 
 
 def _seen(context: PipelineContext) -> int | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from sources.common.positions import iso, now_ms
@@ -14,6 +15,7 @@ from sources.common.schema import parse_schema
 from sources.config.pipeline import Pipeline
 from sources.config.user_functions import load_transform
 from sources.decoding.added_columns import types_of
+from sources.decoding.widened_columns import widened
 from sources.errors import InputError, SeamError
 from sources.serving import target_of
 from spark_jobs.checkpoint.kept_event_times import require_no_watermark_on
@@ -95,11 +97,13 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
     watermark = watermark_of(rows, given, pipeline.event_time.column)
     warnings = _judge_watermark(query, watermark)
     path = target_of(context.loaded, generation.name)
-    later = (pipeline.added_columns, pipeline.ignored_columns)
+    later = sink.LaterColumns(
+        pipeline.added_columns, pipeline.ignored_columns, pipeline.widened_columns
+    )
     entry = CatalogEntry.of(context.loaded, path)
     if entry is not None:
         entry.require_free(spark)
-    guard = sink.prepare_table(pipeline.sink, path, rows, generation, *later)
+    guard = sink.prepare_table(pipeline.sink, path, rows, generation, later)
     if entry is not None:
         entry.register(spark)
     if not query.is_bounded and query.index:
@@ -141,8 +145,15 @@ def _judge_watermark(query: QueryDeclaration, watermark: Watermark | None) -> li
 
 def _union(query: QueryDeclaration, streams: list[PlaceStream]) -> DataFrame:
     """Return the rows of all places with the columns that the transform sees."""
-    columns, added = query.plan.columns.names, query.context.pipeline.added_columns
-    parts = [with_added(each.rows, added).select(*columns, *added) for each in streams]
+    columns, pipeline = query.plan.columns.names, query.context.pipeline
+    added, types = pipeline.added_columns, pipeline.widened_columns
+    parts = [
+        with_added(each.rows, added).select(
+            *(F.col(f"`{n}`").cast(types[n]).alias(n) if n in types else f"`{n}`" for n in columns),
+            *(f"`{name}`" for name in added),
+        )
+        for each in streams
+    ]
     return reduce(DataFrame.unionByName, parts)
 
 
@@ -170,8 +181,9 @@ def _on_no_rows(spark: SparkSession, query: QueryDeclaration) -> DataFrame:
 
 def _no_rows(spark: SparkSession, query: QueryDeclaration) -> DataFrame:
     """Return an empty stream with the columns that the transform sees."""
-    added = types_of(query.context.pipeline.added_columns)
-    columns = parse_schema({**query.plan.columns_by_name, **added})
+    pipeline = query.context.pipeline
+    current = widened(query.plan.columns_by_name, pipeline.widened_columns)
+    columns = parse_schema({**current, **types_of(pipeline.added_columns)})
     return empty_stream(spark, query.generation, columns)
 
 

@@ -17,7 +17,6 @@ from pyspark.sql import DataFrame
 
 from sources.common.schema import may_be_long, parse_type
 from sources.config.pipeline import Pipeline
-from sources.decoding.added_columns import types_of
 from sources.errors import InputError
 from spark_jobs.checkpoint.plan_nodes import each_of, kind_of, number_of
 
@@ -79,7 +78,7 @@ def _long_columns(pipeline: Pipeline) -> set[str]:
         return set()
     names = {pipeline.sink.unchanged}
     for topic in pipeline.topics:
-        columns = {**topic.value_columns, **types_of(topic.added_columns or {})}
+        columns = topic.current(topic.value_columns)
         names |= {name for name, kind in columns.items() if may_be_long(parse_type(kind))}
     return names - {*pipeline.sink.key}
 

@@ -76,9 +76,9 @@ class _Marked:
 def record_columns(plan: Plan, source: KafkaSource) -> dict[str, str]:
     """Return names and Spark SQL types of all columns of a source's records, before ``select``.
 
-    They are those of the plan, and the columns that were added to the source since.
+    They are those of the plan, and the columns that were added to the source since, or widened.
     """
-    return {**plan.topic_of(source.name).read, **source.added_types}
+    return source.current(plan.topic_of(source.name).read)
 
 
 def parse_values(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame
@@ -30,9 +31,28 @@ from spark_jobs.target.merge_once import merge_once
 from spark_jobs.target.starts import announce
 from spark_jobs.target.target_guard import TargetGuard, confirm, epoch_transaction
 from spark_jobs.target.truncation import Truncation
+from spark_jobs.target.widened_columns import widen_columns
 
 BatchFunction = Callable[[DataFrame, int], None]
 """A function for ``foreachBatch``."""
+
+
+class LaterColumns(NamedTuple):
+    """How the columns of a source differ from those that it had as the generation began.
+
+    Attributes:
+        added: Columns that the source got later; the table gets those that it lacks.
+        ignored: Columns of the source that the table leaves out.
+        widened: Wider types that the source got later, by column.
+    """
+
+    added: Mapping[str, AddedColumn] = MappingProxyType({})
+    ignored: Collection[str] = ()
+    widened: Mapping[str, str] = MappingProxyType({})
+
+
+NOTHING_LATER = LaterColumns()
+"""That of a source whose columns are those that it had."""
 
 
 def prepare_table(
@@ -40,8 +60,7 @@ def prepare_table(
     target: Folder,
     rows: DataFrame,
     generation: Generation,
-    added: Mapping[str, AddedColumn] | None = None,
-    ignored: Collection[str] = (),
+    later: LaterColumns = NOTHING_LATER,
 ) -> TargetGuard:
     """Create the target if it does not exist, and refuse one that does not belong to the state.
 
@@ -52,8 +71,7 @@ def prepare_table(
         target: The table's folder.
         rows: DataFrame that will be written; it determines the columns.
         generation: Generation (one computation of the whole table) that owns the target.
-        added: Columns that the source got later; the table gets those that it lacks.
-        ignored: Columns of the source that the table leaves out.
+        later: How the columns of the source differ from those of its beginning; the table follows.
 
     Returns:
         The guard of the query that is about to start.
@@ -73,7 +91,7 @@ def prepare_table(
     # Delta's Rust library needs milliseconds where a cold JVM needs seconds.
     table = DeltaTable.create(
         target.url,
-        table_schema(rows, added or {}),
+        table_schema(rows, later.added),
         mode="ignore",
         partition_by=sink.partition_by or None,
         configuration=dict(table_properties(generation)),
@@ -82,8 +100,10 @@ def prepare_table(
         storage_options=target.documents.delta_options,
     )
     require_owner(generation, target, table)
-    if added or ignored:
-        follow_columns(target, table, rows, generation, added or {}, ignored)
+    if later.widened:
+        widen_columns(rows.sparkSession, target, table, sink, generation, later.widened)
+    if later.added or later.ignored:
+        follow_columns(target, table, rows, generation, later.added, later.ignored)
     _require_same_columns(target, json.loads(table.schema().to_json()), rows.schema)
     return confirm(side, record)
 

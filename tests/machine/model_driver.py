@@ -204,7 +204,7 @@ class ModelQuery:
                 continue
         rows = cast("DataFrame", _Rows())
         self._guard = sink.prepare_table(
-            self._context.pipeline.sink, self._table, rows, self._context.generation, {}, ()
+            self._context.pipeline.sink, self._table, rows, self._context.generation
         )
         if not self.declared.is_bounded:
             keep_history_files(self._context.generation, self._table, self._context.loaded.target)

@@ -8,7 +8,8 @@ https://www.postgresql.org/docs/current/catalog-pg-attribute.html
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -92,6 +93,47 @@ def find_added_columns(
         UnavailableError: The database does not answer.
         InputError: It refuses the login, or the table.
     """
+    with _asking(options, table) as connection:
+        described = describe_table(connection, table)
+        schema, _, name = table.partition(".")
+        rows = connection.execute(_ATTRIBUTES, [_xid(seen), schema, name]).fetchall()
+        attributes = [_Attribute(*row) for row in rows]
+        there = {each.name: each for each in attributes}
+        _require_added_last(attributes, table, new, known)
+        found = {}
+        for column in new:
+            if (kind := described.columns.get(column)) is None:
+                why = described.left_out.get(column, "the table no longer has it")
+                reason = f"`{column}` can't be added: {why}"
+                raise UnknownDefault(reason)
+            default = _default(connection, table, there[column], kind)
+            found[column] = _added(column, kind, default)
+        return found
+
+
+def find_types(options: SnapshotOptions, table: str) -> dict[str, str]:
+    """Return the Spark SQL types that a table's columns have now, by name.
+
+    Args:
+        options: How the database is reached.
+        table: The table, ``schema.table``.
+
+    Raises:
+        UnavailableError: The database does not answer.
+        InputError: It refuses the login, or the table.
+    """
+    with _asking(options, table) as connection:
+        return describe_table(connection, table).columns
+
+
+@contextmanager
+def _asking(options: SnapshotOptions, table: str) -> Iterator[psycopg.Connection[Any]]:
+    """Connect to a database for questions about one of its tables.
+
+    Raises:
+        UnavailableError: The database does not answer.
+        InputError: It refuses.
+    """
     conninfo = make_conninfo(
         options.dsn,
         application_name="hybrid columns",
@@ -100,24 +142,10 @@ def find_added_columns(
     )
     try:
         with psycopg.connect(conninfo) as connection:
-            described = describe_table(connection, table)
-            schema, _, name = table.partition(".")
-            rows = connection.execute(_ATTRIBUTES, [_xid(seen), schema, name]).fetchall()
-            attributes = [_Attribute(*row) for row in rows]
-            there = {each.name: each for each in attributes}
-            _require_added_last(attributes, table, new, known)
-            found = {}
-            for column in new:
-                if (kind := described.columns.get(column)) is None:
-                    why = described.left_out.get(column, "the table no longer has it")
-                    reason = f"`{column}` can't be added: {why}"
-                    raise UnknownDefault(reason)
-                default = _default(connection, table, there[column], kind)
-                found[column] = _added(column, kind, default)
-            return found
+            yield connection
     except psycopg.Error as error:
         message = (
-            f"The database could not be asked for columns that table `{table}` got: "
+            f"The database could not be asked for the columns of table `{table}`: "
             f"{' '.join(str(error).split())}."
         )
         if not answers(options.dsn):

@@ -17,7 +17,7 @@ from sources.state.generation import Generation, GenerationInfo
 from sources.storage.folder import Folder
 from spark_jobs.target import added_columns
 from spark_jobs.target.added_columns import with_added
-from spark_jobs.target.sink import prepare_table
+from spark_jobs.target.sink import LaterColumns, prepare_table
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
@@ -46,7 +46,8 @@ class Target:
             *more.split(", ")
         )
         made: DataFrame = with_added(rows, columns).drop(*leaves_out)
-        prepare_table(self._sink, Folder(self.path), made, self._generation, columns, ignored)
+        later = LaterColumns(columns, ignored)
+        prepare_table(self._sink, Folder(self.path), made, self._generation, later)
         if ids:
             version = DeltaTable(self.path).version()
             own = {"txnAppId": "t-rows", "txnVersion": str(version)}

@@ -12,15 +12,16 @@ from deltalake import DeltaTable
 from psycopg import sql
 from pyspark.sql import SparkSession
 
+from orchestration.audit.compare_source import compare_with_source
 from orchestration.audit.run import audit
 from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline
 from sources.planning import followed_columns
 from sources.planning.context import PipelineContext
 from spark_jobs.driver import schema_change
-from spark_jobs.target import added_columns
+from spark_jobs.target import added_columns, sink, widened_columns
 from tests.e2e.case import wrong
-from tests.e2e.changes.cdc_case import CdcCase, take_snapshot
+from tests.e2e.changes.cdc_case import ORDERS, CdcCase, take_snapshot
 from tests.e2e.in_session import fails_with, run_chain, run_live
 
 pytestmark = [
@@ -42,13 +43,13 @@ def has_all(case: CdcCase, loaded: LoadedPipeline) -> Callable[[object], bool]:
     def ask(_: object) -> bool:
         dump, target = case.folder / "orders.csv", loaded.locate("out/orders")
         with psycopg.connect(case.dsn) as connection, dump.open("wb") as file:
-            names = [
-                str(row[0])
-                for row in connection.execute(
-                    "SELECT column_name FROM information_schema.columns "
-                    "WHERE table_name = 'orders' ORDER BY ordinal_position"
-                )
-            ]
+            found = connection.execute(
+                "SELECT attname::text, format_type(atttypid, atttypmod) FROM pg_attribute WHERE "
+                "attrelid = 'orders'::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum"
+            )
+            # DuckDB has types of the same names.
+            kinds = {name: "text" if kind == "bytea" else kind for name, kind in found}
+            names = list(kinds)
             listed = sql.SQL(", ").join(map(sql.Identifier, names))
             connection.execute("SET timezone = 'UTC'")
             copy = sql.SQL("COPY (SELECT {} FROM orders) TO STDOUT (FORMAT csv, HEADER)")
@@ -61,15 +62,16 @@ def has_all(case: CdcCase, loaded: LoadedPipeline) -> Callable[[object], bool]:
             there = query.sql("FROM there")
             if not {*names} <= {*there.columns}:
                 return False
-            kinds = dict(zip(there.columns, map(str, there.types), strict=True))
-            same = {name: "VARCHAR" if kinds[name] == "BLOB" else kinds[name] for name in names}
             query.execute(
-                "CREATE TABLE source AS FROM read_csv($file, header = true, all_varchar = false, "
-                f"columns = {same}, nullstr = '')",
+                "CREATE TABLE source AS FROM read_csv($file, header = true, nullstr = '', "
+                f"columns = {kinds})",
                 {"file": str(dump)},
             )
+            bytes_of = {
+                n for n, kind in zip(there.columns, there.types, strict=True) if str(kind) == "BLOB"
+            }
             shown = ", ".join(
-                f"'\\x' || lower(hex({name})) AS {name}" if kinds[name] == "BLOB" else name
+                f"'\\x' || lower(hex({name})) AS {name}" if name in bytes_of else name
                 for name in names
             )
             query.execute(f"CREATE TABLE target AS SELECT {shown} FROM there")
@@ -82,10 +84,12 @@ def has_all(case: CdcCase, loaded: LoadedPipeline) -> Callable[[object], bool]:
     return ask
 
 
-def followed(case: CdcCase, spark: SparkSession) -> LoadedPipeline:
+def followed(
+    case: CdcCase, spark: SparkSession, columns: dict[str, str] | None = None
+) -> LoadedPipeline:
     """The pipeline of `orders`, which follows, once its target equals the table."""
     case.capture(["public.orders"], snapshot_mode="no_data")
-    loaded = case.pipeline(edit=follow)
+    loaded = case.pipeline(columns=columns, edit=follow)
     take_snapshot(loaded)
     run_chain(spark, loaded, has_all(case, loaded))
     return loaded
@@ -149,3 +153,88 @@ def test_a_driver_that_dies_at_any_step_is_completed_by_the_next(
     run_live(spark, loaded, has_all(case, loaded))
     kept = followed_columns.followed_columns(PipelineContext.require(loaded).generation)
     assert [each.column for each in kept] == ["discount"]
+
+
+NARROW = {**ORDERS, "pieces": "int", "rate": "float"}
+
+
+def narrow(case: CdcCase, spark: SparkSession) -> LoadedPipeline:
+    """The pipeline of `orders` with columns that can be widened."""
+    case.execute(
+        "ALTER TABLE orders ADD pieces int DEFAULT 5, ADD rate real DEFAULT 0.1",
+        "UPDATE orders SET pieces = id, rate = 0.3 WHERE id % 2 = 0",
+    )
+    return followed(case, spark, NARROW)
+
+
+def test_widened_types_keep_every_value(case: CdcCase, spark: SparkSession) -> None:
+    loaded = narrow(case, spark)
+    case.execute(
+        "UPDATE orders SET pieces = 6 WHERE id % 7 = 0",
+        "ALTER TABLE orders ALTER pieces TYPE bigint, ALTER amount TYPE numeric(16, 4)",
+        "UPDATE orders SET pieces = 1::bigint << 40 WHERE id % 3 = 0",
+        "UPDATE orders SET amount = 12345678901.2345 WHERE id % 4 = 0",
+    )
+    run_live(spark, loaded, has_all(case, loaded))
+    found = [(each.kind, each.column, each.type) for each in status(loaded).followed]
+    # Both by one stop.
+    assert sorted(found) == [
+        ("widened", "amount", "decimal(16,4)"),
+        ("widened", "pieces", "bigint"),
+    ]
+    # Before the first value would be rounded; and one more digit, and a column, at another time.
+    case.execute(
+        "ALTER TABLE orders ALTER rate TYPE double precision",
+        "UPDATE orders SET rate = 0.7 WHERE id % 5 = 0",
+        "ALTER TABLE orders ALTER amount TYPE numeric(20, 6), ADD note text",
+        "UPDATE orders SET amount = 0.123456, note = 'x' WHERE id % 6 = 0",
+    )
+    run_live(spark, loaded, has_all(case, loaded))
+    schema = {f.name: f.type.type for f in DeltaTable(loaded.locate("out/orders")).schema().fields}
+    assert (schema["pieces"], schema["rate"], schema["amount"]) == (
+        "long",
+        "double",
+        "decimal(20,6)",
+    )
+    assert compare_with_source(loaded).ok
+    assert (wrong(audit(loaded)), audit(loaded).ok) == ({}, True)
+    # A type that holds other values stops the run.
+    case.execute(
+        "ALTER TABLE orders ALTER pieces TYPE numeric(30)",
+        "UPDATE orders SET pieces = 1e20 WHERE id = 50",
+    )
+    with fails_with("is not a valid bigint"):
+        run_live(spark, loaded, lambda _: False)
+
+
+@pytest.mark.parametrize("place", ["keep_followed", "widen_columns", "end"])
+def test_a_driver_that_dies_while_it_widens_is_completed_by_the_next(
+    case: CdcCase, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    loaded = narrow(case, spark)
+    case.execute(
+        "ALTER TABLE orders ALTER pieces TYPE bigint",
+        "UPDATE orders SET pieces = 1::bigint << 40 WHERE id % 3 = 0",
+    )
+
+    def crash(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        if place == "keep_followed":
+            patch.setattr(schema_change, place, crash)
+        elif place == "widen_columns":
+            patch.setattr(sink, place, crash)
+        else:
+            real = widened_columns.widen_columns
+
+            def widen(*given: Any) -> None:
+                real(*given)
+                raise KeyboardInterrupt
+
+            patch.setattr(sink, "widen_columns", widen)
+        with pytest.raises(KeyboardInterrupt):
+            run_live(spark, loaded, lambda _: False)
+    run_live(spark, loaded, has_all(case, loaded))
+    kept = followed_columns.followed_columns(PipelineContext.require(loaded).generation)
+    assert [(each.kind, each.column) for each in kept] == [("widened", "pieces")]

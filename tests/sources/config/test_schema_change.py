@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sources.config.pipeline import Pipeline
+from sources.decoding.widened_columns import is_widened
 from sources.errors import InputError
 
 SNAPSHOT = {
@@ -91,3 +92,45 @@ def test_what_can_not_be_followed_exactly_is_refused_by_name(
 ) -> None:
     with pytest.raises((ValueError, InputError), match=told):
         declared(*sources, sink=sink)
+
+
+WIDE = {**CHANGES, "schema": {"id": "bigint", "amount": "decimal(9,2)"}, "on_schema_change": None}
+
+
+def test_wider_types_may_be_declared_while_a_generation_is_in_use() -> None:
+    wider = declared(SNAPSHOT, {**WIDE, "widened_columns": {"amount": "decimal(12,3)"}})
+    assert wider.widened_columns == {"amount": "decimal(12,3)"}
+    assert wider.sources[-1].contract() == declared(SNAPSHOT, WIDE).sources[-1].contract()
+
+
+@pytest.mark.parametrize(
+    ("types", "told"),
+    [
+        ({"amount": "decimal(9,3)"}, r"decimal\(9,3\) does not hold every decimal\(9,2\)"),
+        ({"amount": "double"}, r"double does not hold every decimal"),
+        ({"other": "bigint"}, r"no column `other` is declared in the `schema`"),
+        ({"id": "bigint"}, r"column `id` is in `key` or `partition_by`"),
+    ],
+)
+def test_other_types_are_refused(types: dict[str, str], told: str) -> None:
+    with pytest.raises((ValueError, InputError), match=told):
+        declared(SNAPSHOT, {**WIDE, "widened_columns": types})
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "is_exact"),
+    [
+        ("smallint", "int", True),
+        ("int", "bigint", True),
+        ("bigint", "int", False),
+        ("float", "double", True),
+        ("double", "float", False),
+        ("int", "double", False),
+        ("decimal(9,2)", "decimal(11,4)", True),
+        ("decimal(9,2)", "decimal(10,4)", False),
+        ("string", "string", True),
+        ("int", "string", False),
+    ],
+)
+def test_a_wider_type_holds_every_value(before: str, now: str, is_exact: bool) -> None:
+    assert is_widened(before, now) == is_exact

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any, ClassVar
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sources.config.kafka_source import KafkaSource
+from sources.decoding.changed_columns import WidenedColumnError
 from sources.decoding.conversion import BadValue
 from sources.decoding.debezium import PLACEHOLDER
 from sources.decoding.decoder import RowDecoder, field_reader
@@ -385,7 +387,8 @@ class TestColumnsThatChange:
         ) as it:
             read(document, source(added_columns={"discount": "int"}))
         assert "'public.orders'::regclass AND attname = 'discount'" in it.value.hint
-        assert it.value.fields == {"table": "public.orders", "column": "discount"}
+        assert it.value.fields["table"] == "public.orders"
+        assert it.value.fields["column"] == "discount"
         for default in (5, None):
             added = {"discount": {"type": "int", "default": default}}
             assert read(document, source(added_columns=added))["discount"] == 3
@@ -412,6 +415,47 @@ class TestColumnsThatChange:
             read(envelope("u", remark="x"), source(added_columns=added))
         dropped = source(added_columns=added, dropped_columns=["note"])
         assert read(envelope("u"), dropped)["note"] is None
+
+    @pytest.mark.parametrize(
+        ("column", "kind", "value"),
+        [
+            ("id", "int", 2**31),
+            ("price", "decimal(4,2)", "100.00"),
+            ("price", "decimal(11,1)", "0.25"),
+        ],
+    )
+    def test_a_value_that_needs_a_wider_type_is_told_apart_where_types_are_followed(
+        self, column: str, kind: str, value: Any
+    ) -> None:
+        declared = source(schema={**COLUMNS, column: kind}, on_schema_change="follow")
+        with pytest.raises(WidenedColumnError, match=f"is declared as {re.escape(kind)}") as caught:
+            read(envelope("u", **{column: value}), declared)
+        assert f"`widened_columns: {{{column}: <type>}}`" in caught.value.hint
+        assert caught.value.fields["position"] == "00000000000003e80000000000000410"
+        wider = source(
+            schema={**COLUMNS, column: kind},
+            widened_columns={column: COLUMNS[column]},
+            on_schema_change="follow",
+        )
+        assert str(read(envelope("u", **{column: value}), wider)[column]) == str(value)
+        # What is no number of any width is a bad record, as ever.
+        with pytest.raises(BadValue):
+            read(envelope("u", price="NaN"), declared)
+
+    def test_no_digit_of_a_float_that_became_a_double_is_lost_or_made_up(self) -> None:
+        def of(kind: str) -> dict[str, Any]:
+            described = json.loads(json.dumps(SCHEMA))
+            described["fields"][0]["fields"].append({"field": "rate", "type": kind})
+            return {"schema": described, "payload": envelope("u", price="JxA=", at=0, rate=0.3)}
+
+        narrow = {"schema": {**COLUMNS, "rate": "float"}, "on_schema_change": "follow"}
+        assert read(of("float"), source(**narrow))["rate"] == 0.3
+        with pytest.raises(WidenedColumnError, match=r"a double in column `rate`"):
+            read(of("double"), source(**narrow))
+        wide = source(**narrow, widened_columns={"rate": "double"})
+        assert read(of("double"), wide)["rate"] == 0.3
+        # As the database converts what was there before.
+        assert read(of("float"), wide)["rate"] == 0.30000001192092896
 
     def test_a_widened_one_is_noticed_with_the_first_value_that_does_not_fit(self) -> None:
         declared = source(schema={**COLUMNS, "id": "int"})

@@ -130,7 +130,7 @@ def changes_source(schema: dict[str, str], **more: Any) -> KafkaSource:
 
 def decoded(declared: KafkaSource, *values: bytes) -> list[dict[str, Any]]:
     """Decode values to rows with one decoder."""
-    columns = declared.value_schema({**(declared.declared_columns or {}), **declared.added_types})
+    columns = declared.value_schema(declared.current(declared.declared_columns or {}))
     decoder = RowDecoder(field_reader(declared), columns)
     return [dict(zip(columns.names, decoder.decode(value), strict=True)) for value in values]
 

@@ -18,11 +18,13 @@ from sources.state.generation import Generation, GenerationInfo
 from sources.storage.folder import Folder
 from tests.sources.config.test_schema_change import CHANGES, SNAPSHOT, declared
 
+WIDER = {"amount": "decimal(16,4)", "pieces": "int"}
 
-def change(column: str, kind: str = "int", default: Any = None, **more: Any) -> FollowedChange:
+
+def change(column: str, type_: str = "int", default: Any = None, **more: Any) -> FollowedChange:
     return FollowedChange(
         column=column,
-        type=kind,
+        type=type_,
         default=default,
         topic="shop.public.orders",
         partition=1,
@@ -64,6 +66,30 @@ def test_what_the_user_declares_counts(generation: Generation) -> None:
     declares = {"added_columns": {"discount": {"type": "int", "default": 8}}}
     assert added(generation, **declares) == {"discount": ("int", 8), "note": ("string", None)}
     assert added(generation, ignored_columns=["note"]) == {"discount": ("int", 7)}
+
+
+def test_a_column_that_is_widened_again_has_the_widest_type(generation: Generation) -> None:
+    columns = {"schema": {"id": "bigint", "amount": "decimal(9,2)", "pieces": "smallint"}}
+
+    def types(**changed: Any) -> dict[str, str]:
+        source = {**CHANGES, **columns, **changed}
+        loaded = LoadedPipeline(Path("/p.yaml"), declared(SNAPSHOT, source))
+        followed = with_followed_columns(loaded, generation)
+        assert with_followed_columns(followed, generation) == followed
+        return followed.pipeline.widened_columns
+
+    assert types() == {}
+    keep_followed(generation, [change("amount", "decimal(12,2)", kind="widened")])
+    assert types() == {"amount": "decimal(12,2)"}
+    # A driver goes on with what it has followed before.
+    before = types()
+    keep_followed(
+        generation,
+        [change(name, type_, kind="widened") for name, type_ in WIDER.items()],
+    )
+    assert types() == types(widened_columns=before) == WIDER
+    wider = {"amount": "decimal(20,4)"}
+    assert types(widened_columns=wider) == {**WIDER, **wider}
 
 
 def test_people_read_what_was_followed_when_and_where() -> None:

@@ -176,7 +176,7 @@ def test_a_database_that_does_not_answer_is_said(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PGPASSWORD", "wrong")
-    with pytest.raises(InputError, match=r"could not be asked for columns that table `public.t`"):
+    with pytest.raises(InputError, match=r"could not be asked for the columns of table `public.t`"):
         table.find("c")
     table.options = SnapshotOptions(dsn="host=localhost port=1 user=x", slot="s")
     with pytest.raises(UnavailableError):

@@ -1,0 +1,45 @@
+"""Types of a captured table's columns that the database has widened since: which are exact."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from sources.common.schema import parse_type
+
+
+def is_widened(before: str, now: str) -> bool:
+    """Return whether a type holds every value of another one, as the value that it is.
+
+    True, too, if both are the same.
+
+    Args:
+        before: Spark SQL type of before.
+        now: Spark SQL type of now.
+
+    Raises:
+        ValueError: A type is unknown.
+    """
+    old, new = parse_type(before), parse_type(now)
+    if old == new:
+        return True
+    if pa.types.is_integer(old) and pa.types.is_integer(new):
+        return bool(old.bit_width <= new.bit_width)
+    if pa.types.is_floating(old) and pa.types.is_floating(new):
+        return bool(old.bit_width <= new.bit_width)
+    if pa.types.is_decimal(old) and pa.types.is_decimal(new):
+        before_point = old.precision - old.scale
+        return bool(new.scale >= old.scale and new.precision - new.scale >= before_point)
+    return False
+
+
+def widened(columns: Mapping[str, str], types: Mapping[str, str] | None) -> dict[str, str]:
+    """Return columns with the types that the database has widened them to.
+
+    Args:
+        columns: Spark SQL types by name.
+        types: The wider ones; others stay as they are.
+    """
+    types = types or {}
+    return {name: types.get(name, kind) for name, kind in columns.items()}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -11,18 +13,24 @@ import pytest
 from deltalake import DeltaTable
 from psycopg import sql
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
+from examples.shop import Customers
+from orchestration import operations
 from orchestration.audit.compare_source import compare_with_source
 from orchestration.audit.run import audit
+from orchestration.cli.main import app
 from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline
 from sources.planning import followed_columns
 from sources.planning.context import PipelineContext
 from spark_jobs.driver import schema_change
+from spark_jobs.launch.record import last_launch
 from spark_jobs.target import added_columns, sink, widened_columns
-from tests.e2e.case import wrong
+from tests.e2e.case import live_of, wrong
 from tests.e2e.changes.cdc_case import ORDERS, CdcCase, take_snapshot
 from tests.e2e.in_session import fails_with, run_chain, run_live
+from tests.services.processes import wait_for
 
 pytestmark = [
     pytest.mark.e2e,
@@ -238,3 +246,45 @@ def test_a_driver_that_dies_while_it_widens_is_completed_by_the_next(
     run_live(spark, loaded, has_all(case, loaded))
     kept = followed_columns.followed_columns(PipelineContext.require(loaded).generation)
     assert [(each.kind, each.column) for each in kept] == [("widened", "pieces")]
+
+
+@pytest.mark.crash
+def test_a_driver_that_is_killed_under_writes_ends_with_the_table_of_the_database(
+    case: CdcCase,
+) -> None:
+    case.execute("ALTER TABLE orders ADD pieces int DEFAULT 5")
+    case.capture(["public.orders"], snapshot_mode="no_data")
+    loaded = case.pipeline(columns={**ORDERS, "pieces": "int"}, edit=follow)
+    customers = Customers(case.dsn, 7, rows=10, enough=lambda _: False, pause_s=0.5)
+    customers.start()
+    try:
+        ran = CliRunner().invoke(app, ["run", str(loaded.path)])
+        assert ran.exit_code == 0, ran.output
+        case.execute(
+            "ALTER TABLE orders ADD note text", "UPDATE orders SET note = 'x' WHERE id % 3 = 0"
+        )
+        wait_for(lambda: bool(status(loaded).followed), "the new column", 240)
+        launch = last_launch(loaded.require_generation())
+        assert launch is not None
+        assert launch.group is not None
+        # Whether the target has the column by now.
+        os.killpg(launch.group, signal.SIGKILL)
+        wait_for(lambda: not operations.is_live(loaded), "the end of the driver")
+        case.execute(
+            "ALTER TABLE orders ALTER pieces TYPE bigint, ALTER amount TYPE numeric(16, 4)",
+            "ALTER TABLE orders ADD discount int DEFAULT 7",
+            "UPDATE orders SET pieces = 1::bigint << 40, discount = NULL WHERE id % 5 = 0",
+            "UPDATE orders SET amount = 0.1234, note = 'y' WHERE id % 7 = 0",
+        )
+        operations.go_live(PipelineContext.require(loaded), live_of(loaded))
+        wait_for(lambda: len(status(loaded).followed) == 4, "the other changes", 240)
+    finally:
+        customers.stop()
+    try:
+        equal = has_all(case, loaded)
+        wait_for(lambda: equal(None), "the target to equal the table", 240)
+        shown = CliRunner().invoke(app, ["status", str(loaded.path)]).output
+        assert "column `note` (string) was added" in " ".join(shown.split())
+        assert status(loaded).transform_changed is None
+    finally:
+        operations.stop(loaded)

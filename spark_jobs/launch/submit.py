@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import os
+import re
 import shlex
 import sys
 import tempfile
@@ -73,6 +74,18 @@ def scratch_folders(generation: Generation) -> list[Path]:
     return list(Path(tempfile.gettempdir()).glob(scratch_folder(generation, "*").name))
 
 
+def _master(settings: SparkSettings) -> str:
+    """Return the master URL, by which a task of a shared driver on this machine may fail once.
+
+    A query that ends takes the Python workers of its tasks with it, and one of them may just have
+    been given to a task of another query: Spark gives a task a single attempt in `local[n]`, and
+    two in `local[n,2]`.
+    """
+    found = re.fullmatch(r"local\[(\*|\d+)\]", settings.master)
+    is_shared = settings.driver == "shared"
+    return f"local[{found[1]},2]" if is_shared and found is not None else settings.master
+
+
 def spark_conf(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
     """Return the Spark properties of a pipeline's runs; those that it declares take precedence.
 
@@ -82,7 +95,7 @@ def spark_conf(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
     """
     settings = loaded.pipeline.spark
     conf = {
-        "spark.master": settings.master,
+        "spark.master": _master(settings),
         "spark.submit.deployMode": settings.deploy_mode,
         "spark.app.name": f"hybrid {loaded.pipeline.name}",
         "spark.driver.memory": settings.driver_memory,

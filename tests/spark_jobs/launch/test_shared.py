@@ -249,3 +249,19 @@ def test_what_can_not_be_shared_is_refused(
 ) -> None:
     with pytest.raises(InputError, match=complaint):
         pipeline(tmp_path, spark)
+
+
+@pytest.mark.parametrize(
+    ("driver", "master", "given"),
+    [
+        ("shared", "local[*]", "local[*,2]"),
+        ("shared", "local[4]", "local[4,2]"),
+        ("shared", "local[4,3]", "local[4,3]"),
+        ("own", "local[*]", "local[*]"),
+    ],
+)
+def test_a_task_of_a_shared_driver_has_another_attempt(
+    tmp_path: Path, driver: str, master: str, given: str
+) -> None:
+    loaded = pipeline(tmp_path, driver=driver, master=master)
+    assert submit.spark_conf(loaded, tmp_path)["spark.master"] == given

@@ -33,7 +33,7 @@ demo-lake: install
 
 # Tables of a PostgreSQL in use, from snapshot to change log.
 demo-cdc: install
-	$(BIN)/python -m examples.demo_cdc
+	$(BIN)/python -m examples.demo_cdc --driver shared --kills 2 --add-column --changes 60000 --rows 10000
 
 ui: install
 	$(BIN)/python -m examples.demo --ui

@@ -1,8 +1,10 @@
 """``make demo-cdc``: capture three tables of a PostgreSQL database that changes all the time.
 
-Starts PostgreSQL, a broker, and Kafka Connect with Debezium. Threads change the tables before,
-during and after snapshot, hand-over and catch-up. At the end, each target is compared with its
-table, row for row. The exit status is 0 if all are equal, 1 if not, 2 if a step fails.
+Starts PostgreSQL, a broker, and Kafka Connect with Debezium. One file with `tables` declares all
+pipelines. Threads change the tables before, during and after snapshot, hand-over and catch-up;
+drivers are killed; a table gets a column, which stops its pipeline and no other, and is declared as
+the message says. At the end, each target is compared with its table, row for row. The exit status
+is 0 if all are equal, 1 if not, 2 if a step fails.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from deltalake import DeltaTable
 from benchmarks.record import record
 from examples.demo import ROOT, Stages, console
 from examples.shop import TABLES, Customers, make_shop
-from orchestration import operations, snapshots
+from orchestration import operations, table_pipelines
 from orchestration.audit.compare_source import SourceComparison, compare_with_source
 from orchestration.backlog import wait_until_caught_up
 from orchestration.cli.console import run
@@ -41,12 +43,16 @@ from services.connect import LocalConnect, debezium_config
 from services.postgres import LocalPostgres
 from sources.common.positions import now_ms
 from sources.config.kafka_source import KafkaSource
-from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.loader import LoadedPipeline
+from sources.config.table_template import Template
 from sources.errors import HybridError, RunError
 from sources.planning.context import PipelineContext
+from sources.state.generation import Generation
 from spark_jobs.jvm.jars import resolve_sets
 from spark_jobs.launch.local import kill_group
 from spark_jobs.launch.record import last_launch
+from spark_jobs.launch.shared_socket import folder_of, pid_of
+from spark_jobs.run_state.heartbeat import read_heartbeat
 from spark_jobs.run_state.lock import is_held
 
 _SLOT = "shop"
@@ -54,44 +60,29 @@ _PARTITIONS = 3
 _POLL_S = 0.5
 _DELIVERY_S = 900.0
 _BETWEEN_KILLS_S = (10.0, 60.0)
-# By table: its columns with Spark SQL types, and its key.
-_TABLES: dict[str, tuple[dict[str, str], list[str]]] = {
-    "orders": (
-        {
-            "id": "bigint",
-            "customer": "string",
-            "amount": "decimal(12,2)",
-            "placed": "timestamp",
-            "day": "date",
-            "paid": "boolean",
-            "receipt": "binary",
-        },
-        ["id"],
-    ),
-    "lines": (
-        {"order_id": "bigint", "line": "int", "product": "string", "quantity": "int"},
-        ["order_id", "line"],
-    ),
-    "stock": (
-        {"sku": "string", "pieces": "int", "price": "double", "changed": "timestamp"},
-        ["sku"],
-    ),
-}
+_NAMES = sorted(table.removeprefix("public.") for table in TABLES)
+_COLUMN = ("discount", "int", 3)
+_ALTERED = "public.lines"
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Shop:
     """The services of the demo, and its pipelines.
 
     Attributes:
         dsn: Connection string of the database.
         servers: Address of the broker.
-        loaded: One pipeline for each table.
+        template: The file that declares all pipelines.
     """
 
     dsn: str
     servers: str
-    loaded: list[LoadedPipeline]
+    template: Template
+
+    @property
+    def loaded(self) -> list[LoadedPipeline]:
+        """One pipeline for each table, as they are declared now."""
+        return [self.template.load(table) for table in self.template.tables()]
 
 
 def main() -> int:
@@ -108,7 +99,11 @@ def main() -> int:
         "--pause", type=float, default=0.1, help="pause after each transaction, in seconds"
     )
     parser.add_argument(
-        "--tables", nargs="+", choices=sorted(_TABLES), default=[*_TABLES], help="tables to capture"
+        "--tables", nargs="+", choices=_NAMES, default=_NAMES, help="tables to capture"
+    )
+    parser.add_argument("--driver", choices=["own", "shared"], default="own", help="of each table")
+    parser.add_argument(
+        "--add-column", action="store_true", help=f"add a column to {_ALTERED} on the way"
     )
     parser.add_argument("--kills", type=int, default=0, help="drivers to kill at random times")
     options = parser.parse_args()
@@ -142,12 +137,12 @@ def _run(options: argparse.Namespace, stages: Stages, cleanup: ExitStack) -> lis
         RunError: A pipeline or the connector fails.
     """
     shop = _open(options, stages, cleanup)
-    is_live = threading.Event()
+    is_done = threading.Event()
     customers = Customers(
         shop.dsn,
         options.seed,
         rows=60,
-        enough=lambda changes: is_live.is_set() and changes >= options.changes,
+        enough=lambda changes: is_done.is_set() and changes >= options.changes,
         pause_s=options.pause,
     )
     customers.start()
@@ -155,10 +150,8 @@ def _run(options: argparse.Namespace, stages: Stages, cleanup: ExitStack) -> lis
     killer = _Killer(shop.loaded, options.kills, options.seed)
     killer.start()
     cleanup.callback(killer.stop)
-    with stages("snapshots, while the tables change"):
-        for one in shop.loaded:
-            for snapshot in snapshots.take(one, lambda _: None):
-                console.print(f"          {snapshot.text}")
+    with stages("one snapshot of all tables, while they change"):
+        table_pipelines.copy(shop.template, lambda text: console.print(f"          {text}"))
     with stages("plan → snapshot → hand-over → live, while the tables change"):
         for one in shop.loaded:
             killer.run_until_live(one)
@@ -168,13 +161,15 @@ def _run(options: argparse.Namespace, stages: Stages, cleanup: ExitStack) -> lis
             killer.run_until_live(one)
     live_ms, started, before = now_ms(), time.monotonic(), _committed(shop)
     with stages("further changes, until there are enough"):
-        is_live.set()
+        killer.finish()
+        if options.add_column:
+            _add_column(shop)
+        is_done.set()
         customers.wait()
-        killer.stop()
     killed = f"; {killer.kills} drivers were killed" if options.kills else ""
     console.print(f"          {customers.changes:,} rows were changed{killed}")
     with stages("connector and streams caught up"), ThreadPoolExecutor(len(shop.loaded)) as pool:
-        _wait_for_connector(shop)
+        _wait_for_connector(shop.dsn)
         list(pool.map(lambda one: wait_until_caught_up(PipelineContext.require(one)), shop.loaded))
     rate = (_committed(shop) - before) / (time.monotonic() - started)
     console.print(f"          {rate:,.0f} records/s since all were live")
@@ -233,16 +228,18 @@ class _Killer(threading.Thread):
         while self._left and not self._stop_now.wait(self._chance.uniform(*_BETWEEN_KILLS_S)):
             one = self._chance.choice(self._loaded)
             generation = one.open_generation(create=False)
-            launch = None if generation is None else last_launch(generation)
-            if generation is None or launch is None or not launch.group or not is_held(generation):
+            group = None if generation is None else _group(one, generation)
+            if generation is None or group is None or not is_held(generation):
                 continue
-            kill_group(launch.group)
+            kill_group(group)
             self.kills += 1
             self._left -= 1
             if self.are_live.is_set():
-                while operations.is_live(one):
-                    time.sleep(_POLL_S)
-                operations.go_live(PipelineContext.require(one), _changes(one))
+                down = self._loaded if one.pipeline.spark.driver == "shared" else [one]
+                for each in down:
+                    while operations.is_live(each):
+                        time.sleep(_POLL_S)
+                    operations.go_live(PipelineContext.require(each), _changes(each))
 
     def run_until_live(self, one: LoadedPipeline) -> None:
         """Run a pipeline until it is live; run it again if its driver is killed.
@@ -260,8 +257,12 @@ class _Killer(threading.Thread):
             else:
                 return
 
+    def finish(self) -> None:
+        """Return when all drivers are killed that are to be, and the live runs are up again."""
+        self.join()
+
     def stop(self) -> None:
-        """Stop killing; return when the last killed live run is up again."""
+        """Stop killing; return when the last killed live runs are up again."""
         self._stop_now.set()
         self.join()
 
@@ -287,60 +288,65 @@ def _open(options: argparse.Namespace, stages: Stages, cleanup: ExitStack) -> _S
             create_topic(servers, f"{_SLOT}.{table}", _PARTITIONS, {"retention.ms": "-1"})
         config = debezium_config(postgres, _SLOT, TABLES, snapshot_mode="no_data")
         connect.create(_SLOT, config)
-        _wait_for_connector(_Shop(postgres.dsn, servers, []))
-    loaded = [_declare(folder, table, postgres.dsn, servers) for table in options.tables]
-    for one in loaded:
+        _wait_for_connector(postgres.dsn)
+    shop = _Shop(postgres.dsn, servers, Template(_declare(folder, options, postgres.dsn, servers)))
+    table_pipelines.find(shop.template)
+    for one in shop.loaded:
         cleanup.callback(operations.stop, one)
-    return _Shop(postgres.dsn, servers, loaded)
+    return shop
 
 
-def _declare(folder: Path, table: str, dsn: str, servers: str) -> LoadedPipeline:
-    """Write the file of a pipeline that captures a table, and load it."""
-    columns, key = _TABLES[table]
-    (folder / "transforms.py").write_text("def identity(rows):\n    return rows\n")
+def _declare(folder: Path, options: argparse.Namespace, dsn: str, servers: str) -> Path:
+    """Write the file that declares the pipelines of all tables, and return its path."""
     document = {
-        "name": table,
-        "event_time": "_committed_at",
-        "sources": [
-            {
-                "name": "snapshot",
-                "type": "files",
-                "path": f"snapshot/{table}/*.parquet",
-                "format": "parquet",
-                "snapshot": {"dsn": dsn, "slot": _SLOT, "chunk_rows": 10_000},
-            },
-            {
-                "name": "changes",
-                "type": "kafka",
-                "topic": f"{_SLOT}.public.{table}",
-                "bootstrap_servers": servers,
-                "format": "debezium",
-                "table": f"public.{table}",
-                "schema": columns,
-                "include": {
-                    "_position": "position",
-                    "_lsn": "lsn",
-                    "_transaction": "transaction",
-                    "_committed_at": "committed_at",
-                    "_deleted": "deleted",
-                },
-                "max_offsets_per_batch": 100_000,
-            },
-        ],
-        "transform": "transforms:identity",
-        "sink": {
-            "path": f"tables/{table}",
-            "mode": "merge",
-            "key": key,
-            "sequence": "_position",
-            "deleted": "_deleted",
-        },
+        # Drivers are shared by the machine's user, not by the folder.
+        "name": f"shop_{os.getpid()}",
+        "database": {"dsn": dsn, "slot": _SLOT, "chunk_rows": 10_000},
+        "tables": {"include": [f"public.{table}" for table in options.tables]},
+        "topic": f"{_SLOT}.{{schema}}.{{table}}",
+        "changes": {"bootstrap_servers": servers, "max_offsets_per_batch": 100_000},
+        "sink": {"path": "tables/{table}"},
         "state": "state",
-        "spark": {"driver_memory": "1g", "conf": {"spark.sql.shuffle.partitions": "2"}},
+        "spark": {
+            "driver": options.driver,
+            "driver_memory": "1g" if options.driver == "own" else "2g",
+            "conf": {"spark.sql.shuffle.partitions": "2"},
+        },
     }
-    path = folder / f"{table}.yaml"
+    path = folder / "shop.yaml"
     path.write_text(yaml.safe_dump(document, sort_keys=False))
-    return load_pipeline(path)
+    return path
+
+
+def _add_column(shop: _Shop) -> None:
+    """Add a column to a table; once that has stopped its pipeline, declare it and go on."""
+    name, kind, default = _COLUMN
+    with psycopg.connect(shop.dsn, autocommit=True) as connection:
+        connection.execute(f"ALTER TABLE {_ALTERED} ADD {name} {kind} DEFAULT {default}")
+    one = shop.template.load(_ALTERED)
+    while operations.is_live(one):
+        time.sleep(_POLL_S)
+    beat = read_heartbeat(one.require_generation(), _changes(one).name)
+    console.print(f"          {_ALTERED} stops: {beat.failure if beat else None}", markup=False)
+    others = [each for each in shop.loaded if each.pipeline.name != one.pipeline.name]
+    assert all(operations.is_live(each) for each in others)
+    document = yaml.safe_load(shop.template.path.read_text())
+    added = {"added_columns": {name: {"type": kind, "default": default}}}
+    document["tables"]["overrides"] = {_ALTERED: {"changes": added}}
+    shop.template.path.write_text(yaml.safe_dump(document, sort_keys=False))
+    shop.template = Template(shop.template.path)
+    again = shop.template.load(_ALTERED)
+    operations.go_live(PipelineContext.require(again), _changes(again))
+
+
+def _group(loaded: LoadedPipeline, generation: Generation) -> int | None:
+    """Return the process group of a pipeline's driver; None if there is none."""
+    if loaded.pipeline.spark.driver == "shared":
+        folder = folder_of(loaded.pipeline.spark.group)
+        pid = pid_of(folder) if folder.exists() else None
+        return None if pid is None else os.getpgid(pid)
+    launch = last_launch(generation)
+    return None if launch is None else launch.group
 
 
 def _changes(loaded: LoadedPipeline) -> KafkaSource:
@@ -358,14 +364,14 @@ def _committed(shop: _Shop) -> int:
     )
 
 
-def _wait_for_connector(shop: _Shop) -> None:
+def _wait_for_connector(dsn: str) -> None:
     """Wait until the connector has delivered all changes that are committed in PostgreSQL now.
 
     Raises:
         RunError: It has not done so in time.
     """
     deadline = time.monotonic() + _DELIVERY_S
-    with psycopg.connect(shop.dsn, autocommit=True) as connection:
+    with psycopg.connect(dsn, autocommit=True) as connection:
         row = connection.execute("SELECT pg_current_wal_insert_lsn()").fetchone()
         assert row is not None
         while time.monotonic() < deadline:

@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 
 from sources.config.file_source import FileSource
 from sources.config.loader import LoadedPipeline, variables_used
+from sources.config.spark_settings import SparkSettings
 from sources.errors import InputError
 from sources.state.generation import Generation
 from spark_jobs.jvm.class_archive import use_archive

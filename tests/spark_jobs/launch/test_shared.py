@@ -263,5 +263,5 @@ def test_what_can_not_be_shared_is_refused(
 def test_a_task_of_a_shared_driver_has_another_attempt(
     tmp_path: Path, driver: str, master: str, given: str
 ) -> None:
-    loaded = pipeline(tmp_path, driver=driver, master=master)
+    loaded = pipeline(tmp_path, {"driver": driver, "master": master})
     assert submit.spark_conf(loaded, tmp_path)["spark.master"] == given

@@ -20,7 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ import pyarrow.parquet as pq
 import yaml
 from confluent_kafka import Producer
 
+from benchmarks.processes import cpu_s, groups_of, memory_mb, processes_of
 from benchmarks.record import record
 from orchestration import operations
 from services.broker import LocalBroker, create_topic
@@ -37,12 +38,10 @@ from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
-from spark_jobs.launch.record import last_launch
 from spark_jobs.launch.shared_socket import folder_of, pid_of
 from spark_jobs.run_state.heartbeat import read_heartbeat
 
 GROUP = f"benchmark-{os.getpid()}"
-_TICKS = os.sysconf("SC_CLK_TCK")
 _PATIENCE_S = 600.0
 _TRANSFORM = "def identity(rows):\n    return rows\n"
 
@@ -99,12 +98,12 @@ class _Fleet:
         return {
             "first live after s": round(first[0], 1),
             "all live after s": round(time.monotonic() - begun, 1),
-            "cpu s to start all": round(self._cpu_s(), 1),
+            "cpu s to start all": round(cpu_s(self._groups()), 1),
         }
 
     def feed(self, rounds: int) -> dict[str, Any]:
         """Write a record to each topic, once a second, and look when they are committed."""
-        cpu = self._cpu_s()
+        cpu = cpu_s(self._groups())
         producer = Producer({"bootstrap.servers": self._servers})
         for number in range(rounds):
             for loaded in self._pipelines:
@@ -120,14 +119,14 @@ class _Fleet:
             "records": len(waited),
             "freshness s, median": round(statistics.median(waited), 2),
             "freshness s, p90": round(waited[int(len(waited) * 0.9)], 2),
-            "cpu s while fed": round(self._cpu_s() - cpu, 1),
-            "memory MB": round(sum(map(_pss_kb, self._processes())) / 1024),
-            "processes": len(self._processes()),
+            "cpu s while fed": round(cpu_s(self._groups()) - cpu, 1),
+            "memory MB": memory_mb(self._groups()),
+            "processes": len(processes_of(self._groups())),
         }
 
     def rest(self, seconds: float) -> dict[str, Any]:
         """Measure the drivers while nothing arrives."""
-        cpu, begun = self._cpu_s(), time.monotonic()
+        cpu, begun = cpu_s(self._groups()), time.monotonic()
         time.sleep(seconds)
         passed = time.monotonic() - begun
         ages = [
@@ -136,9 +135,9 @@ class _Fleet:
             if (beat := read_heartbeat(loaded.require_generation(), "live")) is not None
         ]
         return {
-            "idle cpu, % of a core": round((self._cpu_s() - cpu) / passed * 100, 1),
+            "idle cpu, % of a core": round((cpu_s(self._groups()) - cpu) / passed * 100, 1),
             "oldest heartbeat s": round(max(ages), 1),
-            "memory MB, idle": round(sum(map(_pss_kb, self._processes())) / 1024),
+            "memory MB, idle": memory_mb(self._groups()),
         }
 
     def end(self) -> None:
@@ -183,46 +182,7 @@ class _Fleet:
 
     def _groups(self) -> set[int]:
         """The process groups of the drivers."""
-        if self._driver == "shared":
-            pid = pid_of(folder_of(GROUP))
-            return set() if pid is None else {os.getpgid(pid)}
-        launches = [last_launch(loaded.require_generation()) for loaded in self._pipelines]
-        return {each.group for each in launches if each is not None and each.group is not None}
-
-    def _processes(self) -> list[int]:
-        groups = self._groups()
-        return [pid for pid, fields in _every_process() if int(fields[2]) in groups]
-
-    def _cpu_s(self) -> float:
-        """CPU time of the drivers' processes, and of those that they started and that ended."""
-        groups = self._groups()
-        fields = [fields for _, fields in _every_process() if int(fields[2]) in groups]
-        return sum(int(each) for found in fields for each in found[11:15]) / _TICKS
-
-
-def _every_process() -> Iterator[tuple[int, list[str]]]:
-    """Yield each process with the fields of its ``stat`` after the name of the program."""
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with _gone():
-            yield int(path.parent.name), path.read_text().rpartition(")")[2].split()
-
-
-def _pss_kb(pid: int) -> int:
-    """Return the memory of a process, of which shared pages count in part."""
-    with _gone():
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1])
-    return 0
-
-
-@contextmanager
-def _gone() -> Iterator[None]:
-    """Ignore that a process has ended in the meantime."""
-    try:
-        yield
-    except (FileNotFoundError, ProcessLookupError):
-        return
+        return groups_of(self._pipelines)
 
 
 def _topic(loaded: LoadedPipeline) -> str:

@@ -10,7 +10,6 @@ is 0 if all are equal, 1 if not, 2 if a step fails.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import shutil
@@ -19,18 +18,16 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote
 
 import psycopg
-import pyarrow.parquet as pq
 import yaml
-from deltalake import DeltaTable
 
+from benchmarks.freshness import latencies
 from benchmarks.record import record
 from examples.demo import ROOT, Stages, console
 from examples.shop import TABLES, Customers, make_shop
@@ -176,7 +173,7 @@ def _run(options: argparse.Namespace, stages: Stages, cleanup: ExitStack) -> lis
     latency: dict[str, dict[str, float]] = {}
     for one in shop.loaded:
         operations.stop(one)
-        if seconds := sorted(_latencies(one, live_ms)):
+        if seconds := sorted(latencies(one, live_ms)):
             median, p99 = statistics.median(seconds), seconds[len(seconds) * 99 // 100]
             latency[one.pipeline.name] = {"median_s": round(median, 1), "p99_s": round(p99, 1)}
             console.print(
@@ -328,8 +325,10 @@ def _add_column(shop: _Shop) -> None:
         time.sleep(_POLL_S)
     beat = read_heartbeat(one.require_generation(), _changes(one).name)
     console.print(f"          {_ALTERED} stops: {beat.failure if beat else None}", markup=False)
-    others = [each for each in shop.loaded if each.pipeline.name != one.pipeline.name]
-    assert all(operations.is_live(each) for each in others)
+    for each in shop.loaded:
+        if each.pipeline.name != one.pipeline.name and not operations.is_live(each):
+            message = f"{each.pipeline.name} has stopped with {one.pipeline.name}."
+            raise RunError(message, "Look at the logs below the demo's folder `state`.")
     document = yaml.safe_load(shop.template.path.read_text())
     added = {"added_columns": {name: {"type": kind, "default": default}}}
     document["tables"]["overrides"] = {_ALTERED: {"changes": added}}
@@ -389,40 +388,6 @@ def _wait_for_connector(dsn: str) -> None:
             time.sleep(_POLL_S)
     message = f"The connector has not delivered everything within {_DELIVERY_S:.0f} s."
     raise RunError(message, "Look at the connector's log in the demo's folder.")
-
-
-def _latencies(loaded: LoadedPipeline, since_ms: int) -> Iterator[float]:
-    """Yield, for each row, the seconds from the commit in PostgreSQL to the Delta table's commit.
-
-    The new rows of a table version are those whose log position is higher than that of all rows of
-    earlier versions.
-
-    Args:
-        loaded: The pipeline.
-        since_ms: Versions committed earlier (ms since 1970) are left out.
-    """
-    path = loaded.locate(loaded.pipeline.sink.path)
-    table = DeltaTable(path)
-    highest = 0
-    for entry in sorted(table.history(), key=lambda each: each["version"]):
-        top = highest
-        for file in _added(Path(path), entry["version"]):
-            rows = pq.read_table(file, columns=["_lsn", "_committed_at"])
-            lsns = rows["_lsn"].to_pylist()
-            for lsn, at in zip(lsns, rows["_committed_at"].to_pylist(), strict=True):
-                top = max(top, lsn)
-                if lsn > highest and entry["timestamp"] >= since_ms:
-                    yield entry["timestamp"] / 1000 - at.timestamp()
-        highest = top
-
-
-def _added(table: Path, version: int) -> Iterator[Path]:
-    """Yield the files that a version of a Delta table added and that still exist."""
-    for line in (table / "_delta_log" / f"{version:020}.json").read_text().splitlines():
-        if (add := json.loads(line).get("add")) is not None:
-            file = table / unquote(add["path"])
-            if file.exists():
-                yield file
 
 
 if __name__ == "__main__":

@@ -1,0 +1,47 @@
+"""How long changes of a database take until readers of the Delta table see them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from sources.config.loader import LoadedPipeline
+
+
+def latencies(loaded: LoadedPipeline, since_ms: int) -> Iterator[float]:
+    """Yield, for each row, the seconds from the commit in PostgreSQL to the Delta table's commit.
+
+    The new rows of a table version are those whose log position is higher than that of all rows of
+    earlier versions.
+
+    Args:
+        loaded: A pipeline whose rows carry `_lsn` and `_committed_at`, with a table on a disk.
+        since_ms: Versions committed earlier (ms since 1970) are left out.
+    """
+    path = loaded.locate(loaded.pipeline.sink.path)
+    table = DeltaTable(path)
+    highest = 0
+    for entry in sorted(table.history(), key=lambda each: each["version"]):
+        top = highest
+        for file in _added(Path(path), entry["version"]):
+            rows = pq.read_table(file, columns=["_lsn", "_committed_at"])
+            lsns = rows["_lsn"].to_pylist()
+            for lsn, at in zip(lsns, rows["_committed_at"].to_pylist(), strict=True):
+                top = max(top, lsn)
+                if lsn > highest and entry["timestamp"] >= since_ms:
+                    yield entry["timestamp"] / 1000 - at.timestamp()
+        highest = top
+
+
+def _added(table: Path, version: int) -> Iterator[Path]:
+    """Yield the files that a version of a Delta table added and that still exist."""
+    for line in (table / "_delta_log" / f"{version:020}.json").read_text().splitlines():
+        if (add := json.loads(line).get("add")) is not None:
+            file = table / unquote(add["path"])
+            if file.exists():
+                yield file

@@ -20,7 +20,7 @@ _CONTROLS = {
 _GENERATIONS = {
     "COMPARE": "compares the candidate's rows with those that readers see, and changes nothing",
     "NEW": "begins a candidate: the whole table, computed again next to the serving one by the "
-    "pipeline's file as it is now; materialize the build job to compute it",
+    "pipeline's file as it is now; the job with the pipeline's name computes it",
     "RERUN": "does all of it: a candidate, its table, the comparison and, if checks hold, the "
     "promotion",
     "PROMOTE": "lets readers see the candidate, in one commit",

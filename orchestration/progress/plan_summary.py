@@ -177,7 +177,8 @@ def _target(pipeline: Pipeline, plan: Plan, target: str) -> str:
     what = f"what `{pipeline.transform}` computes " if computes_rows(pipeline, plan) else ""
     table = f"`{target}`" if sink.table is None else f"table `{sink.table}` in `{target}`"
     key = ", ".join(f"`{name}`" for name in sink.key)
-    how = f"upsert by {key}" if sink.mode == "merge" else "every row appended"
+    added = f"each row added once, by {key}" if key else "every row added"
+    how = f"upsert by {key}" if sink.mode == "merge" else added
     return f"Writes {what}to {table}, {how}."
 
 

@@ -168,7 +168,7 @@ def _since(loaded: LoadedPipeline, found: Status) -> list[str]:
     if found.generation is None:
         return []
     launch = last_launch(read_generation(loaded.state, found.generation))
-    return [] if launch is None else [f"since {moment(launch.at_ms)} UTC"]
+    return [] if launch is None else [f"running since {moment(launch.at_ms)} UTC"]
 
 
 def _links(loaded: LoadedPipeline, found: Status, facts: TableFacts | None) -> list[str]:

@@ -88,7 +88,10 @@ def test_the_summary_comes_first_for_people_and_programs_alike(loaded: LoadedPip
     seen = preview(loaded, operations.plan(loaded))
     assert seen.files == {"history": 2}
     assert seen.summary.startswith("Reads 2 files, ")
-    assert f"Writes to `{loaded.target.url}`, every row appended. About 30 s: " in seen.summary
+    assert (
+        f"Writes to `{loaded.target.url}`, each row added once, by `id`. About 30 s: "
+        in seen.summary
+    )
     shown = " ".join(CliRunner().invoke(app, ["plan", str(loaded.path)]).stdout.split())
     assert shown.startswith("Plan of events Reads 2 files, ")
 

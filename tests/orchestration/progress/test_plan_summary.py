@@ -30,7 +30,7 @@ READS = "Reads 273 files, 6.4 MB, 252,392 rows (1 Jan 2013 to 30 Sep 2013)."
 CONTINUES = "Kafka continues from 29 Sep 2013 23:56; "
 HELD = "(all that Kafka held from there on when the files were listed)"
 BOTH = f"at most 57,102 records may be in both {HELD}"
-WRITES = "Writes to `out`, every row appended."
+WRITES = "Writes to `out`, each row added once, by `id`."
 GUESS = Estimate(seconds=55, executor_hours=0.01, is_guess=True, basis="a guess")
 UPSERT = {"path": "out", "mode": "merge", "key": ["id"]}
 
@@ -174,7 +174,10 @@ def test_a_folder_that_grows_has_none() -> None:
     [
         ({}, WRITES),
         (UPSERT, "Writes to `out`, upsert by `id`."),
-        ({"table": "lake.flights"}, "Writes to table `lake.flights` in `out`, every row appended."),
+        (
+            {"table": "lake.flights"},
+            "Writes to table `lake.flights` in `out`, each row added once, by `id`.",
+        ),
         (
             {**UPSERT, "key": ["window_start", "id"]},
             "Writes what `flights:events` computes to `out`, upsert by `window_start`, `id`.",

@@ -65,7 +65,7 @@ def test_a_healthy_run_is_told_with_what_waits_its_newest_row_and_who_serves(
     assert found.is_well
     headline, waiting, since, newest, rows, commit, serving = found.text.split(" · ")
     assert (headline, waiting) == ("Healthy", "0 waiting")
-    assert since.startswith("since ")
+    assert since.startswith("running since ")
     assert (newest, rows) == ("newest row 30 Dec 2013", "12.3 k rows")
     assert commit == "last rows written 30 Dec 2013 00:00 UTC"
     assert serving == "serving g1, candidate none"

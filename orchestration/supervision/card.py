@@ -188,19 +188,25 @@ def _plots(loaded: LoadedPipeline, found: Status) -> str | None:
     """Return lag and throughput of the last 24 hours as two small plots; None if there are none."""
     if found.generation is None:
         return None
-    name = found.sources[-1].source
-    log = read_progress_log(read_generation(loaded.state, found.generation), name)
+    source = found.sources[-1]
+    log = read_progress_log(read_generation(loaded.state, found.generation), source.source)
     if log is None or not log.samples:
         return None
-    kept, since_ms = log.last_day, now_ms() - DAY_MS
+    kept, at_ms = log.last_day, now_ms()
+    since_ms = at_ms - DAY_MS
     recent = [each for each in kept.intervals if each.at_ms + kept.length_ms > since_ms]
     if not recent:
         return None
     *earlier, last = log.samples
     left = [(each.at_ms, float(each.left)) for each in recent if each.left is not None]
     rates = [(each.at_ms, each.per_s) for each in recent if each.per_s is not None]
+    waiting: tuple[int, float | None] = last.at_ms, last.left
+    if source.lag is not None:
+        # A run counts what waits when a micro-batch ends; the headline says what waits now.
+        waiting = at_ms, source.lag
+        left.append((at_ms, float(source.lag)))
     plots = [
-        sparkline(f"{log.unit} waiting", left, kept.length_ms, (last.at_ms, last.left)),
+        sparkline(f"{log.unit} waiting", left, kept.length_ms, waiting),
         sparkline(
             f"{log.unit}/s over a minute",
             rates,

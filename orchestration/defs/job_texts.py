@@ -97,7 +97,9 @@ def generation(loaded: LoadedPipeline, actions: Iterable[str]) -> str:
     first = (
         f"For later: replaces the whole table of `{loaded.pipeline.name}` in one commit, such as "
         "after a change of its transform. A *generation* is one computation of the table, a "
-        "*candidate* one that readers do not see yet. Choose the `action` in the Launchpad:"
+        "*candidate* one that readers do not see yet. The usual order: `RERUN` with "
+        "`promote: NEVER`, which computes a candidate; `COMPARE`; `PROMOTE`; and `ROLLBACK` to go "
+        "back. Choose the `action` in the Launchpad:"
     )
     return f"{first}\n\n{_list(_GENERATIONS, actions)}"
 
@@ -105,9 +107,10 @@ def generation(loaded: LoadedPipeline, actions: Iterable[str]) -> str:
 def backfill(loaded: LoadedPipeline) -> str:
     """Return the description of the job that recomputes ranges."""
     return (
-        f"For later: recomputes a range of event times of `{loaded.pipeline.name}` from its files. "
-        "Rows that the live stream wrote are kept, and the stream goes on. Only what history has "
-        "delivered can be recomputed."
+        f"For later: recomputes a range of event times of `{loaded.pipeline.name}` from its files, "
+        "such as after files were corrected. Rows that the live stream wrote are kept, and the "
+        "stream goes on. Only times that files have delivered can be recomputed, not those that "
+        "came from the stream."
     )
 
 

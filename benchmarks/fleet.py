@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import statistics
 import sys
 import tempfile
@@ -30,7 +29,7 @@ import pyarrow.parquet as pq
 import yaml
 from confluent_kafka import Producer
 
-from benchmarks.processes import cpu_s, groups_of, memory_mb, processes_of
+from benchmarks.processes import cpu_s, end_all, groups_of, memory_mb, processes_of
 from benchmarks.record import record
 from orchestration import operations
 from services.broker import LocalBroker, create_topic
@@ -38,7 +37,6 @@ from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
-from spark_jobs.launch.shared_socket import folder_of, pid_of
 from spark_jobs.run_state.heartbeat import read_heartbeat
 
 GROUP = f"benchmark-{os.getpid()}"
@@ -142,11 +140,7 @@ class _Fleet:
 
     def end(self) -> None:
         """Stop all runs."""
-        for loaded in self._pipelines:
-            if loaded.open_generation(create=False) is not None:
-                operations.stop(loaded)
-        if self._driver == "shared" and (pid := pid_of(folder_of(GROUP))) is not None:
-            os.kill(pid, signal.SIGTERM)
+        end_all(self._pipelines)
 
     def _made(self, folder: Path) -> LoadedPipeline:
         folder.mkdir()

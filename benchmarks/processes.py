@@ -1,12 +1,14 @@
-"""What processes use: memory and CPU time of the process groups of drivers, read from ``/proc``."""
+"""Processes of drivers: their groups, their end, and what memory and CPU time they use."""
 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterable, Iterator, Set
 from contextlib import contextmanager
 from pathlib import Path
 
+from orchestration import operations
 from sources.config.loader import LoadedPipeline
 from spark_jobs.launch.record import last_launch
 from spark_jobs.launch.shared_socket import folder_of, pid_of
@@ -14,21 +16,32 @@ from spark_jobs.launch.shared_socket import folder_of, pid_of
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def groups_of(pipelines: Iterable[LoadedPipeline]) -> set[int]:
-    """Return the process groups of the drivers of pipelines; those that share one have one.
+def group_of(loaded: LoadedPipeline) -> int | None:
+    """Return the process group of a pipeline's driver; None if there is none."""
+    if loaded.pipeline.spark.driver == "shared":
+        pid = _shared_driver(loaded)
+        return None if pid is None else os.getpgid(pid)
+    generation = loaded.open_generation(create=False)
+    launch = None if generation is None else last_launch(generation)
+    return None if launch is None else launch.group
 
-    Args:
-        pipelines: With a generation that was launched.
-    """
-    found: set[int | None] = set()
+
+def groups_of(pipelines: Iterable[LoadedPipeline]) -> set[int]:
+    """Return the process groups of the drivers of pipelines; those that share one have one."""
+    return {group for each in pipelines if (group := group_of(each)) is not None}
+
+
+def end_all(pipelines: Iterable[LoadedPipeline]) -> None:
+    """Stop all runs of pipelines, and end the drivers that they share."""
+    shared = set()
     for loaded in pipelines:
-        spark = loaded.pipeline.spark
-        if spark.driver == "shared":
-            pid = pid_of(folder_of(spark.group))
-            found.add(None if pid is None else os.getpgid(pid))
-        elif (launch := last_launch(loaded.require_generation())) is not None:
-            found.add(launch.group)
-    return {group for group in found if group is not None}
+        if loaded.open_generation(create=False) is not None:
+            operations.stop(loaded)
+        if loaded.pipeline.spark.driver == "shared":
+            shared.add(_shared_driver(loaded))
+    for pid in shared:
+        if pid is not None:
+            os.kill(pid, signal.SIGTERM)
 
 
 def processes_of(groups: Set[int]) -> list[int]:
@@ -45,6 +58,11 @@ def cpu_s(groups: Set[int]) -> float:
 def memory_mb(groups: Set[int]) -> int:
     """Return the memory of process groups, in MB; pages that processes share count once (PSS)."""
     return round(sum(map(_pss_kb, processes_of(groups))) / 1024)
+
+
+def _shared_driver(loaded: LoadedPipeline) -> int | None:
+    folder = folder_of(loaded.pipeline.spark.group)
+    return pid_of(folder) if folder.exists() else None
 
 
 def _every_process() -> Iterator[tuple[int, list[str]]]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import statistics
 import sys
 import tempfile
@@ -29,9 +28,9 @@ import psycopg
 import yaml
 
 from benchmarks.freshness import latencies
-from benchmarks.processes import cpu_s, groups_of, memory_mb
+from benchmarks.processes import cpu_s, end_all, groups_of, memory_mb
 from benchmarks.record import record
-from orchestration import operations, table_pipelines
+from orchestration import table_pipelines
 from orchestration.backlog import wait_until_caught_up
 from orchestration.chain import ChainRun, Observer, run_chain
 from services.broker import LocalBroker, create_topic
@@ -41,7 +40,6 @@ from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.table_template import Template
 from sources.planning.context import PipelineContext
-from spark_jobs.launch.shared_socket import folder_of, pid_of
 
 _NAME = "bench"
 _ROWS = 1000
@@ -73,7 +71,7 @@ def main() -> None:
         table_pipelines.copy(template, lambda _line: None)
         copied = time.monotonic()
         tables = [template.load(table) for table in template.tables()]
-        stack.callback(_end, tables)
+        stack.callback(end_all, tables)
         with ThreadPoolExecutor(options.at_once) as pool:
             list(pool.map(_go_live, tables))
         result |= {
@@ -158,16 +156,6 @@ def _rest(tables: Sequence[LoadedPipeline], seconds: float) -> dict[str, Any]:
     return {
         "idle cpu, % of a core": round((cpu_s(groups) - cpu) / (time.monotonic() - begun) * 100, 1),
     }
-
-
-def _end(tables: Sequence[LoadedPipeline]) -> None:
-    """Stop all runs."""
-    for loaded in tables:
-        if loaded.open_generation(create=False) is not None:
-            operations.stop(loaded)
-    spark = tables[0].pipeline.spark
-    if spark.driver == "shared" and (pid := pid_of(folder_of(spark.group))) is not None:
-        os.kill(pid, signal.SIGTERM)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ import psycopg
 import yaml
 
 from benchmarks.freshness import latencies
+from benchmarks.processes import group_of
 from benchmarks.record import record
 from examples.demo import ROOT, Stages, console
 from examples.shop import TABLES, Customers, make_shop
@@ -44,11 +45,8 @@ from sources.config.loader import LoadedPipeline
 from sources.config.table_template import Template
 from sources.errors import HybridError, RunError
 from sources.planning.context import PipelineContext
-from sources.state.generation import Generation
 from spark_jobs.jvm.jars import resolve_sets
 from spark_jobs.launch.local import kill_group
-from spark_jobs.launch.record import last_launch
-from spark_jobs.launch.shared_socket import folder_of, pid_of
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from spark_jobs.run_state.lock import is_held
 
@@ -225,7 +223,7 @@ class _Killer(threading.Thread):
         while self._left and not self._stop_now.wait(self._chance.uniform(*_BETWEEN_KILLS_S)):
             one = self._chance.choice(self._loaded)
             generation = one.open_generation(create=False)
-            group = None if generation is None else _group(one, generation)
+            group = group_of(one)
             if generation is None or group is None or not is_held(generation):
                 continue
             kill_group(group)
@@ -336,16 +334,6 @@ def _add_column(shop: _Shop) -> None:
     shop.template = Template(shop.template.path)
     again = shop.template.load(_ALTERED)
     operations.go_live(PipelineContext.require(again), _changes(again))
-
-
-def _group(loaded: LoadedPipeline, generation: Generation) -> int | None:
-    """Return the process group of a pipeline's driver; None if there is none."""
-    if loaded.pipeline.spark.driver == "shared":
-        folder = folder_of(loaded.pipeline.spark.group)
-        pid = pid_of(folder) if folder.exists() else None
-        return None if pid is None else os.getpgid(pid)
-    launch = last_launch(generation)
-    return None if launch is None else launch.group
 
 
 def _changes(loaded: LoadedPipeline) -> KafkaSource:

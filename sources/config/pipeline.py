@@ -21,8 +21,9 @@ from sources.config.reruns import Generations, Ranges
 from sources.config.sink import Sink
 from sources.config.spark_settings import SparkSettings
 from sources.config.supervision import Supervision
-from sources.decoding.added_columns import AddedColumn
+from sources.decoding.added_columns import AddedColumn, types_of
 from sources.decoding.value_format import EnvelopePart
+from sources.decoding.widened_columns import widened
 from sources.errors import InputError
 from sources.hybrid import Boundedness, HybridSource, HybridSourceBuilder
 from sources.storage.settings import HdfsSettings, S3Settings
@@ -357,6 +358,14 @@ class Pipeline(Declared):
     def widened_columns(self) -> dict[str, str]:
         """Wider types that the last source's database table has given columns, by name."""
         return self.sources[-1].widened_columns or {}
+
+    def current(self, columns: Mapping[str, str]) -> dict[str, str]:
+        """Return columns as the last source has them now: with those that were added, widened.
+
+        Args:
+            columns: Names and Spark SQL types of the columns as the generation began.
+        """
+        return {**widened(columns, self.widened_columns), **types_of(self.added_columns)}
 
     @property
     def follows_columns(self) -> bool:

@@ -17,8 +17,6 @@ from sources.common.positions import Part, Record
 from sources.common.schema import names_and_types, parse_schema
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
-from sources.decoding.added_columns import types_of
-from sources.decoding.widened_columns import widened
 from sources.errors import ErrorReport
 from sources.kept_definitions import modules_of
 from sources.planning.plan import Plan
@@ -158,7 +156,7 @@ def _request(
     loaded: LoadedPipeline, columns: dict[str, str], replayed: list[str]
 ) -> AnalysisRequest:
     pipeline = loaded.pipeline
-    given = {**widened(columns, pipeline.widened_columns), **types_of(pipeline.added_columns)}
+    given = pipeline.current(columns)
     depends_on = {
         "transform": pipeline.transform,
         "code": [hashlib.sha256(path.read_bytes()).hexdigest() for path in modules_of(loaded)],

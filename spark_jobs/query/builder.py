@@ -14,8 +14,6 @@ from sources.common.positions import iso, now_ms
 from sources.common.schema import parse_schema
 from sources.config.pipeline import Pipeline
 from sources.config.user_functions import load_transform
-from sources.decoding.added_columns import types_of
-from sources.decoding.widened_columns import widened
 from sources.errors import InputError, SeamError
 from sources.serving import target_of
 from spark_jobs.checkpoint.kept_event_times import require_no_watermark_on
@@ -181,9 +179,7 @@ def _on_no_rows(spark: SparkSession, query: QueryDeclaration) -> DataFrame:
 
 def _no_rows(spark: SparkSession, query: QueryDeclaration) -> DataFrame:
     """Return an empty stream with the columns that the transform sees."""
-    pipeline = query.context.pipeline
-    current = widened(query.plan.columns_by_name, pipeline.widened_columns)
-    columns = parse_schema({**current, **types_of(pipeline.added_columns)})
+    columns = parse_schema(query.context.pipeline.current(query.plan.columns_by_name))
     return empty_stream(spark, query.generation, columns)
 
 

@@ -359,6 +359,11 @@ class Pipeline(Declared):
         """Wider types that the last source's database table has given columns, by name."""
         return self.sources[-1].widened_columns or {}
 
+    @property
+    def fixed_columns(self) -> set[str]:
+        """Columns that identify or place rows, whose types can't change within a generation."""
+        return {*self.key, *self.sink.key, *self.sink.partition_by}
+
     def current(self, columns: Mapping[str, str]) -> dict[str, str]:
         """Return columns as the last source has them now: with those that were added, widened.
 
@@ -400,7 +405,7 @@ def _check_follows_truncates(source: KafkaSource, sink: Sink) -> None:
 
 def _check_widened(source: KafkaSource, pipeline: Pipeline) -> None:
     """Refuse wider types of columns that identify or place rows, or before the last source."""
-    fixed = {*pipeline.key, *pipeline.sink.key, *pipeline.sink.partition_by}
+    fixed = pipeline.fixed_columns
     for name in source.widened_columns or {}:
         if name in fixed or source is not pipeline.sources[-1]:
             what = (

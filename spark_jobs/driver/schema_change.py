@@ -120,8 +120,7 @@ def _widened(context: PipelineContext, source: KafkaSource, report: ErrorReport)
     Raises:
         UnknownDefault: The column that the query failed at has none that can be followed.
     """
-    name, pipeline = str(report.fields["column"]), context.pipeline
-    fixed = {*pipeline.key, *pipeline.sink.key, *pipeline.sink.partition_by}
+    name, fixed = str(report.fields["column"]), context.pipeline.fixed_columns
     types, declared = find_types(_options(context), str(source.table)), source.value_columns
     current = source.current(declared)
     if name in fixed:

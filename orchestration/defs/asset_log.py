@@ -58,7 +58,11 @@ class AssetLog(Observer):
         if not isinstance(step, BoundedStep | LiveStep):
             return
         generation = self._loaded.open_generation(create=False)
-        if generation is None or _is_there(generation, step.name):
+        if generation is None:
+            return
+        if _is_there(generation, step.name):
+            if isinstance(step, LiveStep):
+                self._context.log.info(f"`{step.name}`: Spark is up; its first batch follows.")
             return
         done = SwitchState(self._loaded.pipeline.hybrid_source(), generation).end_of(step.name)
         if done is None:

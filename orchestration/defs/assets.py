@@ -6,7 +6,7 @@ import dagster as dg
 
 from orchestration.chain import PlanStep
 from sources.config.loader import LoadedPipeline
-from sources.serving import waiting
+from sources.serving import FIRST, newest, waiting
 
 RESTART_TAG = "hybrid/restart"
 """Tag of a Dagster run that the supervision requested; a run that people start has none."""
@@ -85,10 +85,14 @@ def note_on_run(
 def role_of(loaded: LoadedPipeline, generation: str) -> str:
     """Return a generation's name with what readers see of it: ``g2, a candidate: …``.
 
+    Of the first one there may be no table yet, and there is nothing that it could be taken for.
+
     Args:
         loaded: The pipeline.
         generation: Name of the generation.
     """
     if waiting(loaded) == generation:
         return f"{generation}, a candidate: readers do not see it until it is promoted"
+    if generation == FIRST and newest(loaded) == FIRST:
+        return f"{generation}, the only one"
     return f"{generation}, which readers see"

@@ -172,7 +172,7 @@ def _plan(
         for warning in made.warnings:
             context.log.warning(warning)
         shown = {
-            **plan_metadata.plan(made, seen),
+            **plan_metadata.plan(fresh.pipeline.name, made, seen),
             "generation": role_of(fresh, generation.name),
         }
         if not fresh.pipeline.approve:
@@ -201,7 +201,7 @@ def _bounded(
         kinds={"spark", "deltalake"},
         tags={"boundedness": "bounded"},
         pool=POOL,
-        description=f"Reads the bounded source `{step.name}` to its end.",
+        description=f"Reads the bounded source {step.name} to its end.",
     )
     def bounded(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         with (
@@ -247,7 +247,7 @@ def _handover(
         group_name=steps_group(loaded),
         kinds={"kafka"},
         description=(
-            f"Decides from which offsets `{step.source}` starts, by where the source before it "
+            f"Decides from which offsets {step.source} starts, by where the source before it "
             "ends, with the reason for each partition (the SourceFactory of FLIP-150)."
         ),
         check_specs=[
@@ -288,7 +288,7 @@ def _live(
         tags={"boundedness": "continuous_unbounded"},
         pool=POOL,
         description=(
-            f"Starts the unbounded run of `{step.name}` and returns when its first batch is "
+            f"Starts the unbounded run of {step.name} and returns when its first batch is "
             "committed; the run continues in the background, watched by the supervision."
         ),
     )

@@ -36,11 +36,11 @@ _RERUNS = {ACTION_TAG: _RERUN}
 
 
 class GenerationAction(Enum):
-    """Choice of the launch form: what to do; the first one changes nothing."""
+    """Choice of the launch form: what to do, in the usual order."""
 
-    COMPARE = "COMPARE"
     NEW = "NEW"
     RERUN = "RERUN"
+    COMPARE = "COMPARE"
     PROMOTE = "PROMOTE"
     ROLLBACK = "ROLLBACK"
     DISCARD = "DISCARD"
@@ -58,6 +58,7 @@ class Promote(Enum):
 class GenerationForm(dg.Config):
     """Launch form of the job for generations."""
 
+    # What changes nothing is the default.
     action: GenerationAction = Field(
         default=GenerationAction.COMPARE,
         description=job_texts.actions_in_words(each.name for each in GenerationAction),
@@ -206,9 +207,9 @@ def _switched(context: dg.OpExecutionContext, loaded: LoadedPipeline, serving: S
 
 
 _ACTS: dict[GenerationAction, Act] = {
-    GenerationAction.COMPARE: _compare,
     GenerationAction.NEW: _new,
     GenerationAction.RERUN: _rerun,
+    GenerationAction.COMPARE: _compare,
     GenerationAction.PROMOTE: _promote,
     GenerationAction.ROLLBACK: _roll_back,
     GenerationAction.DISCARD: _discard,

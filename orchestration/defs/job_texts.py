@@ -10,19 +10,20 @@ from sources.hybrid import Boundedness
 
 _CONTROLS = {
     "STATUS": "shows how the pipeline is, and changes nothing",
-    "PAUSE": "ends the stream; it keeps its place, and is shown as paused until RESUME",
-    "RESUME": "starts the stream where it was paused, stopped or drained",
-    "DRAIN": "lets the stream commit all that is there now, then ends it",
-    "STOP": "ends whatever runs, also while history is read",
+    "PAUSE": "ends the stream at once; it keeps its place, and is shown as paused until RESUME",
+    "RESUME": "starts the stream where PAUSE, DRAIN or STOP ended it",
+    "DRAIN": "lets the stream commit all that is there now, then ends it, until RESUME",
+    "STOP": "ends whatever runs, also while history is read; launch the job with the pipeline's "
+    "name to continue history, or RESUME the stream",
     "RATE": "limits how fast a source is read; without a number the limit is removed",
     "APPROVE": "approves the plan; a chain that waits for this goes on",
 }
 _GENERATIONS = {
-    "COMPARE": "compares the candidate's rows with those that readers see, and changes nothing",
     "NEW": "begins a candidate: the whole table, computed again next to the serving one by the "
     "pipeline's file as it is now; the job with the pipeline's name computes it",
     "RERUN": "does all of it: a candidate, its table, the comparison and, if checks hold, the "
     "promotion",
+    "COMPARE": "compares the candidate's rows with those that readers see, and changes nothing",
     "PROMOTE": "lets readers see the candidate, in one commit",
     "ROLLBACK": "lets readers see the generation before again",
     "DISCARD": "stops and deletes the candidate",

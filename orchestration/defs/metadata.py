@@ -12,6 +12,7 @@ import dagster as dg
 from orchestration.defs.assets import APPROVED
 from orchestration.defs.ways import in_dagster
 from orchestration.display import readable_times, second
+from orchestration.progress.in_words import complete_through
 from orchestration.snapshots import TakenSnapshot
 from orchestration.supervision.verdict import Finding, Verdict
 from sources.common.positions import EndPosition, Evidence, TopicPartition, nest
@@ -68,7 +69,7 @@ def end(
     """
     shown: Metadata = {
         "end": second(position.event_time_ms),
-        "complete through": second(position.complete_through_ms),
+        "complete through": complete_through(position),
         "event times": position.event_times,
         "decided by": decided_by(position.evidence),
         "splits": position.splits,
@@ -121,8 +122,21 @@ def ledger(made: Ledger, count: SeamCount | None) -> Metadata:
         "ledger": table([_entry(entry, count) for entry in made.entries]),
     }
     if made.previous is not None:
-        shown["history complete through"] = second(made.previous.complete_through_ms)
+        shown["history complete through"] = complete_through(made.previous)
     return shown
+
+
+def removed(count: SeamCount | None) -> Metadata:
+    """Return how many rows of a seam were duplicates; empty until the stream has passed the seam.
+
+    Args:
+        count: Rows in the seam (the offsets in which history and topic may overlap) and rows
+            removed there as duplicates.
+    """
+    if count is None:
+        return {}
+    rows, dropped = (sum(of.values()) for of in (count.rows, count.removed))
+    return {"duplicates removed at the hand-over": f"{dropped:,} of {rows:,} rows"}
 
 
 def _entry(entry: LedgerEntry, count: SeamCount | None) -> dict[str, str | int]:

@@ -17,15 +17,17 @@ PREVIEW = (
 """What people should know before they press the button; also part of the asset's description."""
 
 
-def plan(made: Plan, seen: Preview) -> Metadata:
+def plan(name: str, made: Plan, seen: Preview) -> Metadata:
     """Return the metadata of a plan: its summary, tables of its details, numbers to be plotted.
 
     Args:
+        name: Name of the pipeline, and so of the job that carries the plan out.
         made: The plan.
         seen: Its summary and estimate, its columns, and what differs from the previous
             generation's plan.
     """
-    shown: Metadata = {"summary": dg.MetadataValue.md(f"{seen.summary}\n\n{PREVIEW}")}
+    how = f"{PREVIEW} To carry out the plan, launch the job `{name}` with *Materialize all*."
+    shown: Metadata = {"summary": dg.MetadataValue.md(f"{seen.summary}\n\n{how}")}
     if made.warnings:
         # As a table: the UI hides a long Markdown text behind a link.
         shown["warnings"] = table([{"warning": readable_times(text)} for text in made.warnings])

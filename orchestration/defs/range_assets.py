@@ -39,7 +39,7 @@ class RangeConfig(dg.Config):
     # Validated by `parse_instant`: Pydantic's refusals show as a stack trace.
     since: str = Field(
         default="",
-        description="First event time of the range: 2024-03-01, or 2024-03-01T12:00:00Z. Empty: "
+        description="First event time of the range, as YYYY-MM-DD or YYYY-MM-DDThh:mm:ssZ. Empty: "
         "a day before `until`; if that is empty, too, the last whole day (UTC) of history.",
     )
     until: str = Field(

@@ -24,6 +24,7 @@ from orchestration.supervision.verdict import FINDINGS, Finding
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError
+from sources.ledger import read_ledger
 from sources.serving import read_serving
 from spark_jobs.launch.record import last_launch_id
 from spark_jobs.run_state.heartbeat import read_heartbeat
@@ -134,6 +135,7 @@ def reports(
             "generation": role_of(loaded, _name(each)),
             **_candidate(found),
             **metadata.observation(tick.verdict),
+            **_removed(each),
         }
         events.append(kind(live_key(loaded), metadata=shown))
     # After the live run, which is upstream of it: otherwise Dagster marks the table as out of date.
@@ -190,6 +192,12 @@ def _candidate(found: Sequence[tuple[LoadedPipeline, Tick]]) -> dict[str, str]:
         return {}
     loaded, tick = found[0]
     return {"candidate": f"{_name(loaded)}: {tick.verdict.health}. {tick.verdict.reason}"}
+
+
+def _removed(loaded: LoadedPipeline) -> metadata.Metadata:
+    """Return how many duplicates were removed at the last hand-over; empty if that is unknown."""
+    _, count = read_ledger(loaded.require_generation(), loaded.pipeline.sources[-1].name)
+    return metadata.removed(count)
 
 
 def _name(loaded: LoadedPipeline) -> str:

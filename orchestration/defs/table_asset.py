@@ -162,10 +162,11 @@ def _lineage(loaded: LoadedPipeline) -> dg.TableColumnLineage | None:
 def _description(loaded: LoadedPipeline) -> str:
     pipeline = loaded.pipeline
     sink = pipeline.sink
-    key = ", ".join(f"`{name}`" for name in sink.key)
+    # Dagster's tooltips show Markdown as it is: the first paragraphs have none.
+    key = ", ".join(sink.key)
     is_merged = sink.mode == "merge"
     rows = f"Rows are {'updated' if is_merged else 'added once each, identified'} by {key}."
-    sources = ", then ".join(f"`{source.name}` ({source.type})" for source in pipeline.sources)
+    sources = ", then ".join(f"{source.name} ({source.type})" for source in pipeline.sources)
     told = [
         pipeline.about.description,
         f"Delta table, filled from {sources}. {rows}",

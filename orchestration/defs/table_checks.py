@@ -6,7 +6,7 @@ import dagster as dg
 
 from orchestration.audit.compare_generations import compare_generations
 from orchestration.defs import generation_metadata
-from orchestration.defs.assets import table_key
+from orchestration.defs.assets import generation_name, table_key
 from orchestration.defs.failures import failures
 from orchestration.defs.table_asset import look
 from orchestration.supervision.card import STARTING, Card
@@ -47,7 +47,8 @@ def table_checks(loaded: LoadedPipeline) -> list[dg.AssetChecksDefinition]:
         asset=key,
         description=(
             "The candidate has all rows that readers see, with the same values; passes if there "
-            "is no candidate. Reads both tables."
+            f"is no candidate. Evaluated by COMPARE of the job `{generation_name(loaded)}`, or by "
+            "hand: it reads both tables."
         ),
     )
     def same_rows() -> dg.AssetCheckResult:

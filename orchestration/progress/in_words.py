@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from orchestration.display import count, duration
+from orchestration.display import count, duration, second
 from sources.common.counting import counted_as
+from sources.common.positions import EndPosition
 from spark_jobs.run_state.heartbeat import Heartbeat
 
 STARTING = "Spark is starting, usually 20 s"
@@ -37,3 +38,12 @@ def progress_parts(beat: Heartbeat, left_s: float | None) -> list[str]:
     done, total, unit = known
     parts = [f"{done / total:.0%}, {count(done)} of {count(total)} {counted_as(total, unit)}"]
     return [*parts, f"about {duration(left_s, units=1)} left"] if left_s else parts
+
+
+def complete_through(end: EndPosition) -> str:
+    """Return until when a source holds every row, and why that is before its highest event time."""
+    at = second(end.complete_through_ms)
+    earlier_ms = end.event_time_ms - end.complete_through_ms
+    if earlier_ms < 1000:
+        return at
+    return f"{at}, {duration(earlier_ms / 1000)} before its end: rows may be that late"

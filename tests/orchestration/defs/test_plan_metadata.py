@@ -58,17 +58,20 @@ def shown(made: Plan) -> dict[str, object]:
         previous="g1",
         changes=[Change(source="history", what="rows", before="1", now="2")],
     )
-    return plan_metadata.plan(made, seen)
+    return plan_metadata.plan("orders", made, seen)
 
 
 @pytest.mark.parametrize("made", PLANS.values(), ids=PLANS)
-def test_the_summary_is_first_in_view_and_says_that_nothing_is_loaded(made: Plan) -> None:
+def test_the_summary_is_first_in_view_and_says_that_nothing_is_loaded_and_what_is_next(
+    made: Plan,
+) -> None:
     found = shown(made)
     first = found["summary"]
     assert next(iter(found)) == "summary"
     assert isinstance(first, dg.MarkdownMetadataValue)
     assert first.md_str is not None
-    assert first.md_str.endswith(plan_metadata.PREVIEW)
+    assert plan_metadata.PREVIEW in first.md_str
+    assert first.md_str.endswith("launch the job `orders` with *Materialize all*.")
     assert len(first.md_str) < _SHOWN_INLINE
 
 

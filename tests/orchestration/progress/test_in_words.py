@@ -1,0 +1,32 @@
+"""Why a source is complete only until before its highest event time is told with the time."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestration.progress.in_words import complete_through
+from sources.common.positions import EndPosition
+
+_HOUR_MS = 3_600_000
+_END_MS = 30 * 24 * _HOUR_MS
+
+
+@pytest.mark.parametrize(
+    ("earlier_ms", "text"),
+    [
+        (0, "31 Jan 1970 00:00:00"),
+        (24 * _HOUR_MS, "30 Jan 1970 00:00:00, 1 d before its end: rows may be that late"),
+        (-_HOUR_MS, "31 Jan 1970 01:00:00"),
+    ],
+    ids=["no lateness", "a day", "declared after the end"],
+)
+def test_until_when_a_source_is_complete_and_why(earlier_ms: int, text: str) -> None:
+    end = EndPosition(
+        source="history",
+        event_time_ms=_END_MS,
+        complete_through_ms=_END_MS - earlier_ms,
+        event_times="exact",
+        splits=1,
+        rows=1,
+    )
+    assert complete_through(end) == text

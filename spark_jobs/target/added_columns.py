@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from deltalake import DeltaTable, Field
+from deltalake import DeltaTable, Field, Transaction
 from deltalake import Schema as DeltaSchema
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
@@ -16,6 +16,8 @@ from sources.errors import StateError
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.target.commit_log import CommitLog
+from spark_jobs.target.merge_clauses import When, of_source
+from spark_jobs.target.merge_keys import Match
 from spark_jobs.target.merge_once import merge_once
 
 _NAME = "columns.json"
@@ -195,11 +197,10 @@ def _fill(
     merge_once(
         with_added(rows.sparkSession.range(1), {name: added[name]}),
         target,
-        "true",
-        f"WHEN MATCHED THEN UPDATE SET t.`{name}` = s.`{name}`",
+        Match("true", {}),
+        [When("MATCHED", "UPDATE", values=of_source([name]))],
         # So that the commit is recognized as the pipeline's own.
-        f"{generation.info.transaction_id}-columns",
-        version + 1,
+        Transaction(f"{generation.info.transaction_id}-columns", version + 1),
     )
 
 

@@ -109,6 +109,14 @@ def commit_once(
             raise
 
 
+def commit_nothing(table: DeltaTable, properties: CommitProperties) -> None:
+    """Make a commit without rows, for the sake of its transaction."""
+    partitions = table.metadata().partition_columns
+    table.create_write_transaction(
+        [], "append", table.schema(), partition_by=partitions, commit_properties=properties
+    )
+
+
 def bring(source: Folder, target: Folder, names: Mapping[str, str]) -> None:
     """Link or copy files of one table into the folder of another one.
 

@@ -6,6 +6,7 @@ older replaces it. A removed row can't keep its sequence: :mod:`spark_jobs.targe
 
 from __future__ import annotations
 
+from deltalake import Transaction
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
@@ -13,8 +14,10 @@ from sources.config.sink import Sink
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.target.deletes import Deletes, comparable, order
+from spark_jobs.target.merge_clauses import When, column, of_source, quoted
 from spark_jobs.target.merge_keys import KeyRange
 from spark_jobs.target.merge_once import merge_once
+from spark_jobs.target.small_merge import SmallMerge, bytes_of
 from spark_jobs.target.soft_deletes import SEEN, with_values_before
 from spark_jobs.target.truncation import Truncation
 from spark_jobs.target.unchanged_values import (
@@ -69,22 +72,32 @@ def merge_changes(  # noqa: PLR0913 - the last one is rare
         # the operators above uncommitted and fails.
         is_gone = _is_deleted(sink)
         keys = KeyRange(last, sink.key)
-        deleted, others, lowest, keyless, truncated, *limits = last.agg(
+        size, deleted, others, lowest, keyless, lacking, truncated, *limits = last.agg(
+            bytes_of(last),
             F.count_if(is_gone),
             F.count_if(~is_gone),
             F.min_by(comparable(last, sink.order[0]), F.when(~is_gone, order(sink.order))),
             F.lit(0) if sink.unchanged is None else lacks_key(sink),
+            F.lit(0) if sink.unchanged is None else F.count(F.col(quoted(sink.unchanged))),
             F.lit(None) if truncation is None else truncation.last_in(),
             *keys.limits,
-        ).first() or (0, 0, None, 0, None)
+        ).first() or (0, 0, 0, None, 0, 0, None)
         require_key(last, sink, keyless, target)
-        clauses = _clauses(sink, target_rows(last, sink).drop(SEEN))
-        changes = last
+        written = target_rows(last, sink).drop(SEEN)
+        clauses, changes, small = _clauses(sink, written), last, None
+        if not lacking and truncated is None:
+            small = SmallMerge(
+                rows=deleted + others,
+                bytes=size,
+                compared=[*sink.key, *sink.order],
+                clauses=_clauses(sink, written, is_complete=True),
+                empty=sink.unchanged,
+            )
         if truncation is not None:
             # Before the rows are removed, and older changes of other partitions arrive.
             truncation.keep(truncated)
             changes = truncation.later(last)
-            clauses += truncation.clause(truncated)
+            clauses += truncation.clauses(truncated)
         if sink.deleted and sink.removes_rows:
             deletes = Deletes(generation.folder("deletes"), sink)
             # A row's own delete is not in this batch, which has one row for each key.
@@ -98,10 +111,10 @@ def merge_changes(  # noqa: PLR0913 - the last one is rare
         merge_once(
             changes,
             target,
-            keys.condition(limits),
+            keys.match(limits),
             clauses,
-            application or generation.info.transaction_id,
-            batch_id,
+            Transaction(application or generation.info.transaction_id, batch_id),
+            small,
         )
     finally:
         last.unpersist()
@@ -109,10 +122,10 @@ def merge_changes(  # noqa: PLR0913 - the last one is rare
 
 def _last_of_each_key(batch: DataFrame, sink: Sink) -> DataFrame:
     by = order(sink.order)
-    row = F.max_by(F.struct(*batch.columns), by)
+    row = F.max_by(F.struct(*map(quoted, batch.columns)), by)
     if sink.unchanged is not None:
         return latest_values(batch, sink, row, by)
-    return batch.groupBy(*sink.key).agg(row.alias("row")).select("row.*")
+    return batch.groupBy(*map(quoted, sink.key)).agg(row.alias("row")).select("row.*")
 
 
 def _is_deleted(sink: Sink) -> Column:
@@ -121,37 +134,38 @@ def _is_deleted(sink: Sink) -> Column:
     return F.coalesce(F.col(f"`{sink.deleted}`"), F.lit(False))
 
 
-def _clauses(sink: Sink, rows: DataFrame) -> str:
+def _clauses(sink: Sink, rows: DataFrame, *, is_complete: bool = False) -> list[When]:
+    """Return the clauses of the MERGE.
+
+    Args:
+        sink: The declaration of the sink.
+        rows: Rows with the columns of the target.
+        is_complete: Whether no row lacks a value (``sink.unchanged``), of the micro-batch or of the
+            target, so that rows are ordered as a whole.
+    """
     ours, theirs = (
-        ", ".join(f"{of}.`{name}`" for name in sink.order) for of in ("s", "t")
+        ", ".join(column(of, name) for name in sink.order) for of in ("s", "t")
     )  # fmt: skip
     is_newer = f"struct({ours}) >= struct({theirs})"
-    update, older = "*", ""
-    if sink.unchanged is not None:
+    update, older = of_source(rows.columns), []
+    insert = When("NOT MATCHED", "INSERT", values=of_source(rows.columns))
+    is_gone = None if sink.deleted is None else f"coalesce({column('s', sink.deleted)}, false)"
+    if sink.unchanged is not None and not is_complete:
         values = ValueByValue(rows.columns, long_columns(rows.schema, sink), sink)
         update = values.of_newer
-        is_row = "" if sink.deleted is None else f" AND NOT coalesce(s.`{sink.deleted}`, false)"
-        older = (
-            f"WHEN MATCHED AND NOT {is_newer}{is_row} AND t.`{sink.unchanged}` IS NOT NULL "
-            f"THEN UPDATE SET {values.of_older} "
-        )
-    if sink.deleted is None:
-        return (
-            f"WHEN MATCHED AND {is_newer} THEN UPDATE SET {update} "
-            f"{older}WHEN NOT MATCHED THEN INSERT *"
-        )
-    is_gone = f"coalesce(s.`{sink.deleted}`, false)"
+        is_row = "" if is_gone is None else f" AND NOT {is_gone}"
+        lacks_some = f"{column('t', sink.unchanged)} IS NOT NULL"
+        older = [
+            When("MATCHED", "UPDATE", f"NOT {is_newer}{is_row} AND {lacks_some}", values.of_older)
+        ]
+    replace = When("MATCHED", "UPDATE", is_newer, update)
+    if sink.deleted is None or is_gone is None:
+        return [replace, *older, insert]
     if sink.removes_rows:
-        return (
-            f"WHEN MATCHED AND {is_newer} AND {is_gone} THEN DELETE "
-            f"WHEN MATCHED AND {is_newer} THEN UPDATE SET {update} "
-            f"{older}WHEN NOT MATCHED AND NOT {is_gone} THEN INSERT *"
-        )
+        remove = When("MATCHED", "DELETE", f"{is_newer} AND {is_gone}")
+        return [remove, replace, *older, insert._replace(condition=f"NOT {is_gone}")]
     # A delete may carry nothing but the key: the row stays as it was last seen.
-    marks = ", ".join(f"t.`{name}` = s.`{name}`" for name in [sink.deleted, *sink.order])
     is_bare = f"(s.{SEEN} IS NULL OR s.{SEEN} < struct({theirs}))"
-    return (
-        f"WHEN MATCHED AND {is_newer} AND {is_gone} AND {is_bare} THEN UPDATE SET {marks} "
-        f"WHEN MATCHED AND {is_newer} THEN UPDATE SET {update} "
-        f"{older}WHEN NOT MATCHED THEN INSERT *"
-    )
+    marks = of_source([sink.deleted, *sink.order])
+    mark = When("MATCHED", "UPDATE", f"{is_newer} AND {is_gone} AND {is_bare}", marks)
+    return [mark, replace, *older, insert]

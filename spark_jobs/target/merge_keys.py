@@ -7,13 +7,30 @@ condition; the lowest and the highest key of the micro-batch are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
+from spark_jobs.target.merge_clauses import column
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MS = 1000
+
+
+class Match(NamedTuple):
+    """Which row of the target belongs to a row of a micro-batch.
+
+    Attributes:
+        condition: SQL on a row ``t`` of the target and a row ``s`` of the micro-batch.
+        ranges: Lowest and highest value in the micro-batch by column: numbers as they are, days and
+            microseconds since 1970; only columns whose range is known.
+    """
+
+    condition: str
+    ranges: Mapping[str, tuple[int, int]]
 
 
 def _moment(micros: int) -> str:
@@ -27,10 +44,10 @@ def _day(days: int) -> str:
 
 # By type: how to turn a column into an integer, and the integer into a literal.
 _KINDS: dict[str, tuple[Callable[[Column], Column], Callable[[int], str]]] = {
-    "tinyint": (lambda column: column, lambda n: f"{n}Y"),
-    "smallint": (lambda column: column, lambda n: f"{n}S"),
+    "tinyint": (lambda column: column, str),
+    "smallint": (lambda column: column, str),
     "int": (lambda column: column, str),
-    "bigint": (lambda column: column, lambda n: f"{n}L"),
+    "bigint": (lambda column: column, str),
     "date": (F.unix_date, _day),
     "timestamp": (F.unix_micros, _moment),
 }
@@ -65,24 +82,39 @@ class KeyRange:
             aggregates += [F.when(has_all, of(column)) for of in (F.min, F.max)]
         return aggregates
 
-    def condition(self, limits: Sequence[int | None]) -> str:
-        """Return the SQL condition that row ``t`` of the target matches row ``s`` of the batch.
+    def match(self, limits: Sequence[int | None]) -> Match:
+        """Return which row of the target belongs to a row of the batch.
 
         Args:
             limits: Values of the aggregates of :attr:`limits`, in their order.
 
         Returns:
-            Equality of all key columns, and for each column with both limits a range on ``t``.
+            Equality of all key columns, in which null equals null, and for each column with both
+            limits a range on the target.
         """
-        parts = [f"t.`{name}` <=> s.`{name}`" for name in self._key]
+        # In parentheses: Delta's Rust library takes AND for a part of the right side.
+        parts = [
+            f"({column('t', name)} IS NOT DISTINCT FROM {column('s', name)})" for name in self._key
+        ]
+        ranges = {}
         pairs = zip(limits[::2], limits[1::2], strict=True)
         for (name, (_, literal)), (low, high) in zip(self._kinds.items(), pairs, strict=True):
             if low is None or high is None:
                 continue
             try:
-                bounds = [f"t.`{name}` >= {literal(low)}", f"t.`{name}` <= {literal(high)}"]
+                bounds = [
+                    f"{column('t', name)} {sign} {literal(bound)}"
+                    for sign, bound in ((">=", self._floor(name, low)), ("<=", high))
+                ]
             except OverflowError:
                 # A year beyond Python's range: then no file is skipped.
                 continue
             parts += bounds
-        return " AND ".join(parts)
+            ranges[name] = low, high
+        return Match(" AND ".join(parts), ranges)
+
+    def _floor(self, name: str, low: int) -> int:
+        """Return the lowest value as files' statistics show it: of times, only milliseconds."""
+        is_time = self._kinds[name] is _KINDS["timestamp"]
+        # One more, as Delta's Rust library would skip a file whose highest time was cut off.
+        return (low // _MS - 1) * _MS if is_time else low

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Transaction
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -26,8 +26,10 @@ from spark_jobs.target.added_columns import follow_columns, table_schema
 from spark_jobs.target.barriers import Barriers
 from spark_jobs.target.belonging import TargetSide, require_owner
 from spark_jobs.target.merge_changes import merge_changes, target_rows
+from spark_jobs.target.merge_clauses import When, of_source, quoted
 from spark_jobs.target.merge_keys import KeyRange
 from spark_jobs.target.merge_once import merge_once
+from spark_jobs.target.small_merge import STATISTICS, SmallMerge, bytes_of, statistics_columns
 from spark_jobs.target.starts import announce
 from spark_jobs.target.target_guard import TargetGuard, confirm, epoch_transaction
 from spark_jobs.target.truncation import Truncation
@@ -88,18 +90,23 @@ def prepare_table(
     rows = target_rows(rows, sink)
     side = TargetSide(generation, target, is_append=sink.mode == "append")
     record = announce(side)
+    statistics = {}
+    if sink.mode == "merge":
+        statistics[STATISTICS] = statistics_columns(rows.schema, [*sink.key, *sink.order])
     # Delta's Rust library needs milliseconds where a cold JVM needs seconds.
     table = DeltaTable.create(
         target.url,
         table_schema(rows, later.added),
         mode="ignore",
         partition_by=sink.partition_by or None,
-        configuration=dict(table_properties(generation)),
+        configuration={**table_properties(generation), **statistics},
         raise_if_key_not_exists=False,
         commit_properties=epoch_transaction(side, record),
         storage_options=target.documents.delta_options,
     )
     require_owner(generation, target, table)
+    if statistics and STATISTICS not in table.metadata().configuration:
+        table.alter.set_table_properties(statistics)
     if later.widened:
         widen_columns(rows.sparkSession, target, table, sink, generation, later.widened)
     if later.added or later.ignored:
@@ -255,9 +262,12 @@ def merge(
         # Evaluate the batch even if Delta will skip the MERGE: otherwise Spark finds the state of
         # the operators above uncommitted and fails.
         keys = KeyRange(batch, key)
-        total, distinct, *limits = batch.agg(
-            F.count(F.lit(1)), F.count_distinct(F.struct(*key)), *keys.limits
-        ).first() or (0, 0)  # fmt: skip
+        size, total, distinct, *limits = batch.agg(
+            bytes_of(batch),
+            F.count(F.lit(1)),
+            F.count_distinct(F.struct(*map(quoted, key))),
+            *keys.limits,
+        ).first() or (0, 0, 0)
         if total != distinct:
             names = ", ".join(key)
             message = (
@@ -272,13 +282,18 @@ def merge(
                 "identifies each row, and begin a new generation: `hybrid generation new P`."
             )
             raise InputError(message, hint, field="sink.key", value=names, table=target.url)
+        values = of_source(batch.columns)
+        clauses = [
+            When("MATCHED", "UPDATE", values=values),
+            When("NOT MATCHED", "INSERT", values=values),
+        ]
         merge_once(
             batch,
             target,
-            keys.condition(limits),
-            "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
-            generation.info.transaction_id,
-            batch_id,
+            keys.match(limits),
+            clauses,
+            Transaction(generation.info.transaction_id, batch_id),
+            SmallMerge(rows=total, bytes=size, compared=key, clauses=clauses),
         )
     finally:
         batch.unpersist()

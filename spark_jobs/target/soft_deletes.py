@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.config.sink import Sink
+from spark_jobs.target.merge_clauses import quoted
 
 SEEN = "__seen"
 """Column of a change: of a delete, the sequence of the change whose values it has got; or null."""
@@ -28,12 +29,15 @@ def with_values_before(batch: DataFrame, sink: Sink, is_gone: Column, by: Column
         The changes with one column more, :data:`SEEN`.
     """
     before = (
-        Window.partitionBy(*sink.key)
+        Window.partitionBy(*map(quoted, sink.key))
         .orderBy(by, is_gone)
         .rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
     rows = batch.withColumn(
-        SEEN, F.last(F.when(~is_gone, F.struct(*batch.columns)), ignorenulls=True).over(before)
+        SEEN,
+        F.last(F.when(~is_gone, F.struct(*map(quoted, batch.columns))), ignorenulls=True).over(
+            before
+        ),
     )
     seen = F.col(SEEN)
     is_filled = is_gone & seen.isNotNull()
@@ -44,5 +48,6 @@ def with_values_before(batch: DataFrame, sink: Sink, is_gone: Column, by: Column
         else F.when(is_filled, seen[name]).otherwise(F.col(f"`{name}`")).alias(name)
         for name in batch.columns
     ]
-    sequence = F.struct(*(seen[name].alias(name) for name in sink.order))
+    # Names that a struct without names has in Delta's Rust library, which compares them, too.
+    sequence = F.struct(*(seen[name].alias(f"c{n}") for n, name in enumerate(sink.order)))
     return rows.select(*values, F.when(is_filled, sequence).alias(SEEN))

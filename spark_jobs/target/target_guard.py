@@ -6,7 +6,7 @@ import threading
 import time
 from functools import partial
 
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, Transaction
 
 from sources.storage.delta import is_delta_table
 from spark_jobs.checkpoint import offset_log
@@ -14,7 +14,7 @@ from spark_jobs.run_state.target_record import TargetRecord
 from spark_jobs.target import refusals
 from spark_jobs.target.belonging import TargetSide, epoch_id
 from spark_jobs.target.commit_log import Commit, CommitLog, foreign_changes
-from spark_jobs.target.delta_table import commit_once, open_table
+from spark_jobs.target.delta_table import commit_nothing, commit_once, open_table
 from spark_jobs.target.starts import verified
 
 RECORD_S = 60.0
@@ -27,14 +27,6 @@ def epoch_transaction(side: TargetSide, record: TargetRecord) -> CommitPropertie
 
 def _epoch(side: TargetSide, record: TargetRecord) -> Transaction:
     return Transaction(epoch_id(side.generation), record.epoch)
-
-
-def commit_nothing(table: DeltaTable, properties: CommitProperties) -> None:
-    """Make a commit without rows, for the sake of its transaction."""
-    partitions = table.metadata().partition_columns
-    table.create_write_transaction(
-        [], "append", table.schema(), partition_by=partitions, commit_properties=properties
-    )
 
 
 def confirm(side: TargetSide, record: TargetRecord) -> TargetGuard:

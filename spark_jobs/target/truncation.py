@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from sources.common.positions import Record
 from sources.config.sink import Sink
 from sources.state.generation import Generation
+from spark_jobs.target.merge_clauses import When, column
 
 _NAME = "truncated.json"
 
@@ -64,16 +65,16 @@ class Truncation:
         sequence = F.coalesce(F.col(f"`{self._sink.order[0]}`"), F.lit(""))
         return changes.where((sequence > F.lit(self._last)) & ~self._is_truncate())
 
-    def clause(self, position: str | None) -> str:
-        """Return the clause of a MERGE that removes older rows; empty without a TRUNCATE.
+    def clauses(self, position: str | None) -> list[When]:
+        """Return the clause of a MERGE that removes older rows; none without a TRUNCATE.
 
         Args:
             position: Position of the last TRUNCATE in the batch, as :meth:`last_in` returns it.
         """
         if position is None:
-            return ""
-        older = f"coalesce(t.`{self._sink.order[0]}`, '') < '{position}'"
-        return f" WHEN NOT MATCHED BY SOURCE AND {older} THEN DELETE"
+            return []
+        older = f"coalesce({column('t', self._sink.order[0])}, '') < '{position}'"
+        return [When("NOT MATCHED BY SOURCE", "DELETE", older)]
 
     def _is_truncate(self) -> Column:
         without_key = reduce(

@@ -19,6 +19,7 @@ from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, Struct
 from sources.config.sink import Sink
 from sources.errors import InputError
 from sources.storage.folder import Folder
+from spark_jobs.target.merge_clauses import of_source, quoted
 
 TYPE = MapType(StringType(), StringType())
 """Type of the column ``sink.unchanged``."""
@@ -57,7 +58,7 @@ def latest_values(batch: DataFrame, sink: Sink, row: Column, by: Column) -> Data
         ).alias(f"{_AT}{number}")
         for number, name in enumerate(columns)
     ]
-    found = batch.groupBy(*sink.key).agg(row.alias("row"), *latest)
+    found = batch.groupBy(*map(quoted, sink.key)).agg(row.alias("row"), *latest)
     values = {name: F.col(f"{_AT}{number}") for number, name in enumerate(columns)}
     is_older = [
         F.struct(F.lit(name).alias("key"), value["at"].alias("value"))
@@ -120,7 +121,7 @@ def _lacks(unchanged: Column, name: str) -> Column:
 
 
 class ValueByValue:
-    """The assignments of a MERGE of change ``s`` into row ``t`` that order each value by itself.
+    """The values of a MERGE of change ``s`` into row ``t`` that order each value by itself.
 
     Args:
         columns: Names of all columns of the target.
@@ -145,15 +146,14 @@ class ValueByValue:
         self._columns = list(columns)
 
     @property
-    def of_newer(self) -> str:
-        """Assignments of a change that is not older than the row: all but the values it lacks."""
-        values = {name: self._latest.get(name, f"s.`{name}`") for name in self._columns}
-        return _assignments(values)
+    def of_newer(self) -> dict[str, str]:
+        """Values of a change that is not older than the row, by column: all but those it lacks."""
+        return of_source(self._columns) | self._latest
 
     @property
-    def of_older(self) -> str:
-        """Assignments of a change that is older than the row: the values that the row lacks."""
-        return _assignments(self._latest)
+    def of_older(self) -> dict[str, str]:
+        """Values of a change that is older than the row, by column: those that the row lacks."""
+        return dict(self._latest)
 
     def _at(self, of: str, name: str) -> str:
         """Return SQL for the sequence of the value that a side has in a column."""
@@ -166,10 +166,6 @@ class ValueByValue:
     def _later_value(self, name: str) -> str:
         is_newer = f"struct({self._at('s', name)}) >= struct({self._at('t', name)})"
         return f"CASE WHEN {is_newer} THEN s.`{name}` ELSE t.`{name}` END"
-
-
-def _assignments(values: dict[str, str]) -> str:
-    return ", ".join(f"t.`{name}` = {value}" for name, value in values.items())
 
 
 def _text(text: str) -> str:

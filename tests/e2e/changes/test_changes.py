@@ -46,7 +46,7 @@ class Target:
         nothing = spark.createDataFrame([], schema)
         prepare_table(self.sink, Folder(self._path), nothing, self.generation)
 
-    def merge(self, *changes: Change, again: bool = False) -> None:
+    def merge(self, *changes: tuple[Any, ...], again: bool = False) -> None:
         """One micro-batch; ``again`` for one that was written before."""
         self.batches += not again
         rows = self._spark.createDataFrame(list(changes), self._schema)

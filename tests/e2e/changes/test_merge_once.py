@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from deltalake import Transaction
 from pyspark.sql import SparkSession
 
 from sources.storage.folder import Folder
+from spark_jobs.target.merge_clauses import When, of_source
+from spark_jobs.target.merge_keys import Match
 from spark_jobs.target.merge_once import merge_once
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.slow]
@@ -23,10 +26,9 @@ def test_a_merge_is_skipped_by_its_version_and_a_later_write_is_not(
         merge_once(
             spark.sql(f"SELECT 1 AS id, '{value}' AS v"),
             Folder(table),
-            "t.id = s.id",
-            "WHEN MATCHED THEN UPDATE SET *",
-            "me",
-            version,
+            Match("t.id = s.id", {}),
+            [When("MATCHED", "UPDATE", values=of_source(["id", "v"]))],
+            Transaction("me", version),
         )
 
     def values() -> list[str]:

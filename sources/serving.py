@@ -174,6 +174,22 @@ def waiting(loaded: LoadedPipeline) -> str | None:
     return None if serves else name
 
 
+def is_replaced(loaded: LoadedPipeline, generation: str) -> bool:
+    """Return whether readers saw a generation earlier and see another one now.
+
+    Its runs may not write any more; it is kept so that readers can see it again.
+
+    Args:
+        loaded: The pipeline.
+        generation: Name of the generation.
+
+    Raises:
+        StateError: The state is damaged.
+    """
+    serving = read_serving(loaded)
+    return generation != serving.generation and serving.served(generation) is not None
+
+
 def require_waiting(loaded: LoadedPipeline, hint: str) -> str:
     """Return the name of the generation that waits for its promotion.
 

@@ -94,5 +94,5 @@ def role_of(loaded: LoadedPipeline, generation: str) -> str:
     if waiting(loaded) == generation:
         return f"{generation}, a candidate: readers do not see it until it is promoted"
     if generation == FIRST and newest(loaded) == FIRST:
-        return f"{generation}, the only one"
+        return f"{generation}, the first one"
     return f"{generation}, which readers see"

@@ -9,6 +9,7 @@ from pydantic import Field, create_model
 
 from orchestration import operations
 from orchestration.attribution import acting_user
+from orchestration.audit.run import audit
 from orchestration.defs import job_texts, metadata
 from orchestration.defs.assets import (
     ACTION_TAG,
@@ -18,6 +19,7 @@ from orchestration.defs.assets import (
     live_key,
     note_on_run,
     plan_key,
+    table_key,
 )
 from orchestration.defs.chain_assets import live_metadata
 from orchestration.defs.failures import failures
@@ -29,6 +31,7 @@ from sources.common.counting import counted
 from sources.common.fields import parse_duration
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.rate_limit import parse_limit
+from sources.errors import InputError
 from sources.generations import acting_on
 from sources.hybrid import Boundedness
 from sources.planning.approval import approve
@@ -46,7 +49,7 @@ class ControlConfig(dg.Config):
     )
     by: str = Field(
         default="",
-        description="Your name, which is kept. APPROVE needs it; PAUSE and STOP show it.",
+        description="Your name, which is kept and shown.",
     )
     why: str = Field(default="", description="PAUSE: the reason, shown as long as it is paused.")
     within: str = Field(
@@ -69,10 +72,10 @@ def control_job(loaded: LoadedPipeline) -> dg.JobDefinition:
     """Return the job that controls a pipeline's runs; its form names the action.
 
     A pipeline that ends in an unbounded source has ``PAUSE``, ``RESUME`` and ``DRAIN``; one whose
-    plan needs an approval has ``APPROVE``; all have ``STOP``, ``RATE`` and ``STATUS``, which is the
-    default, as it changes nothing. Each does what the command of the same name does, and reads the
-    pipeline's file again. All but ``APPROVE`` and ``STATUS`` act on the generation that serves,
-    unless the form names another one.
+    plan needs an approval has ``APPROVE``; all have ``STOP``, ``RATE``, ``AUDIT`` and ``STATUS``,
+    which is the default, as it changes nothing. Each does what the command of the same name does,
+    and reads the pipeline's file again. All but ``APPROVE``, ``AUDIT`` and ``STATUS`` act on the
+    generation that serves, unless the form names another one.
     """
     acts = _acts(loaded)
 
@@ -92,7 +95,7 @@ def _acts(loaded: LoadedPipeline) -> Mapping[str, Act]:
     found: dict[str, Act] = {"STATUS": _status}
     if loaded.pipeline.sources[-1].boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
         found |= {"PAUSE": _pause, "RESUME": _resume, "DRAIN": _drain}
-    found |= {"STOP": _stop, "RATE": _rate}
+    found |= {"STOP": _stop, "RATE": _rate, "AUDIT": _audit}
     if loaded.pipeline.approve:
         found |= {"APPROVE": _approve}
     return found
@@ -125,6 +128,20 @@ def _status(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: Any) -> N
     seen, _facts = look(loaded)
     context.add_output_metadata(now(seen) | last_day(seen))
     context.log.info(" ".join(filter(None, (seen.text, seen.reason))))
+
+
+def _audit(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: Any) -> None:
+    found = audit(loaded)
+    text, shown = metadata.audit_in_words(found), metadata.audited(found)
+    context.add_output_metadata(shown)
+    observed = dg.AssetObservation(table_key(loaded), description=text, metadata=shown)
+    context.log_event(observed)
+    if found.outcome == "failed":
+        more = (
+            "Look at examples with `hybrid audit P`. While a stream runs, rows on their way count."
+        )
+        raise InputError(text, more, pipeline=loaded.pipeline.name)
+    context.log.info(text)
 
 
 def _pause(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:

@@ -9,7 +9,7 @@ import dagster as dg
 from pydantic import Field
 
 from orchestration.attribution import acting_user
-from orchestration.audit.compare_generations import compare_generations
+from orchestration.audit.compare_generations import GenerationComparison, compare_generations
 from orchestration.defs import generation_metadata, job_texts
 from orchestration.defs.assets import (
     ACTION_TAG,
@@ -21,8 +21,7 @@ from orchestration.defs.assets import (
 from orchestration.defs.failures import failures
 from orchestration.defs.jobs import job_of
 from orchestration.defs.schedules import schedule
-from orchestration.defs.table_asset import last_day, look, now, table_metadata
-from orchestration.defs.table_checks import COMPARED
+from orchestration.defs.table_checks import COMPARED, no_candidate, table_events
 from orchestration.defs.ways import say_in
 from orchestration.generations import promotion
 from orchestration.generations.lifecycle import discard, rerun
@@ -65,9 +64,9 @@ class GenerationForm(dg.Config):
     )
     by: str = Field(default="", description="PROMOTE, ROLLBACK, RERUN: your name, which is kept.")
     promote: Promote = Field(
-        default=Promote.CHECKS,
-        description="RERUN: CHECKS promotes once it has caught up, is healthy and has enough rows; "
-        "NEVER leaves the promotion to a person.",
+        default=Promote.NEVER,
+        description="RERUN: NEVER leaves the promotion to a person; CHECKS promotes once it has "
+        "caught up, is healthy and has enough rows.",
     )
     rows_at_least: float = Field(
         default=0.99,
@@ -139,8 +138,14 @@ def _new(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: GenerationFo
 def _compare(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: GenerationForm) -> None:
     found = compare_generations(loaded)
     context.add_output_metadata(generation_metadata.comparison(found))
-    result = generation_metadata.compared(found)
     context.log.info(f"{found.text}. {generation_metadata.next_step(found)}")
+    _report_comparison(context, loaded, found)
+
+
+def _report_comparison(
+    context: dg.OpExecutionContext, loaded: LoadedPipeline, found: GenerationComparison
+) -> None:
+    result = generation_metadata.compared(found)
     context.instance.report_runless_asset_event(
         dg.AssetCheckEvaluation(
             asset_key=table_key(loaded),
@@ -181,11 +186,19 @@ def _abort(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: Generation
 
 def _discard(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: GenerationForm) -> None:
     context.log.info(f"Generation {discard(loaded)} was deleted.")
+    if (evaluation := no_candidate(loaded)) is not None:
+        context.instance.report_runless_asset_event(evaluation)
 
 
 def _rerun(context: dg.OpExecutionContext, loaded: LoadedPipeline, form: GenerationForm) -> None:
+    def compared(found: GenerationComparison) -> None:
+        _report_comparison(context, loaded, found)
+        if form.promote is Promote.NEVER:
+            context.log.info(generation_metadata.next_step(found))
+
     served = rerun(
         loaded,
+        compared=compared,
         promote=form.promote is Promote.CHECKS,
         rows_at_least=form.rows_at_least,
         by=acting_user(context.run.tags, form.by),
@@ -200,10 +213,12 @@ def _switched(context: dg.OpExecutionContext, loaded: LoadedPipeline, serving: S
     back = f" A rollback returns to {before[-1]}." if before else ""
     context.log.info(f"Readers see generation {serving.generation}.{back}")
     note_on_run(context, {GENERATION_TAG: serving.generation})
-    seen, facts = look(loaded)
-    if facts is not None:
-        shown = {**now(seen), **last_day(seen), **table_metadata(loaded, facts)}
-        context.log_event(dg.AssetMaterialization(table_key(loaded), metadata=shown))
+    for event in table_events(loaded, f"Readers see generation {serving.generation}.{back}"):
+        if isinstance(event, dg.AssetMaterialization):
+            context.log_event(event)
+        else:
+            # A job without assets may evaluate no check itself.
+            context.instance.report_runless_asset_event(event)
 
 
 _ACTS: dict[GenerationAction, Act] = {

@@ -50,9 +50,15 @@ def compared(found: GenerationComparison) -> dg.AssetCheckResult:
     )
 
 
-def looked(found: RangeLook) -> Metadata:
-    """Return the metadata of a dry run: splits and size of what recomputing a range would read."""
-    return {**_range(found), "splits": found.splits, "size": size(found.bytes)}
+def looked(found: RangeLook, rows: int | None) -> Metadata:
+    """Return the metadata of a dry run: what recomputing a range would read and replace.
+
+    Args:
+        found: What it would read.
+        rows: Rows that the table has in the range; None if it can't be counted.
+    """
+    known = {} if rows is None else {"rows in the table": rows}
+    return {**_range(found), "splits": found.splits, "size": size(found.bytes), **known}
 
 
 def replaced(found: RangeResult) -> Metadata:

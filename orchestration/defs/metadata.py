@@ -9,12 +9,14 @@ from typing import Any
 
 import dagster as dg
 
+from orchestration.audit.report import AuditReport
 from orchestration.defs.assets import APPROVED
 from orchestration.defs.ways import in_dagster
 from orchestration.display import readable_times, second
 from orchestration.progress.in_words import complete_through
 from orchestration.snapshots import TakenSnapshot
 from orchestration.supervision.verdict import Finding, Verdict
+from sources.common.counting import counted
 from sources.common.positions import EndPosition, Evidence, TopicPartition, nest
 from sources.config.bad_records import BadRecordCount
 from sources.config.loader import LoadedPipeline
@@ -315,6 +317,36 @@ def observation(verdict: Verdict) -> Metadata:
     if verdict.error is not None:
         shown["last error"] = verdict.error
     return shown
+
+
+def audited(found: AuditReport) -> Metadata:
+    """Return the metadata of an audit: its result in words, counts of rows, and what it notes."""
+    notes = [*found.unchecked, *found.notes]
+    notes += [line.reason for line in found.ledger if line.reason]
+    notes += [line.reason for line in found.bad_records if line.reason]
+    return {
+        "audit": audit_in_words(found),
+        "rows expected": found.expected,
+        "rows found": found.found,
+        "missing": found.missing,
+        "duplicated": found.duplicated,
+        "different": found.different,
+        "unexpected": found.unexpected,
+        "ambiguous keys": found.ambiguous,
+        **({"notes": table([{"note": note} for note in notes])} if notes else {}),
+    }
+
+
+def audit_in_words(found: AuditReport) -> str:
+    """Return the result of an audit as a sentence."""
+    match found.outcome:
+        case "passed":
+            rows = counted(found.expected, "row")
+            return f"The table is right: {rows}, each as DuckDB computes it from all of the input."
+        case "failed":
+            return "The table differs from what its input makes it."
+        case "unknown":
+            return "Nothing wrong was found, but not all of it could be checked."
 
 
 def picture(name: str, png: bytes) -> dg.MarkdownMetadataValue:

@@ -52,8 +52,9 @@ def _metadata(loaded: LoadedPipeline) -> metadata.Metadata:
     for pace in progress.paces(logs):
         if pace.per_s is not None:
             shown[f"{pace.source} ({pace.unit}/s)"] = round(pace.per_s, 1)
-        left = "unknown" if pace.eta_s is None else duration(pace.eta_s)
-        shown[f"{pace.source}: time left"] = "none" if pace.eta_s == 0 else left
+        if pace.eta_s is not None:
+            left = duration(pace.eta_s) if pace.eta_s else "none"
+            shown[f"{pace.source}: time left"] = left
     return shown
 
 

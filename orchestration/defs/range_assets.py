@@ -14,10 +14,12 @@ from orchestration.defs.failures import failures
 from orchestration.defs.jobs import job_of
 from orchestration.defs.range_partitions import HISTORY, LIVE, filled, partitions, ranges_key
 from orchestration.defs.schedules import schedule
+from orchestration.defs.table_checks import table_events
 from orchestration.defs.upstream import upstream_keys
 from orchestration.defs.ways import say_in
 from orchestration.generations.ranges import backfill, complete_through, look
 from orchestration.progress.rows_by_range import rows_by_range
+from sources.common.counting import counted
 from sources.common.fields import parse_instant
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.reruns import Ranges
@@ -151,11 +153,21 @@ def _any_range(loaded: LoadedPipeline) -> Callable[..., None]:
             since, until = range_of(fresh, config)
             if config.dry_run:
                 found = look(fresh, since, until)
-                context.add_output_metadata(generation_metadata.looked(found))
-                context.log.info(found.text)
+                rows = rows_by_range(fresh, {"range": (since, until)}).get("range")
+                context.add_output_metadata(generation_metadata.looked(found, rows))
+                there = "" if rows is None else f" The table has {counted(rows, 'row')} there now."
+                context.log.info(
+                    f"{found.text}.{there} To recompute them, launch this job with "
+                    "`dry_run: false`. The stream goes on meanwhile."
+                )
                 return
             done = backfill(fresh, since, until, _run_id(context.run), say_in(context, fresh))
-        context.add_output_metadata(generation_metadata.replaced(done))
+            context.add_output_metadata(generation_metadata.replaced(done))
+            for event in table_events(fresh, done.text):
+                if isinstance(event, dg.AssetMaterialization):
+                    context.log_event(event)
+                else:
+                    context.instance.report_runless_asset_event(event)
 
     return backfill_range
 

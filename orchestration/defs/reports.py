@@ -14,7 +14,7 @@ from orchestration.defs.assets import live_key, role_of, table_key
 from orchestration.defs.range_partitions import filled_ranges
 from orchestration.defs.restarts import restarts_of_a_day
 from orchestration.defs.table_asset import last_day, look, now, table_metadata
-from orchestration.defs.table_checks import health_evaluation
+from orchestration.defs.table_checks import health_evaluation, no_candidate
 from orchestration.defs.ways import in_dagster, verdict_in_dagster
 from orchestration.display import shortened
 from orchestration.progress.table_facts import TableFacts
@@ -139,10 +139,12 @@ def reports(
         }
         events.append(kind(live_key(loaded), metadata=shown))
     # After the live run, which is upstream of it: otherwise Dagster marks the table as out of date.
-    events.append(kind(table_key(loaded), metadata=told, tags=tags))
+    events.append(kind(table_key(loaded), description=card.text, metadata=told, tags=tags))
     events += [metadata.evaluation(live_key(loaded), each) for each in findings]
     evaluated = health_evaluation(loaded, card, cursor.was_well)
-    events += [] if evaluated is None else [evaluated]
+    # Dagster shows a check as not evaluated after each materialization.
+    compared = no_candidate(loaded) if is_new and facts is not None else None
+    events += [each for each in (evaluated, compared) if each is not None]
     ranges_ms = cursor.ranges_ms
     if at_ms - ranges_ms >= _RANGES_MS:
         events += filled_ranges(loaded, serving, instance)

@@ -31,7 +31,7 @@ from sources.generations import is_unread
 from sources.hybrid import Boundedness
 from sources.kept_definitions import in_service
 from sources.planning.approval import find_approval
-from sources.serving import Switch, pending_switch
+from sources.serving import Switch, is_replaced, pending_switch
 from spark_jobs.run_state.lock import is_switching
 
 LOOK_S = 10
@@ -113,7 +113,8 @@ def supervision_sensor(loaded: LoadedPipeline, jobs: Sequence[Any]) -> dg.Sensor
             found = [
                 (each, tick)
                 for each in in_service(fresh)
-                if (tick := supervisor.tick(each)) is not None
+                if not is_replaced(fresh, _name_of(each))
+                and (tick := supervisor.tick(each)) is not None
             ]
             resumed = _after_approval(context.instance, fresh)
             shown = reports.reports(context.instance, fresh, found, cursor)
@@ -195,3 +196,9 @@ def _finish_switch(loaded: LoadedPipeline, switch: Switch) -> dg.SensorResult | 
 
 def _name(loaded: LoadedPipeline) -> str:
     return loaded.require_generation().name
+
+
+def _name_of(loaded: LoadedPipeline) -> str:
+    """Return the name of a declaration's generation; empty before the first one."""
+    generation = loaded.open_generation(create=False)
+    return "" if generation is None else generation.name

@@ -7,7 +7,14 @@ from warnings import catch_warnings, simplefilter
 
 import dagster as dg
 
-from orchestration.defs.assets import live_key, role_of, table_group, table_key
+from orchestration.defs.assets import (
+    control_name,
+    generation_name,
+    live_key,
+    role_of,
+    table_group,
+    table_key,
+)
 from orchestration.defs.failures import failures
 from orchestration.defs.metadata import Metadata
 from orchestration.defs.restarts import restarts_of_a_day
@@ -170,6 +177,9 @@ def _description(loaded: LoadedPipeline) -> str:
     told = [
         pipeline.about.description,
         f"Delta table, filled from {sources}. {rows}",
+        f"The job `{pipeline.name}` fills it; `{control_name(loaded)}` pauses and resumes its "
+        "stream, and proves by AUDIT that the table is right; "
+        f"`{generation_name(loaded)}` replaces it by a new version.",
         "[How it is now](?view=checks&checkDetail=healthy): the check `healthy`, with the time "
         "of its last look. The card `now`, in the metadata below the columns, is as of the last "
         "change.",

@@ -8,15 +8,17 @@ from orchestration.audit.compare_generations import compare_generations
 from orchestration.defs import generation_metadata
 from orchestration.defs.assets import generation_name, table_key
 from orchestration.defs.failures import failures
-from orchestration.defs.table_asset import look
+from orchestration.defs.table_asset import last_day, look, now, table_metadata
 from orchestration.supervision.card import STARTING, Card
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.serving import waiting
 
+TableEvent = dg.AssetMaterialization | dg.AssetCheckEvaluation
 HEALTHY = "healthy"
 """Name of the check that says how the pipeline is."""
 COMPARED = "same_rows"
 """Name of the check that compares the candidate's rows with those that readers see."""
+_NO_CANDIDATE = "There is no candidate: readers see the newest generation."
 
 
 def table_checks(loaded: LoadedPipeline) -> list[dg.AssetChecksDefinition]:
@@ -55,11 +57,54 @@ def table_checks(loaded: LoadedPipeline) -> list[dg.AssetChecksDefinition]:
         with failures(loaded):
             fresh = load_pipeline(loaded.path)
             if waiting(fresh) is None:
-                text = "There is no candidate: readers see the newest generation."
-                return dg.AssetCheckResult(passed=True, description=text)
+                return dg.AssetCheckResult(passed=True, description=_NO_CANDIDATE)
             return generation_metadata.compared(compare_generations(fresh))
 
     return [healthy, same_rows]
+
+
+def table_events(loaded: LoadedPipeline, what: str) -> list[TableEvent]:
+    """Return what a job shows on the table's page after it has changed what readers see.
+
+    Dagster shows a check as not evaluated after each materialization, so the checks come with it.
+
+    Args:
+        loaded: The pipeline.
+        what: What was done, in a sentence.
+
+    Returns:
+        A materialization and the checks that need no reading of rows; none before there is a table.
+
+    Raises:
+        StateError: The state can't be read.
+        InputError: The table can't be read.
+    """
+    seen, facts = look(loaded)
+    if facts is None:
+        return []
+    shown = {"what": what, **now(seen), **last_day(seen), **table_metadata(loaded, facts)}
+    events: list[TableEvent] = [
+        dg.AssetMaterialization(table_key(loaded), description=what, metadata=shown)
+    ]
+    for each in (health_evaluation(loaded, seen, None), no_candidate(loaded)):
+        events += [] if each is None else [each]
+    return events
+
+
+def no_candidate(loaded: LoadedPipeline) -> dg.AssetCheckEvaluation | None:
+    """Return the check of the candidate's rows where there is no candidate; else None.
+
+    Without it, the comparison with a generation that was promoted or deleted would stay.
+    """
+    if waiting(loaded) is not None:
+        return None
+    return dg.AssetCheckEvaluation(
+        asset_key=table_key(loaded),
+        check_name=COMPARED,
+        passed=True,
+        description=_NO_CANDIDATE,
+        metadata={},
+    )
 
 
 def health_evaluation(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 from pydantic import BaseModel
 
 from orchestration import operations
-from orchestration.audit.compare_generations import compare_generations
+from orchestration.audit.compare_generations import GenerationComparison, compare_generations
 from orchestration.chain import ChainRun, Observer, Step, run_chain
 from orchestration.generations import promotion
 from orchestration.generations.switch_lock import alone
@@ -101,6 +102,7 @@ def rerun(
     rows_at_least: float,
     say: Say,
     by: str | None = None,
+    compared: Callable[[GenerationComparison], None] = lambda _: None,
 ) -> Serving:
     """Recompute the pipeline's whole table as a new generation; promote it if it passes.
 
@@ -113,6 +115,7 @@ def rerun(
         rows_at_least: Fewest rows, as a fraction of those of the serving generation.
         say: Called with a line of text for each step.
         by: Who requests the promotion; kept with the serving generation.
+        compared: Called with the comparison of both tables, before a promotion.
 
     Returns:
         Which generation serves afterwards, and those that served before.
@@ -132,6 +135,7 @@ def rerun(
     found = compare_generations(loaded)
     before, now = found.rows[found.serving], found.rows[found.candidate]
     say(found.text)
+    compared(found)
     if now < rows_at_least * before:
         message = (
             f"Generation {name} has {counted(now, 'row')} and {found.serving}, which serves, has "

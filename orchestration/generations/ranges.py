@@ -81,6 +81,17 @@ class RangeResult:
     generation: str
     replaced: Replaced
 
+    @property
+    def text(self) -> str:
+        """What was replaced, in a sentence; computed."""
+        live = self.replaced.kept_live
+        kept = f"; {counted(live, 'row')} of the live run kept" if live else ""
+        return (
+            f"From {shown(self.since)} until {shown(self.until)}: "
+            f"{counted(self.replaced.removed, 'row')} of history replaced by "
+            f"{self.replaced.written:,}{kept}."
+        )
+
 
 def backfill(
     loaded: LoadedPipeline,
@@ -154,11 +165,9 @@ def _backfill(
     for name in ("scratch", "state", "rows"):
         folder.folder(name).delete_all()
     replaced = done or Replaced(0, 0, 0)
-    live = counted(replaced.kept_live, "row of the live run is", "rows of the live run are")
-    kept = f"; {live} kept" if replaced.kept_live else ""
-    removed = counted(replaced.removed, "row of history is", "rows of history are")
-    say(f"{removed} replaced by {replaced.written:,}{kept}.")
-    return RangeResult(since, until, generation.name, replaced)
+    result = RangeResult(since, until, generation.name, replaced)
+    say(result.text)
+    return result
 
 
 def look(loaded: LoadedPipeline, since: datetime, until: datetime) -> RangeLook:

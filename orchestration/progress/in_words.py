@@ -46,4 +46,4 @@ def complete_through(end: EndPosition) -> str:
     earlier_ms = end.event_time_ms - end.complete_through_ms
     if earlier_ms < 1000:
         return at
-    return f"{at}, {duration(earlier_ms / 1000)} before its end: rows may be that late"
+    return f"{at}, {duration(earlier_ms / 1000)} before its end: rows of then may still come"

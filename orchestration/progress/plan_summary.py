@@ -140,8 +140,8 @@ def _overlap(pipeline: Pipeline, topic: TopicPlan, before: Sequence[EndPosition]
         held = "all that Kafka held from there on when the files were listed"
         both = f"at most {counted(records, 'record')} may be in both ({held})"
     else:
-        likely = counted(topic.likely_overlap, "record")
-        both = f"about {likely} may be in both by their timestamps"
+        of = f"{topic.likely_overlap:,} of the {counted(records, 'record')} there"
+        both = f"about {of} may be in both by their timestamps"
     match topic.seam_rule:
         case "key":
             return f"{both}, duplicates are removed by key"

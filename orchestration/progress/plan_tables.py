@@ -87,7 +87,7 @@ def _times(
     part: FoundFiles | TopicPlan, is_sampled: bool, lowest_ms: int | None, highest_ms: int | None
 ) -> dict[str, Cell]:
     low, high = ("none" if at is None else moment(at) for at in (lowest_ms, highest_ms))
-    name = f"{part.source} (of a sample of its rows)" if is_sampled else part.source
+    name = f"{part.source} (a sample of its rows)" if is_sampled else part.source
     return {"source": name, "lowest": low, "highest": high}
 
 

@@ -21,6 +21,8 @@ with needs_extra("plots", "The asset `progress`"):
 _DPI = 80
 _COLOURS = ("tab:blue", "tab:green", "tab:orange", "tab:purple", "tab:brown")
 _SEAM = "tab:red"
+_FEWEST = 2
+"""Samples without which there is nothing to draw a line between."""
 
 
 def phases(logs: Mapping[str, ProgressLog], seam_ms: int | None) -> bytes:
@@ -56,6 +58,9 @@ def phases(logs: Mapping[str, ProgressLog], seam_ms: int | None) -> bytes:
             axes.tick_params(labelsize=8)
         if has_late:
             _late_rows(rows[3, place], log, colour)
+        if len(log.samples) < _FEWEST:
+            _too_few(list(rows[:, place]))
+            continue
         _dates(rows[-1, place].xaxis)
         if not event_time.lines:
             # Spark reports the event time of a topic's rows only where there is a watermark.
@@ -128,9 +133,18 @@ def _late_rows(axes: Axes, log: ProgressLog, colour: str) -> None:
     axes.tick_params(labelsize=8)
 
 
+def _too_few(column: Sequence[Axes]) -> None:
+    """Say in a source's column that it has run for too short a time, instead of empty scales."""
+    for axes in column:
+        axes.set_xticks([])
+        axes.set_yticks([])
+    note: dict[str, Any] = {"ha": "center", "va": "center", "transform": column[0].transAxes}
+    column[0].text(0.5, 0.5, "not enough micro-batches yet: materialize `progress` later", **note)
+
+
 def _event_time_scale(columns: Sequence[Axes], seam_ms: int | None) -> None:
     """Use one scale for all sources, to show that each one starts where the one before ended."""
-    shown = [axes for axes in columns if axes.lines]
+    shown = [axes for axes in columns if axes.lines and len(axes.get_yticks())]
     if seam_ms is not None:
         for axes in shown:
             _mark(axes, seam_ms, is_vertical=False)

@@ -200,15 +200,17 @@ def _plots(loaded: LoadedPipeline, found: Status) -> str | None:
     *earlier, last = log.samples
     left = [(each.at_ms, float(each.left)) for each in recent if each.left is not None]
     rates = [(each.at_ms, each.per_s) for each in recent if each.per_s is not None]
-    waiting: tuple[int, float | None] = last.at_ms, last.left
-    if source.lag is not None:
-        # A run counts what waits when a micro-batch ends; the headline says what waits now.
-        waiting = at_ms, source.lag
-        left.append((at_ms, float(source.lag)))
+    of = f"of {found.generation}"
     plots = [
-        sparkline(f"{log.unit} waiting", left, kept.length_ms, waiting),
+        # The headline says what waits now.
         sparkline(
-            f"{log.unit}/s over a minute",
+            f"{log.unit} left after a micro-batch {of}",
+            left,
+            kept.length_ms,
+            (last.at_ms, last.left),
+        ),
+        sparkline(
+            f"{log.unit}/s over a minute {of}",
             rates,
             kept.length_ms,
             (last.at_ms, last_minute(earlier, last)),

@@ -18,7 +18,7 @@ from sources.kept_definitions import in_service
 from sources.planning.approval import find_approval
 from sources.planning.followed_columns import FollowedChange, followed_columns
 from sources.planning.plan import Plan
-from sources.serving import read_serving
+from sources.serving import is_replaced, read_serving
 from spark_jobs.checkpoint.transform_compatibility import last_change
 from spark_jobs.run_state.lease import SeenLease
 from spark_jobs.run_state.lock import seen_lease
@@ -96,12 +96,14 @@ def status(loaded: LoadedPipeline) -> Status:
         and not (live is not None and live.is_red)
         and refused is None
     )
+    # After a rollback the newest one is kept, and whatever it does touches no table of readers.
+    is_kept = generation is not None and is_replaced(loaded, generation.name)
     return Status(
         pipeline=loaded.pipeline.name,
         generation=generation.info.generation if generation else None,
         planned=is_planned,
         waits_for_approval=waits,
-        healthy=own_healthy and (served_by is None or served_by.healthy),
+        healthy=(own_healthy or is_kept) and (served_by is None or served_by.healthy),
         own_healthy=own_healthy,
         serving=read_serving(loaded).generation,
         served_by=served_by,

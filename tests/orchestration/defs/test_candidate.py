@@ -18,6 +18,7 @@ from sources.common.positions import TopicPartition
 from sources.generations import begin
 from sources.kept_definitions import keep_definition
 from sources.ledger import SeamCount, count_name
+from sources.serving import Served, Serving, write_serving
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase, sensor_of
@@ -149,11 +150,11 @@ def test_restarts_of_other_pipelines_and_of_earlier_days_do_not_count(case: Live
         assert restarts_of_a_day(instance, case.loaded) is None
 
 
-def test_the_only_generation_is_not_said_to_be_seen_before_there_is_a_table(
+def test_the_first_generation_is_not_said_to_be_seen_before_there_is_a_table(
     case: LiveCase,
 ) -> None:
     loaded = case.loaded
-    assert role_of(loaded, "g1") == "g1, the only one"
+    assert role_of(loaded, "g1") == "g1, the first one"
     begin(loaded)
     assert role_of(loaded, "g1") == "g1, which readers see"
     assert role_of(loaded, "g2").startswith("g2, a candidate")
@@ -172,3 +173,22 @@ def test_the_live_asset_says_how_many_duplicates_were_removed_at_the_hand_over(
     title = "duplicates removed at the hand-over"
     assert title not in before
     assert after[title] == "56,110 of 57,102 rows"
+
+
+def test_a_generation_that_is_kept_for_a_rollback_is_not_judged(case: LiveCase) -> None:
+    serving = case.generation
+    begin(case.loaded)
+    # Readers saw it, and see the first one again.
+    case.generation = case.loaded.require_generation()
+    case.ask_for_it()
+    case.launch("b", state="failed", failure=DISK_FULL)
+    replaced = Served(generation="g2", version=3, until_ms=1)
+    write_serving(case.loaded, Serving(generation="g1", before=[replaced]))
+    case.generation = serving
+    with dg.DagsterInstance.ephemeral() as instance, case.alive():
+        found = sensor_of(case.loaded)(dg.build_sensor_context(instance=instance))
+    assert isinstance(found, dg.SensorResult)
+    checks = [each for each in found.asset_events if isinstance(each, dg.AssetCheckEvaluation)]
+    assert {each.check_name for each in checks} > {"alive", "lag"}
+    assert all(each.passed for each in checks), checks
+    assert not any("candidate" in each.metadata for each in found.asset_events)

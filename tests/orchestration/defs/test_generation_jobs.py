@@ -38,6 +38,15 @@ def lines(result: dg.ExecuteInProcessResult, instance: dg.DagsterInstance) -> st
     return "\n".join(each.user_message for each in instance.all_logs(result.run_id))
 
 
+def check_of(instance: dg.DagsterInstance, name: str) -> str:
+    """Return what the last evaluation of a check of the table says."""
+    key = dg.AssetCheckKey(dg.AssetKey(["events", "table"]), name)
+    kept = instance.event_log_storage.get_latest_asset_check_execution_by_key([key])[key]
+    assert kept.event is not None
+    assert kept.event.dagster_event is not None
+    return str(kept.event.dagster_event.asset_check_evaluation_data.description)
+
+
 def test_each_step_is_an_action_of_one_job_and_what_is_refused_is_told(tmp_path: Path) -> None:
     case = GenerationCase(tmp_path)
     case.run({1: 10})
@@ -61,15 +70,13 @@ def test_each_step_is_an_action_of_one_job_and_what_is_refused_is_told(tmp_path:
         assert shown["comparison"].value == line
         assert [*shown][-1] == "next"
         assert "`events_generation` with the action PROMOTE" in str(shown["next"].value)
-        key = dg.AssetCheckKey(dg.AssetKey(["events", "table"]), "same_rows")
-        kept = instance.event_log_storage.get_latest_asset_check_execution_by_key([key])[key]
-        assert kept.event is not None
-        assert kept.event.dagster_event is not None
-        assert kept.event.dagster_event.asset_check_evaluation_data.description == line
+        assert check_of(instance, "same_rows") == line
         promoted = run(case, instance, "PROMOTE", by="Ada")
         assert promoted.success
         assert "5 of 5" in lines(promoted, instance)
         assert case.seen() == {1: 11, 2: 20}
+        # Not what was to be done about a candidate that is none any more.
+        assert check_of(instance, "same_rows").startswith("There is no candidate")
         assert read_serving(case.loaded).by == "Ada"
         tags = instance.get_run_by_id(promoted.run_id)
         assert tags is not None

@@ -15,7 +15,7 @@ _END_MS = 30 * 24 * _HOUR_MS
     ("earlier_ms", "text"),
     [
         (0, "31 Jan 1970 00:00:00"),
-        (24 * _HOUR_MS, "30 Jan 1970 00:00:00, 1 d before its end: rows may be that late"),
+        (24 * _HOUR_MS, "30 Jan 1970 00:00:00, 1 d before its end: rows of then may still come"),
         (-_HOUR_MS, "31 Jan 1970 01:00:00"),
     ],
     ids=["no lateness", "a day", "declared after the end"],

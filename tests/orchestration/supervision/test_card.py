@@ -179,8 +179,8 @@ def test_the_highest_of_the_last_day_stays_while_samples_become_fewer(case: Live
     assert max(each.left or 0 for each in log.samples) == 3
     waiting, rates = (part for part in plots_of(case, log).split("**") if part.startswith(": "))
     assert "highest 57.1 k at" in waiting
-    # What waits now, as the headline says it, not what the last sample knew.
-    assert "last 0\n" in waiting
+    # What waits now is in the headline; here, what was left after the last micro-batch.
+    assert "last 3\n" in waiting
     assert "highest 11.0 k at" in rates
     assert "last 0\n" in rates
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow.parquet as pq
@@ -14,26 +15,31 @@ from sources.config.loader import LoadedPipeline
 
 
 def latencies(loaded: LoadedPipeline, since_ms: int) -> Iterator[float]:
-    """Yield, for each row, the seconds from the commit in PostgreSQL to the Delta table's commit.
+    """Yield, for each row, the seconds from the commit in the database to the Delta table's commit.
 
     The new rows of a table version are those whose log position is higher than that of all rows of
     earlier versions.
 
     Args:
-        loaded: A pipeline whose rows carry `_lsn` and `_committed_at`, with a table on a disk.
+        loaded: A pipeline whose rows carry their position and `_committed_at`, with a table on a
+            disk.
         since_ms: Versions committed earlier (ms since 1970) are left out.
     """
     path = loaded.locate(loaded.pipeline.sink.path)
     table = DeltaTable(path)
-    highest = 0
+    position = loaded.pipeline.sink.order[0]
+    highest: Any = None
     for entry in sorted(table.history(), key=lambda each: each["version"]):
         top = highest
         for file in _added(Path(path), entry["version"]):
-            rows = pq.read_table(file, columns=["_lsn", "_committed_at"])
-            lsns = rows["_lsn"].to_pylist()
-            for lsn, at in zip(lsns, rows["_committed_at"].to_pylist(), strict=True):
-                top = max(top, lsn)
-                if lsn > highest and entry["timestamp"] >= since_ms:
+            rows = pq.read_table(file, columns=[position, "_committed_at"])
+            places = rows[position].to_pylist()
+            for place, at in zip(places, rows["_committed_at"].to_pylist(), strict=True):
+                if place is None:
+                    continue
+                top = place if top is None else max(top, place)
+                is_new = highest is None or place > highest
+                if is_new and entry["timestamp"] >= since_ms:
                     yield entry["timestamp"] / 1000 - at.timestamp()
         highest = top
 

@@ -1,10 +1,11 @@
-"""``make demo-cdc``: capture three tables of a PostgreSQL database that changes all the time.
+"""``make demo-cdc``: capture all tables of a PostgreSQL and of a MariaDB that change all the time.
 
-Starts PostgreSQL, a broker, and Kafka Connect with Debezium. One file with `tables` declares all
-pipelines. Threads change the tables before, during and after snapshot, hand-over and catch-up;
-drivers are killed; a table gets a column, which stops its pipeline and no other, and is declared as
-the message says. At the end, each target is compared with its table, row for row. The exit status
-is 0 if all are equal, 1 if not, 2 if a step fails.
+For each database, one file with `tables` declares all pipelines. Threads change the tables before,
+during and after snapshot, hand-over and catch-up; meanwhile cuts of the tables are published. With
+the options, drivers, connector and database are killed at random times, and a table gets a column,
+which stops its pipeline and no other, and is declared as the message says. At the end, each target
+is compared with its table, row for row, and in each cut the invariants have to hold. The exit
+status is 0 if they do and all tables are equal, 1 if not, 2 if a step fails.
 """
 
 from __future__ import annotations
@@ -18,61 +19,60 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
-import psycopg
 import yaml
 
 from benchmarks.freshness import latencies
 from benchmarks.processes import group_of
 from benchmarks.record import record
+from examples import transfers
+from examples.captured import KINDS, CapturedDatabase
 from examples.demo import ROOT, Stages, console
-from examples.shop import TABLES, Customers, make_shop
+from examples.shop import NAMES, Customers, execute, make_shop
+from examples.transfers import Transfers, broken
 from orchestration import operations, table_pipelines
 from orchestration.audit.compare_source import SourceComparison, compare_with_source
 from orchestration.backlog import wait_until_caught_up
 from orchestration.cli.console import run
+from orchestration.cuts.attempt import GivenUp
+from orchestration.cuts.members import load_group
+from orchestration.cuts.publisher import publish
 from services.broker import LocalBroker, create_topic
-from services.connect import LocalConnect, debezium_config
-from services.postgres import LocalPostgres
 from sources.common.positions import now_ms
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.config.table_template import Template
-from sources.errors import HybridError, RunError
+from sources.cuts.table import list_cuts
+from sources.errors import HybridError, RunError, StateError
 from sources.planning.context import PipelineContext
 from spark_jobs.jvm.jars import resolve_sets
 from spark_jobs.launch.local import kill_group
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from spark_jobs.run_state.lock import is_held
 
-_SLOT = "shop"
 _PARTITIONS = 3
 _POLL_S = 0.5
-_DELIVERY_S = 900.0
 _BETWEEN_KILLS_S = (10.0, 60.0)
-_NAMES = sorted(table.removeprefix("public.") for table in TABLES)
+_CUT_S = 180.0
 _COLUMN = ("discount", "int", 3)
-_ALTERED = "public.lines"
+_ALTERED = "lines"
 
 
-@dataclass
 class _Shop:
-    """The services of the demo, and its pipelines.
+    """A database, its connector, and the pipelines of its tables.
 
-    Attributes:
-        dsn: Connection string of the database.
-        servers: Address of the broker.
+    Args:
+        database: The database with its connector.
         template: The file that declares all pipelines.
     """
 
-    dsn: str
-    servers: str
-    template: Template
+    def __init__(self, database: CapturedDatabase, template: Template) -> None:
+        self.database = database
+        self.template = template
 
     @property
     def loaded(self) -> list[LoadedPipeline]:
@@ -84,9 +84,13 @@ def main() -> int:
     """Run the demo with the options of the command line; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=ROOT / ".demo-cdc", help="is emptied first")
+    parser.add_argument("--databases", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--seed", type=int, default=1, help="seed of the random changes")
     parser.add_argument(
         "--changes", type=int, default=1_000_000, help="smallest number of rows changed"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=0, help="shortest time of changes after all are live"
     )
     parser.add_argument("--rows", type=int, default=50_000, help="orders at the start")
     parser.add_argument("--name", default="demo", help="name of the result in build/bench")
@@ -94,47 +98,51 @@ def main() -> int:
         "--pause", type=float, default=0.1, help="pause after each transaction, in seconds"
     )
     parser.add_argument(
-        "--tables", nargs="+", choices=_NAMES, default=_NAMES, help="tables to capture"
+        "--tables", nargs="+", choices=NAMES, default=list(NAMES), help="tables to capture"
     )
     parser.add_argument("--driver", choices=["own", "shared"], default="own", help="of each table")
+    parser.add_argument("--cuts", action="store_true", help="publish cuts all the time")
     parser.add_argument(
         "--add-column", action="store_true", help=f"add a column to {_ALTERED} on the way"
     )
     parser.add_argument("--kills", type=int, default=0, help="drivers to kill at random times")
+    parser.add_argument(
+        "--crashes", type=int, default=0, help="crashes of connector and database, in turns"
+    )
     options = parser.parse_args()
     # SIGTERM has to clean up like Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     stages = Stages()
+    is_right = True
     try:
-        with ExitStack() as cleanup:
-            comparisons = _run(options, stages, cleanup)
+        shutil.rmtree(options.folder, ignore_errors=True)
+        with stages("jars for Spark, Kafka and Debezium (downloaded once, then cached)"):
+            sets = ("spark", "broker", *(KINDS[kind].jars for kind in options.databases))
+            resolve_sets(sets, lambda text: console.print(f"          {text}"))
+        for kind in options.databases:
+            console.rule(kind)
+            with ExitStack() as cleanup:
+                is_right &= _run(kind, options, stages, cleanup)
     except HybridError as error:
         console.print(f"[red]{error}[/]")
         return 2
     except KeyboardInterrupt:
         return 130
-    for each in comparisons:
-        console.print(
-            f"{'equal' if each.ok else 'NOT EQUAL'}: {each.table}: {each.rows:,} rows, "
-            f"{each.found:,} in the target; {each.only_in_source:,} only in the source, "
-            f"{each.only_in_target:,} only in the target"
-        )
-        for line in each.examples:
-            console.print(f"  {line}", markup=False)
     console.print(stages.table())
-    return 0 if all(each.ok for each in comparisons) else 1
+    return 0 if is_right else 1
 
 
-def _run(options: argparse.Namespace, stages: Stages, cleanup: ExitStack) -> list[SourceComparison]:
-    """Run the pipelines while the tables change; record the result, and return the comparisons.
+def _run(kind: str, options: argparse.Namespace, stages: Stages, cleanup: ExitStack) -> bool:
+    """Run the pipelines of a database while its tables change; return whether all is right.
 
     Raises:
         RunError: A pipeline or the connector fails.
     """
-    shop = _open(options, stages, cleanup)
+    shop = _open(kind, options, stages, cleanup)
     is_done = threading.Event()
+    dsn = shop.database.dsn
     customers = Customers(
-        shop.dsn,
+        dsn,
         options.seed,
         rows=60,
         enough=lambda changes: is_done.is_set() and changes >= options.changes,
@@ -142,11 +150,16 @@ def _run(options: argparse.Namespace, stages: Stages, cleanup: ExitStack) -> lis
     )
     customers.start()
     cleanup.callback(customers.stop)
-    killer = _Killer(shop.loaded, options.kills, options.seed)
+    tellers = cleanup.enter_context(Transfers(dsn, 2, pause_s=options.pause))
+    killer = _Killer(shop, options)
     killer.start()
     cleanup.callback(killer.stop)
     with stages("one snapshot of all tables, while they change"):
         table_pipelines.copy(shop.template, lambda text: console.print(f"          {text}"))
+    publisher = _Publisher(shop) if options.cuts else None
+    if publisher is not None:
+        publisher.start()
+        cleanup.callback(publisher.stop)
     with stages("plan → snapshot → hand-over → live, while the tables change"):
         for one in shop.loaded:
             killer.run_until_live(one)
@@ -159,82 +172,216 @@ def _run(options: argparse.Namespace, stages: Stages, cleanup: ExitStack) -> lis
         killer.finish()
         if options.add_column:
             _add_column(shop)
+        time.sleep(max(options.seconds - (time.monotonic() - started), 0))
         is_done.set()
         customers.wait()
-    killed = f"; {killer.kills} drivers were killed" if options.kills else ""
-    console.print(f"          {customers.changes:,} rows were changed{killed}")
+        tellers.stop()
+    console.print(
+        f"          {customers.changes:,} rows were changed, {tellers.committed:,} transfers made; "
+        f"{killer.kills} drivers were killed, connector or database crashed {killer.crashes} times"
+    )
     with stages("connector and streams caught up"), ThreadPoolExecutor(len(shop.loaded)) as pool:
-        _wait_for_connector(shop.dsn)
+        shop.database.wait_until_read()
         list(pool.map(lambda one: wait_until_caught_up(PipelineContext.require(one)), shop.loaded))
     rate = (_committed(shop) - before) / (time.monotonic() - started)
     console.print(f"          {rate:,.0f} records/s since all were live")
-    latency: dict[str, dict[str, float]] = {}
-    for one in shop.loaded:
-        operations.stop(one)
-        if seconds := sorted(latencies(one, live_ms)):
-            median, p99 = statistics.median(seconds), seconds[len(seconds) * 99 // 100]
-            latency[one.pipeline.name] = {"median_s": round(median, 1), "p99_s": round(p99, 1)}
-            console.print(
-                f"          {one.pipeline.name}: from commit to visible: median {median:.1f} s, "
-                f"p99 {p99:.1f} s"
-            )
-    with stages("comparison: COPY of each table, and the Delta table's files"):
+    wrong: dict[str, str] = {}
+    cuts: dict[str, int] = {}
+    if publisher is not None:
+        with stages("cuts: the last one, and the invariants in each of them"):
+            publisher.stop()
+            wrong, cuts = publisher.check()
+    latency = {one.pipeline.name: _latency(one, live_ms) for one in shop.loaded}
+    with stages("comparison: the database's own dump, and the Delta table's files"):
         comparisons = [compare_with_source(one) for one in shop.loaded]
+    for each in comparisons:
+        _show(each)
     result = {
+        "database": kind,
         "seed": options.seed,
         "changes": customers.changes,
+        "transfers": tellers.committed,
         "kills": killer.kills,
+        "crashes": killer.crashes,
         "records_per_s": round(rate),
         "rows": {each.table: each.rows for each in comparisons},
         "different": {
             each.table: each.only_in_source + each.only_in_target for each in comparisons
         },
-        "latency": latency,
+        "cuts": cuts,
+        "latency": {name: of for name, of in latency.items() if of},
     }
-    record(f"cdc-{options.name}", result)
-    return comparisons
+    record(f"cdc-{options.name}-{kind}", result)
+    return not wrong and all(each.ok for each in comparisons)
 
 
-class _Killer(threading.Thread):
-    """Thread that kills random drivers with SIGKILL, with their JVM, at random times.
+def _show(found: SourceComparison) -> None:
+    console.print(
+        f"{'equal' if found.ok else 'NOT EQUAL'}: {found.table}: {found.rows:,} rows, "
+        f"{found.found:,} in the target; {found.only_in_source:,} only in the source, "
+        f"{found.only_in_target:,} only in the target"
+    )
+    for line in found.examples:
+        console.print(f"  {line}", markup=False)
+
+
+def _latency(one: LoadedPipeline, live_ms: int) -> dict[str, float]:
+    """Stop a pipeline, and return how long changes took until readers saw them, in seconds."""
+    operations.stop(one)
+    seconds = sorted(latencies(one, live_ms))
+    if not seconds:
+        return {}
+    median, p99 = statistics.median(seconds), seconds[len(seconds) * 99 // 100]
+    console.print(
+        f"          {one.pipeline.name}: from commit to visible: median {median:.1f} s, "
+        f"p99 {p99:.1f} s"
+    )
+    return {"median_s": round(median, 1), "p99_s": round(p99, 1)}
+
+
+class _Thread(threading.Thread):
+    """Thread that does something again and again until it is stopped; its error is raised then."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self._stop_now = threading.Event()
+        self._failure: BaseException | None = None
+
+    def run(self) -> None:
+        """Work until there is nothing more to do, or until stopped."""
+        try:
+            while not self._stop_now.is_set() and self._works():
+                pass
+        except BaseException as error:
+            self._failure = error
+
+    def _works(self) -> bool:
+        """Do one thing; return whether there is more to do."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """Wait until there is nothing more to do; raise the thread's error."""
+        self.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        """Stop after the present thing; raise the thread's error."""
+        self._stop_now.set()
+        self.finish()
+
+
+class _Publisher(_Thread):
+    """Thread that publishes cuts of all tables, one after the other.
 
     Args:
-        loaded: Pipelines whose drivers are killed.
-        count: Number of kills.
-        seed: Seed of the random choices.
+        shop: The database and its pipelines.
+    """
+
+    def __init__(self, shop: _Shop) -> None:
+        super().__init__()
+        self._shop = shop
+        self._group = load_group([shop.template.path])
+        self._given_up: list[str] = []
+
+    def _works(self) -> bool:
+        try:
+            found = publish(self._group, _CUT_S)
+        except HybridError as error:
+            if not (error.transient or isinstance(error, StateError)):
+                raise
+            # Tables that still read their snapshot; a database or a connector that has crashed.
+            self._given_up.append(error.message)
+            self._stop_now.wait(5)
+        else:
+            if isinstance(found, GivenUp):
+                self._given_up.append(found.why)
+        return True
+
+    def check(self) -> tuple[dict[str, str], dict[str, int]]:
+        """Publish a last cut of the tables at rest, and return what is wrong in all cuts, and counts.
+
+        Raises:
+            RunError: There is no such cut.
+        """
+        for _ in range(5):
+            if not isinstance(publish(self._group, _CUT_S), GivenUp):
+                break
+        else:
+            message = "No cut of the tables at rest could be published."
+            raise RunError(message, "Look at the logs below the demo's folder `state`.")
+        kept = list_cuts(self._group.folder)
+        wrong = broken(self._group, kept, self._shop.database.schema)
+        for what, numbers in wrong.items():
+            console.print(f"BROKEN: {what}: {numbers}", markup=False)
+        console.print(
+            f"          {len(kept):,} cuts, {len(self._given_up):,} attempts given up; "
+            f"{len(wrong):,} invariants broken"
+        )
+        return wrong, {
+            "published": len(kept),
+            "given up": len(self._given_up),
+            "invariants broken": len(wrong),
+        }
+
+
+class _Killer(_Thread):
+    """Thread that kills random drivers with SIGKILL, with their JVM, at random times.
+
+    Once all are live, connector and database crash, too, in turns.
+
+    Args:
+        shop: The database and its pipelines.
+        options: How many drivers are killed, how many crashes there are, and the seed.
 
     Attributes:
         kills: Number of drivers killed so far.
+        crashes: Number of crashes so far.
         are_live: To be set when all live runs are up: from then on the thread restarts what it
             kills.
     """
 
-    def __init__(self, loaded: Sequence[LoadedPipeline], count: int, seed: int) -> None:
-        super().__init__(daemon=True)
-        self._loaded = loaded
-        self._left = count
-        self._chance = random.Random(f"kills-{seed}")
-        self._stop_now = threading.Event()
-        self.kills = 0
+    def __init__(self, shop: _Shop, options: argparse.Namespace) -> None:
+        super().__init__()
+        self._shop = shop
+        self._loaded = shop.loaded
+        self._kills, self._crashes = options.kills, options.crashes
+        self._chance = random.Random(f"kills-{options.seed}")
+        self.kills = self.crashes = 0
         self.are_live = threading.Event()
 
-    def run(self) -> None:
-        """Kill drivers until the number of kills is reached, or until stopped."""
-        while self._left and not self._stop_now.wait(self._chance.uniform(*_BETWEEN_KILLS_S)):
-            one = self._chance.choice(self._loaded)
-            generation = one.open_generation(create=False)
-            group = group_of(one)
-            if generation is None or group is None or not is_held(generation):
-                continue
-            kill_group(group)
-            self.kills += 1
-            self._left -= 1
-            if self.are_live.is_set():
-                down = self._loaded if one.pipeline.spark.driver == "shared" else [one]
-                for each in down:
-                    while operations.is_live(each):
-                        time.sleep(_POLL_S)
-                    operations.go_live(PipelineContext.require(each), _changes(each))
+    def _works(self) -> bool:
+        if self.kills == self._kills and self.crashes == self._crashes:
+            return False
+        if self._stop_now.wait(self._chance.uniform(*_BETWEEN_KILLS_S)):
+            return False
+        can_crash = self.are_live.is_set() and self.crashes < self._crashes
+        if self.kills < self._kills and not (can_crash and self._chance.random() < 0.5):
+            self._kill_driver()
+        elif can_crash:
+            self._crash()
+        return True
+
+    def _kill_driver(self) -> None:
+        one = self._chance.choice(self._loaded)
+        generation = one.open_generation(create=False)
+        group = group_of(one)
+        if generation is None or group is None or not is_held(generation):
+            return
+        kill_group(group)
+        self.kills += 1
+        if self.are_live.is_set():
+            self._restart(self._loaded if one.pipeline.spark.driver == "shared" else [one])
+
+    def _crash(self) -> None:
+        crash = (self._shop.database.crash_connector, self._shop.database.crash_server)
+        crash[self.crashes % 2]()
+        self.crashes += 1
+
+    def _restart(self, down: Sequence[LoadedPipeline]) -> None:
+        for each in down:
+            _wait(lambda each=each: not operations.is_live(each))
+            operations.go_live(PipelineContext.require(each), _changes(each))
 
     def run_until_live(self, one: LoadedPipeline) -> None:
         """Run a pipeline until it is live; run it again if its driver is killed.
@@ -252,53 +399,45 @@ class _Killer(threading.Thread):
             else:
                 return
 
-    def finish(self) -> None:
-        """Return when all drivers are killed that are to be, and the live runs are up again."""
-        self.join()
 
-    def stop(self) -> None:
-        """Stop killing; return when the last killed live runs are up again."""
-        self._stop_now.set()
-        self.join()
-
-
-def _open(options: argparse.Namespace, stages: Stages, cleanup: ExitStack) -> _Shop:
+def _open(kind: str, options: argparse.Namespace, stages: Stages, cleanup: ExitStack) -> _Shop:
     """Start database, broker and connector, fill the shop, and declare the pipelines."""
-    folder = options.folder.absolute()
-    with stages("jars for Spark, Kafka and Debezium (downloaded once, then cached)"):
-        sets = ("spark", "broker", "connect")
-        resolve_sets(sets, lambda text: console.print(f"          {text}"))
-    shutil.rmtree(folder, ignore_errors=True)
+    folder = options.folder.absolute() / kind
     folder.mkdir(parents=True)
-    with stages("PostgreSQL, Kafka, Kafka Connect"):
-        postgres = cleanup.enter_context(LocalPostgres())
-        os.environ["PGPASSWORD"] = postgres.password
-        broker = cleanup.enter_context(LocalBroker(folder / "broker"))
-        servers = broker.bootstrap_servers
-        settings = {"value.converter.schemas.enable": "true"}
-        connect = cleanup.enter_context(LocalConnect(servers, folder / "connect", settings))
-    with stages(f"a shop with {options.rows:,} orders, and the connector's slot"):
-        make_shop(postgres.dsn, options.rows)
-        for table in TABLES:
-            create_topic(servers, f"{_SLOT}.{table}", _PARTITIONS, {"retention.ms": "-1"})
-        config = debezium_config(postgres, _SLOT, TABLES, snapshot_mode="no_data")
-        connect.create(_SLOT, config)
-        _wait_for_connector(postgres.dsn)
-    shop = _Shop(postgres.dsn, servers, Template(_declare(folder, options, postgres.dsn, servers)))
+    with stages(f"{kind}, Kafka, Kafka Connect"):
+        servers = cleanup.enter_context(LocalBroker(folder / "broker")).bootstrap_servers
+        database = cleanup.enter_context(KINDS[kind](folder, servers))
+    money = list(transfers.TABLES) if options.cuts else []
+    tables = [*options.tables, *money]
+    with stages(f"a shop with {options.rows:,} orders, and its connector"):
+        make_shop(database.dsn, options.rows)
+        made = transfers.MAKE_MARIADB if kind == "mariadb" else transfers.MAKE
+        execute(database.dsn, *made)
+        for table in tables:
+            topic = f"shop.{database.schema}.{table}"
+            create_topic(servers, topic, _PARTITIONS, {"retention.ms": "-1"})
+        database.capture(tables)
+    shop = _Shop(database, Template(_declare(folder, options, database, servers, tables)))
     table_pipelines.find(shop.template)
     for one in shop.loaded:
         cleanup.callback(operations.stop, one)
     return shop
 
 
-def _declare(folder: Path, options: argparse.Namespace, dsn: str, servers: str) -> Path:
+def _declare(
+    folder: Path,
+    options: argparse.Namespace,
+    database: CapturedDatabase,
+    servers: str,
+    tables: Sequence[str],
+) -> Path:
     """Write the file that declares the pipelines of all tables, and return its path."""
     document = {
         # Drivers are shared by the machine's user, not by the folder.
         "name": f"shop_{os.getpid()}",
-        "database": {"dsn": dsn, "slot": _SLOT, "chunk_rows": 10_000},
-        "tables": {"include": [f"public.{table}" for table in options.tables]},
-        "topic": f"{_SLOT}.{{schema}}.{{table}}",
+        "database": {**database.declared, "chunk_rows": 10_000},
+        "tables": {"include": [f"{database.schema}.{table}" for table in tables]},
+        "topic": "shop.{schema}.{table}",
         "changes": {"bootstrap_servers": servers, "max_offsets_per_batch": 100_000},
         "sink": {"path": "tables/{table}"},
         "state": "state",
@@ -307,6 +446,7 @@ def _declare(folder: Path, options: argparse.Namespace, dsn: str, servers: str) 
             "driver_memory": "1g" if options.driver == "own" else "2g",
             "conf": {"spark.sql.shuffle.partitions": "2"},
         },
+        **({"cuts": {"path": "cuts", "every": "1 s"}} if options.cuts else {}),
     }
     path = folder / "shop.yaml"
     path.write_text(yaml.safe_dump(document, sort_keys=False))
@@ -316,24 +456,30 @@ def _declare(folder: Path, options: argparse.Namespace, dsn: str, servers: str) 
 def _add_column(shop: _Shop) -> None:
     """Add a column to a table; once that has stopped its pipeline, declare it and go on."""
     name, kind, default = _COLUMN
-    with psycopg.connect(shop.dsn, autocommit=True) as connection:
-        connection.execute(f"ALTER TABLE {_ALTERED} ADD {name} {kind} DEFAULT {default}")
-    one = shop.template.load(_ALTERED)
-    while operations.is_live(one):
-        time.sleep(_POLL_S)
+    table = f"{shop.database.schema}.{_ALTERED}"
+    execute(
+        shop.database.dsn, shop.database.add_column(_ALTERED, name, f"{kind} DEFAULT {default}")
+    )
+    one = shop.template.load(table)
+    _wait(lambda: not operations.is_live(one))
     beat = read_heartbeat(one.require_generation(), _changes(one).name)
-    console.print(f"          {_ALTERED} stops: {beat.failure if beat else None}", markup=False)
+    console.print(f"          {table} stops: {beat.failure if beat else None}", markup=False)
     for each in shop.loaded:
         if each.pipeline.name != one.pipeline.name and not operations.is_live(each):
             message = f"{each.pipeline.name} has stopped with {one.pipeline.name}."
             raise RunError(message, "Look at the logs below the demo's folder `state`.")
     document = yaml.safe_load(shop.template.path.read_text())
     added = {"added_columns": {name: {"type": kind, "default": default}}}
-    document["tables"]["overrides"] = {_ALTERED: {"changes": added}}
+    document["tables"]["overrides"] = {table: {"changes": added}}
     shop.template.path.write_text(yaml.safe_dump(document, sort_keys=False))
     shop.template = Template(shop.template.path)
-    again = shop.template.load(_ALTERED)
+    again = shop.template.load(table)
     operations.go_live(PipelineContext.require(again), _changes(again))
+
+
+def _wait(is_so: Callable[[], bool]) -> None:
+    while not is_so():
+        time.sleep(_POLL_S)
 
 
 def _changes(loaded: LoadedPipeline) -> KafkaSource:
@@ -344,38 +490,11 @@ def _changes(loaded: LoadedPipeline) -> KafkaSource:
 
 
 def _committed(shop: _Shop) -> int:
-    """Offsets of all topics that the streams have merged."""
+    """Return how many offsets of all topics the streams have merged."""
     return sum(
         sum(operations.reached(PipelineContext.require(one), _changes(one)).values())
         for one in shop.loaded
     )
-
-
-def _wait_for_connector(dsn: str) -> None:
-    """Wait until the connector has delivered all changes that are committed in PostgreSQL now.
-
-    Raises:
-        RunError: It has not done so in time.
-    """
-    deadline = time.monotonic() + _DELIVERY_S
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        row = connection.execute("SELECT pg_current_wal_insert_lsn()").fetchone()
-        assert row is not None
-        while time.monotonic() < deadline:
-            # A change that advances the slot when there are no others.
-            connection.execute(
-                "INSERT INTO stock (sku, pieces) VALUES ('nobody buys this', 0) "
-                "ON CONFLICT (sku) DO UPDATE SET pieces = 0"
-            )
-            found = connection.execute(
-                "SELECT confirmed_flush_lsn >= %s FROM pg_replication_slots WHERE slot_name = %s",
-                [row[0], _SLOT],
-            ).fetchone()
-            if found is not None and found[0]:
-                return
-            time.sleep(_POLL_S)
-    message = f"The connector has not delivered everything within {_DELIVERY_S:.0f} s."
-    raise RunError(message, "Look at the connector's log in the demo's folder.")
 
 
 if __name__ == "__main__":

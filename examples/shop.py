@@ -1,86 +1,272 @@
-"""Example database: a shop of three tables in PostgreSQL, and threads that change it constantly."""
+"""Example database: a shop in PostgreSQL or MariaDB, and threads that change it constantly.
+
+Its tables have all types that are captured, keys of several kinds, and long values.
+"""
 
 from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple
 
 import psycopg
+import pymysql
 
-TABLES = ("public.orders", "public.lines", "public.stock")
-_SCHEMA = """
-CREATE TABLE orders (
-    id bigint PRIMARY KEY, customer text, amount numeric(12,2) NOT NULL, placed timestamptz,
-    day date, paid boolean, receipt bytea
-);
-CREATE TABLE lines (
-    order_id bigint, line int, product text, quantity int, PRIMARY KEY (order_id, line)
-);
-CREATE TABLE stock (sku text PRIMARY KEY, pieces int, price double precision, changed timestamp);
-CREATE SEQUENCE ids;
-"""
-_FILL = """
-INSERT INTO orders SELECT id, 'c' || id % 97, id / 100.0, now(), current_date, id % 2 = 0,
-    decode(md5(id::text), 'hex') FROM (SELECT nextval('ids') AS id FROM generate_series(1, {n})) g;
-INSERT INTO lines SELECT id, line, 'p' || (id + line) % 31, line
-    FROM orders, generate_series(1, 2) line;
-INSERT INTO stock SELECT 's' || n, n, n / 7.0, localtimestamp FROM generate_series(1, {n}) n;
-"""
-# Parts of transactions; {n} is a number of rows, {a} and {b} are random numbers.
-_TRANSACTIONS = (
-    "INSERT INTO orders SELECT nextval('ids'), 'new', random() * 1000, now(), NULL, NULL, NULL"
-    " FROM generate_series(1, {n})",
-    "INSERT INTO lines SELECT currval_or(), g, NULL, {a} FROM generate_series(1, {n}) g"
-    " ON CONFLICT (order_id, line) DO UPDATE SET quantity = excluded.quantity",
-    "UPDATE orders SET amount = amount + 1, customer = 'é,\"' || chr(10) WHERE id IN"
-    " (SELECT id FROM orders ORDER BY id OFFSET {b} LIMIT {n})",
-    "UPDATE lines SET quantity = quantity + 1, product = '' WHERE order_id BETWEEN {b} AND {b}+{n}",
-    "UPDATE stock SET pieces = pieces - 1, changed = localtimestamp"
-    " WHERE sku IN (SELECT 's' || g FROM generate_series({b}, {b} + {n}) g)",
-    "DELETE FROM orders WHERE id BETWEEN {b} AND {b} + {n} / 4",
-    "DELETE FROM stock WHERE sku IN (SELECT 's' || g FROM generate_series({b}, {b} + {n} / 4) g)",
-    "INSERT INTO stock SELECT 's' || g, g, NULL, localtimestamp"
-    " FROM generate_series({b}, {b} + {n}) g ON CONFLICT (sku) DO UPDATE SET price = {a} / 3.0",
-    # Updates of the key.
-    "UPDATE orders SET id = nextval('ids') WHERE id BETWEEN {b} AND {b} + {n} / 8",
-    "UPDATE stock SET sku = sku || '+' WHERE sku IN"
-    " (SELECT 's' || g FROM generate_series({b}, {b} + {n} / 8) g)"
-    " AND NOT EXISTS (SELECT 1 FROM stock o WHERE o.sku = stock.sku || '+')",
-    # Several changes of the same rows.
-    "UPDATE orders SET paid = true WHERE id BETWEEN {b} AND {b} + {n};"
-    "DELETE FROM orders WHERE id BETWEEN {b} AND {b} + {n} / 4;"
-    "INSERT INTO orders SELECT g, 'again', 1, now(), NULL, false, NULL"
-    " FROM generate_series({b}, {b} + {n} / 8) g ON CONFLICT (id) DO NOTHING",
+from sources.databases.mariadb.server import connect as connect_mariadb
+from sources.databases.mariadb.server import parse_address
+from sources.errors import UnavailableError
+
+NAMES = ("orders", "lines", "stock", "kinds")
+TABLES = tuple(f"public.{name}" for name in NAMES)
+_PATIENCE_S = 120.0
+_AGAIN_S = 0.5
+
+
+class _Dialect(NamedTuple):
+    """The shop in one kind of database.
+
+    Attributes:
+        create: Statements that create its tables.
+        fill: Statements that fill them; ``{n}`` is the number of orders.
+        transactions: Parts of transactions, of statements with ``;`` in between; ``{n}`` is a
+            number of rows, ``{a}`` and ``{b}`` are random numbers.
+        conflicts: Errors after which a transaction is given up.
+        lost: Errors of a connection to a server that has gone.
+    """
+
+    create: Sequence[str]
+    fill: Sequence[str]
+    transactions: Sequence[str]
+    conflicts: tuple[type[Exception], ...]
+    lost: tuple[type[Exception], ...]
+
+
+_POSTGRES = _Dialect(
+    create=(
+        "CREATE TABLE orders (id bigint PRIMARY KEY, customer text, amount numeric(12,2) NOT NULL, "
+        "placed timestamptz, day date, paid boolean, receipt bytea)",
+        "CREATE TABLE lines (order_id bigint, line int, product text, quantity int, "
+        "PRIMARY KEY (order_id, line))",
+        "CREATE TABLE stock (sku text PRIMARY KEY, pieces int, price double precision, "
+        "changed timestamp)",
+        "CREATE TABLE kinds (id bigint PRIMARY KEY, small smallint, ratio real, "
+        "wide double precision, money numeric(38,10), code char(5), words varchar(99), raw bytea, "
+        "yes boolean, day date, local timestamp, at timestamptz, tag uuid, doc jsonb, "
+        "numbers int[], body text)",
+        # Stored apart and uncompressed, so that an update may leave it out of the log.
+        "ALTER TABLE kinds ALTER body SET STORAGE EXTERNAL",
+        "CREATE SEQUENCE ids",
+        "CREATE FUNCTION currval_or() RETURNS bigint LANGUAGE sql AS 'SELECT last_value FROM ids'",
+    ),
+    fill=(
+        "INSERT INTO orders SELECT id, 'c' || id % 97, id / 100.0, now(), current_date, "
+        "id % 2 = 0, decode(md5(id::text), 'hex') "
+        "FROM (SELECT nextval('ids') AS id FROM generate_series(1, {n})) g",
+        "INSERT INTO lines SELECT id, line, 'p' || (id + line) % 31, line "
+        "FROM orders, generate_series(1, 2) line",
+        "INSERT INTO stock SELECT 's' || n, n, n / 7.0, localtimestamp "
+        "FROM generate_series(1, {n}) n",
+        "INSERT INTO kinds SELECT n, n % 30000, n / 7.0, n / 3.0, n / 9.0, 'c' || n % 9, "
+        "repeat('é', n % 9), decode(md5(n::text), 'hex'), n % 3 = 0, DATE '0001-01-01' + n, "
+        "localtimestamp, now(), md5(n::text)::uuid, jsonb_build_object('n', n), ARRAY[n, NULL], "
+        "repeat(md5(n::text), 80) FROM generate_series(1, 600) n",
+        "ANALYZE",
+    ),
+    transactions=(
+        "INSERT INTO orders SELECT nextval('ids'), 'new', random() * 1000, now(), NULL, NULL, NULL "
+        "FROM generate_series(1, {n})",
+        "INSERT INTO lines SELECT currval_or(), g, NULL, {a} FROM generate_series(1, {n}) g "
+        "ON CONFLICT (order_id, line) DO UPDATE SET quantity = excluded.quantity",
+        "UPDATE orders SET amount = amount + 1, customer = 'é,\"' || chr(10) WHERE id IN "
+        "(SELECT id FROM orders ORDER BY id OFFSET {b} LIMIT {n})",
+        "UPDATE lines SET quantity = quantity + 1, product = '' "
+        "WHERE order_id BETWEEN {b} AND {b} + {n}",
+        "UPDATE stock SET pieces = pieces - 1, changed = localtimestamp "
+        "WHERE sku IN (SELECT 's' || g FROM generate_series({b}, {b} + {n}) g)",
+        "DELETE FROM orders WHERE id BETWEEN {b} AND {b} + {n} / 4",
+        "DELETE FROM stock WHERE sku IN "
+        "(SELECT 's' || g FROM generate_series({b}, {b} + {n} / 4) g)",
+        "INSERT INTO stock SELECT 's' || g, g, NULL, localtimestamp "
+        "FROM generate_series({b}, {b} + {n}) g ON CONFLICT (sku) DO UPDATE SET price = {a} / 3.0",
+        # Updates of the key.
+        "UPDATE orders SET id = nextval('ids') WHERE id BETWEEN {b} AND {b} + {n} / 8",
+        "UPDATE stock SET sku = sku || '+' WHERE sku IN "
+        "(SELECT 's' || g FROM generate_series({b}, {b} + {n} / 8) g) "
+        "AND NOT EXISTS (SELECT 1 FROM stock o WHERE o.sku = stock.sku || '+')",
+        # Several changes of the same rows.
+        "UPDATE orders SET paid = true WHERE id BETWEEN {b} AND {b} + {n};"
+        "DELETE FROM orders WHERE id BETWEEN {b} AND {b} + {n} / 4;"
+        "INSERT INTO orders SELECT g, 'again', 1, now(), NULL, false, NULL "
+        "FROM generate_series({b}, {b} + {n} / 8) g ON CONFLICT (id) DO NOTHING",
+        # All types, and a long value that stays as it was.
+        "UPDATE kinds SET small = {a}, ratio = {a} / 7.0, money = {a} / 9.0, "
+        "wide = CASE {a} % 7 WHEN 0 THEN 'NaN' WHEN 1 THEN '-Infinity' ELSE {a} / 3.0 END, "
+        "words = repeat('é', {a} % 40), yes = NOT yes, at = now(), local = localtimestamp, "
+        "numbers = ARRAY[{a}, NULL], doc = jsonb_build_object('a', {a}), tag = md5('{a}')::uuid "
+        "WHERE id BETWEEN {b} % 600 AND {b} % 600 + {n} / 4",
+        "UPDATE kinds SET body = repeat(md5('{a}'), {a} % 90), raw = NULL "
+        "WHERE id BETWEEN {b} % 600 AND {b} % 600 + {n} / 8",
+        "DELETE FROM kinds WHERE id BETWEEN {b} % 600 AND {b} % 600 + 2;"
+        "INSERT INTO kinds (id, day, code) SELECT g, 'epoch', 'new' "
+        "FROM generate_series({b} % 600, {b} % 600 + 1) g ON CONFLICT (id) DO NOTHING",
+    ),
+    conflicts=(psycopg.errors.DeadlockDetected, psycopg.errors.UniqueViolation),
+    lost=(psycopg.OperationalError,),
 )
-_CURRENT = """
-CREATE FUNCTION currval_or() RETURNS bigint LANGUAGE sql
-    AS 'SELECT last_value FROM ids';
-"""
-_RETRY = (psycopg.errors.DeadlockDetected, psycopg.errors.UniqueViolation)
+_MARIADB = _Dialect(
+    create=(
+        "CREATE TABLE orders (id bigint PRIMARY KEY, customer text, amount decimal(12,2) NOT NULL, "
+        "placed timestamp(6) NULL, day date, paid boolean, receipt varbinary(40))",
+        # `LINES` is a word of its SQL.
+        "CREATE TABLE `lines` (order_id bigint, line int, product varchar(40), quantity int, "
+        "PRIMARY KEY (order_id, line))",
+        "CREATE TABLE stock (sku varchar(200) COLLATE utf8mb4_bin PRIMARY KEY, pieces int, "
+        "price double, changed datetime(6))",
+        "CREATE TABLE kinds (id bigint PRIMARY KEY, small tinyint, tiny tinyint unsigned, "
+        "middle mediumint, large bigint unsigned, ratio float, wide double, money decimal(38,10), "
+        "code char(5), words varchar(99), raw varbinary(40), yes boolean, bits bit(12), made year, "
+        "day date, local datetime(6), at timestamp(6) NULL, took time(6), "
+        "kind enum('a','b c','é'), some set('x','y','z'), doc json, body longtext)",
+        "CREATE SEQUENCE ids NOCACHE",
+    ),
+    fill=(
+        "INSERT INTO orders SELECT nextval(ids), concat('c', seq % 97), seq / 100, now(6), "
+        "curdate(), seq % 2, unhex(md5(seq)) FROM seq_1_to_{n}",
+        "INSERT INTO `lines` SELECT id, seq, concat('p', (id + seq) % 31), seq "
+        "FROM orders, seq_1_to_2",
+        "INSERT INTO stock SELECT concat('s', seq), seq, seq / 7, now(6) FROM seq_1_to_{n}",
+        "INSERT INTO kinds SELECT seq, seq % 100, seq % 256, -seq, 18446744073709551615 - seq, "
+        "seq / 7, seq / 3, seq / 9, concat('c', seq % 9), repeat('é', seq % 9), unhex(md5(seq)), "
+        "seq % 3 = 0, seq % 4096, 1901 + seq % 200, '1000-01-01' + INTERVAL seq DAY, now(6), "
+        "now(6), SEC_TO_TIME(seq * 1000.5), 'é', 'z,x', json_object('n', seq), "
+        "repeat(md5(seq), 80) FROM seq_1_to_600",
+    ),
+    transactions=(
+        "INSERT INTO orders SELECT nextval(ids), 'new', rand() * 1000, now(6), NULL, NULL, NULL "
+        "FROM seq_1_to_{n}",
+        "INSERT INTO `lines` SELECT (SELECT next_not_cached_value FROM ids), seq, NULL, {a} "
+        "FROM seq_1_to_{n} ON DUPLICATE KEY UPDATE quantity = {a}",
+        "UPDATE orders SET amount = amount + 1, customer = 'é,\"\\n' "
+        "WHERE id BETWEEN {b} AND {b} + {n}",
+        "UPDATE `lines` SET quantity = quantity + 1, product = '' "
+        "WHERE order_id BETWEEN {b} AND {b} + {n}",
+        "UPDATE stock SET pieces = pieces - 1, changed = now(6) "
+        "WHERE sku IN (SELECT concat('s', {b} + seq) FROM seq_1_to_{n})",
+        "DELETE FROM orders WHERE id BETWEEN {b} AND {b} + {n} / 4",
+        "DELETE FROM stock WHERE sku IN (SELECT concat('s', {b} + seq) FROM seq_1_to_{n}) LIMIT 20",
+        "INSERT INTO stock SELECT concat('s', {b} + seq), seq, NULL, now(6) FROM seq_1_to_{n} "
+        "ON DUPLICATE KEY UPDATE price = {a} / 3",
+        # Updates of the key.
+        "UPDATE orders SET id = nextval(ids) WHERE id BETWEEN {b} AND {b} + {n} / 8",
+        "UPDATE orders SET id = id + 1 WHERE id BETWEEN {b} AND {b} + 3 ORDER BY id DESC",
+        "UPDATE stock SET sku = concat(sku, '+') WHERE sku = 's{b}'",
+        # Several changes of the same rows.
+        "UPDATE orders SET paid = true WHERE id BETWEEN {b} AND {b} + {n};"
+        "DELETE FROM orders WHERE id BETWEEN {b} AND {b} + {n} / 4;"
+        "INSERT IGNORE INTO orders SELECT {b} + seq, 'again', 1, now(6), NULL, false, NULL "
+        "FROM seq_1_to_{n}",
+        "REPLACE INTO orders SELECT {b} + seq, 'replaced', 2, now(6), NULL, true, x'00ff' "
+        "FROM seq_1_to_6",
+        # All types.
+        "UPDATE kinds SET small = {a} % 120, tiny = {a} % 256, middle = -{a}, ratio = {a} / 7, "
+        "wide = {a} / 3, money = {a} / 9, words = repeat('é', {a} % 40), yes = NOT yes, "
+        "bits = {a}, made = 1901 + {a} % 200, local = now(6), at = now(6), "
+        "took = SEC_TO_TIME(-{a}.25), kind = 1 + {a} % 3, some = {a} % 8, "
+        "doc = json_object('a', {a}) WHERE id BETWEEN {b} % 600 AND {b} % 600 + {n} / 4",
+        "UPDATE kinds SET body = repeat(md5('{a}'), {a} % 90), raw = NULL, large = {a} "
+        "WHERE id BETWEEN {b} % 600 AND {b} % 600 + {n} / 8",
+        "DELETE FROM kinds WHERE id BETWEEN {b} % 600 AND {b} % 600 + 2;"
+        "INSERT IGNORE INTO kinds (id, day, code) VALUES ({b} % 600, '9999-12-31', 'new')",
+    ),
+    conflicts=(pymysql.err.IntegrityError,),
+    lost=(pymysql.err.OperationalError, pymysql.err.InterfaceError, UnavailableError),
+)
+_DEADLOCKS = (1205, 1213)
+"""MariaDB's numbers of the errors of a lock that was waited for too long, and of a deadlock."""
+
+
+def connect(dsn: str) -> Any:
+    """Return a connection of DB-API 2.0 that commits each statement, unless ``BEGIN`` says else.
+
+    Args:
+        dsn: Connection string for libpq, or address ``mariadb://…``; the password is in
+            ``PGPASSWORD`` or ``MYSQL_PWD``.
+    """
+    if not dsn.startswith("mariadb:"):
+        return psycopg.connect(dsn, autocommit=True)
+    connection = connect_mariadb(parse_address(dsn), "shop")
+    connection.autocommit(True)
+    return connection
+
+
+def execute(dsn: str, *statements: str) -> None:
+    """Execute statements, each in a transaction of its own.
+
+    Args:
+        dsn: The database, as for :func:`connect`.
+        statements: SQL.
+    """
+    with connect(dsn) as connection, connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
 
 
 def make_shop(dsn: str, rows: int) -> None:
     """Create the tables of the shop, and fill them.
 
     Args:
-        dsn: Connection string of an empty database; the password is in PGPASSWORD.
+        dsn: An empty database, as for :func:`connect`.
         rows: Number of orders; ``lines`` gets twice as many rows, ``stock`` equally many.
     """
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(_SCHEMA)
-        connection.execute(_CURRENT)
-        for statement in _FILL.format(n=rows).split(";\n"):
-            if statement.strip():
-                connection.execute(statement)
-        connection.execute("ANALYZE")
+    dialect = _dialect(dsn)
+    execute(dsn, *dialect.create, *(statement.format(n=rows) for statement in dialect.fill))
+
+
+def session(
+    dsn: str, stop: threading.Event, pause_s: float, transaction: Callable[[Any], None]
+) -> None:
+    """Run transactions until told to stop; those that conflict are dropped.
+
+    Connects again after a crash of the server.
+
+    Args:
+        dsn: The database, as for :func:`connect`.
+        stop: Ends the session.
+        pause_s: Pause after a transaction, in seconds.
+        transaction: Runs a transaction with a cursor.
+
+    Raises:
+        Exception: The server refuses something, or has been gone for two minutes.
+    """
+    dialect, lost_s = _dialect(dsn), 0.0
+    while not stop.is_set():
+        try:
+            with connect(dsn) as connection, connection.cursor() as cursor:
+                lost_s = 0.0
+                while not stop.wait(pause_s):
+                    try:
+                        transaction(cursor)
+                    except (*dialect.conflicts, *dialect.lost) as error:
+                        if not (isinstance(error, dialect.conflicts) or _is_deadlock(error)):
+                            raise
+                        cursor.execute("ROLLBACK")
+        except dialect.lost:
+            lost_s += _AGAIN_S
+            if lost_s > _PATIENCE_S:
+                raise
+            stop.wait(_AGAIN_S)
 
 
 class Customers:
     """Threads that change rows of the shop, until they are stopped or have changed enough.
 
+    They go on after a crash of the server.
+
     Args:
-        dsn: Connection string of the database; the password is in PGPASSWORD.
+        dsn: The database, as for :func:`connect`.
         seed: Seed of the random changes; how the threads interleave is not fixed by it.
         rows: Largest number of rows that a statement of a usual transaction changes.
         enough: Decides from the number of changed rows whether to stop; rows of transactions that
@@ -103,6 +289,7 @@ class Customers:
         pause_s: float = 0.0,
     ) -> None:
         self._dsn = dsn
+        self._dialect = _dialect(dsn)
         self._pause_s = pause_s
         self._rows = rows
         self._enough = enough
@@ -133,21 +320,19 @@ class Customers:
             raise self._failures[0]
 
     def _run(self, chance: random.Random) -> None:
-        """Run transactions in a thread; transactions that conflict are dropped."""
         try:
-            with psycopg.connect(self._dsn, autocommit=True) as connection:
-                while not self._stop.is_set() and not self._enough(self.changes):
-                    try:
-                        changed = self._transaction(connection, chance)
-                    except _RETRY:
-                        continue
-                    with self._lock:
-                        self.changes += changed
-                    self._stop.wait(self._pause_s)
+            session(self._dsn, self._stop, self._pause_s, partial(self._change, chance=chance))
         except BaseException as error:
             self._failures.append(error)
 
-    def _transaction(self, connection: psycopg.Connection[object], chance: random.Random) -> int:
+    def _change(self, cursor: Any, chance: random.Random) -> None:
+        changed = self._transaction(cursor, chance)
+        with self._lock:
+            self.changes += changed
+            if self._enough(self.changes):
+                self._stop.set()
+
+    def _transaction(self, cursor: Any, chance: random.Random) -> int:
         """Run a random transaction, and return the number of rows that it changed.
 
         Some of its parts are rolled back, and so is one transaction in twenty as a whole.
@@ -155,25 +340,39 @@ class Customers:
         # One in forty is large.
         size = self._rows * (40 if chance.random() < 0.025 else 1)
         changed = 0
-        with connection.transaction() as outer:
-            for _ in range(chance.choice((1, 1, 1, 2, 5))):
-                filled = chance.choice(_TRANSACTIONS).format(
-                    n=chance.randint(1, size), a=chance.randint(0, 999), b=self._somewhere(chance)
-                )
-                with connection.transaction() as inner:
-                    part = 0
-                    for statement in filled.split(";"):
-                        part += max(connection.execute(statement).rowcount, 0)
-                    if chance.random() < 0.05:
-                        raise psycopg.Rollback(inner)
-                    changed += part
-            # Some stay open for a while.
-            if chance.random() < 0.02:
-                self._stop.wait(chance.random())
+        cursor.execute("BEGIN")
+        for _ in range(chance.choice((1, 1, 1, 2, 5))):
+            filled = chance.choice(self._dialect.transactions).format(
+                n=chance.randint(1, size), a=chance.randint(0, 999), b=self._somewhere(chance)
+            )
+            cursor.execute("SAVEPOINT part")
+            part = 0
+            for statement in filled.split(";"):
+                cursor.execute(statement)
+                part += max(cursor.rowcount, 0)
             if chance.random() < 0.05:
-                raise psycopg.Rollback(outer)
+                cursor.execute("ROLLBACK TO SAVEPOINT part")
+            else:
+                changed += part
+        # Some stay open for a while.
+        if chance.random() < 0.02:
+            self._stop.wait(chance.random())
+        if chance.random() < 0.05:
+            cursor.execute("ROLLBACK")
+            return 0
+        cursor.execute("COMMIT")
         return changed
 
     def _somewhere(self, chance: random.Random) -> int:
         """Return a random position in the tables."""
         return chance.randint(1, 100 * self._rows)
+
+
+def _dialect(dsn: str) -> _Dialect:
+    return _MARIADB if dsn.startswith("mariadb:") else _POSTGRES
+
+
+def _is_deadlock(error: Exception) -> bool:
+    with suppress(IndexError):
+        return isinstance(error, pymysql.MySQLError) and error.args[0] in _DEADLOCKS
+    return False

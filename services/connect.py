@@ -19,7 +19,7 @@ from services.kraft import write_properties
 from services.mariadb import USER as MARIADB_USER
 from services.mariadb import LocalMariaDb
 from services.postgres import DATABASE, USER, LocalPostgres
-from services.process import HOST, Service, end, free_ports, last_lines, spawn
+from services.process import HOST, Service, end, free_ports, is_taken, kill, last_lines, spawn
 from sources.errors import RunError
 from spark_jobs.jvm.jars import resolve
 from spark_jobs.jvm.java import require_java
@@ -73,7 +73,9 @@ class LocalConnect(Service):
         else:
             self._folder = self._given.absolute()
             self._folder.mkdir(parents=True, exist_ok=True)
-        (self._port,) = free_ports(1)
+        # Who knows the address of a connector finds it again after a crash.
+        if not self._port or is_taken(self._port):
+            (self._port,) = free_ports(1)
         properties = self._folder / "worker.properties"
         json_converter = "org.apache.kafka.connect.json.JsonConverter"
         made = {
@@ -107,6 +109,28 @@ class LocalConnect(Service):
         if self._given is None and self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
         self._folder = None
+
+    def kill(self) -> None:
+        """End the worker by SIGKILL, and start it again; its connectors have to be created again.
+
+        They continue from the offsets in its folder, which has to be given.
+
+        Raises:
+            RunError, InputError: As :meth:`start`.
+        """
+        if self._process is not None:
+            kill(self._process)
+            self._process = None
+        self.start()
+
+    def is_running(self, name: str) -> bool:
+        """Return whether a connector's only task runs; False also if it is not there.
+
+        Args:
+            name: Name of the connector.
+        """
+        found = self._ask("GET", f"/connectors/{name}/status") or {}
+        return [task["state"] for task in found.get("tasks", [])] == ["RUNNING"]
 
     def create(self, name: str, config: Mapping[str, str]) -> None:
         """Create a connector, and wait until its only task runs.

@@ -177,7 +177,9 @@ class LocalMariaDb(Service):
             f"--init-file={init}",
         ]
         for remaining in reversed(range(_PORT_TRIES)):
-            (self.port,) = free_ports(1)
+            # Clients that know its address find it again after a crash.
+            if not self.port or is_taken(self.port):
+                (self.port,) = free_ports(1)
             begin = log.stat().st_size
             command = [_SERVER, "--no-defaults", *options, f"--port={self.port}"]
             process = self._process = spawn([*as_account(_ACCOUNT), *command], log)

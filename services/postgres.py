@@ -18,6 +18,7 @@ from services.process import (
     HOST,
     Service,
     as_account,
+    children_of,
     end,
     free_ports,
     is_taken,
@@ -120,6 +121,26 @@ class LocalPostgres(Service):
             shutil.rmtree(self._folder, ignore_errors=True)
         self._folder = None
 
+    def kill(self) -> None:
+        """End the server and its sessions by SIGKILL; :meth:`start` starts it again.
+
+        Only with a data folder that was given; the next start recovers what was committed.
+        """
+        if self._process is None or self._folder is None:
+            return
+        file = self._folder / "data" / "postmaster.pid"
+        server = int(file.read_text().splitlines()[0])
+        children = children_of(server)
+        for pid in (server, *children):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._process.wait()
+        end(self._process)
+        self._process = None
+        # Their memory is still attached until all of them are gone.
+        while any(Path(f"/proc/{pid}").exists() for pid in children):
+            time.sleep(_POLL_S)
+
     def _start(self, programs: Path, folder: Path) -> None:
         data, log = folder / "data", folder / "postgres.log"
         password = folder / "password"
@@ -135,7 +156,9 @@ class LocalPostgres(Service):
         log.touch()
         _hand_over(log)
         for remaining in reversed(range(_PORT_TRIES)):
-            (self.port,) = free_ports(1)
+            # Clients that know its address find it again after a crash.
+            if not self.port or is_taken(self.port):
+                (self.port,) = free_ports(1)
             given = {**self._settings, "port": str(self.port)}
             lines = [f"{name} = {value}\n" for name, value in given.items()]
             (data / "postgresql.auto.conf").write_text("".join(lines))

@@ -7,6 +7,7 @@ import errno
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -173,6 +174,23 @@ def end(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """End a server by SIGKILL that :func:`spawn` started; returns when its guard has ended, too.
+
+    Args:
+        process: The guard's process, as :func:`spawn` returned it.
+    """
+    for pid in children_of(process.pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    end(process)
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the processes that a process has started and that are there, by Linux's ``/proc``."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def last_lines(printed: bytes) -> str:

@@ -6,11 +6,11 @@ from typing import Any
 
 import duckdb
 
+from examples.transfers import TABLES, invariants
 from orchestration.cuts.attempt import GivenUp
 from orchestration.cuts.members import CutGroup
 from sources.cuts.table import Cut
 from spark_jobs.target.delta_table import open_table, version_of
-from tests.orchestration.cuts.transfers import TABLES, invariants
 
 
 def note(found: Cut | GivenUp, cuts: list[Cut], given_up: list[str]) -> None:
@@ -18,19 +18,6 @@ def note(found: Cut | GivenUp, cuts: list[Cut], given_up: list[str]) -> None:
         given_up.append(found.why)
     else:
         cuts.append(found)
-
-
-def broken(group: CutGroup, cuts: list[Cut], schema: str = "public") -> dict[str, str]:
-    """What the cuts break, by cut and invariant."""
-    found = {}
-    for each in cuts:
-        with duckdb.connect() as connection:
-            each.create_views(connection, group.stores)
-            for name, query in invariants(schema).items():
-                wrong = connection.execute(query).fetchall()[0][0]
-                if wrong:
-                    found[f"{each}: {name}"] = f"{wrong}, {each.tables}"
-    return found
 
 
 def is_torn(group: CutGroup, schema: str = "public") -> bool:

@@ -13,6 +13,7 @@ import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
+from examples.transfers import MAKE, TABLES, Transfers, broken
 from orchestration.cuts.attempt import GivenUp
 from orchestration.cuts.members import load_group
 from orchestration.cuts.publisher import publish
@@ -28,9 +29,8 @@ from spark_jobs.driver.reporter import Reporter
 from spark_jobs.driver.unbounded_run import run_unbounded
 from tests.e2e.case import live_of
 from tests.e2e.changes.cdc_case import CdcCase, take_snapshot
-from tests.e2e.changes.cut_contents import broken, content, is_torn, note
+from tests.e2e.changes.cut_contents import content, is_torn, note
 from tests.e2e.in_session import run_history
-from tests.orchestration.cuts.transfers import MAKE, TABLES, Transfers, of_postgres
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 
@@ -54,7 +54,7 @@ def test_every_cut_is_the_database_at_one_commit(case: CdcCase, spark: SparkSess
     given_up: list[str] = []
     torn: list[bool] = []
     with ExitStack() as running:
-        with Transfers(of_postgres(case.dsn), 4, pause_s=0.1) as transfers:
+        with Transfers(case.dsn, 4, pause_s=0.1) as transfers:
             for each in loaded.values():
                 take_snapshot(each)
                 make_plan(each)

@@ -13,6 +13,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from examples.transfers import MAKE_MARIADB, TABLES, Transfers, broken
 from orchestration.cuts.members import load_group
 from orchestration.cuts.publisher import publish
 from orchestration.template_definitions import template_definitions
@@ -20,10 +21,9 @@ from services.connect import LocalConnect
 from services.mariadb import LocalMariaDb
 from sources.config.table_template import Template
 from sources.cuts.table import Cut, list_cuts, read_cut
-from tests.e2e.changes.cut_contents import broken, content, is_torn, note
+from tests.e2e.changes.cut_contents import content, is_torn, note
 from tests.e2e.changes.mariadb_case import MariaDbCase
 from tests.e2e.changes.tables_file import TablesFile
-from tests.orchestration.cuts.transfers import MAKE_MARIADB, TABLES, Transfers, of_mariadb
 from tests.services.processes import wait_for
 
 pytestmark = [
@@ -68,7 +68,7 @@ def test_tables_under_transfers_end_equal_and_every_cut_is_the_database_at_one_c
     cuts: list[Cut] = []
     given_up: list[str] = []
     torn: list[bool] = []
-    with Transfers(of_mariadb(mariadb, case.name), 4, pause_s=0.1) as transfers:
+    with Transfers(case.dsn, 4, pause_s=0.1) as transfers:
         status, text = shop.run("run", str(shop.path))
         assert status == 0, text
         assert len({shop.pid(table) for table in tables} - {None}) == 1

@@ -19,6 +19,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 
+from examples.transfers import INVARIANTS, MAKE, TABLES, Transfers
 from orchestration.cuts import attempt as attempt_module
 from orchestration.cuts.attempt import Attempt, GivenUp, database_of
 from services.postgres import LocalPostgres
@@ -32,7 +33,6 @@ from sources.cuts.barrier import (
     write_crossing,
 )
 from sources.storage.folder import Folder
-from tests.orchestration.cuts.transfers import INVARIANTS, MAKE, TABLES, Transfers, of_postgres
 from tests.services.captured_database import captured_database
 
 pytestmark = pytest.mark.slow
@@ -206,7 +206,7 @@ def test_invariants_over_three_tables_hold_in_every_cut(
     try:
         for thread in threads:
             thread.start()
-        with Transfers(of_postgres(options.dsn), 4) as transfers:
+        with Transfers(options.dsn, 4) as transfers:
             cuts = [cut(tables, options, given_up) for _ in range(CUTS)]
             for _ in range(CUTS):
                 time.sleep(0.05)

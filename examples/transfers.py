@@ -1,19 +1,20 @@
-"""Transactions over three tables, and what holds for the tables after each of them."""
+"""Transactions over three tables of money, and what holds for the tables after each of them."""
 
 from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-import psycopg
-import pymysql
+import duckdb
 
-from services.mariadb import LocalMariaDb
+from examples.shop import session
+from orchestration.cuts.members import CutGroup
+from sources.cuts.table import Cut
 
 ACCOUNTS = 40
-_DEADLOCK = 1213
 TABLES = {
     "checking": {"id": "bigint", "balance": "bigint"},
     "saving": {"id": "bigint", "balance": "bigint"},
@@ -60,23 +61,29 @@ INVARIANTS = {
 
 
 def invariants(schema: str) -> dict[str, str]:
-    """The invariants of tables in a schema of another name."""
+    """Return, by invariant, a query for how many rows break it, for tables in a schema."""
     return {name: sql.replace("public.", f"{schema}.") for name, sql in INVARIANTS.items()}
 
 
 class Transfers:
     """Sessions that move money between the tables, a transaction each time.
 
+    They go on after a crash of the server.
+
     Args:
-        connect: Returns a connection to the database that commits when it is told to.
+        dsn: The database, as for :func:`examples.shop.connect`.
         sessions: How many there are.
         pause_s: Seconds between two transactions of a session.
+
+    Attributes:
+        committed: Number of transactions so far.
     """
 
-    def __init__(self, connect: Callable[[], Any], sessions: int, pause_s: float = 0.01) -> None:
-        self._connect = connect
+    def __init__(self, dsn: str, sessions: int, pause_s: float = 0.01) -> None:
+        self._dsn = dsn
         self._pause_s = pause_s
         self._stop = threading.Event()
+        self._failures: list[BaseException] = []
         self._threads = [
             threading.Thread(target=self._run, args=(random.Random(seed),))
             for seed in range(sessions)
@@ -84,28 +91,31 @@ class Transfers:
         self.committed = 0
 
     def __enter__(self) -> Transfers:
+        """Start the sessions."""
         for thread in self._threads:
             thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        """As :meth:`stop`."""
+        self.stop()
+
+    def stop(self) -> None:
+        """End the sessions after their transactions; raise the first error of one."""
         self._stop.set()
         for thread in self._threads:
             thread.join()
+        if self._failures:
+            raise self._failures[0]
 
     def _run(self, chance: random.Random) -> None:
-        with self._connect() as connection, connection.cursor() as cursor:
-            while not self._stop.wait(self._pause_s):
-                try:
-                    self._transaction(cursor, chance)
-                    connection.commit()
-                    self.committed += 1
-                except (psycopg.errors.DeadlockDetected, pymysql.err.OperationalError) as error:
-                    if isinstance(error, pymysql.MySQLError) and error.args[0] != _DEADLOCK:
-                        raise
-                    connection.rollback()
+        try:
+            session(self._dsn, self._stop, self._pause_s, partial(self._transaction, chance=chance))
+        except BaseException as error:
+            self._failures.append(error)
 
     def _transaction(self, cursor: Any, chance: random.Random) -> None:
+        cursor.execute("BEGIN")
         saving = chance.randrange(ACCOUNTS)
         account, amount = chance.randrange(ACCOUNTS), chance.randint(-5, 20)
         if chance.random() < 0.1:
@@ -126,19 +136,24 @@ class Transfers:
             "UPDATE checking SET balance = balance + %s WHERE id = %s", [amount, account]
         )
         cursor.execute("INSERT INTO transfers (account, amount) VALUES (%s, %s)", [account, amount])
+        cursor.execute("COMMIT")
+        self.committed += 1
 
 
-def of_postgres(dsn: str) -> Callable[[], Any]:
-    """How the sessions of :class:`Transfers` connect to PostgreSQL."""
-    return lambda: psycopg.connect(dsn)
+def broken(group: CutGroup, cuts: Sequence[Cut], schema: str = "public") -> dict[str, str]:
+    """Return what cuts of the tables break, by cut and invariant; empty if all of them hold.
 
-
-def of_mariadb(server: LocalMariaDb, database: str) -> Callable[[], Any]:
-    """How the sessions of :class:`Transfers` connect to MariaDB."""
-
-    def connect() -> Any:
-        connection = server.connect(database)
-        connection.autocommit(False)
-        return connection
-
-    return connect
+    Args:
+        group: The tables that the cuts are of.
+        cuts: The cuts.
+        schema: Schema of the three tables; of MariaDB, its database.
+    """
+    found = {}
+    for each in cuts:
+        with duckdb.connect() as connection:
+            each.create_views(connection, group.stores)
+            for name, query in invariants(schema).items():
+                wrong = connection.execute(query).fetchall()[0][0]
+                if wrong:
+                    found[f"{each}: {name}"] = f"{wrong}, {each.tables}"
+    return found

@@ -1,0 +1,228 @@
+"""The databases of the demo with Debezium's connector: started, captured, and made to crash."""
+
+from __future__ import annotations
+
+import os
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from examples.shop import connect, execute
+from services.connect import LocalConnect, debezium_config, mariadb_config
+from services.mariadb import LocalMariaDb
+from services.postgres import LocalPostgres
+from services.process import Service
+from sources.databases.mariadb.begin import file_number
+from sources.databases.mariadb.connector import ReadUpTo, ask_connector
+from sources.errors import RunError
+
+NAME = "shop"
+"""Name of the connector, prefix of its topics, and name of its replication slot."""
+_POLL_S = 0.5
+_DELIVERY_S = 900.0
+_RESTART_S = 60.0
+
+
+class CapturedDatabase(Service):
+    """A database with Kafka Connect, whose connector writes the changes of some tables to Kafka.
+
+    Args:
+        folder: Folder of both services; they find their data there after a crash.
+        servers: Address of the broker.
+
+    Attributes:
+        dsn: Connection string of the database, for :func:`examples.shop.connect`.
+        schema: Schema of the tables; of MariaDB, the database.
+    """
+
+    jars: ClassVar[str]
+    schema: str
+    dsn: str
+
+    def __init__(self, folder: Path, servers: str) -> None:
+        self._folder, self._servers = folder, servers
+        settings = {"value.converter.schemas.enable": "true"}
+        self._connect = LocalConnect(servers, folder / "connect", settings, self.jars)
+        self._config: dict[str, str] = {}
+
+    def start(self) -> None:
+        """Start database and Kafka Connect."""
+        self._start_server()
+        self._connect.start()
+
+    def stop(self) -> None:
+        """End Kafka Connect and database."""
+        self._connect.stop()
+        self._stop_server()
+
+    def capture(self, tables: Sequence[str]) -> None:
+        """Start the connector, and wait until it reads the log.
+
+        Args:
+            tables: Names of tables without their schema.
+        """
+        self._config = self._connector_of([f"{self.schema}.{table}" for table in tables])
+        self._connect.create(NAME, self._config)
+        self.wait_until_read()
+
+    def crash_connector(self) -> None:
+        """Kill Kafka Connect, and start it and its connector again."""
+        self._connect.kill()
+        self._connect.create(NAME, self._config)
+
+    def crash_server(self) -> None:
+        """Kill the database, start it again, and the connector, if that has given up."""
+        self._kill_server()
+        self._start_server()
+        deadline = time.monotonic() + _RESTART_S
+        while time.monotonic() < deadline:
+            if not self._connect.is_running(NAME):
+                self._connect.delete(NAME)
+                self._connect.create(NAME, self._config)
+                return
+            time.sleep(_POLL_S)
+
+    def wait_until_read(self) -> None:
+        """Wait until the connector has read all that is committed in the database now.
+
+        Raises:
+            RunError: It has not done so within 15 minutes.
+        """
+        is_read = self._reads_from_here()
+        deadline = time.monotonic() + _DELIVERY_S
+        while time.monotonic() < deadline:
+            if is_read():
+                return
+            time.sleep(_POLL_S)
+        message = f"The connector has not read the log within {_DELIVERY_S:.0f} s."
+        raise RunError(message, "Look at the connector's log in the demo's folder.")
+
+    @property
+    @abstractmethod
+    def declared(self) -> dict[str, str]:
+        """Fields of ``database`` in a pipeline's file."""
+
+    @abstractmethod
+    def _start_server(self) -> None: ...
+
+    @abstractmethod
+    def _stop_server(self) -> None: ...
+
+    @abstractmethod
+    def _kill_server(self) -> None: ...
+
+    @abstractmethod
+    def _connector_of(self, tables: Sequence[str]) -> dict[str, str]: ...
+
+    @abstractmethod
+    def _reads_from_here(self) -> Callable[[], bool]:
+        """Return whether the connector has read the log up to its end at this call."""
+
+
+class Postgres(CapturedDatabase):
+    """PostgreSQL."""
+
+    jars = "connect"
+    schema = "public"
+
+    def __init__(self, folder: Path, servers: str) -> None:
+        super().__init__(folder, servers)
+        self._server = LocalPostgres(folder / "postgres")
+
+    @property
+    def declared(self) -> dict[str, str]:
+        """Its address, and the slot that the connector reads."""
+        return {"dsn": self.dsn, "slot": NAME}
+
+    def _start_server(self) -> None:
+        self._server.start()
+        os.environ["PGPASSWORD"] = self._server.password
+        self.dsn = self._server.dsn
+
+    def _stop_server(self) -> None:
+        self._server.stop()
+
+    def _kill_server(self) -> None:
+        self._server.kill()
+
+    def _connector_of(self, tables: Sequence[str]) -> dict[str, str]:
+        return debezium_config(self._server, NAME, tables, snapshot_mode="no_data")
+
+    def _reads_from_here(self) -> Callable[[], bool]:
+        with connect(self.dsn) as connection:
+            (end,) = connection.execute("SELECT pg_current_wal_insert_lsn()").fetchone()
+
+        def is_read() -> bool:
+            with connect(self.dsn) as connection:
+                # A change that advances the slot when there are no others.
+                connection.execute(
+                    "INSERT INTO stock (sku, pieces) VALUES ('nobody buys this', 0) "
+                    "ON CONFLICT (sku) DO UPDATE SET pieces = 0"
+                )
+                found = connection.execute(
+                    "SELECT confirmed_flush_lsn >= %s FROM pg_replication_slots "
+                    "WHERE slot_name = %s",
+                    [end, NAME],
+                ).fetchone()
+            return found is not None and bool(found[0])
+
+        return is_read
+
+
+class MariaDb(CapturedDatabase):
+    """MariaDB."""
+
+    jars = "connect-mariadb"
+    schema = NAME
+
+    def __init__(self, folder: Path, servers: str) -> None:
+        super().__init__(folder, servers)
+        # What is committed is with the operating system, as in the binary log, and survives a kill.
+        self._server = LocalMariaDb(folder / "mariadb", {"innodb-flush-log-at-trx-commit": "2"})
+
+    @property
+    def declared(self) -> dict[str, str]:
+        """Its address, and that of the connector."""
+        return {"dsn": self.dsn, "connector": self._connect.url(NAME)}
+
+    def _start_server(self) -> None:
+        self._server.start()
+        os.environ["MYSQL_PWD"] = self._server.password
+        self._server.execute(f"CREATE DATABASE IF NOT EXISTS {NAME} CHARACTER SET utf8mb4")
+        self.dsn = self._server.dsn(NAME)
+
+    def _stop_server(self) -> None:
+        self._server.stop()
+
+    def _kill_server(self) -> None:
+        self._server.kill()
+
+    def _connector_of(self, tables: Sequence[str]) -> dict[str, str]:
+        heartbeats = {"heartbeat_interval_ms": "500", "connect_keep_alive_interval_ms": "2000"}
+        more = {"snapshot_mode": "no_data", **heartbeats}
+        return mariadb_config(self._server, NAME, tables, self._servers, **more)
+
+    def _reads_from_here(self) -> Callable[[], bool]:
+        with connect(self.dsn) as connection, connection.cursor() as cursor:
+            cursor.execute("SHOW MASTER STATUS")
+            file, position, *_ = cursor.fetchone()
+
+        def is_read() -> bool:
+            # A change that moves the connector's place when there are no others.
+            execute(
+                self.dsn,
+                "INSERT INTO stock (sku, pieces) VALUES ('nobody buys this', 0) "
+                "ON DUPLICATE KEY UPDATE pieces = 1 - pieces",
+            )
+            found = ask_connector(self._connect.url(NAME))
+            if not isinstance(found, ReadUpTo) or found.file is None:
+                return False
+            return (found.file, found.offset) >= (file_number(file), position)
+
+        return is_read
+
+
+KINDS: dict[str, type[CapturedDatabase]] = {"postgres": Postgres, "mariadb": MariaDb}
+"""The databases of the demo, by name."""

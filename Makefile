@@ -31,9 +31,10 @@ demo: install
 demo-lake: install
 	$(BIN)/python -m examples.demo_lake $(if $(LAKE),--lake $(LAKE))
 
-# Tables of a PostgreSQL in use, from snapshot to change log.
+# All tables of a PostgreSQL and of a MariaDB in use, from snapshot to change log, with cuts of them.
 demo-cdc: install
-	$(BIN)/python -m examples.demo_cdc --driver shared --kills 2 --add-column --changes 60000 --rows 10000
+	$(BIN)/python -m examples.demo_cdc --driver shared --kills 2 --add-column --cuts \
+	  --changes 40000 --rows 5000
 
 ui: install
 	$(BIN)/python -m examples.demo --ui

@@ -19,7 +19,7 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -299,7 +299,7 @@ class _Publisher(_Thread):
         return True
 
     def check(self) -> tuple[dict[str, str], dict[str, int]]:
-        """Publish a last cut of the tables at rest, and return what is wrong in all cuts, and counts.
+        """Publish a last cut, of the tables at rest; return what is wrong in all cuts, and counts.
 
         Raises:
             RunError: There is no such cut.
@@ -380,7 +380,8 @@ class _Killer(_Thread):
 
     def _restart(self, down: Sequence[LoadedPipeline]) -> None:
         for each in down:
-            _wait(lambda each=each: not operations.is_live(each))
+            while operations.is_live(each):
+                time.sleep(_POLL_S)
             operations.go_live(PipelineContext.require(each), _changes(each))
 
     def run_until_live(self, one: LoadedPipeline) -> None:
@@ -457,11 +458,10 @@ def _add_column(shop: _Shop) -> None:
     """Add a column to a table; once that has stopped its pipeline, declare it and go on."""
     name, kind, default = _COLUMN
     table = f"{shop.database.schema}.{_ALTERED}"
-    execute(
-        shop.database.dsn, shop.database.add_column(_ALTERED, name, f"{kind} DEFAULT {default}")
-    )
+    execute(shop.database.dsn, f"ALTER TABLE {table} ADD {name} {kind} DEFAULT {default}")
     one = shop.template.load(table)
-    _wait(lambda: not operations.is_live(one))
+    while operations.is_live(one):
+        time.sleep(_POLL_S)
     beat = read_heartbeat(one.require_generation(), _changes(one).name)
     console.print(f"          {table} stops: {beat.failure if beat else None}", markup=False)
     for each in shop.loaded:
@@ -475,11 +475,6 @@ def _add_column(shop: _Shop) -> None:
     shop.template = Template(shop.template.path)
     again = shop.template.load(table)
     operations.go_live(PipelineContext.require(again), _changes(again))
-
-
-def _wait(is_so: Callable[[], bool]) -> None:
-    while not is_so():
-        time.sleep(_POLL_S)
 
 
 def _changes(loaded: LoadedPipeline) -> KafkaSource:

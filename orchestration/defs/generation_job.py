@@ -21,7 +21,7 @@ from orchestration.defs.assets import (
 from orchestration.defs.failures import failures
 from orchestration.defs.jobs import job_of
 from orchestration.defs.schedules import schedule
-from orchestration.defs.table_checks import COMPARED, no_candidate, table_events
+from orchestration.defs.table_checks import COMPARED, no_candidate, report_table
 from orchestration.defs.ways import say_in
 from orchestration.generations import promotion
 from orchestration.generations.lifecycle import discard, rerun
@@ -213,12 +213,7 @@ def _switched(context: dg.OpExecutionContext, loaded: LoadedPipeline, serving: S
     back = f" A rollback returns to {before[-1]}." if before else ""
     context.log.info(f"Readers see generation {serving.generation}.{back}")
     note_on_run(context, {GENERATION_TAG: serving.generation})
-    for event in table_events(loaded, f"Readers see generation {serving.generation}.{back}"):
-        if isinstance(event, dg.AssetMaterialization):
-            context.log_event(event)
-        else:
-            # A job without assets may evaluate no check itself.
-            context.instance.report_runless_asset_event(event)
+    report_table(context, loaded, f"Readers see generation {serving.generation}.{back}")
 
 
 _ACTS: dict[GenerationAction, Act] = {

@@ -57,7 +57,7 @@ def looked(found: RangeLook, rows: int | None) -> Metadata:
         found: What it would read.
         rows: Rows that the table has in the range; None if it can't be counted.
     """
-    known = {} if rows is None else {"rows in the table": rows}
+    known = {} if rows is None else {"rows in the range now": rows}
     return {**_range(found), "splits": found.splits, "size": size(found.bytes), **known}
 
 
@@ -74,8 +74,8 @@ def replaced(found: RangeResult) -> Metadata:
 def _range(found: RangeLook | RangeResult) -> Metadata:
     return {
         "generation": found.generation,
-        "since": second(to_ms(found.since)),
-        "until": second(to_ms(found.until)),
+        "since": f"{second(to_ms(found.since))} UTC",
+        "until": f"{second(to_ms(found.until))} UTC",
     }
 
 

@@ -23,8 +23,8 @@ _CONTROLS = {
 _GENERATIONS = {
     "NEW": "begins a candidate: the whole table, computed again next to the serving one by the "
     "pipeline's file as it is now; the job with the pipeline's name computes it",
-    "RERUN": "does all of it: a candidate, its table, the comparison and, if checks hold, the "
-    "promotion",
+    "RERUN": "computes a candidate and compares it; with `promote: CHECKS` it also promotes it, if "
+    "checks hold",
     "COMPARE": "compares the candidate's rows with those that readers see, and changes nothing",
     "PROMOTE": "lets readers see the candidate, in one commit",
     "ROLLBACK": "lets readers see the generation before again",
@@ -100,9 +100,9 @@ def generation(loaded: LoadedPipeline, actions: Iterable[str]) -> str:
     first = (
         f"For later: replaces the whole table of `{loaded.pipeline.name}` in one commit, such as "
         "after a change of its transform. A *generation* is one computation of the table, a "
-        "*candidate* one that readers do not see yet. The usual order: `RERUN` with "
-        "`promote: NEVER`, which computes a candidate; `COMPARE`; `PROMOTE`; and `ROLLBACK` to go "
-        "back. Choose the `action` in the Launchpad:"
+        "*candidate* one that readers do not see yet. The usual order: `RERUN`, which "
+        "computes a candidate and compares it; `PROMOTE`; and `ROLLBACK` to go back. Choose the "
+        "`action` in the Launchpad:"
     )
     return f"{first}\n\n{_list(_GENERATIONS, actions)}"
 

@@ -14,7 +14,7 @@ from orchestration.defs.failures import failures
 from orchestration.defs.jobs import job_of
 from orchestration.defs.range_partitions import HISTORY, LIVE, filled, partitions, ranges_key
 from orchestration.defs.schedules import schedule
-from orchestration.defs.table_checks import table_events
+from orchestration.defs.table_checks import report_table
 from orchestration.defs.upstream import upstream_keys
 from orchestration.defs.ways import say_in
 from orchestration.generations.ranges import backfill, complete_through, look
@@ -163,11 +163,7 @@ def _any_range(loaded: LoadedPipeline) -> Callable[..., None]:
                 return
             done = backfill(fresh, since, until, _run_id(context.run), say_in(context, fresh))
             context.add_output_metadata(generation_metadata.replaced(done))
-            for event in table_events(fresh, done.text):
-                if isinstance(event, dg.AssetMaterialization):
-                    context.log_event(event)
-                else:
-                    context.instance.report_runless_asset_event(event)
+            report_table(context, fresh, done.text)
 
     return backfill_range
 

@@ -121,7 +121,8 @@ def reports(
     card, facts = _look(loaded)
     version = cursor.version if facts is None else facts.version
     # Dagster's overview of an asset shows its last materialization, whatever was observed since.
-    is_new = (version, card.headline) != (cursor.version, cursor.headline)
+    # Of a plan, which changes no table, there is nothing that was materialized.
+    is_new = (version, card.headline) != (cursor.version, cursor.headline) and bool(found or facts)
     kind = dg.AssetMaterialization if is_new else dg.AssetObservation
     tags = {} if facts is None else {"dagster/data_version": str(facts.version)}
     first = now(card, restarts_of_a_day(instance, loaded))

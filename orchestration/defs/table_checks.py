@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
 import dagster as dg
 
 from orchestration.audit.compare_generations import compare_generations
@@ -13,12 +17,11 @@ from orchestration.supervision.card import STARTING, Card
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.serving import waiting
 
-TableEvent = dg.AssetMaterialization | dg.AssetCheckEvaluation
 HEALTHY = "healthy"
 """Name of the check that says how the pipeline is."""
 COMPARED = "same_rows"
 """Name of the check that compares the candidate's rows with those that readers see."""
-_NO_CANDIDATE = "There is no candidate: readers see the newest generation."
+_NO_CANDIDATE = "There is no candidate, so there is nothing to compare."
 
 
 def table_checks(loaded: LoadedPipeline) -> list[dg.AssetChecksDefinition]:
@@ -63,17 +66,22 @@ def table_checks(loaded: LoadedPipeline) -> list[dg.AssetChecksDefinition]:
     return [healthy, same_rows]
 
 
-def table_events(loaded: LoadedPipeline, what: str) -> list[TableEvent]:
-    """Return what a job shows on the table's page after it has changed what readers see.
+def report_table(
+    context: dg.OpExecutionContext,
+    loaded: LoadedPipeline,
+    what: str,
+    more: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
+    """Show on the table's page what a job has done; nothing before there is a table.
 
-    Dagster shows a check as not evaluated after each materialization, so the checks come with it.
+    Dagster shows a check as not evaluated after each materialization, so those that need no reading
+    of rows come with it.
 
     Args:
+        context: The job's Dagster run.
         loaded: The pipeline.
         what: What was done, in a sentence.
-
-    Returns:
-        A materialization and the checks that need no reading of rows; none before there is a table.
+        more: More metadata.
 
     Raises:
         StateError: The state can't be read.
@@ -81,14 +89,13 @@ def table_events(loaded: LoadedPipeline, what: str) -> list[TableEvent]:
     """
     seen, facts = look(loaded)
     if facts is None:
-        return []
-    shown = {"what": what, **now(seen), **last_day(seen), **table_metadata(loaded, facts)}
-    events: list[TableEvent] = [
-        dg.AssetMaterialization(table_key(loaded), description=what, metadata=shown)
-    ]
+        return
+    shown = {"what": what, **more, **now(seen), **last_day(seen), **table_metadata(loaded, facts)}
+    context.log_event(dg.AssetMaterialization(table_key(loaded), description=what, metadata=shown))
     for each in (health_evaluation(loaded, seen, None), no_candidate(loaded)):
-        events += [] if each is None else [each]
-    return events
+        if each is not None:
+            # A job without assets may evaluate no check itself.
+            context.instance.report_runless_asset_event(each)
 
 
 def no_candidate(loaded: LoadedPipeline) -> dg.AssetCheckEvaluation | None:

@@ -9,10 +9,11 @@ from pydantic import BaseModel
 
 from orchestration import operations
 from orchestration.audit.compare_generations import GenerationComparison, compare_generations
-from orchestration.chain import ChainRun, Observer, Step, run_chain
+from orchestration.chain import BoundedStep, ChainRun, Observer, Step, run_chain
 from orchestration.generations import promotion
 from orchestration.generations.switch_lock import alone
 from orchestration.generations.switch_progress import Say
+from orchestration.progress.in_words import progress_parts, share_of
 from sources import generations
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
@@ -21,6 +22,7 @@ from sources.kept_definitions import declaration_of
 from sources.planning.approval import require_approver
 from sources.serving import Serving, read_serving, require_in_service, target_of, waiting
 from sources.state.generation import read_generation
+from spark_jobs.run_state.heartbeat import Heartbeat
 
 Role = Literal["serving", "waiting", "served"]
 
@@ -156,6 +158,16 @@ class _Lines(Observer):
     def __init__(self, generation: str, say: Say) -> None:
         self._generation = generation
         self._say = say
+        self._told = 0
+
+    def beat(self, step: Step[Any], beat: Heartbeat) -> None:
+        """Say how much of a bounded source is read, at each quarter of it."""
+        known = share_of(beat) if isinstance(step, BoundedStep) else None
+        quarter = 0 if known is None else known[0] * 4 // known[1]
+        if quarter > self._told:
+            read = ", ".join(progress_parts(beat, None))
+            self._say(f"generation {self._generation}: {step.name}: {read}")
+        self._told = quarter
 
     def started(self, step: Step[Any]) -> None:
         self._say(f"generation {self._generation}: {step.name}")

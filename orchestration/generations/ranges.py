@@ -62,8 +62,9 @@ class RangeLook:
 
     @property
     def text(self) -> str:
-        """Splits and bytes in words, as a clause without a full stop; computed."""
-        return f"{counted(self.splits, 'split')}, {size(self.bytes)} would be read"
+        """What is read and its bytes in words, as a clause without a full stop; computed."""
+        parts = counted(self.splits, "file or part of a file", "files or parts of files")
+        return f"{parts}, {size(self.bytes)}, would be read"
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from orchestration.supervision.status import Status
 from sources.common.counting import counted_as
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
-from sources.serving import waiting
+from sources.serving import read_serving, waiting
 from sources.state.generation import read_generation
 from spark_jobs.launch.record import last_launch, log_path
 from spark_jobs.run_state.last_day import DAY_MS
@@ -158,10 +158,12 @@ def _newest_row(found: Status, facts: TableFacts | None) -> list[str]:
 
 
 def _generations(loaded: LoadedPipeline, found: Status) -> str:
+    before = read_serving(loaded).before
+    kept = f", kept for a rollback: {before[-1].generation}" if before else ""
     if (candidate := waiting(loaded)) is None:
-        return f"serving {found.serving}, candidate none"
+        return f"serving {found.serving}, candidate none{kept}"
     state = "computing" if found.live is None else found.live.health
-    return f"serving {found.serving}, candidate {candidate} ({state})"
+    return f"serving {found.serving}, candidate {candidate} ({state}){kept}"
 
 
 def _since(loaded: LoadedPipeline, found: Status) -> list[str]:

@@ -158,6 +158,9 @@ def test_the_first_generation_is_not_said_to_be_seen_before_there_is_a_table(
     begin(loaded)
     assert role_of(loaded, "g1") == "g1, which readers see"
     assert role_of(loaded, "g2").startswith("g2, a candidate")
+    replaced = Served(generation="g2", version=3, until_ms=1)
+    write_serving(loaded, Serving(generation="g1", before=[replaced]))
+    assert role_of(loaded, "g2").endswith("kept for a rollback")
 
 
 def test_the_live_asset_says_how_many_duplicates_were_removed_at_the_hand_over(

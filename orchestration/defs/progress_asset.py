@@ -7,13 +7,15 @@ from collections.abc import Mapping
 import dagster as dg
 
 from orchestration.defs import metadata
-from orchestration.defs.assets import steps_group, table_key
+from orchestration.defs.assets import role_of, steps_group, table_key
 from orchestration.defs.failures import failures
 from orchestration.display import duration
 from orchestration.progress import phases as progress
 from sources.common.optional import require_extra
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError
+from sources.generations import acting_on
+from sources.serving import waiting
 from spark_jobs.run_state.progress_log import ProgressLog
 
 
@@ -35,7 +37,11 @@ def progress_asset(loaded: LoadedPipeline) -> dg.AssetsDefinition:
     )
     def pictures() -> dg.MaterializeResult[None]:
         with failures(loaded):
-            return dg.MaterializeResult(metadata=_metadata(load_pipeline(loaded.path)))
+            fresh = load_pipeline(loaded.path)
+            # Of a candidate, while there is one: it is what people wait for.
+            acting = acting_on(fresh, waiting(fresh), as_kept=True)
+            role = {"generation": role_of(fresh, acting.require_generation().name)}
+            return dg.MaterializeResult(metadata={**_metadata(acting), **role})
 
     return pictures
 

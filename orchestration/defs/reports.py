@@ -13,7 +13,7 @@ from orchestration.defs import metadata
 from orchestration.defs.assets import live_key, role_of, table_key
 from orchestration.defs.range_partitions import filled_ranges
 from orchestration.defs.restarts import restarts_of_a_day
-from orchestration.defs.table_asset import last_day, look, now, table_metadata
+from orchestration.defs.table_asset import kept_action, last_day, look, now, table_metadata
 from orchestration.defs.table_checks import health_evaluation, no_candidate
 from orchestration.defs.ways import in_dagster, verdict_in_dagster
 from orchestration.display import shortened
@@ -127,7 +127,7 @@ def reports(
     tags = {} if facts is None else {"dagster/data_version": str(facts.version)}
     first = now(card, restarts_of_a_day(instance, loaded))
     of_table = {} if facts is None else table_metadata(loaded, facts)
-    told = {**first, **last_day(card), **of_table}
+    told = {**first, **kept_action(instance, loaded), **last_day(card), **of_table}
     events: list[Event] = []
     # One entry, of the stream that readers depend on: a candidate is a line of it.
     for each, tick in found[-1:]:

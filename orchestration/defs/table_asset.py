@@ -20,9 +20,11 @@ from orchestration.defs.metadata import Metadata
 from orchestration.defs.restarts import restarts_of_a_day
 from orchestration.defs.upstream import upstream_keys
 from orchestration.defs.ways import in_dagster
+from orchestration.display import moment
 from orchestration.progress.table_facts import TableFacts, table_facts
 from orchestration.supervision.card import Card, card
 from orchestration.supervision.status import status
+from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.planning.followed_columns import followed_columns
 from sources.planning.transform_analysis import read_analysis
@@ -30,6 +32,7 @@ from sources.serving import read_serving, waiting
 from sources.state.generation import read_generation
 
 CODE = "dagster/code_references"
+_LAST_ACTION = "last action"
 
 
 def table_asset(loaded: LoadedPipeline) -> dg.AssetsDefinition:
@@ -65,6 +68,7 @@ def table_asset(loaded: LoadedPipeline) -> dg.AssetsDefinition:
             if (candidate := waiting(fresh)) is not None:
                 context.log.info(f"Nothing changed for readers: {role_of(fresh, candidate)}.")
             first = now(seen, restarts_of_a_day(context.instance, fresh)) | last_day(seen)
+            first |= kept_action(context.instance, fresh)
             if facts is None:
                 yield dg.AssetObservation(key, metadata=first)
                 return
@@ -105,6 +109,26 @@ def now(seen: Card, restarts: str | None = None) -> Metadata:
     """
     again = {} if restarts is None else {"restarts": restarts}
     return {"now": dg.MetadataValue.md(seen.markdown), **again}
+
+
+def last_action(what: str) -> Metadata:
+    """Return the metadata of what a job has just done to the table, with the time.
+
+    Args:
+        what: What was done, in a sentence.
+    """
+    return {_LAST_ACTION: f"{moment(now_ms())} UTC: {what}"}
+
+
+def kept_action(instance: dg.DagsterInstance, loaded: LoadedPipeline) -> Metadata:
+    """Return the metadata of the last action, as the page shows it now; empty if there is none.
+
+    Pages show the last materialization only, so a later one has to repeat it.
+    """
+    event = instance.get_latest_materialization_event(table_key(loaded))
+    made = None if event is None else event.asset_materialization
+    kept = None if made is None else made.metadata.get(_LAST_ACTION)
+    return {} if kept is None else {_LAST_ACTION: kept}
 
 
 def last_day(seen: Card) -> Metadata:

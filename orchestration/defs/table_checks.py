@@ -12,7 +12,7 @@ from orchestration.audit.compare_generations import compare_generations
 from orchestration.defs import generation_metadata
 from orchestration.defs.assets import generation_name, table_key
 from orchestration.defs.failures import failures
-from orchestration.defs.table_asset import last_day, look, now, table_metadata
+from orchestration.defs.table_asset import last_action, last_day, look, now, table_metadata
 from orchestration.supervision.card import STARTING, Card
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.serving import waiting
@@ -90,7 +90,13 @@ def report_table(
     seen, facts = look(loaded)
     if facts is None:
         return
-    shown = {"what": what, **more, **now(seen), **last_day(seen), **table_metadata(loaded, facts)}
+    shown = {
+        **last_action(what),
+        **more,
+        **now(seen),
+        **last_day(seen),
+        **table_metadata(loaded, facts),
+    }
     context.log_event(dg.AssetMaterialization(table_key(loaded), description=what, metadata=shown))
     for each in (health_evaluation(loaded, seen, None), no_candidate(loaded)):
         if each is not None:

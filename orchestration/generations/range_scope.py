@@ -75,17 +75,18 @@ def require_fit(context: PipelineContext, since: datetime, until: datetime) -> N
         raise StateError(message, hint, pipeline=pipeline.name, field="transform")
     for source in pipeline.sources:
         if source.boundedness is Boundedness.BOUNDED:
-            _require_in_files(context, source, until)
+            _require_in_files(context, source, since, until)
 
 
 def _require_in_files(
-    context: PipelineContext, source: FileSource | KafkaSource, until: datetime
+    context: PipelineContext, source: FileSource | KafkaSource, since: datetime, until: datetime
 ) -> None:
     """Refuse a range whose rows are not all in files that were read to the end.
 
     Args:
         context: The serving generation.
         source: A bounded source of it.
+        since: The first event time of the range.
         until: The first event time after the range.
     """
     name = context.generation.name
@@ -110,6 +111,11 @@ def _require_in_files(
             f"{shown(until)}: later rows come from the live run, not from files."
         )
         hint = f"Set `until` to {complete} or earlier."
+        if to_ms(since) > end.complete_through_ms:
+            hint = (
+                f"Choose a range before {complete}. What the live run delivered is recomputed "
+                "with the whole table only: `hybrid rerun`."
+            )
         raise InputError(message, hint, source=source.name, generation=name, field="until")
 
 

@@ -14,6 +14,7 @@ from deltalake import write_deltalake
 from pydantic import ValidationError
 
 from orchestration.defs.range_partitions import filled_ranges, ranges_key
+from orchestration.defs.table_asset import kept_action, last_action
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.progress.rows_by_range import rows_by_range
 from sources.config.about import About
@@ -247,3 +248,18 @@ def test_what_the_live_run_delivers_is_not_recomputed_and_no_failure(tmp_path: P
             "2024-01-04",
             "2024-01-05",
         }
+
+
+def test_what_a_job_has_done_stays_on_the_page_until_the_next_thing(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    key = dg.AssetKey(["events", "table"])
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert kept_action(instance, case.loaded) == {}
+        done = last_action("One row of history replaced by 1.")
+        instance.report_runless_asset_event(dg.AssetMaterialization(key, metadata=done))
+        [(_, text)] = kept_action(instance, case.loaded).items()
+        # As the supervision reports the table again.
+        kept = kept_action(instance, case.loaded)
+        instance.report_runless_asset_event(dg.AssetMaterialization(key, metadata=kept))
+        assert kept_action(instance, case.loaded) == kept
+    assert str(text.value).endswith("UTC: One row of history replaced by 1.")

@@ -37,7 +37,7 @@ from examples.transfers import Transfers, broken
 from orchestration import operations, table_pipelines
 from orchestration.audit.compare_source import SourceComparison, compare_with_source
 from orchestration.backlog import wait_until_caught_up
-from orchestration.cli.console import run
+from orchestration.chain import ChainRun, Observer, run_chain
 from orchestration.cuts.attempt import GivenUp
 from orchestration.cuts.members import load_group
 from orchestration.cuts.publisher import publish
@@ -56,6 +56,7 @@ from spark_jobs.run_state.lock import is_held
 
 _PARTITIONS = 3
 _POLL_S = 0.5
+_AT_ONCE = 3
 _BETWEEN_KILLS_S = (10.0, 60.0)
 _CUT_S = 180.0
 _COLUMN = ("discount", "int", 3)
@@ -161,12 +162,10 @@ def _run(kind: str, options: argparse.Namespace, stages: Stages, cleanup: ExitSt
         publisher.start()
         cleanup.callback(publisher.stop)
     with stages("plan → snapshot → hand-over → live, while the tables change"):
-        for one in shop.loaded:
-            killer.run_until_live(one)
+        killer.run_until_all_are_live()
         killer.are_live.set()
         # A driver may have been killed after it was live and before `are_live` was set.
-        for one in shop.loaded:
-            killer.run_until_live(one)
+        killer.run_until_all_are_live()
     live_ms, started, before = now_ms(), time.monotonic(), _committed(shop)
     with stages("further changes, until there are enough"):
         killer.finish()
@@ -368,8 +367,8 @@ class _Killer(_Thread):
         group = group_of(one)
         if generation is None or group is None or not is_held(generation):
             return
-        kill_group(group)
         self.kills += 1
+        kill_group(group)
         if self.are_live.is_set():
             self._restart(self._loaded if one.pipeline.spark.driver == "shared" else [one])
 
@@ -384,16 +383,21 @@ class _Killer(_Thread):
                 time.sleep(_POLL_S)
             operations.go_live(PipelineContext.require(each), _changes(each))
 
-    def run_until_live(self, one: LoadedPipeline) -> None:
-        """Run a pipeline until it is live; run it again if its driver is killed.
+    def run_until_all_are_live(self) -> None:
+        """Run the pipelines until they are live, some at a time; again if a driver is killed.
 
         Raises:
-            RunError: It failed although no driver was killed.
+            RunError: One failed although no driver was killed.
         """
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for one in zip(self._loaded, pool.map(self._run_until_live, self._loaded), strict=True):
+                console.print(f"          {one[0].pipeline.name} is live")
+
+    def _run_until_live(self, one: LoadedPipeline) -> None:
         while True:
             before = self.kills
             try:
-                run(one, stop_when_caught_up=False)
+                run_chain(ChainRun(one, Observer(), rest_requested=True))
             except RunError:
                 if self.kills == before:
                     raise

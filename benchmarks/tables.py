@@ -135,8 +135,9 @@ def _feed(dsn: str, tables: Sequence[LoadedPipeline], rounds: int) -> dict[str, 
             time.sleep(max(0.0, begun + number + 1 - time.monotonic()))
     took = time.monotonic() - begun
     work = cpu_s(groups) - cpu
-    for loaded in tables:
-        wait_until_caught_up(PipelineContext.require(loaded))
+    with ThreadPoolExecutor(len(tables)) as pool:
+        # Each waits some seconds until nothing more comes.
+        list(pool.map(lambda one: wait_until_caught_up(PipelineContext.require(one)), tables))
     waited = sorted(second for loaded in tables for second in latencies(loaded, since))
     return {
         "changes": len(waited),

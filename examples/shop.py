@@ -260,10 +260,53 @@ def session(
             stop.wait(_AGAIN_S)
 
 
-class Customers:
-    """Threads that change rows of the shop, until they are stopped or have changed enough.
+class Sessions:
+    """Threads that run transactions until they are stopped; they go on after a crash of the server.
 
-    They go on after a crash of the server.
+    Args:
+        dsn: The database, as for :func:`connect`.
+        seeds: Seed of the random transactions of each thread.
+        pause_s: Pause of each thread after a transaction, in seconds.
+    """
+
+    def __init__(self, dsn: str, seeds: Sequence[str], pause_s: float) -> None:
+        self._dsn, self._pause_s = dsn, pause_s
+        self._stop = threading.Event()
+        self._failures: list[BaseException] = []
+        self._threads = [
+            threading.Thread(target=self._run, args=(random.Random(seed),)) for seed in seeds
+        ]
+
+    def start(self) -> None:
+        """Start the threads."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Stop the threads after their current transactions; raise the first error of a thread."""
+        self._stop.set()
+        self.wait()
+
+    def wait(self) -> None:
+        """Wait until the threads have ended; raise the first error of a thread."""
+        for thread in self._threads:
+            thread.join()
+        if self._failures:
+            raise self._failures[0]
+
+    def _run(self, chance: random.Random) -> None:
+        try:
+            session(self._dsn, self._stop, self._pause_s, partial(self._transaction, chance=chance))
+        except BaseException as error:
+            self._failures.append(error)
+
+    def _transaction(self, cursor: Any, chance: random.Random) -> None:
+        """Run a random transaction."""
+        raise NotImplementedError
+
+
+class Customers(Sessions):
+    """Threads that change rows of the shop, until they are stopped or have changed enough.
 
     Args:
         dsn: The database, as for :func:`connect`.
@@ -288,51 +331,21 @@ class Customers:
         threads: int = 3,
         pause_s: float = 0.0,
     ) -> None:
-        self._dsn = dsn
+        super().__init__(dsn, [f"{seed}-{number}" for number in range(threads)], pause_s)
         self._dialect = _dialect(dsn)
-        self._pause_s = pause_s
         self._rows = rows
         self._enough = enough
         self._lock = threading.Lock()
-        self._stop = threading.Event()
-        self._failures: list[BaseException] = []
         self.changes = 0
-        self._threads = [
-            threading.Thread(target=self._run, args=(random.Random(f"{seed}-{number}"),))
-            for number in range(threads)
-        ]
 
-    def start(self) -> None:
-        """Start the threads."""
-        for thread in self._threads:
-            thread.start()
-
-    def stop(self) -> None:
-        """Stop the threads after their current transactions; raise the first error of a thread."""
-        self._stop.set()
-        self.wait()
-
-    def wait(self) -> None:
-        """Wait until the threads have changed enough; raise the first error of a thread."""
-        for thread in self._threads:
-            thread.join()
-        if self._failures:
-            raise self._failures[0]
-
-    def _run(self, chance: random.Random) -> None:
-        try:
-            session(self._dsn, self._stop, self._pause_s, partial(self._change, chance=chance))
-        except BaseException as error:
-            self._failures.append(error)
-
-    def _change(self, cursor: Any, chance: random.Random) -> None:
-        changed = self._transaction(cursor, chance)
+    def _transaction(self, cursor: Any, chance: random.Random) -> None:
+        changed = self._change(cursor, chance)
         with self._lock:
             self.changes += changed
             if self._enough(self.changes):
                 self._stop.set()
 
-    def _transaction(self, cursor: Any, chance: random.Random) -> int:
+    def _change(self, cursor: Any, chance: random.Random) -> int:
         """Run a random transaction, and return the number of rows that it changed.
 
         Some of its parts are rolled back, and so is one transaction in twenty as a whole.

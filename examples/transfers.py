@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import duckdb
 
-from examples.shop import session
+from examples.shop import Sessions
 from orchestration.cuts.members import CutGroup
 from sources.cuts.table import Cut
 
@@ -65,10 +63,8 @@ def invariants(schema: str) -> dict[str, str]:
     return {name: sql.replace("public.", f"{schema}.") for name, sql in INVARIANTS.items()}
 
 
-class Transfers:
-    """Sessions that move money between the tables, a transaction each time.
-
-    They go on after a crash of the server.
+class Transfers(Sessions):
+    """Sessions that move money between the tables as long as a ``with`` block, by transactions.
 
     Args:
         dsn: The database, as for :func:`examples.shop.connect`.
@@ -80,39 +76,17 @@ class Transfers:
     """
 
     def __init__(self, dsn: str, sessions: int, pause_s: float = 0.01) -> None:
-        self._dsn = dsn
-        self._pause_s = pause_s
-        self._stop = threading.Event()
-        self._failures: list[BaseException] = []
-        self._threads = [
-            threading.Thread(target=self._run, args=(random.Random(seed),))
-            for seed in range(sessions)
-        ]
+        super().__init__(dsn, [str(number) for number in range(sessions)], pause_s)
         self.committed = 0
 
     def __enter__(self) -> Transfers:
         """Start the sessions."""
-        for thread in self._threads:
-            thread.start()
+        self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """As :meth:`stop`."""
-        self.stop()
-
-    def stop(self) -> None:
         """End the sessions after their transactions; raise the first error of one."""
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
-        if self._failures:
-            raise self._failures[0]
-
-    def _run(self, chance: random.Random) -> None:
-        try:
-            session(self._dsn, self._stop, self._pause_s, partial(self._transaction, chance=chance))
-        except BaseException as error:
-            self._failures.append(error)
+        self.stop()
 
     def _transaction(self, cursor: Any, chance: random.Random) -> None:
         cursor.execute("BEGIN")

@@ -43,8 +43,8 @@ from spark_jobs.target.delta_table import commit_nothing, commit_once
 from spark_jobs.target.merge_clauses import When, quoted
 from spark_jobs.target.merge_keys import Match
 
-MOST_ROWS = 50_000
-"""Rows of a micro-batch up to which its MERGE is small."""
+MOST_ROWS = 250_000
+"""Keys of a micro-batch up to which its MERGE is small."""
 _MOST_BYTES = 64 * 2**20
 """Bytes of a micro-batch's texts, and of the files that may be written again."""
 STATISTICS = "delta.dataSkippingStatsColumns"
@@ -105,9 +105,14 @@ def statistics_columns(columns: StructType, first: Sequence[str]) -> str:
         Names of at most 32 columns of integers, times and text, whose statistics are the same
         whoever wrote them.
     """
-    able = [field.name for field in columns if isinstance(field.dataType, _WITH_STATISTICS)]
-    ordered = [*(name for name in first if name in able), *able]
-    return ",".join(quoted(name) for name in list(dict.fromkeys(ordered))[:_MOST_STATISTICS])
+    able = _able(columns)
+    ordered = [*(name for name in map(quoted, first) if name in able), *able]
+    return ",".join(list(dict.fromkeys(ordered))[:_MOST_STATISTICS])
+
+
+def _able(columns: StructType) -> list[str]:
+    """Return the columns whose statistics are the same whoever wrote them, in backticks."""
+    return [quoted(each.name) for each in columns if isinstance(each.dataType, _WITH_STATISTICS)]
 
 
 def merge_small(
@@ -171,7 +176,8 @@ def _has_plain_log(table: DeltaTable) -> bool:
         and _FEATURES.issuperset(protocol.writer_features or [])
     )
     columns = StructType.fromJson(json.loads(table.schema().to_json()))
-    able = statistics_columns(columns, []).split(",")
+    # Names with a comma are cut alike on both sides.
+    able = ",".join(_able(columns)).split(",")
     listed = properties.get(STATISTICS, "").split(",")
     return is_known and set(listed) <= set(able)
 

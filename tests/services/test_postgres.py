@@ -38,3 +38,22 @@ def test_it_ends_with_the_process_that_started_it() -> None:
         guard = int(owner.stdout.readline())
         owner.send_signal(signal.SIGKILL)
     wait_for(lambda: not runs(guard), "the server's end", 60)
+
+
+def test_after_a_kill_it_has_what_was_committed_at_the_same_address(tmp_path: Path) -> None:
+    # Accounts other than root's get through pytest's folders only by their names.
+    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
+        folder.chmod(0o755)
+    with LocalPostgres(tmp_path / "data") as server:
+        before = server.dsn
+        with psycopg.connect(before, password=server.password) as open_one:
+            with psycopg.connect(before, password=server.password) as connection:
+                connection.execute("CREATE TABLE kept AS SELECT 1 AS id")
+            open_one.execute("INSERT INTO kept VALUES (2)")
+            server.kill()
+            with pytest.raises(psycopg.OperationalError):
+                open_one.execute("SELECT 1")
+        server.start()
+        assert server.dsn == before
+        with psycopg.connect(server.dsn, password=server.password) as connection:
+            assert connection.execute("SELECT id FROM kept").fetchall() == [(1,)]

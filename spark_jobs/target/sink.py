@@ -14,6 +14,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import BooleanType, StringType, StructType
 
 from sources.common.counting import counted
+from sources.config.kafka_source import KafkaSource
 from sources.config.pipeline import Pipeline
 from sources.config.sink import Sink
 from sources.decoding.added_columns import AddedColumn
@@ -21,6 +22,7 @@ from sources.errors import InputError, StateError
 from sources.serving import table_properties
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
+from spark_jobs.checkpoint.transform_shape import Shape
 from spark_jobs.target import unchanged_values
 from spark_jobs.target.added_columns import follow_columns, table_schema
 from spark_jobs.target.barriers import Barriers
@@ -29,6 +31,7 @@ from spark_jobs.target.merge_changes import merge_changes, target_rows
 from spark_jobs.target.merge_clauses import When, of_source, quoted
 from spark_jobs.target.merge_keys import KeyRange
 from spark_jobs.target.merge_once import merge_once
+from spark_jobs.target.small_batches import SmallBatches
 from spark_jobs.target.small_merge import STATISTICS, SmallMerge, bytes_of, statistics_columns
 from spark_jobs.target.starts import announce
 from spark_jobs.target.target_guard import TargetGuard, confirm, epoch_transaction
@@ -225,8 +228,13 @@ def write_stream(
 
     truncation = Truncation(sink, generation) if pipeline.follows_truncates else None
     barriers = None if pipeline.cuts is None else Barriers(sink, target, generation, truncation)
+    small = None
+    if isinstance(pipeline.sources[-1], KafkaSource) and not Shape(rows).stateful:
+        small = SmallBatches(generation.checkpoint, len(pipeline.sources) - 1)
 
     def write(batch: DataFrame, batch_id: int) -> None:
+        if small is not None:
+            batch = small.in_one_task(batch, batch_id)
         if barriers is not None:
             barriers.merge(batch, batch_id, guard)
             return

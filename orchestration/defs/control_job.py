@@ -19,13 +19,13 @@ from orchestration.defs.assets import (
     live_key,
     note_on_run,
     plan_key,
+    table_key,
 )
 from orchestration.defs.chain_assets import live_metadata
 from orchestration.defs.failures import failures
 from orchestration.defs.job_texts import actions_in_words
 from orchestration.defs.jobs import job_of
-from orchestration.defs.table_asset import last_day, look, now
-from orchestration.defs.table_checks import report_table
+from orchestration.defs.table_asset import last_action, last_day, look, now
 from orchestration.supervision import controls
 from sources.common.counting import counted
 from sources.common.fields import parse_duration
@@ -134,7 +134,9 @@ def _audit(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: Any) -> No
     found = audit(loaded)
     text, shown = metadata.audit_in_words(found), metadata.audited(found)
     context.add_output_metadata(shown)
-    report_table(context, loaded, text, shown)
+    # An observation: the table is as it was, and nothing downstream has to follow.
+    observed = {**last_action(f"AUDIT: {text}"), **shown}
+    context.log_event(dg.AssetObservation(table_key(loaded), description=text, metadata=observed))
     if found.outcome == "failed":
         more = (
             "Look at examples with `hybrid audit P`. While a stream runs, rows on their way count."

@@ -123,12 +123,18 @@ def last_action(what: str) -> Metadata:
 def kept_action(instance: dg.DagsterInstance, loaded: LoadedPipeline) -> Metadata:
     """Return the metadata of the last action, as the page shows it now; empty if there is none.
 
-    Pages show the last materialization only, so a later one has to repeat it.
+    Pages show the last materialization only, so each later event has to repeat it.
     """
-    event = instance.get_latest_materialization_event(table_key(loaded))
-    made = None if event is None else event.asset_materialization
-    kept = None if made is None else made.metadata.get(_LAST_ACTION)
-    return {} if kept is None else {_LAST_ACTION: kept}
+    key = table_key(loaded)
+    records = [
+        *instance.fetch_materializations(key, limit=1).records,
+        *instance.fetch_observations(key, limit=1).records,
+    ]
+    for record in sorted(records, key=lambda each: each.timestamp, reverse=True):
+        found = record.asset_materialization or record.event_log_entry.asset_observation
+        if found is not None and (kept := found.metadata.get(_LAST_ACTION)) is not None:
+            return {_LAST_ACTION: kept}
+    return {}
 
 
 def last_day(seen: Card) -> Metadata:

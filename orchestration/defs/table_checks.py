@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any
-
 import dagster as dg
 
 from orchestration.audit.compare_generations import compare_generations
@@ -70,7 +66,6 @@ def report_table(
     context: dg.OpExecutionContext,
     loaded: LoadedPipeline,
     what: str,
-    more: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
     """Show on the table's page what a job has done; nothing before there is a table.
 
@@ -81,7 +76,6 @@ def report_table(
         context: The job's Dagster run.
         loaded: The pipeline.
         what: What was done, in a sentence.
-        more: More metadata.
 
     Raises:
         StateError: The state can't be read.
@@ -92,7 +86,6 @@ def report_table(
         return
     shown = {
         **last_action(what),
-        **more,
         **now(seen),
         **last_day(seen),
         **table_metadata(loaded, facts),

@@ -262,4 +262,9 @@ def test_what_a_job_has_done_stays_on_the_page_until_the_next_thing(tmp_path: Pa
         kept = kept_action(instance, case.loaded)
         instance.report_runless_asset_event(dg.AssetMaterialization(key, metadata=kept))
         assert kept_action(instance, case.loaded) == kept
+        # A proof of the table is no new version of it.
+        proved = last_action("AUDIT: The table is right.")
+        instance.report_runless_asset_event(dg.AssetObservation(key, metadata=proved))
+        [(_, latest)] = kept_action(instance, case.loaded).items()
+        assert str(latest.value).endswith("The table is right.")
     assert str(text.value).endswith("UTC: One row of history replaced by 1.")

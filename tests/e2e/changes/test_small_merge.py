@@ -14,11 +14,14 @@ import pytest
 from deltalake import DeltaTable, Transaction
 from pyspark.sql import SparkSession
 
+from sources.config.sink import Sink
+from sources.state.generation import Generation, GenerationInfo
 from sources.storage.folder import Folder
 from spark_jobs.target import small_merge
 from spark_jobs.target.merge_clauses import When, of_source
 from spark_jobs.target.merge_keys import Match
 from spark_jobs.target.merge_once import merge_once
+from spark_jobs.target.sink import merge, prepare_table
 from spark_jobs.target.small_merge import STATISTICS, SmallMerge
 from tests.e2e.changes.test_changes import Target, gone, up
 
@@ -320,3 +323,23 @@ def test_rows_are_the_same_as_by_a_query_over_all_changes(
         connection.register("c", table)
         expected = connection.sql(last).fetchall()
     assert [(row[0], row[2]) for row in target.rows()] == expected
+
+
+def test_a_table_of_which_no_column_may_have_statistics_is_merged_too(
+    tmp_path: Path, spark: SparkSession, only_spark: Any
+) -> None:
+    schema = "id decimal(10,0), x double"
+    sink = Sink.model_validate({"path": str(tmp_path / "out"), "mode": "merge", "key": ["id"]})
+    info = GenerationInfo(generation="g1", transaction_id="t", created_ms=0, contract={})
+    generation = Generation(Folder(tmp_path / "state"), info)
+    folder = Folder(tmp_path / "out")
+    prepare_table(sink, folder, spark.createDataFrame([], schema), generation)
+    for number, value in enumerate((0.5, math.nan, 1.5)):
+        if number:
+            only_spark()
+        rows = spark.createDataFrame([(Decimal(1), value), (Decimal(number + 2), value)], schema)
+        merge(rows, number, folder, ["id"], generation)
+        assert engine(tmp_path).startswith(RUST) == (number == 0)
+    found = spark.read.format("delta").load(str(tmp_path / "out"))
+    assert found.where("x > 1").count() == 3
+    assert found.where("id = 1").count() == 1

@@ -6,6 +6,7 @@ https://kafka.apache.org/documentation/#connect_rest (``/status``, and ``/offset
 from __future__ import annotations
 
 import json
+import time
 import urllib.error
 import urllib.request
 from typing import Any, NamedTuple
@@ -23,6 +24,8 @@ with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
     from pymysql.cursors import Cursor
 
 _TIMEOUT_S = 5
+_FIRST_S = 75.0
+_POLL_S = 1.0
 _HEARTBEAT = "heartbeat.interval.ms"
 _AGAIN = "then take the snapshot again: `hybrid snapshot PIPELINE`."
 
@@ -46,12 +49,15 @@ class ReadUpTo(NamedTuple):
 def require_reader(connection: Connection[Cursor], table: CapturedTable) -> None:
     """Refuse a snapshot before a connector reads the log: changes in between would be lost.
 
+    Of a connector that runs, it waits for the first position: Kafka Connect keeps these once a
+    minute by default (``offset.flush.interval.ms``).
+
     Args:
         connection: Open connection to the database.
         table: The table; its options may name the connector.
 
     Raises:
-        InputError: The declared connector does not run, or has not read anything yet; or no
+        InputError: The declared connector does not run, or has read nothing within 75 s; or no
             connector is declared, and the server shows no reader of its binary log.
         pymysql.MySQLError: The server refuses, or the connection ended.
     """
@@ -70,15 +76,17 @@ def require_reader(connection: Connection[Cursor], table: CapturedTable) -> None
             f"{_AGAIN}"
         )
         raise InputError(message, hint, source=table.source, table=table.name)
-    found = ask_connector(url)
-    if isinstance(found, ReadUpTo) and found.is_running and found.file is not None:
-        return
-    said = "does not run, or has not read anything yet" if isinstance(found, ReadUpTo) else found
-    message = (
-        f"Connector {url} {said}: changes until it reads would be missing from the table."
-        if isinstance(found, ReadUpTo)
-        else f"Connector {url} is not known to run: {said}."
-    )
+    deadline = time.monotonic() + _FIRST_S
+    while isinstance(found := ask_connector(url), ReadUpTo) and found.is_running:
+        if found.file is not None:
+            return
+        if time.monotonic() > deadline:
+            break
+        time.sleep(_POLL_S)
+    message = f"Connector {url} is not known to run: {found}."
+    if isinstance(found, ReadUpTo):
+        said = f"has read nothing within {_FIRST_S:.0f} s" if found.is_running else "does not run"
+        message = f"Connector {url} {said}: changes until it reads would be missing from the table."
     hint = f"Start the connector, or correct `snapshot.connector`; {_AGAIN}"
     raise InputError(message, hint, source=table.source, field="snapshot.connector")
 

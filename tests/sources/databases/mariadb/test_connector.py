@@ -7,16 +7,21 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from services.mariadb import LocalMariaDb
 from sources.config.snapshot import SnapshotOptions
+from sources.databases.mariadb import connector
 from sources.databases.mariadb.connector import ReadUpTo, ask_connector, ask_log, find_state
 from sources.databases.mariadb.server import ask, connect, parse_address
+from sources.errors import InputError
 from tests.services.processes import wait_for
 
+NOWHERE: Any = None
+"""No connection to a database: Kafka Connect is asked."""
 RUNNING = {"connector": {"state": "RUNNING"}, "tasks": [{"state": "RUNNING"}]}
 FAILED = {"connector": {"state": "RUNNING"}, "tasks": [{"state": "FAILED"}]}
 # As Debezium's MariaDB connector 3.5.0 and Kafka Connect 4.3.1 answer.
@@ -77,6 +82,47 @@ def test_a_connectors_place_is_read_from_kafka_connect(
 ) -> None:
     with worker({"/connectors/shop/status": status, "/connectors/shop/offsets": offsets}) as url:
         assert ask_connector(url) == found
+
+
+def reader(url: str) -> Any:
+    """A table whose snapshot needs a connector that reads."""
+    return SimpleNamespace(options=SimpleNamespace(connector=url), source="snapshot", name="shop.t")
+
+
+def test_a_snapshot_waits_for_the_first_position_that_kafka_connect_keeps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers: dict[str, Any] = {
+        "/connectors/shop/status": RUNNING,
+        "/connectors/shop/offsets": {"offsets": []},
+    }
+    waited: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        answers["/connectors/shop/offsets"] = OFFSETS
+
+    monkeypatch.setattr("time.sleep", sleep)
+    with worker(answers) as url:
+        connector.require_reader(NOWHERE, reader(url))
+    assert len(waited) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (RUNNING, "has read nothing within 0 s: changes until it reads would be missing"),
+        (FAILED, "does not run: changes until it reads would be missing"),
+        (None, "is not known to run: Kafka Connect answers 404"),
+    ],
+)
+def test_a_snapshot_before_the_connector_reads_is_refused(
+    monkeypatch: pytest.MonkeyPatch, status: Any, said: str
+) -> None:
+    monkeypatch.setattr(connector, "_FIRST_S", 0.0)
+    answers = {"/connectors/shop/status": status, "/connectors/shop/offsets": {"offsets": []}}
+    with worker(answers) as url, pytest.raises(InputError, match=said):
+        connector.require_reader(NOWHERE, reader(url))
 
 
 def test_a_worker_that_does_not_answer_is_said() -> None:

@@ -138,7 +138,7 @@ def removed(count: SeamCount | None) -> Metadata:
     if count is None:
         return {}
     rows, dropped = (sum(of.values()) for of in (count.rows, count.removed))
-    return {"duplicates removed at the hand-over": f"{dropped:,} of {rows:,} rows"}
+    return {"duplicates removed at the hand-over": f"{dropped:,} of {counted(rows, 'row')}"}
 
 
 def _entry(entry: LedgerEntry, count: SeamCount | None) -> dict[str, str | int]:

@@ -114,8 +114,8 @@ def test_dagster_shows_what_history_has_filled_and_what_a_backfill_would_read(
         assert output_of(launch(loaded, instance, **morning))["splits"] == 2
         last_day = output_of(launch(loaded, instance))
         assert (last_day["since"], last_day["until"]) == (
-            second(to_ms(BEGIN) - 86_400_000),
-            second(to_ms(BEGIN)),
+            f"{second(to_ms(BEGIN) - 86_400_000)} UTC",
+            f"{second(to_ms(BEGIN))} UTC",
         )
         assert DeltaTable(tmp_path / "out").version() == before
         # Without an end the range is a day, of which history has the first hours.

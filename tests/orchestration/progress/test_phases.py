@@ -91,6 +91,7 @@ def test_before_anything_ran_it_says_so(tmp_path: Path) -> None:
     assert found == {
         "progress": "No source has been read yet, so there is nothing to plot.",
         "rows by day": "There is no target table yet.",
+        "generation": "g1, the first one",
     }
 
 

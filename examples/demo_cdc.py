@@ -370,16 +370,17 @@ class _Killer(_Thread):
         self.kills += 1
         kill_group(group)
         if self.are_live.is_set():
-            self._restart(self._loaded if one.pipeline.spark.driver == "shared" else [one])
+            self._restart(self._loaded if one.pipeline.spark.driver == "shared" else [one], group)
 
     def _crash(self) -> None:
         crash = (self._shop.database.crash_connector, self._shop.database.crash_server)
         crash[self.crashes % 2]()
         self.crashes += 1
 
-    def _restart(self, down: Sequence[LoadedPipeline]) -> None:
+    def _restart(self, down: Sequence[LoadedPipeline], killed: int) -> None:
         for each in down:
-            while operations.is_live(each):
+            # The demo itself may have started it again.
+            while operations.is_live(each) and group_of(each) == killed:
                 time.sleep(_POLL_S)
             operations.go_live(PipelineContext.require(each), _changes(each))
 

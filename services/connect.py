@@ -129,8 +129,7 @@ class LocalConnect(Service):
         Args:
             name: Name of the connector.
         """
-        found = self._ask("GET", f"/connectors/{name}/status") or {}
-        return [task["state"] for task in found.get("tasks", [])] == ["RUNNING"]
+        return [task["state"] for task in self._tasks(name)] == ["RUNNING"]
 
     def create(self, name: str, config: Mapping[str, str]) -> None:
         """Create a connector, and wait until its only task runs.
@@ -144,7 +143,7 @@ class LocalConnect(Service):
                 120 s; carries what Connect answers, or the last lines of its log.
         """
         self._ask("POST", "/connectors", {"name": name, "config": dict(config)})
-        self._wait(lambda: self._is_running(name), f"run connector `{name}`")
+        self._wait(lambda: self._has_come_up(name), f"run connector `{name}`")
 
     def delete(self, name: str) -> dict[str, str]:
         """Delete a connector; its offsets and its replication slot in the database are kept.
@@ -175,15 +174,20 @@ class LocalConnect(Service):
             raise RunError(message, hint, transient=False)
         return self._folder / "connect.log"
 
-    def _is_running(self, name: str) -> bool:
-        found = self._ask("GET", f"/connectors/{name}/status") or {}
-        states = [task["state"] for task in found.get("tasks", [])]
-        if "FAILED" in states:
-            trace = found["tasks"][0].get("trace", "")
+    def _has_come_up(self, name: str) -> bool:
+        tasks = self._tasks(name)
+        if "FAILED" in [task["state"] for task in tasks]:
+            trace = tasks[0].get("trace", "")
             message = f"The task of connector `{name}` failed: {trace or 'no reason is reported'}"
             hint = f"Correct the settings of `{name}`, delete the connector and create it again."
             raise RunError(message, hint, value=name)
-        return states == ["RUNNING"]
+        return self.is_running(name)
+
+    def _tasks(self, name: str) -> list[dict[str, Any]]:
+        """Return what Connect says of a connector's tasks; none if it is not there."""
+        found = self._ask("GET", f"/connectors/{name}/status") or {}
+        tasks: list[dict[str, Any]] = found.get("tasks", [])
+        return tasks
 
     def _wait(self, is_done: Any, what: str) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S

@@ -49,7 +49,7 @@ class ControlConfig(dg.Config):
     )
     by: str = Field(
         default="",
-        description="Your name, which is kept and shown.",
+        description="Your name, which is kept and shown. APPROVE, if it is listed, needs it.",
     )
     why: str = Field(default="", description="PAUSE: the reason, shown as long as it is paused.")
     within: str = Field(

@@ -290,6 +290,12 @@ def mariadb_config(
         "schema.history.internal.kafka.topic": f"{prefix}.history",
         "topic.creation.default.partitions": "3",
         "topic.creation.default.replication.factor": "1",
+        # The topic of statements, whose order counts.
+        "topic.creation.groups": "statements",
+        "topic.creation.statements.include": prefix,
+        "topic.creation.statements.partitions": "1",
+        "topic.creation.statements.replication.factor": "1",
+        "topic.creation.statements.retention.ms": "-1",
         # Otherwise 2^63 and more of `bigint unsigned` become negative.
         "bigint.unsigned.handling.mode": "precise",
         # By default a truncated table is not reported.

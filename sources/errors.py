@@ -27,6 +27,7 @@ class ErrorFields(TypedDict, total=False):
         partition: Partition of the topic.
         offset: Offset in the partition.
         position: Position of a change in the log of a captured database.
+        connector: Name of the connector of a captured database, the prefix of its topics.
         file: Path or URL of a file or folder.
         line: Line in the file, from 1.
         table: Database table or Delta table.
@@ -44,6 +45,7 @@ class ErrorFields(TypedDict, total=False):
     partition: int
     offset: int
     position: str
+    connector: str
     file: str
     line: int
     table: str

@@ -27,6 +27,7 @@ from orchestration.audit.sql import (
 )
 from sources.common.schema import parse_type
 from sources.config.file_source import FileSource
+from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.config.snapshot import SnapshotOptions, kind_of
 from sources.errors import InputError
@@ -83,12 +84,24 @@ def compare_with_source(loaded: LoadedPipeline) -> SourceComparison:
     if (context := PipelineContext.find(loaded)) is not None:
         # It knows the columns that were followed.
         loaded = context.loaded
-    options, table, columns = _captured_table(loaded)
-    return compare_table(options.dsn, table, columns, target_of(loaded))
+    options, topic = _captured_table(loaded)
+    dropped = topic.dropped_columns or []
+    columns = topic.current(topic.value_columns)
+    return compare_table(
+        options.dsn,
+        str(topic.table),
+        {name: kind for name, kind in columns.items() if name not in dropped},
+        target_of(loaded),
+        {name: topic.name_in_table(name) for name in topic.renamed_columns or {}},
+    )
 
 
 def compare_table(
-    dsn: str, table: str, columns: Mapping[str, str], path: Folder
+    dsn: str,
+    table: str,
+    columns: Mapping[str, str],
+    path: Folder,
+    names: Mapping[str, str] | None = None,
 ) -> SourceComparison:
     """Compare a Delta table with a database table row by row, each row as often as it occurs.
 
@@ -98,6 +111,7 @@ def compare_table(
         columns: Its columns and their Spark SQL types; only those that the Delta table has are
             compared.
         path: Folder of the Delta table.
+        names: Names in the database of columns that have others there.
 
     Raises:
         InputError: There is no Delta table, or one of the two can't be read.
@@ -113,8 +127,11 @@ def compare_table(
         TemporaryDirectory(prefix="hybrid-compare-") as scratch,
         open_database(Path(scratch), MEMORY_LIMIT) as connection,
     ):
-        rows = _write_source(dsn, table, compared, Path(scratch) / "source.csv")
-        connection.execute(f"CREATE TABLE source AS {rows}")
+        there = {name: (names or {}).get(name, name) for name in compared}
+        read = {there[name]: kind for name, kind in compared.items()}
+        rows = _write_source(dsn, table, read, Path(scratch) / "source.csv")
+        renamed = ", ".join(f"{quoted(old)} AS {quoted(new)}" for new, old in there.items())
+        connection.execute(f"CREATE TABLE source AS SELECT {renamed} FROM ({rows})")
         _create_target(connection, compared, target)
         source, found = count_rows(connection, "source"), count_rows(connection, "target")
         counts, examples = {}, []
@@ -138,8 +155,8 @@ def compare_table(
     )
 
 
-def _captured_table(loaded: LoadedPipeline) -> tuple[SnapshotOptions, str, dict[str, str]]:
-    """Return how to reach the captured table, its name, and its columns with Spark SQL types.
+def _captured_table(loaded: LoadedPipeline) -> tuple[SnapshotOptions, KafkaSource]:
+    """Return how to reach the database of the captured table, and the topic of its changes.
 
     Raises:
         InputError: No source of the pipeline declares a ``snapshot``.
@@ -147,10 +164,7 @@ def _captured_table(loaded: LoadedPipeline) -> tuple[SnapshotOptions, str, dict[
     for source in loaded.pipeline.sources:
         topic = loaded.pipeline.topic_after(source.name)
         if isinstance(source, FileSource) and source.snapshot is not None and topic is not None:
-            dropped = topic.dropped_columns or []
-            columns = topic.current(topic.value_columns)
-            current = {name: kind for name, kind in columns.items() if name not in dropped}
-            return source.snapshot, str(topic.table), current
+            return source.snapshot, topic
     message = (
         f"Pipeline `{loaded.pipeline.name}` captures no database table: none of its sources "
         "declares a `snapshot` and is followed by the topic of the table's changes."

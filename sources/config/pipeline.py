@@ -432,11 +432,6 @@ def _check_follows_columns(source: KafkaSource, pipeline: Pipeline) -> None:
             "a source with a `snapshot` before it: its `dsn` is how the database is asked for the "
             "type and the default of a column that was added"
         )
-    elif snapshots[-1].kind != "postgres":
-        needed = (
-            "a `snapshot` of PostgreSQL: MariaDB and MySQL do not tell what rows from before hold "
-            "in a column that was added"
-        )
     elif pipeline.sink.mode != "merge":
         needed = "`sink.mode: merge`"
     if needed is not None:

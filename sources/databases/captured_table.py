@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from sources.common.database_snapshot import DatabaseSnapshot
+from sources.config.kafka_source import KafkaSource
 from sources.config.sink import Sink
 from sources.config.snapshot import SnapshotOptions
 from sources.errors import InputError
@@ -23,6 +24,33 @@ class Misfit(Exception):  # noqa: N818 - a verdict on data, as `KeyError` is not
 
 class UnknownDefault(Exception):  # noqa: N818 - a verdict on data, as `KeyError` is not
     """What older rows hold in a column that was added can't be known; the text says why."""
+
+
+class NewColumns(NamedTuple):
+    """Columns that a captured table got later, about which its database is asked.
+
+    Attributes:
+        options: How the database is reached.
+        source: The topic of the changes; where MariaDB's statements are found, too.
+        connector: Name of the connector in its changes, which is the prefix of its topics.
+        names: Names of the columns.
+        known: Names of the columns that the table had before.
+        renamed: Names that columns in ``known`` have got since.
+        snapshot: What the snapshot contains; None if it is not known.
+    """
+
+    options: SnapshotOptions
+    source: KafkaSource
+    connector: str
+    names: Collection[str]
+    known: Collection[str]
+    renamed: Collection[str]
+    snapshot: DatabaseSnapshot | None
+
+    @property
+    def table(self) -> str:
+        """The table, ``schema.table`` or ``database.table``."""
+        return str(self.source.table)
 
 
 class QueryError(Exception):

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from sources.config.snapshot import SnapshotOptions, kind_of
-from sources.databases.captured_table import CapturedTable, DatabaseTable, Exported, OpenTable
+from sources.databases.captured_table import (
+    CapturedTable,
+    DatabaseTable,
+    Exported,
+    NewColumns,
+    OpenTable,
+)
 from sources.databases.log_mark import Mark
 from sources.decoding.added_columns import AddedColumn
 
@@ -100,38 +106,32 @@ def mark_log(options: SnapshotOptions) -> Mark:
     return postgres.mark_log(options)
 
 
-def find_added_columns(
-    options: SnapshotOptions,
-    table: str,
-    new: Collection[str],
-    known: Collection[str],
-    seen: int | None,
-) -> dict[str, AddedColumn]:
+def find_added_columns(new: NewColumns) -> dict[str, AddedColumn]:
     """Return type of columns that a table got later, and the default that its older rows hold.
 
     Args:
-        options: How the database is reached; of a kind that ``on_schema_change: follow`` accepts.
-        table: Name of the table.
-        new: Names of the columns.
-        known: Names of the columns that the table had before.
-        seen: First transaction that the snapshot may not have seen; None if it is not known.
+        new: The columns, their table, and how its database is reached.
 
     Raises:
         UnknownDefault: What rows from before hold can't be known.
-        UnavailableError: The database does not answer.
-        InputError: The extra of this kind of database is not installed, or the database refuses
-            the login or the table.
+        UnavailableError: The database or the broker does not answer.
+        InputError: The extra of this kind of database is not installed, or the database or the
+            broker refuses the login or a permission.
     """
+    if new.options.kind == "mariadb":
+        from sources.databases.mariadb import added_columns as mariadb  # noqa: PLC0415
+
+        return mariadb.find_added_columns(new)
     from sources.databases.postgres import added_columns as postgres  # noqa: PLC0415
 
-    return postgres.find_added_columns(options, table, new, known, seen)
+    return postgres.find_added_columns(new)
 
 
 def find_types(options: SnapshotOptions, table: str) -> dict[str, str]:
     """Return the Spark SQL types that a table's columns have now, by name.
 
     Args:
-        options: How the database is reached; of a kind that ``on_schema_change: follow`` accepts.
+        options: How the database is reached.
         table: Name of the table.
 
     Raises:
@@ -139,6 +139,10 @@ def find_types(options: SnapshotOptions, table: str) -> dict[str, str]:
         InputError: The extra of this kind of database is not installed, or the database refuses
             the login or the table.
     """
+    if options.kind == "mariadb":
+        from sources.databases.mariadb import added_columns as mariadb  # noqa: PLC0415
+
+        return mariadb.find_types(options, table)
     from sources.databases.postgres import added_columns as postgres  # noqa: PLC0415
 
     return postgres.find_types(options, table)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from sources.decoding.envelopes import Encoding
 from sources.errors import ErrorReport, InputError
@@ -28,8 +28,8 @@ class NewColumnsError(InputError):
 class WidenedColumnError(InputError):
     """A change has a value that the declared type of its column does not hold.
 
-    Raised with ``on_schema_change: follow`` only: the driver asks the database whether the column
-    was widened, and starts the query again with the wider type.
+    With ``on_schema_change: follow`` the driver asks the database whether the column was widened,
+    and starts the query again with the wider type.
     """
 
     kind = "widened_column"
@@ -69,26 +69,35 @@ def new_columns_of(report: ErrorReport) -> dict[str, str | None]:
     return columns
 
 
-def changed_columns(
-    table: str,
-    new: Sequence[str],
-    missing: Sequence[str],
-    encodings: Mapping[str, Encoding],
-    new_start: str,
-) -> InputError:
+class ChangedTable(NamedTuple):
+    """Table whose columns are not those that are declared, as a change shows it.
+
+    Attributes:
+        name: The captured table, ``schema.table``.
+        encodings: What the envelope's schema says of the columns; empty without a schema.
+        origin: The envelope's ``source``.
+        new_start: What a new snapshot needs, as the end of a sentence.
+    """
+
+    name: str
+    encodings: Mapping[str, Encoding]
+    origin: Mapping[str, Any]
+    new_start: str
+
+
+def changed_columns(table: ChangedTable, new: Sequence[str], missing: Sequence[str]) -> InputError:
     """Return the error of a change whose row has undeclared columns, or lacks declared ones.
 
     It names all of them, so that one stop is enough.
 
     Args:
-        table: The captured table, ``schema.table``.
+        table: The table, and what the change says of it.
         new: Columns that are not declared.
         missing: Declared columns that the row lacks.
-        encodings: What the envelope's schema says of the columns; empty without a schema.
-        new_start: What a new snapshot needs, as the end of a sentence.
     """
+    encodings = table.encodings
     news = _named(new)
-    head = f"The source database's table `{table}`"
+    head = f"The source database's table `{table.name}`"
     has = f"{head} has {news} that {'is' if len(new) == 1 else 'are'} not declared"
     these = "this column" if len(new) == 1 else "these columns"
     add = f"`added_columns: {{{', '.join(_declared(name, encodings) for name in new)}}}`"
@@ -102,18 +111,20 @@ def changed_columns(
             f"`{old}` was renamed to `{name}`" for old, name in zip(missing, new, strict=False)
         )
         hint = (
-            f"If {renamed}: correct the `schema`, list the old name in `ignored_columns`, "
-            f"{new_start}. If not: declare {add} and {drop}, then run `hybrid resume P`."
+            f"If {renamed}: declare {_renamed(new, missing)}; the target keeps the name of the "
+            f"`schema`. If not: declare {add} and {drop}. Then run `hybrid resume P`."
         )
     elif new:
         message = f"{has}. The run stops before the first change with {these}."
         hint = (
             f"To add {'it' if len(new) == 1 else 'them'} to the target, declare {add}"
-            f"{_with_default(table, new, encodings)}; to leave one out for good, list it in "
+            f"{_with_default(table, new)}; to leave one out for good, list it in "
             "`ignored_columns`. Then run `hybrid resume P`."
         )
         kinds = {name: encodings[name].kind if name in encodings else None for name in new}
-        return NewColumnsError(message, hint, table=table, column=new[0], value=json.dumps(kinds))
+        return NewColumnsError(
+            message, hint, table=table.name, column=new[0], value=json.dumps(kinds)
+        )
     else:
         message = (
             f"{head} no longer has {'the column' if len(missing) == 1 else 'the columns'} "
@@ -125,11 +136,23 @@ def changed_columns(
             "(null from then on), then run `hybrid resume P`. If the connector leaves a column "
             "out, add it to the connector's `column.include.list`."
         )
-    return InputError(message, hint, table=table, column=[*new, *missing][0])
+    return InputError(message, hint, table=table.name, column=[*new, *missing][0])
 
 
-def sql_for_defaults(table: str, names: Sequence[str]) -> str:
-    """Return the SQL that finds what rows from before a column was added hold."""
+def where_defaults_are(table: str, names: Sequence[str], origin: Mapping[str, Any]) -> str:
+    """Return where to find what rows from before a column was added hold, as a phrase.
+
+    Args:
+        table: The captured table.
+        names: The columns.
+        origin: The envelope's ``source``.
+    """
+    if origin.get("connector") != "postgresql":
+        those = "that column" if len(names) == 1 else "these columns"
+        return (
+            f"the DEFAULT in the ALTER TABLE that added {those}, which the connector has reported "
+            f"in topic `{origin.get('name')}`"
+        )
     listed = ", ".join(f"'{name}'" for name in names)
     where = f"= {listed}" if len(names) == 1 else f"IN ({listed})"
     attribute = "attmissingval" if len(names) == 1 else "attname, attmissingval"
@@ -158,14 +181,19 @@ def _default(encoding: Encoding) -> str:
     return f'"{default}"' if isinstance(default, str) else str(default)
 
 
-def _with_default(table: str, new: Sequence[str], encodings: Mapping[str, Encoding]) -> str:
+def _renamed(new: Sequence[str], missing: Sequence[str]) -> str:
+    pairs = zip(missing, new, strict=False)
+    return f"`renamed_columns: {{{', '.join(f'{old}: {name}' for old, name in pairs)}}}`"
+
+
+def _with_default(table: ChangedTable, new: Sequence[str]) -> str:
     """Return a remark on the defaults of added columns, as the middle of a sentence."""
-    known = [name for name in new if name in encodings]
-    having = [name for name in known if encodings[name].default is not None]
+    known = [name for name in new if name in table.encodings]
+    having = [name for name in known if table.encodings[name].default is not None]
     if having:
         return (
             f" after a look at what older rows hold, as Debezium knows constants only: "
-            f"{sql_for_defaults(table, having)}"
+            f"{where_defaults_are(table.name, having, table.origin)}"
         )
     return "" if len(known) == len(new) else ", with the default of each that has one"
 

@@ -6,6 +6,7 @@ Envelopes: https://debezium.io/documentation/reference/stable/connectors/postgre
 from __future__ import annotations
 
 import base64
+import math
 import struct
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -13,16 +14,22 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-import orjson
+import numpy as np
 import pyarrow as pa
 
-from sources.common.database_snapshot import file_position, gtid_position, snapshot_position
 from sources.common.schema import may_be_long, parse_schema, parse_type, type_name
 from sources.decoding.base import BaseReader
-from sources.decoding.changed_columns import changed_columns, sql_for_defaults, widened_column
+from sources.decoding.changed_columns import (
+    ChangedTable,
+    changed_columns,
+    where_defaults_are,
+    widened_column,
+)
 from sources.decoding.conversion import BadValue, converter, short_repr
+from sources.decoding.debezium_positions import position
 from sources.decoding.debezium_values import NO_ENCODING, require_integer, value_converter
 from sources.decoding.envelopes import AvroEnvelopes, Encoding, Envelopes, JsonEnvelopes
+from sources.decoding.renamed_columns import Renaming
 from sources.decoding.value_format import EnvelopePart, ValueFormat
 from sources.errors import InputError
 
@@ -36,8 +43,6 @@ _PLACEHOLDERS = (
 _CAN_BE_LONG = (str, bytes, list)
 # Changes that refer to a row as it was before: what they lack, that row has.
 _OF_A_ROW = ("u", "d")
-# `source.snapshot` of an initial snapshot's records; those of later ones have `incremental`.
-_INITIAL = {"true", "first", "first_in_data_collection", "last_in_data_collection", "last"}
 _ROW_OF = {"c": "after", "u": "after", "r": "after", "d": "before"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NEW_START = (
@@ -65,6 +70,7 @@ class DebeziumReader(BaseReader):
             JsonEnvelopes() if registry is None else AvroEnvelopes(registry)
         )
         self._table = source.table
+        self._renaming = Renaming(source.table or "", source.renamed_columns or {}, _NEW_START)
         self._columns = [(field.name, value_converter(field.type)) for field in columns]
         self._integers = {
             field.name: field.type for field in columns if pa.types.is_integer(field.type)
@@ -147,9 +153,10 @@ class DebeziumReader(BaseReader):
         fields: dict[str, Any] = {}
         lacking: dict[str, None] = {}
         try:
-            self._check_columns(row, encodings)
+            row, encodings = self._renaming.apply(row, encodings)
+            self._check_columns(row, encodings, origin)
             if encodings is not self._checked:
-                self._check_encodings(encodings)
+                self._check_encodings(encodings, origin)
             for name, read in self._columns:
                 if _is_unavailable(row.get(name)):
                     self._require_known_row(name, op)
@@ -157,7 +164,8 @@ class DebeziumReader(BaseReader):
                 else:
                     fields[name] = self._column(name, row, encodings, read)
         except InputError as error:
-            # Nothing but a remark: the error counts, whatever the position.
+            # Where it happened, as far as that is known: the error counts.
+            error.fields["connector"] = str(origin.get("name", ""))
             with suppress(BadValue):
                 error.fields["position"] = position(envelope, origin)
             raise
@@ -205,7 +213,12 @@ class DebeziumReader(BaseReader):
             )
             raise BadValue(reason)
 
-    def _check_columns(self, row: Mapping[str, Any], encodings: Mapping[str, Encoding]) -> None:
+    def _check_columns(
+        self,
+        row: Mapping[str, Any],
+        encodings: Mapping[str, Encoding],
+        origin: Mapping[str, Any],
+    ) -> None:
         """Refuse a change whose row has undeclared columns, or lacks declared ones.
 
         Raises:
@@ -215,19 +228,24 @@ class DebeziumReader(BaseReader):
             return
         new = [name for name in row if name not in self._known]
         missing = sorted((self._required | (self._added if new else set())) - row.keys())
-        raise changed_columns(self._table, new, missing, encodings, _NEW_START)
+        table = ChangedTable(self._table, encodings, origin, _NEW_START)
+        raise changed_columns(table, new, missing)
 
-    def _check_encodings(self, encodings: Mapping[str, Encoding]) -> None:
+    def _check_encodings(
+        self, encodings: Mapping[str, Encoding], origin: Mapping[str, Any]
+    ) -> None:
         """Refuse an added column without a declared default if the envelope's schema has one.
 
-        And a column whose values would be rounded, if wider types are followed.
+        And a column whose values would be rounded.
 
         Raises:
             InputError: Contains the default, and the SQL that finds what older rows hold; or the
                 column that was widened.
         """
-        for name in self._floats if self._follows else []:
-            if encodings.get(name, NO_ENCODING).kind == "double":
+        for name in self._floats:
+            # MariaDB's `float(M,D)` is a double there: its values tell.
+            is_sure = origin.get("connector") == "postgresql"
+            if is_sure and encodings.get(name, NO_ENCODING).kind == "double":
                 raise widened_column(self._table, name, "float", "a double", _NEW_START)
         for name in self._without_default:
             default = encodings.get(name, NO_ENCODING).default
@@ -239,7 +257,8 @@ class DebeziumReader(BaseReader):
                     "hold that default in the database, and would get null in the target."
                 )
                 hint = (
-                    f"Look up what these rows hold: {sql_for_defaults(self._table, [name])}. "
+                    "Look up what these rows hold: "
+                    f"{where_defaults_are(self._table, [name], origin)}. "
                     "Declare it: "
                     f"`added_columns: {{{name}: {{type: …, default: …}}}}`, with `null` if they "
                     "hold none. Then run `hybrid resume P`."
@@ -297,6 +316,8 @@ class DebeziumReader(BaseReader):
             value = read(raw, encoding)
             if type(value) is int and (kind := self._integers.get(name)) is not None:
                 require_integer(value, kind, encoding)
+            elif name in self._floats and encoding.kind == "double" and not _is_float(value):
+                raise widened_column(self._table, name, "float", str(value), _NEW_START)
             elif name in self._were_floats and encoding.kind == "float" and type(value) is float:
                 value = struct.unpack("f", struct.pack("f", value))[0]
             elif value is not None and self._follows and (fits := self._decimals.get(name)):
@@ -312,85 +333,20 @@ class DebeziumReader(BaseReader):
             raise BadValue(reason) from None
 
 
+def _is_float(value: Any) -> bool:
+    """Return whether a number of 32 bits is this one, exactly or in its shortest digits."""
+    if type(value) is not float or not math.isfinite(value):
+        return True
+    try:
+        narrow = np.float32(struct.unpack("f", struct.pack("f", value))[0])
+    except OverflowError:
+        return False
+    return value in (float(narrow), float(str(narrow)))
+
+
 def _is_unavailable(raw: Any) -> bool:
     """Return whether Debezium wrote its placeholder, as the log does not contain the value."""
     return type(raw) in _CAN_BE_LONG and (raw in _PLACEHOLDERS or raw == [PLACEHOLDER])
-
-
-def position(envelope: Mapping[str, Any], origin: Mapping[str, Any]) -> str:
-    """Return a text that sorts the changes of a database in commit order.
-
-    Used as the sequence by which the latest change of a key wins. Rows of an initial snapshot sort
-    before every change.
-
-    PostgreSQL: the end of the preceding transaction (``source.sequence``), then the change's own
-    LSN; the LSN alone would sort changes as they were written, not as they were committed. MariaDB:
-    domain and sequence number of the transaction (GTID), then the event and the row in it; a
-    replica keeps them. MySQL: binlog file, position and row, comparable within one server.
-
-    Args:
-        envelope: The change event.
-        origin: Its ``source`` block.
-
-    Raises:
-        BadValue: ``source`` does not contain the position, or the connector is not supported.
-    """
-    connector = origin.get("connector")
-    locate = _POSITIONS.get(str(connector))
-    if locate is None:
-        reason = (
-            f"`position` is not supported for connector {short_repr(connector)}, only for "
-            f"{', '.join(_POSITIONS)}"
-        )
-        raise BadValue(reason)
-    is_initial = envelope["op"] == "r" and str(origin.get("snapshot")) in _INITIAL
-    try:
-        return locate(origin, envelope, is_initial)
-    except (KeyError, TypeError, ValueError, IndexError):
-        reason = f"`source` of the envelope contains no position: {short_repr(dict(origin))}"
-        raise BadValue(reason) from None
-
-
-def _postgres_position(origin: Mapping[str, Any], _: Mapping[str, Any], is_initial: bool) -> str:
-    """Return 32 hexadecimal digits: the end of the preceding transaction, and the change's LSN."""
-    if is_initial:
-        return "0" * 32
-    before, own = orjson.loads(origin["sequence"])
-    return f"{int(before or 0):016x}{int(own):016x}"
-
-
-def _mysql_position(origin: Mapping[str, Any], _: Mapping[str, Any], is_initial: bool) -> str:
-    """Return the binlog file, the position in it, and the row of the event, as one text."""
-    if is_initial:
-        return "0" * len(file_position(0, 0, 0))
-    return file_position(_binlog_file(origin), int(origin["pos"]), int(origin.get("row") or 0))
-
-
-def _mariadb_position(
-    origin: Mapping[str, Any], envelope: Mapping[str, Any], is_initial: bool
-) -> str:
-    """Return the GTID, event and row of a change as one text; file and position of a snapshot.
-
-    With transaction metadata, the number of the event is that in its transaction. It stays the same
-    if a connector that lost its server in the midst of a transaction reads the rest from another.
-    """
-    if is_initial:
-        return snapshot_position(_binlog_file(origin), int(origin["pos"]))
-    domain, _, sequence = map(int, str(origin["gtid"]).split("-"))
-    transaction = envelope.get("transaction")
-    event = origin["pos"] if transaction is None else transaction["total_order"]
-    return gtid_position(domain, sequence, int(event), int(origin.get("row") or 0))
-
-
-def _binlog_file(origin: Mapping[str, Any]) -> int:
-    return int(str(origin["file"]).rpartition(".")[2])
-
-
-_POSITIONS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any], bool], str]] = {
-    "postgresql": _postgres_position,
-    "mysql": _mysql_position,
-    "mariadb": _mariadb_position,
-}
 
 
 def _committed_at(_: Mapping[str, Any], origin: Mapping[str, Any]) -> datetime | None:

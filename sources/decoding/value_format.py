@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from sources.common.fields import Columns, Declared
 from sources.common.schema import parse_schema, parse_type, type_name
 from sources.decoding.added_columns import AddedColumnOrType, types_of
+from sources.decoding.renamed_columns import NewNames, all_names, check_renamed
 from sources.decoding.schema_registry import Registry
 from sources.decoding.widened_columns import is_widened, widened
 from sources.errors import InputError
@@ -51,6 +52,7 @@ _FORMATS_OF_FIELD = {
     "added_columns": ("debezium",),
     "dropped_columns": ("debezium",),
     "widened_columns": ("debezium",),
+    "renamed_columns": ("debezium",),
     "on_truncate": ("debezium",),
     "on_schema_change": ("debezium",),
 }
@@ -93,6 +95,10 @@ class ValueFormat(Declared):
             wider ones, ``float`` to ``double``, decimals to ones with as many or more digits before
             and after the point. May be declared while a generation is in use: the target is
             rewritten with the new type, in one commit. No columns of ``sink.key``.
+        renamed_columns: Debezium: new names of columns that the table has renamed after the
+            ``schema`` was written, by the name there, such as ``{name: full_name}``; a list, the
+            newest last, of a column that was renamed several times. The target keeps the name of
+            the ``schema``. May be declared while a generation is in use.
         on_truncate: Debezium: what a TRUNCATE of the table does: ``stop`` ends the run before it,
             ``follow`` removes all older rows from a target that merges changes. ``stop`` by
             default. May be declared while a generation is in use.
@@ -100,8 +106,8 @@ class ValueFormat(Declared):
             widened: ``stop`` ends the run before the first such change, and names what to declare;
             ``follow`` adds the column to the target in place, with the type and the default that
             the database has for it, or widens it, and stops where that can't be exact. ``stop`` by
-            default. Needs a source with a ``snapshot`` of PostgreSQL, and a sink that merges
-            changes. May be declared while a generation is in use.
+            default. Needs a source with a ``snapshot`` before it, and a sink that merges changes.
+            May be declared while a generation is in use.
     """
 
     format: Literal["json", "avro", "protobuf", "debezium", "raw"] = "json"
@@ -118,6 +124,7 @@ class ValueFormat(Declared):
     added_columns: dict[str, AddedColumnOrType] | None = None
     dropped_columns: list[str] | None = None
     widened_columns: Columns | None = None
+    renamed_columns: dict[str, NewNames] | None = None
     on_truncate: Literal["stop", "follow"] | None = None
     on_schema_change: Literal["stop", "follow"] | None = None
 
@@ -208,6 +215,9 @@ class ValueFormat(Declared):
                 )
                 raise ValueError(message)
         self._check_widened(known)
+        taken = {*self.columns, *self.include, *(self.added_columns or {})}
+        ignored = self.ignored_columns or []
+        check_renamed(self.renamed_columns or {}, known, {*taken, *ignored})
         for name in self.ignored_columns or []:
             if name in known or name in (self.added_columns or {}):
                 message = (
@@ -326,6 +336,10 @@ class ValueFormat(Declared):
             columns: Names and Spark SQL types of the columns as the generation began.
         """
         return {**widened(columns, self.widened_columns), **self.added_types}
+
+    def name_in_table(self, column: str) -> str:
+        """Return the name that the captured table has now for a column of the ``schema``."""
+        return all_names((self.renamed_columns or {}).get(column, column))[-1]
 
     def envelope_column(self, part: EnvelopePart) -> str | None:
         """Return the column that ``include`` fills from an envelope part; None if there is none."""

@@ -12,11 +12,11 @@ import sys
 from collections.abc import Mapping
 
 from sources.common.counting import counted
-from sources.common.database_snapshot import PostgresSnapshot
+from sources.common.database_snapshot import DatabaseSnapshot
 from sources.common.positions import now_ms
 from sources.config.kafka_source import KafkaSource
 from sources.config.snapshot import SnapshotOptions
-from sources.databases.captured_table import UnknownDefault
+from sources.databases.captured_table import NewColumns, UnknownDefault
 from sources.databases.kinds import find_added_columns, find_types
 from sources.decoding.added_columns import AddedColumn
 from sources.decoding.changed_columns import (
@@ -24,6 +24,7 @@ from sources.decoding.changed_columns import (
     WidenedColumnError,
     new_columns_of,
 )
+from sources.decoding.renamed_columns import all_names
 from sources.decoding.widened_columns import is_widened
 from sources.errors import ErrorReport, HybridError, error_of
 from sources.planning.context import PipelineContext
@@ -104,9 +105,13 @@ def _added(
         UnknownDefault: They can't be followed exactly.
     """
     known = [*source.value_columns, *source.added_types, *(source.ignored_columns or [])]
-    new = new_columns_of(report)
-    found = find_added_columns(_options(context), str(source.table), new, known, _seen(context))
-    for name, kind in new.items():
+    names, connector = new_columns_of(report), str(report.fields.get("connector", ""))
+    renamed = {name for each in (source.renamed_columns or {}).values() for name in all_names(each)}
+    new = NewColumns(
+        _options(context), source, connector, [*names], known, renamed, _snapshot(context)
+    )
+    found = find_added_columns(new)
+    for name, kind in names.items():
         now = found[name].type
         if kind is not None and kind in _PLAIN and not is_widened(kind, now):
             reason = f"`{name}` was added as {kind}, and is {now} now"
@@ -121,8 +126,10 @@ def _widened(context: PipelineContext, source: KafkaSource, report: ErrorReport)
         UnknownDefault: The column that the query failed at has none that can be followed.
     """
     name, fixed = str(report.fields["column"]), context.pipeline.fixed_columns
-    types, declared = find_types(_options(context), str(source.table)), source.value_columns
+    now_types, declared = find_types(_options(context), str(source.table)), source.value_columns
     current = source.current(declared)
+    there = {each: source.name_in_table(each) for each in current}
+    types = {each: now_types[known] for each, known in there.items() if known in now_types}
     if name in fixed:
         reason = f"`{name}` is in `key` or `partition_by`, whose types are those of a generation"
         raise UnknownDefault(reason)
@@ -154,11 +161,11 @@ def _options(context: PipelineContext) -> SnapshotOptions:
     return next(each for each in reversed(snapshots) if isinstance(each, SnapshotOptions))
 
 
-def _seen(context: PipelineContext) -> int | None:
-    """Return the first transaction that the snapshot may not have seen; None if it is not known."""
+def _snapshot(context: PipelineContext) -> DatabaseSnapshot | None:
+    """Return what the last snapshot contains; None if it is not known."""
     ends = context.switch_state.ends_before(context.pipeline.sources[-1].name)
-    snapshots = [end.snapshot for end in ends if isinstance(end.snapshot, PostgresSnapshot)]
-    return snapshots[-1].xmin if snapshots else None
+    snapshots = [end.snapshot for end in ends if end.snapshot is not None]
+    return snapshots[-1] if snapshots else None
 
 
 def _not_followed(report: ErrorReport, reason: str) -> HybridError:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from sources.common.optional import needs_extra
 from sources.databases.captured_table import DatabaseTable
 from sources.databases.mariadb.checks import column_of
-from sources.databases.mariadb.columns import declared_type
+from sources.databases.mariadb.columns import Column, declared_type
 from sources.databases.mariadb.server import ask, connect, parse_address, text_of
 from sources.errors import InputError
 
@@ -47,20 +47,47 @@ def find_tables(dsn: str, is_wanted: Callable[[str], bool]) -> list[DatabaseTabl
     with connect(address, "database") as connection:
         try:
             names = [f"{schema}.{table}" for schema, table in ask(connection, _NAMES)]
-            return [_describe(connection, name) for name in names if is_wanted(name)]
+            return [describe_table(connection, name) for name in names if is_wanted(name)]
         except MySQLError as error:
             message = f"The database {address.server} does not list its tables: {text_of(error)}."
             hint = "Grant the user of `database.dsn` SELECT on the tables, and repeat the command."
             raise InputError(message, hint, server=address.server) from None
 
 
-def _describe(connection: Connection[Cursor], table: str) -> DatabaseTable:
-    """Return columns and key of a table."""
+def describe_columns(connection: Connection[Cursor], table: str) -> dict[str, Column]:
+    """Return the columns of a table as the database has them, by name; generated ones, too.
+
+    Args:
+        connection: Open connection to the server.
+        table: The table, ``database.table``.
+
+    Raises:
+        pymysql.MySQLError: The server refuses, or the connection ended.
+    """
+    return {column.name: column for column, _ in _columns_of(connection, table)}
+
+
+def _columns_of(connection: Connection[Cursor], table: str) -> list[tuple[Column, bool]]:
+    """Return the columns of a table in order, and whether each is generated."""
+    schema, _, name = table.partition(".")
+    rows = ask(connection, _COLUMNS, schema, name)
+    return [(column_of(described), bool(is_generated)) for *described, is_generated in rows]
+
+
+def describe_table(connection: Connection[Cursor], table: str) -> DatabaseTable:
+    """Return columns and key of a table, as a pipeline declares them.
+
+    Args:
+        connection: Open connection to the server.
+        table: The table, ``database.table``.
+
+    Raises:
+        pymysql.MySQLError: The server refuses, or the connection ended.
+    """
     schema, _, name = table.partition(".")
     columns: dict[str, str] = {}
     left_out: dict[str, str] = {}
-    for *described, is_generated in ask(connection, _COLUMNS, schema, name):
-        column = column_of(described)
+    for column, is_generated in _columns_of(connection, table):
         found = declared_type(column)
         if is_generated:
             left_out[column.name] = "it is generated: compute it in the transform"

@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+from sources.common.database_snapshot import PostgresSnapshot
 from sources.common.optional import needs_extra
 from sources.config.snapshot import SnapshotOptions
-from sources.databases.captured_table import UnknownDefault
+from sources.databases.captured_table import NewColumns, UnknownDefault
 from sources.databases.postgres.server import answers, server_of
 from sources.databases.postgres.tables import describe_table
 from sources.decoding.added_columns import AddedColumn
@@ -67,25 +68,17 @@ def _xid(transaction: int | None) -> str | None:
     return None if transaction is None else str(transaction % (1 << 32))
 
 
-def find_added_columns(
-    options: SnapshotOptions,
-    table: str,
-    new: Collection[str],
-    known: Collection[str],
-    seen: int | None,
-) -> dict[str, AddedColumn]:
+def find_added_columns(new: NewColumns) -> dict[str, AddedColumn]:
     """Return type of columns that a table got later, and the default that its older rows hold.
 
     The default is exact or refused: it is the one that PostgreSQL stores for rows from before the
     column, or null if no row from before has a value.
 
+    What was dropped before the first transaction that the snapshot may not have seen can't have
+    been added and dropped since.
+
     Args:
-        options: How the database is reached.
-        table: The table, ``schema.table``.
-        new: Names of the columns.
-        known: Names of the columns that the table had before.
-        seen: First transaction that the snapshot may not have seen; None if it is not known. What
-            was dropped before it can't have been added and dropped since.
+        new: The columns, their table, and how its database is reached.
 
     Raises:
         UnknownDefault: What rows from before hold can't be known, or has no common form in
@@ -93,15 +86,17 @@ def find_added_columns(
         UnavailableError: The database does not answer.
         InputError: It refuses the login, or the table.
     """
-    with _asking(options, table) as connection:
+    table = new.table
+    with _asking(new.options, table) as connection:
         described = describe_table(connection, table)
         schema, _, name = table.partition(".")
+        seen = new.snapshot.xmin if isinstance(new.snapshot, PostgresSnapshot) else None
         rows = connection.execute(_ATTRIBUTES, [_xid(seen), schema, name]).fetchall()
         attributes = [_Attribute(*row) for row in rows]
         there = {each.name: each for each in attributes}
-        _require_added_last(attributes, table, new, known)
+        _require_added_last(attributes, new)
         found = {}
-        for column in new:
+        for column in new.names:
             if (kind := described.columns.get(column)) is None:
                 why = described.left_out.get(column, "the table no longer has it")
                 reason = f"`{column}` can't be added: {why}"
@@ -158,12 +153,7 @@ def _asking(options: SnapshotOptions, table: str) -> Iterator[psycopg.Connection
         raise InputError(message, hint, server=server_of(options.dsn), table=table) from None
 
 
-def _require_added_last(
-    attributes: Collection[_Attribute],
-    table: str,
-    new: Collection[str],
-    known: Collection[str],
-) -> None:
+def _require_added_last(attributes: Collection[_Attribute], new: NewColumns) -> None:
     """Refuse columns that may be older ones under another name, or were there before.
 
     PostgreSQL numbers columns as they are added, and keeps the number of one that is dropped.
@@ -171,14 +161,15 @@ def _require_added_last(
     Raises:
         UnknownDefault: Contains the column.
     """
-    last = max((each.number for each in attributes if each.name in known), default=0)
+    before = {*new.known, *new.renamed}
+    last = max((each.number for each in attributes if each.name in before), default=0)
     for each in attributes:
-        if each.name in new and each.number < last:
+        if each.name in new.names and each.number < last:
             reason = f"`{each.name}` is no column that was added: it was renamed"
             raise UnknownDefault(reason)
         if each.was_dropped and each.number > last:
             reason = (
-                f"a column was dropped from table `{table}` after the last known one had been "
+                f"a column was dropped from table `{new.table}` after the last known one had been "
                 "added, so that changes may hold another column's values under the same name"
             )
             raise UnknownDefault(reason)

@@ -66,11 +66,6 @@ def test_it_may_be_declared_while_a_generation_is_in_use() -> None:
     [
         ([{**CHANGES, "start": "earliest"}], MERGE, r"needs a source with a `snapshot` before it"),
         (
-            [{**SNAPSHOT, "snapshot": {"dsn": "mysql://u@db/shop"}}, CHANGES],
-            MERGE,
-            r"needs a `snapshot` of PostgreSQL: MariaDB and MySQL do not tell",
-        ),
-        (
             [SNAPSHOT, CHANGES],
             {"path": "out", "mode": "append", "key": ["id", "seq"]},
             r"needs `sink.mode: merge`",

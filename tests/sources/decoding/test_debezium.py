@@ -407,7 +407,30 @@ class TestColumnsThatChange:
         del document["after"]["name"]
         with pytest.raises(InputError, match=r"has a column `title` .* no longer has `name`") as it:
             read(document)
-        assert "If `name` was renamed to `title`: correct the `schema`" in it.value.hint
+        told = "If `name` was renamed to `title`: declare `renamed_columns: {name: title}`"
+        assert told in it.value.hint
+
+    def test_a_renamed_one_keeps_the_name_of_the_schema(self) -> None:
+        declared = source(renamed_columns={"name": ["title", "label"]})
+        described = json.loads(json.dumps(SCHEMA))
+        for name in ("name", "title", "label"):
+            document = envelope("u", price="JxA=", at=0)
+            document["after"][name] = document["after"].pop("name")
+            row = read({"schema": described, "payload": document}, declared)
+            assert (row["name"], "title" in row, "label" in row) == ("tea", False, False)
+
+    def test_the_encoding_of_a_renamed_one_is_that_of_its_new_name(self) -> None:
+        described = json.loads(json.dumps(SCHEMA))
+        described["fields"][0]["fields"][1]["field"] = "cost"
+        document = envelope("u", at=0)
+        document["after"]["cost"] = "JxA="
+        del document["after"]["price"]
+        value = {"schema": described, "payload": document}
+        assert read(value, source(renamed_columns={"price": "cost"}))["price"] == Decimal("100.00")
+
+    def test_one_that_has_both_its_names_stops_the_run(self) -> None:
+        with pytest.raises(InputError, match=r"has column `name` and a column that is declared as"):
+            read(envelope("u", title="x"), source(renamed_columns={"name": "title"}))
 
     def test_an_added_one_may_be_renamed_or_dropped_as_well(self) -> None:
         added = {"note": {"type": "string", "default": "-"}}
@@ -442,13 +465,16 @@ class TestColumnsThatChange:
         with pytest.raises(BadValue):
             read(envelope("u", price="NaN"), declared)
 
-    def test_no_digit_of_a_float_that_became_a_double_is_lost_or_made_up(self) -> None:
+    @pytest.mark.parametrize("follows", ["follow", "stop"])
+    def test_no_digit_of_a_float_that_became_a_double_is_lost_or_made_up(
+        self, follows: str
+    ) -> None:
         def of(kind: str) -> dict[str, Any]:
             described = json.loads(json.dumps(SCHEMA))
             described["fields"][0]["fields"].append({"field": "rate", "type": kind})
             return {"schema": described, "payload": envelope("u", price="JxA=", at=0, rate=0.3)}
 
-        narrow = {"schema": {**COLUMNS, "rate": "float"}, "on_schema_change": "follow"}
+        narrow = {"schema": {**COLUMNS, "rate": "float"}, "on_schema_change": follows}
         assert read(of("float"), source(**narrow))["rate"] == 0.3
         with pytest.raises(WidenedColumnError, match=r"a double in column `rate`"):
             read(of("double"), source(**narrow))
@@ -456,6 +482,23 @@ class TestColumnsThatChange:
         assert read(of("double"), wide)["rate"] == 0.3
         # As the database converts what was there before.
         assert read(of("float"), wide)["rate"] == 0.30000001192092896
+
+    def test_of_a_float_that_the_schema_calls_a_double_the_values_tell(self) -> None:
+        described = json.loads(json.dumps(SCHEMA))
+        described["fields"][0]["fields"].append({"field": "rate", "type": "double"})
+        declared = source(schema={**COLUMNS, "rate": "float"})
+
+        def of(rate: float | None) -> Any:
+            payload = envelope("u", price="JxA=", at=0, rate=rate)
+            payload["source"] = {**MYSQL, "connector": "mariadb", "gtid": "0-1-1"}
+            return read({"schema": described, "payload": payload}, declared)["rate"]
+
+        # Of `float(7,2)`, with the digits of either kind.
+        for held in (12345.67, 12345.669921875, 0.0, -1.5, None):
+            assert of(held) == held
+        for wide in (12345.678901, 1e300):
+            with pytest.raises(WidenedColumnError, match=r"in column `rate`, which is declared as"):
+                of(wide)
 
     def test_a_widened_one_is_noticed_with_the_first_value_that_does_not_fit(self) -> None:
         declared = source(schema={**COLUMNS, "id": "int"})
@@ -550,6 +593,12 @@ class TestPositions:
         ),
         ({"added_columns": {"x": "int"}, "select": {"id": "id"}}, "no meaning with `select`"),
         ({"dropped_columns": ["x"]}, "`dropped_columns`: no column `x` is declared"),
+        ({"renamed_columns": {"x": "y"}}, "`renamed_columns`: no column `x` is declared"),
+        ({"renamed_columns": {"name": "id"}}, "`id`, the new name of column `name`, is the name"),
+        (
+            {"renamed_columns": {"name": ["a", "b"], "price": "b"}},
+            "`b`, the new name of column `price`, is the name",
+        ),
         ({"ignored_columns": ["id"]}, "`ignored_columns`: column `id` is declared"),
         ({"format": "json"}, "`table` has no meaning with `format: json`"),
         (

@@ -9,10 +9,12 @@ import psycopg
 import pytest
 
 from services.postgres import LocalPostgres
+from sources.common.database_snapshot import PostgresSnapshot
 from sources.config.snapshot import SnapshotOptions
-from sources.databases.captured_table import UnknownDefault
+from sources.databases.captured_table import NewColumns, UnknownDefault
 from sources.databases.postgres.added_columns import find_added_columns
 from sources.errors import InputError, UnavailableError
+from tests.sources.decoding.value_case import changes_source
 
 pytestmark = pytest.mark.slow
 KNOWN = ["id", "name"]
@@ -25,6 +27,7 @@ class Table:
 
     def __init__(self, dsn: str) -> None:
         self.options = SnapshotOptions(dsn=dsn, slot="s")
+        self.source = changes_source({"id": "int"}, table=self.name)
         self.connection = psycopg.connect(dsn, autocommit=True)
         self.execute(
             "DROP TABLE IF EXISTS t CASCADE",
@@ -36,8 +39,15 @@ class Table:
         for statement in statements:
             self.connection.execute(statement)
 
+    def asked(self, *new: str, seen: int | None = None, **changed: Any) -> NewColumns:
+        snapshot = None
+        if seen is not None:
+            snapshot = PostgresSnapshot(lsn=0, xmin=seen, xmax=seen, in_progress=[], taken_ms=0)
+        asked = NewColumns(self.options, self.source, "shop", new, KNOWN, [], snapshot)
+        return asked._replace(**changed)
+
     def find(self, *new: str, seen: int | None = None) -> list[tuple[str, Any]]:
-        found = find_added_columns(self.options, self.name, new, KNOWN, seen)
+        found = find_added_columns(self.asked(*new, seen=seen))
         return [(found[name].type, found[name].default) for name in new]
 
     def refuse(self, *new: str) -> str:
@@ -94,7 +104,7 @@ def test_a_default_that_is_computed_once_is_known(table: Table) -> None:
     table.execute("ALTER TABLE t ADD c timestamptz DEFAULT now()")
     row = table.connection.execute("SELECT min(c), max(c) FROM t").fetchone()
     assert row is not None
-    found = find_added_columns(table.options, table.name, ["c"], KNOWN, None)
+    found = find_added_columns(table.asked("c"))
     assert (found["c"].value, found["c"].value) == row
 
 

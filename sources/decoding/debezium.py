@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sources.common.schema import may_be_long, parse_schema, parse_type, type_name
 from sources.decoding.base import BaseReader
@@ -26,12 +27,13 @@ from sources.decoding.changed_columns import (
     widened_column,
 )
 from sources.decoding.conversion import BadValue, converter, short_repr
+from sources.decoding.debezium_batches import Model, ModelColumn, read_envelopes
 from sources.decoding.debezium_positions import position
 from sources.decoding.debezium_values import NO_ENCODING, require_integer, value_converter
 from sources.decoding.envelopes import AvroEnvelopes, Encoding, Envelopes, JsonEnvelopes
 from sources.decoding.renamed_columns import Renaming
 from sources.decoding.value_format import EnvelopePart, ValueFormat
-from sources.errors import InputError
+from sources.errors import HybridError, InputError
 
 # Default of the connector's `unavailable.value.placeholder`.
 PLACEHOLDER = "__debezium_unavailable_value"
@@ -83,9 +85,8 @@ class DebeziumReader(BaseReader):
         self._follows_truncates = source.on_truncate == "follow"
         self._unchanged = source.envelope_column("unchanged")
         self._long = {field.name for field in columns if may_be_long(field.type)}
-        self._parts = {
-            name: part for name, part in source.envelope_columns.items() if part != "unchanged"
-        }
+        self._declared_parts = source.envelope_columns
+        self._parts = {n: part for n, part in self._declared_parts.items() if part != "unchanged"}
         self._defaults = {name: added[name].value for name in self._added}
         self._without_default = [
             name for name in added if "default" not in added[name].model_fields_set
@@ -174,6 +175,43 @@ class DebeziumReader(BaseReader):
         for name, part in self._parts.items():
             fields[name] = _PARTS[part](envelope, origin)
         return fields
+
+    def rows(self, values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray | None:
+        """Decode many envelopes in JSON at once; those of Avro are decoded one by one."""
+        if not isinstance(self._envelopes, JsonEnvelopes):
+            return None
+        return read_envelopes(values, columns, self._model)
+
+    def _model(self, value: bytes) -> Model | None:
+        """Return how changes like one are decoded; None if each is to be decoded alone."""
+        assert isinstance(self._envelopes, JsonEnvelopes)
+        try:
+            self.fields(value)
+            envelope, encodings = self._envelopes.open(value)
+            side = _ROW_OF.get(envelope["op"])
+            head = self._envelopes.head_of(value)
+            if side is None or head is None:
+                return None
+            by_name = {name: name for name in envelope[side]}
+            members, encodings = self._renaming.apply(by_name, encodings)
+        except (BadValue, HybridError):
+            return None
+        columns = [
+            ModelColumn(
+                name,
+                member := members.get(name),
+                None if member is None else envelope[side].get(member),
+                encodings.get(name, NO_ENCODING),
+                read,
+                self._defaults.get(name),
+            )
+            for name, read in self._columns
+        ]
+        is_narrow = {each.name for each in columns if each.encoding.kind == "float"}
+        is_wide = {each.name for each in columns if each.encoding.kind == "double"}
+        if is_narrow & self._were_floats or is_wide & {*self._floats}:
+            return None
+        return Model(head, columns, self._declared_parts, _are_placeholders)
 
     def _truncate(
         self, envelope: Mapping[str, Any], origin: Mapping[str, Any]
@@ -331,6 +369,11 @@ class DebeziumReader(BaseReader):
                 ) from None
             reason = f"`{name}`: {error}"
             raise BadValue(reason) from None
+
+
+def _are_placeholders(texts: pa.StringArray) -> pa.BooleanArray:
+    """Return which texts are Debezium's placeholder, in one of its forms."""
+    return pc.is_in(texts, pa.array([each for each in _PLACEHOLDERS if isinstance(each, str)]))
 
 
 def _is_float(value: Any) -> bool:

@@ -70,6 +70,11 @@ def value_converter(kind: pa.DataType) -> Callable[[Any, Encoding], Any]:
     return lambda raw, _: raw
 
 
+def micros_of_unit(encoding: Encoding) -> int | None:
+    """Return the microseconds of a timestamp's unit; None for nanoseconds, or if it has none."""
+    return _UNITS.get(str(encoding.name))
+
+
 def require_integer(value: int, kind: pa.DataType, encoding: Encoding) -> None:
     """Refuse an integer that is too wide for its column, and say what to do if that was widened.
 

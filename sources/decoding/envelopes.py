@@ -112,6 +112,18 @@ class JsonEnvelopes:
             self._known[head] = encodings
         return _object(document["payload"]), encodings
 
+    def head_of(self, value: bytes) -> bytes | None:
+        """Return what is in front of the payload of a value that :meth:`open` has parsed.
+
+        Returns:
+            The schema and the name ``payload``, as other records repeat them; empty for an envelope
+            without a schema; None if the value is written in another way.
+        """
+        head, separator, _ = value.partition(_PAYLOAD)
+        if head in self._known:
+            return head + separator
+        return None if value.lstrip().startswith(b'{"schema"') else b""
+
 
 class AvroEnvelopes:
     """Parser of envelopes in Avro, each with its schema id in front (Confluent's wire format).

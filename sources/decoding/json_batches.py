@@ -10,7 +10,7 @@ parser: https://github.com/FasterXML/jackson-core (``StreamReadConstraints``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -70,25 +70,43 @@ def read_objects(values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray:
     candidates = _plausible(values)
     kept = values if candidates.all() else values.filter(pa.array(candidates))
     kind = pa.struct(columns)
-    rows = pa.concat_arrays([pa.nulls(0, kind), *_read(kept, columns)])
+    rows = in_parts(kept, lambda part: _parsed(part, columns), kind)
     if len(kept) < len(values):
         rows = rows.take(pa.array(np.cumsum(candidates) - 1, mask=~candidates))
     return rows
 
 
-def _read(values: pa.BinaryArray, columns: pa.Schema) -> Iterator[pa.StructArray]:
-    """Parse JSON values into rows, in parts; a part that fails to parse is divided again."""
+def in_parts(
+    values: pa.BinaryArray,
+    parse: Callable[[pa.BinaryArray], pa.StructArray],
+    kind: pa.StructType,
+) -> pa.StructArray:
+    """Parse values into rows, in parts: one that fails to parse is divided again, or undecided.
+
+    Args:
+        values: The values.
+        parse: Parses some of them, and raises ``ArrowInvalid`` if it can't.
+        kind: Type of the rows.
+    """
+    return pa.concat_arrays([pa.nulls(0, kind), *_parts(values, parse, kind)])
+
+
+def _parts(
+    values: pa.BinaryArray,
+    parse: Callable[[pa.BinaryArray], pa.StructArray],
+    kind: pa.StructType,
+) -> Iterator[pa.StructArray]:
     if not len(values):
         return
     try:
-        yield _parsed(values, columns)
+        yield parse(values)
     except pa.ArrowInvalid:
         if len(values) <= _FEWEST:
-            yield pa.nulls(len(values), pa.struct(columns))
+            yield pa.nulls(len(values), kind)
             return
         bounds = np.linspace(0, len(values), _PARTS + 1).astype(int)
         for first, stop in pairwise(bounds.tolist()):
-            yield from _read(values.slice(first, stop - first), columns)
+            yield from _parts(values.slice(first, stop - first), parse, kind)
 
 
 def _plausible(values: pa.BinaryArray) -> Mask:
@@ -124,25 +142,12 @@ def _parsed(values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray:
     Raises:
         ArrowInvalid: At least one of the values can't be parsed.
     """
-    # JSON strings can't contain a line end, so no object continues after one. Each value begins
-    # and ends as an object does: if there are as many rows as values, each value made one row.
-    whole = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
-    block = pc.binary_join(whole, b"\n")[0].as_py()
-    check_utf8(block)
     inside = pa.schema(
         field.with_type(pa.string()) if field.type in _PARSED_AS_TEXT else field
         for field in columns
     )
-    options = pa_json.ParseOptions(explicit_schema=inside, unexpected_field_behavior="ignore")
-    at_once = pa_json.ReadOptions(block_size=len(block), use_threads=False)
-    table = pa_json.read_json(pa.BufferReader(block), at_once, options)
-    if len(table) != len(values):
-        message = "the number of rows is not that of the values"
-        raise pa.ArrowInvalid(message)
+    table, decided = read_table(values, inside)
     check_precision(table)
-    decided = np.ones(len(values), np.bool_)
-    if b"Inf" in block or b"NaN" in block:
-        decided &= ~as_mask(pc.match_substring_regex(values, _NOT_FINITE))
     arrays = []
     for field in columns:
         array, sure = _fitted(table.column(field.name).combine_chunks(), field.type)
@@ -150,6 +155,37 @@ def _parsed(values: pa.BinaryArray, columns: pa.Schema) -> pa.StructArray:
         arrays.append(array)
     mask = None if decided.all() else pa.array(~decided)
     return pa.StructArray.from_arrays(arrays, fields=list(columns), mask=mask)
+
+
+def read_table(values: pa.BinaryArray, columns: pa.Schema) -> tuple[pa.Table, Mask]:
+    """Parse JSON objects at once by Arrow.
+
+    Args:
+        values: The objects; each begins and ends as one does.
+        columns: Members to read, and their types. Other members are ignored.
+
+    Returns:
+        A row for each value; and a mask of the values without words for numbers that are not
+        finite, of which Arrow accepts more than others.
+
+    Raises:
+        ArrowInvalid: At least one of the values can't be parsed.
+    """
+    # JSON strings can't contain a line end, so no object continues after one. Each value begins
+    # and ends as an object does: if there are as many rows as values, each value made one row.
+    whole = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+    block = pc.binary_join(whole, b"\n")[0].as_py()
+    check_utf8(block)
+    options = pa_json.ParseOptions(explicit_schema=columns, unexpected_field_behavior="ignore")
+    at_once = pa_json.ReadOptions(block_size=len(block), use_threads=False)
+    table = pa_json.read_json(pa.BufferReader(block), at_once, options)
+    if len(table) != len(values):
+        message = "the number of rows is not that of the values"
+        raise pa.ArrowInvalid(message)
+    decided = np.ones(len(values), np.bool_)
+    if b"Inf" in block or b"NaN" in block:
+        decided &= ~as_mask(pc.match_substring_regex(values, _NOT_FINITE))
+    return table, decided
 
 
 def _fitted(parsed: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Mask]:

@@ -34,7 +34,7 @@ KINDS = {
     "rate": "double",
     "narrow": "float",
 }
-SCHEMAS = {
+SCHEMAS: dict[str, dict[str, Any]] = {
     "id": {"type": "int64"},
     "small": {"type": "int16"},
     "name": {"type": "string"},
@@ -140,7 +140,7 @@ def check(values: list[bytes], **more: Any) -> int:
 
 def written(envelope: dict[str, Any], *, has_schema: bool, escapes: bool = False) -> bytes:
     side = envelope["before"] if envelope["op"] == "d" else envelope["after"]
-    fields = [{"field": name, **SCHEMAS.get(name, {"type": "string"})} for name in side or {}]
+    fields = [{"field": name} | SCHEMAS.get(name, {"type": "string"}) for name in side or {}]
     document: Any = envelope
     if has_schema:
         schema = {"type": "struct", "fields": [{"field": "after", "fields": fields}]}

@@ -21,6 +21,9 @@ from spark_jobs.readers.event_times import EventTimeCheck
 from spark_jobs.readers.kafka_stream import stream_topics, with_new_partitions
 from spark_jobs.readers.parse_records import parse_values, record_columns
 
+FIRST_OFFSETS = 200_000
+"""Highest number of offsets in a micro-batch until as many of the topic were read."""
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -96,21 +99,26 @@ class FollowedTopic:
         return (self.source, self.partitions, self.max_offsets, seam and seam.made_of)
 
 
-def pace_of(source: KafkaSource, rate: RateLimit, partitions: Offsets) -> tuple[int, int]:
+def pace_of(
+    source: KafkaSource, rate: RateLimit, partitions: Offsets, *, is_first: bool
+) -> tuple[int, int]:
     """Return the size and the interval of micro-batches that keep a topic's rate limit.
 
     Args:
         source: The declaration, with ``trigger_interval`` and ``max_offsets_per_batch``.
         rate: Its rate limit.
         partitions: Start offset of each partition.
+        is_first: Whether nothing of the topic was read yet: then a micro-batch is small, so that
+            the table is fresh soon, however much waits.
 
     Returns:
         Highest number of offsets in one micro-batch over all partitions, and milliseconds between
         the starts of two.
     """
-    return live_pace(
-        rate, span_ms(source.trigger_interval), source.max_offsets_per_batch, len(partitions)
-    )
+    most = source.max_offsets_per_batch
+    if is_first:
+        most = min(most, FIRST_OFFSETS)
+    return live_pace(rate, span_ms(source.trigger_interval), most, len(partitions))
 
 
 class ExpectedTopic:
@@ -190,7 +198,7 @@ class ExpectedTopic:
         generation, live = self._context.generation, self._live
         partitions = with_new_partitions(self._start.offsets(), KafkaLog(live).partitions)
         rate = rate_of(generation, live.name, live.rate)
-        offsets, _ = pace_of(live, rate, partitions)
+        offsets, _ = pace_of(live, rate, partitions, is_first=True)
         topic = FollowedTopic(
             generation, live, self._columns, self._event_time, partitions, offsets, self._seam
         )

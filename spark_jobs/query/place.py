@@ -37,11 +37,13 @@ class PlaceStream:
         interval_ms: Time between the starts of two micro-batches, in ms; 0 for no wait.
         filtering: Whether the seam filter (it removes live rows that history has delivered) is in
             the stream.
+        is_first: Whether its micro-batches are small, so that the first one is committed soon.
     """
 
     rows: DataFrame
     interval_ms: int = 0
     filtering: bool = False
+    is_first: bool = False
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from sources.kafka.start_checks import check_in_log, check_not_deleted
 from sources.planning.context import PipelineContext
 from sources.planning.topic_plan import require_same_topics
 from spark_jobs.checkpoint import offset_log
+from spark_jobs.query import followed_topic
 from spark_jobs.query.file_places import planned_interval_ms, reached_in_plan
 from spark_jobs.query.followed_topic import FollowedTopic, Prepared, pace_of
 from spark_jobs.query.place import Place, PlaceStream, Reached
@@ -163,7 +164,8 @@ class FollowedTopicPlace(Place):
         require_same_topics(self._context.plan.topic_of(self._source.name), log)
         self._check_start(log)
         partitions = with_new_partitions(self._start.offsets(), log.partitions)
-        offsets, interval = pace_of(self._source, self._rate, partitions)
+        is_first = self._is_first(self._reached())
+        offsets, interval = pace_of(self._source, self._rate, partitions, is_first=is_first)
         filtering = not self._seam.is_passed(self._reached())
         topic = FollowedTopic(
             self._context.generation,
@@ -175,15 +177,17 @@ class FollowedTopicPlace(Place):
             self._seam if filtering else None,
         )
         rows = topic.rows(spark, self._prepared)
-        return PlaceStream(rows, interval, filtering)
+        return PlaceStream(rows, interval, filtering, is_first)
 
     def reached(self, committed: Any) -> Reached:
         """Return the first offset not yet read of each partition, by a committed offset."""
         return Reached(offsets=offset_log.kafka_offsets(committed))
 
     def is_outdated(self, stream: PlaceStream, committed: Any) -> bool:
-        """Return whether the stream filters the seam although all of it is committed."""
-        return stream.filtering and self._seam.is_passed(offset_log.kafka_offsets(committed))
+        """Return whether the stream filters a seam that is all committed, or reads too little."""
+        offsets = offset_log.kafka_offsets(committed)
+        is_passed = stream.filtering and self._seam.is_passed(offsets)
+        return is_passed or (stream.is_first and not self._is_first(offsets))
 
     def has_uncounted_seam(self, stream: PlaceStream) -> bool:
         """Return whether the stream no longer filters the seam, and its rows are not counted."""
@@ -191,6 +195,19 @@ class FollowedTopicPlace(Place):
 
     def _reached(self) -> Offsets:
         return offset_log.reached(self._context.generation.checkpoint, self._index)
+
+    def _is_first(self, reached: Offsets) -> bool:
+        """Return whether micro-batches are small: not more was read than the first one might be.
+
+        Partitions share its offsets, so it may have less than it might.
+
+        Args:
+            reached: First offset not yet read of each partition.
+        """
+        first = followed_topic.FIRST_OFFSETS
+        start = self._start.offsets()
+        read = sum(max(0, offset - start.get(at, 0)) for at, offset in reached.items())
+        return self._source.max_offsets_per_batch > first and read < first // 2
 
     def _check_start(self, log: KafkaLog) -> None:
         """Refuse a start that is not in the log, or that the checkpoint contradicts."""

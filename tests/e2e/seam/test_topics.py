@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from sources.hand_over import hand_over
 from sources.kafka.client import KafkaLog
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
+from spark_jobs.checkpoint import offset_log
+from spark_jobs.query import followed_topic
 from tests.e2e.case import Case, as_json, live_of, moment, wrong
 from tests.e2e.in_session import run_and_audit, run_chain, run_history, run_live
 from tests.services.processes import wait_for
@@ -231,3 +234,28 @@ def transact(case: Case, numbers: range, *, commit: bool) -> None:
         producer.commit_transaction()
     else:
         producer.abort_transaction()
+
+
+def test_the_first_micro_batch_is_small_and_later_ones_are_not(
+    tmp_path: Path, servers: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(followed_topic, "FIRST_OFFSETS", 40)
+    case = Case(tmp_path, servers, partitions=2)
+    case.write_history()
+    case.produce(range(500, 1500))
+    loaded = case.pipeline()
+    run_chain(spark, loaded)
+    checkpoint = loaded.require_generation().checkpoint
+    last = offset_log.last_planned(checkpoint)
+    assert last is not None
+    reached = [
+        sum(offset_log.kafka_offsets(offset).values())
+        for number in range(last + 1)
+        if (offset := offset_log.offset_of(checkpoint, number, 1)) is not None
+    ]
+    sizes = [after - before for before, after in pairwise(reached)]
+    begun = offset_log.initial_kafka_offsets(checkpoint, 1)
+    assert begun is not None
+    assert reached[0] - sum(begun.values()) <= 40
+    assert max(sizes) > 500
+    assert audit(loaded).ok

@@ -101,7 +101,7 @@ class Switch(Record):
         return "rollback" if self.is_rollback else "promotion"
 
 
-def table_properties(generation: Generation) -> dict[str, str]:
+def owner_properties(generation: Generation) -> dict[str, str]:
     """Return the properties by which a target table names the generation that writes to it.
 
     Args:

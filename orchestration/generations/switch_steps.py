@@ -31,8 +31,8 @@ from sources.serving import (
     Switch,
     newest,
     own_table,
+    owner_properties,
     read_serving,
-    table_properties,
     write_serving,
 )
 from sources.state.generation import Generation, read_generation
@@ -173,7 +173,7 @@ def commit(loaded: LoadedPipeline, switch: Switch) -> Committed:
         try:
             ready.commit(
                 {**allowed, **written, **fence, SWITCHES: switch.at_ms},
-                table_properties(to.generation),
+                owner_properties(to.generation),
             )
         except OutdatedError:
             if attempt + 1 == _TRIES:

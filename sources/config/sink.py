@@ -15,6 +15,14 @@ _NEEDED: dict[str, str | None] = {
     "deletes": "deleted",
     "unchanged": "sequence",
 }
+# Those that change neither what the table may hold nor how it is read.
+_PROPERTIES = (
+    "delta.checkpointInterval",
+    "delta.dataSkippingStatsColumns",
+    "delta.deletedFileRetentionDuration",
+    "delta.logRetentionDuration",
+    "delta.targetFileSize",
+)
 
 
 class Sink(Declared):
@@ -39,6 +47,10 @@ class Sink(Declared):
             value that an update left as it was is in no log of PostgreSQL; the row keeps it. In
             the target the column is null, or has the position of the change that each such value
             is of.
+        properties: Properties of the Delta table, such as ``{delta.checkpointInterval: "100"}``.
+            Without ``delta.dataSkippingStatsColumns`` files have statistics of ``key``,
+            ``sequence`` and columns with times, and with ``mode: merge`` of integers and texts,
+            too.
 
     """
 
@@ -51,6 +63,7 @@ class Sink(Declared):
     deleted: str | None = None
     deletes: Literal["hard", "soft"] | None = None
     unchanged: str | None = None
+    properties: dict[str, str] = Field(default_factory=dict)
 
     @property
     def order(self) -> list[str]:
@@ -61,6 +74,17 @@ class Sink(Declared):
     def removes_rows(self) -> bool:
         """Whether a delete removes its row from the table; False if it only marks it (``soft``)."""
         return self.deletes != "soft"
+
+    @model_validator(mode="after")
+    def _knows_its_properties(self) -> Sink:
+        for name in self.properties:
+            if name not in _PROPERTIES:
+                message = (
+                    f"`properties`: `{name}` is not a property that may be declared. Remove it; "
+                    f"these may be: {', '.join(_PROPERTIES)}."
+                )
+                raise ValueError(message)
+        return self
 
     @model_validator(mode="after")
     def _orders_what_it_merges(self) -> Sink:

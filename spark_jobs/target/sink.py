@@ -19,7 +19,7 @@ from sources.config.pipeline import Pipeline
 from sources.config.sink import Sink
 from sources.decoding.added_columns import AddedColumn
 from sources.errors import InputError, StateError
-from sources.serving import table_properties
+from sources.serving import owner_properties
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.checkpoint.transform_shape import Shape
@@ -32,8 +32,9 @@ from spark_jobs.target.merge_clauses import When, of_source, quoted
 from spark_jobs.target.merge_keys import KeyRange
 from spark_jobs.target.merge_once import merge_once
 from spark_jobs.target.small_batches import SmallBatches
-from spark_jobs.target.small_merge import STATISTICS, SmallMerge, bytes_of, statistics_columns
+from spark_jobs.target.small_merge import SmallMerge, bytes_of
 from spark_jobs.target.starts import announce
+from spark_jobs.target.table_properties import missing_properties, table_properties
 from spark_jobs.target.target_guard import TargetGuard, confirm, epoch_transaction
 from spark_jobs.target.truncation import Truncation
 from spark_jobs.target.widened_columns import widen_columns
@@ -93,23 +94,20 @@ def prepare_table(
     rows = target_rows(rows, sink)
     side = TargetSide(generation, target, is_append=sink.mode == "append")
     record = announce(side)
-    statistics = {}
-    if sink.mode == "merge":
-        statistics[STATISTICS] = statistics_columns(rows.schema, [*sink.key, *sink.order])
     # Delta's Rust library needs milliseconds where a cold JVM needs seconds.
     table = DeltaTable.create(
         target.url,
         table_schema(rows, later.added),
         mode="ignore",
         partition_by=sink.partition_by or None,
-        configuration={**table_properties(generation), **statistics},
+        configuration={**owner_properties(generation), **table_properties(sink, rows.schema)},
         raise_if_key_not_exists=False,
         commit_properties=epoch_transaction(side, record),
         storage_options=target.documents.delta_options,
     )
     require_owner(generation, target, table)
-    if statistics and STATISTICS not in table.metadata().configuration:
-        table.alter.set_table_properties(statistics)
+    if missing := missing_properties(sink, rows.schema, table.metadata().configuration):
+        table.alter.set_table_properties(missing)
     if later.widened:
         widen_columns(rows.sparkSession, target, table, sink, generation, later.widened)
     if later.added or later.ignored:

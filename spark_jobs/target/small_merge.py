@@ -4,7 +4,7 @@ Spark takes seconds for a MERGE of a hundred rows, the Rust library tens of mill
 only where both write the same rows; the tests compare them. Two traps of the library decide what is
 left to Spark: it rounds the statistics of decimals and leaves NaN out of those of floats, by which
 readers would skip files that hold what they look for; so the table must not have such statistics
-(:func:`statistics_columns`). And it has its own idea of equal floats.
+(:mod:`spark_jobs.target.table_properties`). And it has its own idea of equal floats.
 """
 
 from __future__ import annotations
@@ -24,17 +24,10 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
-    ByteType,
-    DateType,
     DecimalType,
-    IntegerType,
-    LongType,
     MapType,
-    ShortType,
     StringType,
     StructType,
-    TimestampNTZType,
-    TimestampType,
 )
 
 from sources.storage.delta import delta_table
@@ -42,18 +35,13 @@ from sources.storage.folder import Folder
 from spark_jobs.target.delta_table import commit_nothing, commit_once
 from spark_jobs.target.merge_clauses import When, quoted
 from spark_jobs.target.merge_keys import Match
+from spark_jobs.target.table_properties import SAME_STATISTICS, STATISTICS, with_same_statistics
 
 MOST_ROWS = 250_000
 """Keys of a micro-batch up to which its MERGE is small."""
 _MOST_BYTES = 64 * 2**20
 """Bytes of a micro-batch's texts, and of the files that may be written again."""
-STATISTICS = "delta.dataSkippingStatsColumns"
-"""Property of a Delta table: the columns of which files have statistics."""
-_MOST_STATISTICS = 32
-_INTEGERS = (ByteType, ShortType, IntegerType, LongType)
-_TIMES = (DateType, TimestampType, TimestampNTZType)
-_WITH_STATISTICS = (*_INTEGERS, *_TIMES, StringType)
-_COMPARABLE = (*_WITH_STATISTICS, DecimalType)
+_COMPARABLE = (*SAME_STATISTICS, DecimalType)
 _FEATURES = {"appendOnly", "invariants", "timestampNtz"}
 _PLAIN_WRITER = 2
 _BY_FEATURES = 7
@@ -92,27 +80,6 @@ def bytes_of(rows: DataFrame) -> Column:
                 continue
         total += F.coalesce(length, F.lit(0))
     return F.coalesce(F.sum(total), F.lit(0))
-
-
-def statistics_columns(columns: StructType, first: Sequence[str]) -> str:
-    """Return the value of :data:`STATISTICS` for a table that is merged into.
-
-    Args:
-        columns: The columns of the table.
-        first: Columns that come first: those of key and sequence.
-
-    Returns:
-        Names of at most 32 columns of integers, times and text, whose statistics are the same
-        whoever wrote them.
-    """
-    able = _able(columns)
-    ordered = [*(name for name in map(quoted, first) if name in able), *able]
-    return ",".join(list(dict.fromkeys(ordered))[:_MOST_STATISTICS])
-
-
-def _able(columns: StructType) -> list[str]:
-    """Return the columns whose statistics are the same whoever wrote them, in backticks."""
-    return [quoted(each.name) for each in columns if isinstance(each.dataType, _WITH_STATISTICS)]
 
 
 def merge_small(
@@ -177,7 +144,7 @@ def _has_plain_log(table: DeltaTable) -> bool:
     )
     columns = StructType.fromJson(json.loads(table.schema().to_json()))
     # Names with a comma are cut alike on both sides.
-    able = ",".join(_able(columns)).split(",")
+    able = ",".join(with_same_statistics(columns)).split(",")
     listed = properties.get(STATISTICS, "").split(",")
     return is_known and set(listed) <= set(able)
 

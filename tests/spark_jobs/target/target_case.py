@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from sources.serving import table_properties
+from sources.serving import owner_properties
 from spark_jobs.target.belonging import TargetSide
 from spark_jobs.target.starts import announce
 from spark_jobs.target.target_guard import TargetGuard, confirm, epoch_transaction
@@ -52,7 +52,7 @@ class TargetCase(LiveCase):
             self.out,
             SCHEMA,
             mode="ignore",
-            configuration=dict(table_properties(self.generation)),
+            configuration=dict(owner_properties(self.generation)),
             raise_if_key_not_exists=False,
             commit_properties=epoch_transaction(self.side, record),
         )

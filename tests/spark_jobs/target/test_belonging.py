@@ -11,7 +11,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from sources.errors import StateError
-from sources.serving import OWNER, table_properties
+from sources.serving import OWNER, owner_properties
 from sources.storage.folder import Folder
 from spark_jobs.run_state.target_record import TargetRecord, read_target_record
 from spark_jobs.target.belonging import epoch_id, require_belonging
@@ -182,7 +182,7 @@ def test_another_table_in_its_place_is_refused(case: TargetCase) -> None:
     DeltaTable.create(
         case.out,
         SCHEMA,
-        configuration=dict(table_properties(case.generation)),
+        configuration=dict(owner_properties(case.generation)),
         raise_if_key_not_exists=False,
     )
     assert "its Delta id is" in refused(case).message
@@ -357,7 +357,7 @@ def test_a_promotion_and_a_rollback_carry_epoch_and_batches_along(case: TargetCa
     assert "its property `hybrid.generation` is g2" in refused(case).message
     assert transactions_of(target, ids, served) == known
     before = case.table.version()
-    prepare(target, target, served).commit(known, table_properties(case.generation))
+    prepare(target, target, served).commit(known, owner_properties(case.generation))
     adopt(case.loaded, case.generation, before)
     require_belonging(case.loaded, case.generation)
     case.run(3)

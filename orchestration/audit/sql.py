@@ -63,6 +63,11 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def struct(types: Mapping[str, str]) -> str:
+    """Return a DuckDB struct literal that maps column names to type names."""
+    return f"{{{', '.join(f'{literal(name)}: {literal(kind)}' for name, kind in types.items())}}}"
+
+
 def json_structure(types: Mapping[str, str]) -> str:
     """Return columns and their DuckDB types as the structure argument of ``from_json``."""
     return literal(json.dumps(types))

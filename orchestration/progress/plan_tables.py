@@ -12,6 +12,7 @@ from orchestration.display import duration, moment, readable_times, size
 from orchestration.progress.in_words import complete_through
 from orchestration.progress.plan_preview import Preview
 from sources.common.positions import TopicPartition
+from sources.files.layouts import ColumnDifference
 from sources.kafka.sample import SampledTimes
 from sources.planning.file_plan import FoundFiles
 from sources.planning.plan import Plan
@@ -43,6 +44,7 @@ def plan_tables(made: Plan, seen: Preview) -> list[PlanTable]:
         PlanTable("sources of files", _sizes(made, seen)),
         PlanTable("event times", _event_times(made)),
         PlanTable("rows outside of the bounds", _outside(made)),
+        PlanTable("files whose columns differ", _drifted(made)),
         PlanTable("reading order", _order(made)),
         *(table for topic in made.topics for table in _starts(topic)),
         PlanTable("topics", [row for topic in made.topics for row in _settings(topic)]),
@@ -112,6 +114,30 @@ def _outside(made: Plan) -> list[dict[str, Cell]]:
 
 def _sampled(times: SampledTimes) -> dict[str, Cell]:
     return {"rows": f"{times.outside:,} of {times.records:,} sampled", "from": "", "to": ""}
+
+
+def _drifted(made: Plan) -> list[dict[str, Cell]]:
+    """Return which files have other columns than those that they are read as."""
+    return [
+        {
+            "source": part.source,
+            "files": f"{layout.files:,}",
+            "difference": "\n".join(map(_difference, layout.differences)),
+            "such as": "\n".join(layout.shown_files),
+        }
+        for part in made.listed
+        for layout in part.layouts
+        if layout.files and layout.differences
+    ]
+
+
+def _difference(of: ColumnDifference) -> str:
+    """Return in words how a column of some files differs."""
+    if of.missing:
+        return f"{of.column}: missing, read as {'null' if of.default is None else of.default}"
+    own = [] if of.type is None else [f"is {of.type}"]
+    own += [] if of.name is None else [f"is named {of.name}"]
+    return f"{of.column}: {', '.join(own)}"
 
 
 def _order(made: Plan) -> list[dict[str, Cell]]:

@@ -6,7 +6,7 @@ column, by an outermost ``CAST``, or by one of the functions from a number to a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import NamedTuple
@@ -28,10 +28,20 @@ class EventColumn(NamedTuple):
     Attributes:
         name: Name in the file.
         unit_us: Microseconds of its unit if it holds integers; None if it holds timestamps.
+        others: Names that it has in other files of the source.
     """
 
     name: str
     unit_us: int | None
+    others: tuple[str, ...] = ()
+
+    def within(self, names: Sequence[str]) -> EventColumn:
+        """Return the column under the name that it has in a file.
+
+        Args:
+            names: Columns of the file; if none of them is the column, its own name is kept.
+        """
+        return self._replace(name=next((at for at in self.others if at in names), self.name))
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import timedelta
 
 from sources.config.declared_source import Chain, DeclaredSource
+from sources.config.file_options import OffsetColumns, SchemaDrift
 from sources.config.snapshot import SnapshotOptions
 
 _ALLOWED_WITH_SNAPSHOT = {"batch", "name", "path", "rate", "snapshot", "type"}
@@ -43,6 +44,36 @@ def check_bad_rows(form: str, on_bad_record: str, *, multiline: bool) -> None:
             f"{asked} can't be combined with `csv.multiline`: the end of a row that can't be read "
             "is unknown. Remove `on_bad_record`, or `csv.multiline` if no value contains a line "
             "break."
+        )
+        raise ValueError(message)
+
+
+def check_drift(form: str, drift: SchemaDrift, offsets: object) -> None:
+    """Refuse declared differences between files that can't have any, or in their offsets' columns.
+
+    Args:
+        form: Format of the files.
+        drift: The declared differences.
+        offsets: Declaration of where the files hold Kafka offsets.
+
+    Raises:
+        ValueError: The format is not Parquet; or a column of ``offsets`` is renamed or has a
+            default.
+    """
+    if form != "parquet":
+        message = (
+            f"`schema_drift` has no meaning with `format: {form}`; only Parquet files of different "
+            "columns are read as one. Remove `schema_drift`."
+        )
+        raise ValueError(message)
+    if not isinstance(offsets, OffsetColumns):
+        return
+    touched = {*drift.renamed, *drift.renamed.values(), *drift.defaults}
+    if both := touched & {offsets.partition, offsets.offset}:
+        message = (
+            f"column `{min(both)}` is in `offsets` and in `schema_drift`: each file has to hold "
+            "the offsets of its own rows, under one name. Remove it from `schema_drift`, or remove "
+            "`offsets`."
         )
         raise ValueError(message)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import ByteSize, PositiveInt, model_validator
+from datetime import date, datetime
+
+from pydantic import ByteSize, Field, PositiveInt, model_validator
 
 from sources.common.fields import Declared, Duration, Instant
 
@@ -65,6 +67,45 @@ class TimeRange(Declared):
             message = (
                 f"`since: {self.since.isoformat()}` is not before "
                 f"`until: {self.until.isoformat()}`, so no row would be read. Correct one of them."
+            )
+            raise ValueError(message)
+        return self
+
+
+class SchemaDrift(Declared):
+    """How Parquet files whose columns differ are read as one; ``{}`` for what follows by itself.
+
+    By itself a column that a file lacks is null in its rows, and a narrower type is read as the
+    wider one: integers, float as double, decimals with more digits.
+
+    Attributes:
+        renamed: Name of a column by the name that it has in other files, such as
+            ``{cust: customer_id}``.
+        defaults: Value of a column in the rows of files that lack it, such as ``{currency: EUR}``.
+    """
+
+    renamed: dict[str, str] = Field(default_factory=dict)
+    defaults: dict[str, bool | int | float | str | datetime | date] = Field(default_factory=dict)
+
+    def other_names(self, column: str) -> tuple[str, ...]:
+        """Return the names that a column has in other files; empty without any."""
+        return tuple(old for old, new in self.renamed.items() if new == column)
+
+    @model_validator(mode="after")
+    def _names_are_final(self) -> SchemaDrift:
+        for old, new in self.renamed.items():
+            if new in self.renamed:
+                message = (
+                    f"`renamed: {{{old}: {new}}}` names a column that is renamed itself. Write the "
+                    f"last name of the column for each of the others: `{old}: "
+                    f"{self.renamed[new] if self.renamed[new] != old else '<last name>'}`."
+                )
+                raise ValueError(message)
+        if doubled := set(self.defaults) & set(self.renamed):
+            name = min(doubled)
+            message = (
+                f"`defaults` has the column `{name}`, which is read as `{self.renamed[name]}`. "
+                f"Write the default for `{self.renamed[name]}`."
             )
             raise ValueError(message)
         return self

@@ -8,17 +8,24 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, NonNegativeInt, model_validator
 
 from sources.common.fields import AssetName, Columns, Duration, Instant, Name, Sequence
-from sources.common.select import Selection
+from sources.common.select import EventColumn, Selection
 from sources.config.bad_records import BadRecords
 from sources.config.declared_source import Chain, DeclaredSource, LagUnit
 from sources.config.file_checks import (
     check_bad_rows,
+    check_drift,
     check_endless,
     check_sequence,
     check_snapshot,
     check_snapshot_changes,
 )
-from sources.config.file_options import Converge, FileBatch, OffsetColumns, TimeRange
+from sources.config.file_options import (
+    Converge,
+    FileBatch,
+    OffsetColumns,
+    SchemaDrift,
+    TimeRange,
+)
 from sources.config.rate_limit import RateLimit, require_meaning
 from sources.config.snapshot import SnapshotOptions
 from sources.decoding.added_columns import AddedColumn
@@ -55,6 +62,8 @@ class FileSource(BadRecords):
         csv: CSV dialect.
         partitions: Partition columns and their Spark SQL types: columns whose values are only in
             folder names, such as ``day=2024-01-01``.
+        schema_drift: Parquet: files whose columns differ are read as one, where no value loses
+            anything; without it they are refused.
         folder_time: Format of folder names that tell the event times inside of them, in UTC, such
             as ``dt=%Y-%m-%d/hour=%H``.
         time_range: Event times to read. Files outside of it are not opened.
@@ -88,6 +97,7 @@ class FileSource(BadRecords):
     columns: Columns | None = Field(default=None, alias="schema")
     csv: CsvOptions = CsvOptions()
     partitions: Columns = Field(default_factory=dict)
+    schema_drift: SchemaDrift | None = None
     folder_time: Annotated[str, AfterValidator(_folder_time)] | None = None
     time_range: TimeRange = TimeRange()
     select: dict[str, str] = Field(default_factory=dict)
@@ -136,6 +146,24 @@ class FileSource(BadRecords):
     def selection(self) -> Selection:
         """Expressions of ``select`` and their types; made at each access, without reading data."""
         return Selection(self.name, self.select)
+
+    def event_column(self, event_time: str) -> EventColumn | None:
+        """Return the files' column that the event time is read from, with its other names.
+
+        Args:
+            event_time: Event-time column of the output.
+
+        Returns:
+            The column; None if the event time is computed otherwise than
+            :meth:`sources.common.select.Selection.event_column` says.
+
+        Raises:
+            InputError: An expression of ``select`` is not SQL.
+        """
+        event = self.selection.event_column(event_time)
+        if event is None or self.schema_drift is None:
+            return event
+        return event._replace(others=self.schema_drift.other_names(event.name))
 
     @property
     def functions(self) -> dict[str, str]:
@@ -209,6 +237,8 @@ class FileSource(BadRecords):
             f"{place}.end": end,
             f"{place}.read": self.model_dump(mode="json", include=read),
         }
+        if self.schema_drift is not None:
+            contract[f"{place}.schema_drift"] = self.schema_drift.model_dump(mode="json")
         return contract if self.snapshot is None else {**contract, f"{place}.snapshot": True}
 
     def check_rate(self, limit: RateLimit) -> None:
@@ -279,6 +309,8 @@ class FileSource(BadRecords):
         self._check_offsets()
         if self.discovery_interval is not None:
             check_endless(self.format, self.discovery_interval, self.model_fields_set)
+        if self.schema_drift is not None:
+            check_drift(self.format, self.schema_drift, self.offsets)
         if self.snapshot is not None:
             check_snapshot(self.format, self.patterns, self.model_fields_set)
         return self

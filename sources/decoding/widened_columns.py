@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import pyarrow as pa
-
 from sources.common.schema import parse_type
+from sources.common.widening import is_wider
 
 
 def is_widened(before: str, now: str) -> bool:
@@ -21,17 +20,7 @@ def is_widened(before: str, now: str) -> bool:
     Raises:
         ValueError: A type is unknown.
     """
-    old, new = parse_type(before), parse_type(now)
-    if old == new:
-        return True
-    if pa.types.is_integer(old) and pa.types.is_integer(new):
-        return bool(old.bit_width <= new.bit_width)
-    if pa.types.is_floating(old) and pa.types.is_floating(new):
-        return bool(old.bit_width <= new.bit_width)
-    if pa.types.is_decimal(old) and pa.types.is_decimal(new):
-        before_point = old.precision - old.scale
-        return bool(new.scale >= old.scale and new.precision - new.scale >= before_point)
-    return False
+    return is_wider(parse_type(before), parse_type(now))
 
 
 def widened(columns: Mapping[str, str], types: Mapping[str, str] | None) -> dict[str, str]:

@@ -25,7 +25,11 @@ def paths_of(tables: Iterable[pa.Table]) -> pa.ChunkedArray:
 
 
 def list_arrived(
-    loaded: LoadedPipeline, source: FileSource, known: pa.ChunkedArray, columns: Mapping[str, str]
+    loaded: LoadedPipeline,
+    source: FileSource,
+    known: pa.ChunkedArray,
+    read: Mapping[str, str],
+    columns: Mapping[str, str],
 ) -> FileListing | None:
     """List a source's folder again, and return the splits of files that are new.
 
@@ -33,6 +37,7 @@ def list_arrived(
         loaded: The pipeline.
         source: One of its file sources.
         known: Paths of the files that are not new.
+        read: Planned columns of the files, partition columns included: names and Spark SQL types.
         columns: Planned output columns: names and Spark SQL types.
 
     Returns:
@@ -44,7 +49,8 @@ def list_arrived(
         UnavailableError: The storage does not answer.
         StateError: The files are a database snapshot that is not complete.
     """
-    listing = list_source(loaded, source, known)
+    inside = {name: kind for name, kind in read.items() if name not in source.partitions}
+    listing = list_source(loaded, source, known, planned=parse_schema(inside))
     if listing is None:
         return None
     if rows := differences(parse_schema(columns), listing.columns):

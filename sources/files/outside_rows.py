@@ -27,7 +27,7 @@ def find_outside(source: FileSource, event_time: str, bounds: tuple[int, int]) -
         event_time: Name of the event-time column, after ``select``.
         bounds: Lowest and highest event time that counts, in microseconds.
     """
-    event = source.selection.event_column(event_time)
+    event = source.event_column(event_time)
 
     def find(rows: pa.Table) -> Sequence[tuple[int, str]]:
         if event is not None:
@@ -83,7 +83,7 @@ def outside_of_parquet(
     Args:
         path: The file.
         partition: Values of its partition columns, as in the table of splits.
-        columns: Names of the columns that the content has.
+        columns: Names of the columns that the content has, where the file has them.
         event: Column of the event time.
         bounds: Lowest and highest event time that counts, in microseconds.
         stores: Storages that the file may be in.
@@ -92,11 +92,13 @@ def outside_of_parquet(
         InputError: The file can't be read.
     """
     constants = values_of(partition)
-    inside = [name for name in columns if name not in constants]
-    names = list(dict.fromkeys([*inside, event.name]))
     first = 0
     try:
         with stores.of(path).open(path) as stream, pq.ParquetFile(stream) as file:
+            present = file.schema_arrow.names
+            event = event.within(present)
+            inside = [name for name in columns if name in present and name not in constants]
+            names = list(dict.fromkeys([*inside, event.name]))
             for batch in file.iter_batches(columns=names):
                 rows = pa.Table.from_batches([batch])
                 micros = microseconds(rows[event.name], event.unit_us)

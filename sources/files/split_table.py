@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from sources.common.schema import check_event_time, parse_schema
 from sources.config.file_source import FileSource
 from sources.errors import InputError
+from sources.files.layouts import Layout
 from sources.formats.event_times import EVERY_TIME, TimeLimits
 from sources.storage.base import FILES
 from sources.storage.stores import Stores
@@ -24,6 +25,7 @@ SPLITS = pa.schema(
         ("offset", pa.int64()),  # first byte
         ("length", pa.int64()),  # bytes
         ("partition", pa.string()),  # values of partition columns, as in the folder's name
+        ("layout", pa.int64()),  # of the file's columns; null unless `schema_drift` is declared
         ("rows", pa.int64()),  # null where the format does not record it
         ("event_min_us", pa.int64()),  # of the rows that count; null where there is none
         ("event_max_us", pa.int64()),
@@ -50,6 +52,8 @@ class FileListing:
         exact: Whether event times come from all rows, not from a sample.
         warnings: Warnings that the plan shows: sentences.
         limits: Limits within which event times count and are read.
+        layouts: How the columns of the files differ from ``read``; empty unless ``schema_drift`` is
+            declared. A split's ``layout`` is its index in it.
     """
 
     splits: pa.Table
@@ -59,14 +63,16 @@ class FileListing:
     exact: bool
     warnings: list[str] = field(default_factory=list)
     limits: TimeLimits = EVERY_TIME
+    layouts: list[Layout] = field(default_factory=list)
 
 
 def assemble(regions: pa.Table, ranges: pa.Table) -> pa.Table:
     """Join files or regions with their rows and event times to a table of schema :data:`SPLITS`.
 
     Args:
-        regions: Files (:data:`sources.storage.base.FILES`) with their ``partition``; with
-            ``offset`` and ``length`` in bytes if they are regions, otherwise a file is one split.
+        regions: Files (:data:`sources.storage.base.FILES`) with their ``partition``, and their
+            ``layout`` if they have any; with ``offset`` and ``length`` in bytes if they are
+            regions, otherwise a file is one split.
         ranges: Number of rows and event times (microseconds) of each region, in the same order, as
             ``sources.formats.event_times.table_of_ranges`` returns them.
     """
@@ -74,8 +80,21 @@ def assemble(regions: pa.Table, ranges: pa.Table) -> pa.Table:
         zeros = pa.array(np.zeros(len(regions), np.int64))
         regions = regions.append_column("offset", zeros).append_column("length", regions["size"])
     columns = {name: regions[name] for name in regions.column_names}
+    columns.setdefault("layout", pa.nulls(len(regions), pa.int64()))
     columns |= dict(zip(RANGE_COLUMNS, ranges.columns, strict=True))
     return pa.table([columns[name] for name in SPLITS.names], schema=SPLITS)
+
+
+def with_layout(splits: pa.Table) -> pa.Table:
+    """Return a table of splits with its column ``layout``, which older plans do not have.
+
+    Args:
+        splits: The table, as a plan holds it.
+    """
+    if "layout" in splits.column_names:
+        return splits
+    at = SPLITS.names.index("layout")
+    return splits.add_column(at, SPLITS.field(at), pa.nulls(len(splits), pa.int64()))
 
 
 def selected(source: FileSource, event_time: str, inside: pa.Schema) -> tuple[pa.Schema, pa.Schema]:
@@ -123,7 +142,11 @@ def columns_differ(
     """
     lines = [f"    {name}: {left} | {right}" for name, left, right in rows]
     head = f"Source `{source}`: files differ in their columns.\n    {first} | {other}"
-    hint = "Rewrite one of them, or declare a source with a `select` for each kind of file."
+    hint = (
+        "If they are the same columns over time, declare `schema_drift: {}` for the source: files "
+        "are then read as one where no value loses anything. Otherwise rewrite one of them, or "
+        "declare a source with a `select` for each kind of file."
+    )
     return InputError("\n".join([head, *lines]), hint, source=source, file=other, column=rows[0][0])
 
 

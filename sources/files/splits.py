@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import overload
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,8 +20,10 @@ from sources.config.loader import LoadedPipeline
 from sources.config.snapshot import folder_of, require_snapshot
 from sources.errors import InputError
 from sources.files.delta_table import list_table
+from sources.files.layouts import Layout, with_files
 from sources.files.sampled_splits import sampled_splits
 from sources.files.sampler import Sampler
+from sources.files.schema_drift import Unified, check_names, unify
 from sources.files.split_table import (
     READING_ORDER,
     SPLITS,
@@ -56,6 +59,7 @@ def list_source(
     known: pa.ChunkedArray,
     *,
     clock_ms: int | None = None,
+    planned: pa.Schema | None = None,
 ) -> FileListing | None: ...
 
 
@@ -65,6 +69,7 @@ def list_source(
     known: pa.ChunkedArray | None = None,
     *,
     clock_ms: int | None = None,
+    planned: pa.Schema | None = None,
 ) -> FileListing | None:
     """List a source's files, and read their columns and event times.
 
@@ -74,6 +79,8 @@ def list_source(
         known: Paths of files that are left out; all files are listed without it.
         clock_ms: The clock at which the bounds of event times are measured, in Unix milliseconds;
             that of this machine without it.
+        planned: Columns inside the files that the plan has; with ``schema_drift`` files that
+            arrived later are read as these.
 
     Returns:
         The splits; None if ``known`` is given and no other file exists. A Delta table never has
@@ -102,7 +109,7 @@ def list_source(
         files = new_files(loaded, source, known)
         if not files.num_rows:
             return None
-    return list_splits(source, pipeline.event_time.column, files, stores, limits)
+    return list_splits(source, pipeline.event_time.column, files, stores, limits, planned)
 
 
 def new_files(loaded: LoadedPipeline, source: FileSource, known: pa.ChunkedArray) -> pa.Table:
@@ -130,6 +137,7 @@ def list_splits(
     files: pa.Table,
     stores: Stores,
     limits: TimeLimits = EVERY_TIME,
+    planned: pa.Schema | None = None,
 ) -> FileListing:
     """Read columns and event times of a source's files, and return them as splits.
 
@@ -143,6 +151,7 @@ def list_splits(
         files: The files, as :func:`sources.storage.listing.find_files` returns them.
         stores: Storages of the pipeline.
         limits: Limits within which event times count and are read.
+        planned: Columns inside the files that the plan has already, if it is made.
 
     Raises:
         InputError: A file can't be read, columns differ between files, the event-time column is
@@ -159,7 +168,11 @@ def list_splits(
     exact = source.format in ("parquet", "orc")
     # Files are chosen by all their rows; the range of rows that count is found after that.
     first = limits._replace(first=EVERY_TIME.first, last=EVERY_TIME.last) if exact else limits
-    if source.format == "parquet":
+    layouts: list[Layout] = []
+    if source.format == "parquet" and source.schema_drift is not None:
+        splits, unified = _drifted_splits(source, event_time, files, stores, planned)
+        inside, layouts, warnings = unified
+    elif source.format == "parquet":
         splits, inside = _parquet_splits(source, event_time, files, stores)
     else:
         splits, inside, warnings = sampled_splits(source, event_time, files, stores, first)
@@ -177,7 +190,8 @@ def list_splits(
     read, columns = selected(source, event_time, inside)
     partitions = list(source.partitions)
     ordered = splits.sort_by(READING_ORDER)
-    return FileListing(ordered, read, columns, partitions, exact, warnings, limits)
+    layouts = with_files(layouts, ordered)
+    return FileListing(ordered, read, columns, partitions, exact, warnings, limits, layouts)
 
 
 def nothing_yet(
@@ -193,8 +207,9 @@ def nothing_yet(
         limits: Limits within which event times count and are read.
 
     Raises:
-        InputError: The source declares no ``schema``, and its columns are not known otherwise; or
-            the event-time column is missing or no timestamp.
+        InputError: The source declares no ``schema``, and its columns are not known otherwise; the
+            event-time column is missing or no timestamp; or ``schema_drift`` names a column that
+            does not exist.
     """
     inside = parse_schema(source.columns) if source.columns else None
     if source.format == "text":
@@ -208,6 +223,8 @@ def nothing_yet(
             "folder; then plan again."
         )
         raise InputError(message, hint, source=source.name, field="schema")
+    if source.schema_drift is not None:
+        check_names(source.name, inside, source.schema_drift)
     read, columns = selected(source, event_time, inside)
     partitions = list(source.partitions)
     return FileListing(SPLITS.empty_table(), read, columns, partitions, exact=True, limits=limits)
@@ -230,8 +247,37 @@ def _parquet_splits(
     return assemble(files, pa.concat_tables(chunks)), columns or pa.schema([])
 
 
+def _drifted_splits(
+    source: FileSource,
+    event_time: str,
+    files: pa.Table,
+    stores: Stores,
+    planned: pa.Schema | None,
+) -> tuple[pa.Table, Unified]:
+    """Return the splits of Parquet files whose columns may differ, and their common columns."""
+    event = _event_column(source, event_time)
+    names = None
+    if source.columns and source.schema_drift is not None:
+        others = [source.schema_drift.other_names(name) for name in source.columns]
+        names = [*source.columns, *(name for of in others for name in of)]
+    schemas: list[tuple[str, pa.Schema]] = []
+    chunks, layout_of = [], []
+    for footers in read_footers(files["path"].to_pylist(), event, names, stores):
+        known = [schema for _, schema in schemas]
+        new = [each for each in footers.schemas if each[1] not in known]
+        schemas += new
+        known += [schema for _, schema in new]
+        own = [known.index(schema) for _, schema in footers.schemas]
+        layout_of += [own[index] for index in footers.schema_of]
+        chunks.append(footers.ranges)
+    counts = np.bincount(layout_of, minlength=len(schemas)).tolist()
+    unified = unify(source, schemas, counts, planned)
+    files = files.append_column("layout", pa.array(layout_of, pa.int64()))
+    return assemble(files, pa.concat_tables(chunks)), unified
+
+
 def _event_column(source: FileSource, event_time: str) -> EventColumn:
-    event = source.selection.event_column(event_time)
+    event = source.event_column(event_time)
     if event is None:
         text = source.select.get(event_time, "")
         message = (

@@ -45,11 +45,14 @@ class Footers(NamedTuple):
 
     Attributes:
         ranges: One row per file, in their order; columns are the fields of :class:`EventTimeRange`.
-        schemas: Each distinct schema, with the path of the first file that has it.
+        schemas: Distinct schemas, each with the path of the first file that has it; one may be in
+            it twice.
+        schema_of: Index in ``schemas`` of each file's schema, in the order of the files.
     """
 
     ranges: pa.Table
     schemas: list[tuple[str, pa.Schema]]
+    schema_of: list[int]
 
 
 def read_footers(
@@ -121,8 +124,12 @@ def _read_objects(
         InputError: As ``read``.
     """
     found = list(_read_in_threads(partial(read, parse=parse), paths, _CHUNK_OBJECTS, _REQUESTS))
-    schemas = [schema for footers in found for schema in footers.schemas]
-    return Footers(pa.concat_tables(footers.ranges for footers in found), schemas)
+    schemas: list[tuple[str, pa.Schema]] = []
+    schema_of: list[int] = []
+    for footers in found:
+        schema_of += [len(schemas) + index for index in footers.schema_of]
+        schemas += footers.schemas
+    return Footers(pa.concat_tables(footers.ranges for footers in found), schemas, schema_of)
 
 
 def _read_in_processes(
@@ -183,26 +190,31 @@ def _read_chunk(
     """
     ranges: list[EventTimeRange] = []
     schemas: list[tuple[str, pa.Schema]] = []
+    schema_of: list[int] = []
     last: pq.ParquetSchema | None = None
-    column, factor = 0, None
+    column, factor, index = 0, None, 0
     for path in paths:
         try:
             metadata = _metadata(path, stores, parse)
             schema = metadata.schema
             if last is None or not schema.equals(last):
                 columns = _columns(schema.to_arrow_schema(), path, event, declared)
-                if all(columns != known for _, known in schemas):
+                known_schemas = [known for _, known in schemas]
+                if columns not in known_schemas:
                     schemas.append((path, columns))
+                    known_schemas.append(columns)
+                index = known_schemas.index(columns)
                 last = schema
-                leaves = [schema.column(index).path for index in range(len(schema))]
-                column = leaves.index(event.name)
+                leaves = [schema.column(leaf).path for leaf in range(len(schema))]
+                column = leaves.index(event.within(columns.names).name)
                 factor = _factor(schema.column(column), event)
             known = _range(metadata, column, factor)
             ranges.append(_read_range(path, stores, event) if known is None else known)
+            schema_of.append(index)
         except (OSError, OverflowError, pa.ArrowException) as error:
             raise _unreadable(path, error) from None
     # Sending a table to another process is cheap, sending a list of tuples is not.
-    return Footers(table_of_ranges(ranges), schemas)
+    return Footers(table_of_ranges(ranges), schemas, schema_of)
 
 
 def _metadata(
@@ -239,7 +251,7 @@ def _columns(
     if declared is not None:
         schema = pa.schema([field for field in schema if field.name in declared])
     schema = normalize_schema(schema)
-    check_event_column(schema, event, path)
+    check_event_column(schema, event.within(schema.names), path)
     return schema
 
 
@@ -291,7 +303,8 @@ def _read_range(
 ) -> EventTimeRange:
     """Return the range of event times of a Parquet file by reading the column."""
     with stores.of(path).open(path) as stream, pq.ParquetFile(stream) as file:
-        return column_range(file.read(columns=[event.name]).column(0), event.unit_us, limits)
+        name = event.within(file.schema_arrow.names).name
+        return column_range(file.read(columns=[name]).column(0), event.unit_us, limits)
 
 
 def read_event_times(
@@ -339,11 +352,10 @@ def check_event_column(columns: pa.Schema, event: EventColumn, where: str) -> No
         where: The file or source, for messages.
 
     Raises:
-        InputError: Without a unit: the column is missing, or is not a timestamp. With a unit: it
-            is not an integer.
-        KeyError: With a unit, and the column is missing.
+        InputError: The column is missing; or, without a unit, is not a timestamp, and with one, is
+            not an integer.
     """
-    if event.unit_us is None:
+    if event.unit_us is None or event.name not in columns.names:
         check_event_time(columns, event.name, where)
         return
     kind = columns.field(event.name).type

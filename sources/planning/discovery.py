@@ -129,8 +129,10 @@ class GrowingFolder:
                 refuses.
             UnavailableError: The storage does not answer.
         """
-        columns = self.parts[0].columns
-        listing = list_arrived(self._loaded, self._source, self._known, columns)
+        planned = self.parts[0]
+        listing = list_arrived(
+            self._loaded, self._source, self._known, planned.read, planned.columns
+        )
         self._listed_ms = now_ms()
         if listing is None:
             return None

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import Field
 
 from sources.common.counting import counted
 from sources.common.positions import EndPosition, HeldOffsets, Part, iso, seconds, to_ms, to_us
@@ -20,7 +21,8 @@ from sources.config.pipeline import Pipeline
 from sources.config.snapshot import folder_of, require_snapshot
 from sources.errors import InputError
 from sources.files.held_offsets import held_by_columns, held_by_names
-from sources.files.split_table import FileListing
+from sources.files.layouts import Layout
+from sources.files.split_table import FileListing, with_layout
 from sources.planning.event_times import (
     EventTimes,
     event_range_ms,
@@ -50,6 +52,8 @@ class FoundFiles(Part):
         columns: Output columns of the source's ``select``.
         partitions: Partition columns, which no file holds.
         times: Event times of the files: which count, and how many rows have others.
+        layouts: How the columns of the files differ from ``read``; empty unless ``schema_drift`` is
+            declared. A split's ``layout`` is its index in it.
     """
 
     source: str
@@ -62,6 +66,7 @@ class FoundFiles(Part):
     columns: dict[str, str]
     partitions: list[str]
     times: EventTimes
+    layouts: list[Layout] = Field(default_factory=list)
 
 
 class FilePlan(FoundFiles):
@@ -108,6 +113,7 @@ def found_files(source: FileSource, listing: FileListing) -> FoundFiles:
         columns=names_and_types(listing.columns),
         partitions=listing.partitions,
         times=event_times_of(listing),
+        layouts=listing.layouts,
     )
 
 
@@ -354,4 +360,4 @@ def read_splits(files: FoundFiles, generation: Generation) -> pa.Table:
     Raises:
         StateError: The file is missing or can't be read.
     """
-    return read_state_table(generation, files.splits_file)
+    return with_layout(read_state_table(generation, files.splits_file))

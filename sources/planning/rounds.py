@@ -150,8 +150,11 @@ def next_round(context: PipelineContext, source: FileSource) -> Round | None:
     expected = plan.topic_of(live.name).expected_start
     why, gap = _due(loaded, source, live, history, expected)
     earlier = [] if why is None else [read_splits(part, generation) for part in history.parts]
-    columns = history.parts[0].columns
-    listing = None if why is None else list_arrived(loaded, source, paths_of(earlier), columns)
+    listing = None
+    if why is not None:
+        first = history.parts[0]
+        known = paths_of(earlier)
+        listing = list_arrived(loaded, source, known, first.read, first.columns)
     if listing is not None and event_range_ms(listing.splits) is None:
         # Files without rows change nothing; rows outside of the bounds are read or counted.
         listing = listing if pc.sum(listing.splits["outside"]).as_py() else None

@@ -74,7 +74,7 @@ def stage_outside(
         StateError: The state folder can't be written.
     """
     number, splits, times = listing
-    event = source.selection.event_column(event_time.column)
+    event = source.event_column(event_time.column)
     if not times.outside or event is None:
         return
     committed = offset_log.last_committed(generation.checkpoint)

@@ -30,6 +30,13 @@ from sources.state.generation import Generation
 from sources.storage.partitions import values_of
 from sources.storage.stores import Stores
 from spark_jobs.readers.bad_records import staging_folder
+from spark_jobs.readers.drifted_columns import (
+    as_one,
+    lacking_columns,
+    lacking_values,
+    other_columns,
+    other_names,
+)
 from spark_jobs.readers.kept_batch import by_plan, keep_batch
 from spark_jobs.readers.outside_rows import BOUNDS, counts, stage_outside
 from spark_jobs.readers.plan_entries import PlanEntries, PlannedPart, Version
@@ -51,7 +58,9 @@ _ENTRY_COLUMNS = pa.schema(
 # Number of changed files that a message lists one by one.
 _SHOWN = 5
 # Columns of a Parquet file's split that its log entry is made of.
-_ENTRY_OF = ("path", "size", "partition", "rows", "event_min_us", "event_max_us", "outside")
+_ENTRY_OF = (
+    *("path", "size", "partition", "rows", "event_min_us", "event_max_us", "outside", "layout"),
+)
 
 
 class PlannedSource:
@@ -82,6 +91,7 @@ class PlannedSource:
         self._event_time = event_time
         self._stores = stores
         self._partitions = parts[0].partitions
+        self._layouts = [part.layouts for part in parts]
         self._generation = generation
         self._times = [part.times for part in parts]
         self._entries = PlanEntries(
@@ -102,6 +112,7 @@ class PlannedSource:
         """Add files that arrived while the stream runs to the Delta log, which it reads next."""
         part = PlannedPart(read_splits(found, self._generation), self._source)
         self._times.append(found.times)
+        self._layouts.append(found.layouts)
         self._entries = self._entries.with_part(part)
         self.prepare()
 
@@ -169,11 +180,15 @@ class PlannedSource:
                     self._event_time,
                     self._generation,
                     (number, part.splits, times),
-                    self._read.names,
+                    [*self._read.names, *other_names(self._source)],
                     self._stores,
                 )
-        partitions = [*self._partitions, *BOUNDS.names] if is_parquet else []
-        columns = pa.schema([*self._read, *BOUNDS]) if is_parquet else _ENTRY_COLUMNS
+        partitions, columns = [], _ENTRY_COLUMNS
+        if is_parquet:
+            lacking = lacking_columns(self._source)
+            partitions = [*self._partitions, *BOUNDS.names, *lacking.names]
+            others = other_columns(self._source, self._read)
+            columns = pa.schema([*self._read, *others, *BOUNDS, *lacking])
         entries = self._parquet_entries if is_parquet else self._split_entries
         for number, version in enumerate(self._entries.versions()):
             if not self._log.has(number):
@@ -219,6 +234,8 @@ class PlannedSource:
             rows = spread.mapInArrow(read, ddl(self._read))
         elif not self._may_have_outside:
             rows, kept = rows.drop(*kept), []
+        if self._source.schema_drift is not None:
+            rows = as_one(rows, self._source, self._read, kept)
         rows = select_columns(rows, self._source.selection, self._columns, kept)
         column = self._event_time.column
         if kept:
@@ -245,18 +262,22 @@ class PlannedSource:
         return grows or any(times.outside for times in self._times)
 
     def _parquet_entries(self, version: Version) -> Iterator[Entry]:
-        event = self._source.selection.event_column(self._event_time.column)
-        named = event.name if event is not None and event.unit_us is None else None
+        event = self._source.event_column(self._event_time.column)
+        # A renamed column is no column of the log that could be skipped by.
+        is_plain = event is not None and event.unit_us is None and not event.others
+        named = event.name if is_plain and event is not None else None
         part = self._entries.parts[version.part]
         splits = part.splits.slice(version.first, version.stop - version.first)
         values = (splits[name].to_pylist() for name in _ENTRY_OF)
         bounds = self._bounds_of(version.part)
         limits = {name: str(at) for name, at in zip(BOUNDS.names, bounds, strict=True)}
-        for path, size, partition, rows, low, high, outside in zip(*values, strict=True):
+        lacks = lacking_values(self._source, self._layouts[version.part])
+        for path, size, partition, rows, low, high, outside, of in zip(*values, strict=True):
             uri = self._stores.of(path).uri(path)
             # The range is that of the rows that count.
             statistics = _statistics(rows, None if outside else named, low, high)
-            yield Entry(uri, size, statistics, {**values_of(partition), **limits})
+            lacking = {} if of is None else lacks[of]
+            yield Entry(uri, size, statistics, {**values_of(partition), **limits, **lacking})
 
     def _bounds_of(self, part: int) -> tuple[int, int]:
         times = self._times[part]

@@ -20,6 +20,7 @@ from pyarrow import orc
 
 from orchestration.audit.event_times import bounds_of
 from orchestration.audit.readers.copies import MAGIC, Copies
+from orchestration.audit.readers.drifted import drifted_rows, hive_options
 from orchestration.audit.readers.lines import load_lines
 from orchestration.audit.readers.topic import bad_records_table
 from orchestration.audit.sql import (
@@ -30,6 +31,7 @@ from orchestration.audit.sql import (
     insert_arrow,
     literal,
     quoted,
+    struct,
 )
 from sources.common.optional import needs_extra
 from sources.common.positions import now_ms, to_us
@@ -114,6 +116,8 @@ class AuditFiles:
         if source.format in ("avro", "orc"):
             reader = f"audit.{quoted(name)}"
             _load_files(connection, source, paths, reader)
+        elif source.schema_drift is not None:
+            reader = drifted_rows(connection, source, paths, partition_types)
         elif source.on_bad_record != "fail":
             partition_values = {path: _partition_values(path, source) for path in paths}
             bad = bad_records_table(source.name)
@@ -196,9 +200,7 @@ def _table_function(source: FileSource, paths: list[str], partitions: Mapping[st
         partitions: Partition columns and their Spark SQL types.
     """
     files = ", ".join(literal(escape(path)) for path in paths)
-    hive = "hive_partitioning = false"
-    if partitions:
-        hive = f"hive_partitioning = true, hive_types = {_struct(duckdb_types(partitions))}"
+    hive = hive_options(partitions)
     if source.format == "text":
         lines = "unnest(regexp_split_to_array(regexp_replace(content, '\\r?\\n$', ''), '\\r?\\n'))"
         return f"(SELECT {lines} AS value FROM read_text([{files}]))"
@@ -206,7 +208,7 @@ def _table_function(source: FileSource, paths: list[str], partitions: Mapping[st
         return f"read_parquet([{files}], union_by_name = true, {hive})"
     assert source.columns is not None  # the declaration refuses it
     if source.format == "json":
-        columns = _struct(duckdb_types(source.columns))
+        columns = struct(duckdb_types(source.columns))
         return f"read_json([{files}], columns = {columns}, format = 'newline_delimited', {hive})"
     options = source.csv
     nulls = ", ".join(map(literal, options.null))
@@ -217,11 +219,6 @@ def _table_function(source: FileSource, paths: list[str], partitions: Mapping[st
         f"escape = {literal(options.quote)}, nullstr = [{nulls}], allow_quoted_nulls = false, "
         f"auto_detect = false, union_by_name = {str(options.header).lower()}{names}, {hive})"
     )
-
-
-def _struct(types: dict[str, str]) -> str:
-    """Return a DuckDB struct literal that maps column names to type names."""
-    return f"{{{', '.join(f'{literal(name)}: {literal(kind)}' for name, kind in types.items())}}}"
 
 
 def _cast(name: str, kind: str, declared: dict[str, str]) -> str:

@@ -1,0 +1,64 @@
+"""How the columns of some Parquet files differ from the columns that they are read as."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pydantic import Field
+
+from sources.common.positions import Part
+
+_SHOWN_FILES = 3
+
+
+class ColumnDifference(Part):
+    """How one column of some files differs from the column that it is read as.
+
+    Attributes:
+        column: Name of the column that it is read as.
+        type: Spark SQL type in the files, if it is narrower; None if it is the same.
+        name: Name in the files; None if it is the same.
+        missing: Whether the files lack the column.
+        default: Value that a missing column is read as, as text; None for null.
+    """
+
+    column: str
+    type: str | None = None
+    name: str | None = None
+    missing: bool = False
+    default: str | None = None
+
+
+class Layout(Part):
+    """Files of a listing whose columns differ in the same way from those they are read as.
+
+    Attributes:
+        files: Number of the files.
+        shown_files: Paths of the first few of them.
+        differences: The columns that differ; empty if none does.
+    """
+
+    files: int = 0
+    shown_files: list[str] = Field(default_factory=list)
+    differences: list[ColumnDifference] = Field(default_factory=list)
+
+
+def with_files(layouts: Sequence[Layout], splits: pa.Table) -> list[Layout]:
+    """Return layouts with the files that have them.
+
+    Args:
+        layouts: Layouts of a listing.
+        splits: Its splits, whose ``layout`` is an index of ``layouts``; a file is one split.
+    """
+    indexes = splits["layout"].to_pylist()
+    counts = Counter(indexes)
+    shown: dict[int, list[str]] = {}
+    for index, path in zip(indexes, splits["path"].to_pylist(), strict=True):
+        if len(paths := shown.setdefault(index, [])) < _SHOWN_FILES:
+            paths.append(path)
+    return [
+        layout.model_copy(update={"files": counts[index], "shown_files": shown.get(index, [])})
+        for index, layout in enumerate(layouts)
+    ]

@@ -127,7 +127,9 @@ class LocalBroker(Service):
         if self._process is not None:
             return
         java = str(require_java())
-        launcher = [java, *_JVM, "-cp", str(resolve("broker")[0].parent / "*")]
+        issuer = self._secured.issuer
+        own = [] if issuer is None else [issuer.java_option]
+        launcher = [java, *_JVM, *own, "-cp", str(resolve("broker")[0].parent / "*")]
         if self._data_dir is None:
             self._folder = Path(tempfile.mkdtemp(prefix="hybrid-broker-"))
         else:

@@ -16,6 +16,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from sources.common.oauth import LOGIN_MODULE
 from sources.common.security import jaas_entry
 from sources.errors import InputError, RunError
 
@@ -23,6 +24,7 @@ Protocol = Literal["SASL_PLAINTEXT", "SASL_SSL", "SSL"]
 
 _PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+_TOKEN_CHECK = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
 _SCRAM = {
     "SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256,
     "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512,
@@ -31,6 +33,36 @@ _SCRAM = {
 _ITERATIONS = 4096
 _TIMEOUT_S = 10.0
 _POLL_S = 0.02
+
+
+@dataclass(frozen=True)
+class TokenIssuer:
+    """An identity provider whose tokens a local broker accepts, checked by its published keys.
+
+    Attributes:
+        url: Issuer that a token names (``iss``).
+        keys_url: Where its public keys are (JWKS).
+        audience: Audience that a token has to be for (``aud``).
+    """
+
+    url: str
+    keys_url: str
+    audience: str
+
+    @property
+    def java_option(self) -> str:
+        """Option of the broker's Java: Kafka gets keys from such URLs only (KIP-1139)."""
+        return f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.keys_url}"
+
+    def settings(self) -> dict[str, str]:
+        """Return Kafka's settings of a listener that accepts these tokens."""
+        return {
+            "sasl.oauthbearer.jwks.endpoint.url": self.keys_url,
+            "sasl.oauthbearer.expected.issuer": self.url,
+            "sasl.oauthbearer.expected.audience": self.audience,
+            "oauthbearer.sasl.server.callback.handler.class": _TOKEN_CHECK,
+            "oauthbearer.sasl.jaas.config": jaas_entry(LOGIN_MODULE, {}),
+        }
 
 
 @dataclass(frozen=True)
@@ -45,6 +77,7 @@ class SecuredListeners:
         ca: PEM file of the authorities whose client certificates are accepted.
         client_certificate: Whether clients of ``SSL`` must present a certificate; those of
             ``SASL_SSL`` have their password.
+        issuer: Whose tokens are accepted for OAUTHBEARER; none by default.
     """
 
     protocols: tuple[Protocol, ...]
@@ -53,6 +86,7 @@ class SecuredListeners:
     key: Path | None = None
     ca: Path | None = None
     client_certificate: Literal["required", "requested", "none"] = "none"
+    issuer: TokenIssuer | None = None
 
     def settings(self) -> dict[str, str]:
         """Return Kafka's broker settings for these listeners, without their ports.
@@ -117,8 +151,11 @@ class SecuredListeners:
 
     def _sign_in(self) -> dict[str, str]:
         passwords = {f"user_{name}": password for name, password in self.users.items()}
+        tokens = {} if self.issuer is None else self.issuer.settings()
+        enabled = ["PLAIN", *_SCRAM, *(["OAUTHBEARER"] if tokens else [])]
         return {
-            "sasl.enabled.mechanisms": ",".join(["PLAIN", *_SCRAM]),
+            **tokens,
+            "sasl.enabled.mechanisms": ",".join(enabled),
             "plain.sasl.jaas.config": jaas_entry(_PLAIN_MODULE, passwords),
             **{
                 f"{mechanism.lower()}.sasl.jaas.config": jaas_entry(_SCRAM_MODULE, {})

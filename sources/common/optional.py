@@ -12,6 +12,8 @@ _MODULES = {
     "avro": "fastavro",
     "hdfs": "hdfs_native",
     "mariadb": "pymysql",
+    "metrics": "prometheus_client",
+    "msk": "aws_msk_iam_sasl_signer",
     "plots": "matplotlib",
     "postgres": "psycopg",
     "registry": "confluent_kafka.schema_registry",
@@ -47,7 +49,7 @@ def require_extra(extra: str, what: str) -> None:
 
     Args:
         extra: Name of the extra that installs the package: ``avro``, ``hdfs``, ``mariadb``,
-            ``plots``, ``postgres`` or ``registry``.
+            ``metrics``, ``msk``, ``plots``, ``postgres`` or ``registry``.
         what: Which part of a pipeline or command needs the package; begins the error's sentence.
 
     Raises:

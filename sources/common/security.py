@@ -5,10 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, SecretStr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
+from sources.common.msk import msk_client_settings, msk_java_settings
+from sources.common.oauth import (
+    LOGIN_MODULE,
+    OAuth,
+    oauth_client_settings,
+    oauth_java_settings,
+)
 from sources.errors import InputError
 
 _LOGIN_MODULE = {
@@ -16,7 +23,10 @@ _LOGIN_MODULE = {
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
-_SIGN_IN = ("mechanism", "username", "password")
+_USER = ("username", "password")
+# What each mechanism signs in with, and which fields are of a login at all.
+_NEEDED = {"OAUTHBEARER": ("oauth",), "AWS_MSK_IAM": ("region",)}
+_SIGN_IN = ("mechanism", *_USER, "oauth", "region")
 M = TypeVar("M", bound=BaseModel)
 _FILES = ("ca", "certificate", "key")
 _BLANKS = (" ", "\t", "\n", "\v", "\f", "\r")
@@ -31,6 +41,7 @@ _KEY = re.compile(
 _ANY_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 
 _SECRETS = {
+    "client_secret": "KAFKA_CLIENT_SECRET",
     "password": "KAFKA_PASSWORD",
     "key_password": "KAFKA_KEY_PASSWORD",
     "webhook": "SUPERVISION_WEBHOOK",
@@ -46,10 +57,14 @@ class Security(BaseModel):
 
     Attributes:
         protocol: Kafka's security protocol: ``SSL`` stands for TLS, ``SASL`` for a login with
-            username and password.
-        mechanism: SASL mechanism of the login.
+            username and password, by OAuth, or by AWS.
+        mechanism: SASL mechanism of the login: ``PLAIN`` and ``SCRAM-…`` for username and password,
+            ``OAUTHBEARER`` for a token of an identity provider, ``AWS_MSK_IAM`` for Amazon MSK with
+            the credentials of AWS.
         username: User of the login.
         password: Password of that user, as ``${NAME}`` of an environment variable.
+        oauth: Identity provider and client of ``mechanism: OAUTHBEARER``.
+        region: AWS region of the cluster, for ``mechanism: AWS_MSK_IAM``.
         ca: PEM file with the certificate authorities to trust, relative to the pipeline's file;
             those of the system by default.
         certificate: PEM file with this client's certificate and the intermediate ones, relative to
@@ -67,9 +82,13 @@ class Security(BaseModel):
     )
 
     protocol: Literal["SASL_PLAINTEXT", "SASL_SSL", "SSL"]
-    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    mechanism: (
+        Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"] | None
+    ) = None
     username: str | None = None
     password: SecretStr | None = None
+    oauth: OAuth | None = None
+    region: Annotated[str, Field(pattern="^[a-z]{2}(-[a-z]+)+-[0-9]$")] | None = None
     ca: str | None = None
     certificate: str | None = None
     key: str | None = None
@@ -84,14 +103,25 @@ class Security(BaseModel):
                 "`protocol: SASL_SSL`."
             )
             raise ValueError(message)
-        if self.protocol != "SSL" and len(given) < len(_SIGN_IN):
-            missing = [name for name in _SIGN_IN if name not in given]
+        needed = ("mechanism", *_NEEDED.get(self.mechanism or "", _USER))
+        missing = [name for name in needed if name not in given]
+        if self.protocol != "SSL" and missing:
             message = (
                 f"`protocol: {self.protocol}` needs {_listed(missing)}. Declare what is missing, "
                 "or `protocol: SSL` if the broker asks for no login."
             )
             raise ValueError(message)
-        if self.mechanism not in {None, "PLAIN"} and not (self.username or "").isascii():
+        if others := [name for name in given if name not in needed]:
+            message = (
+                f"{_listed(others)} {'has' if len(others) == 1 else 'have'} no meaning with "
+                f"`mechanism: {self.mechanism}`. Remove what is not of this login, or correct "
+                "`mechanism`."
+            )
+            raise ValueError(message)
+        if self.mechanism == "AWS_MSK_IAM" and self.protocol != "SASL_SSL":
+            message = "`mechanism: AWS_MSK_IAM` works with TLS only. Write `protocol: SASL_SSL`."
+            raise ValueError(message)
+        if (self.mechanism or "").startswith("SCRAM") and not (self.username or "").isascii():
             # Brokers (Kafka's ScramMessages) answer with invalid credentials otherwise.
             message = (
                 f"`mechanism: {self.mechanism}` needs a `username` in ASCII, and this one has "
@@ -108,6 +138,9 @@ class Security(BaseModel):
             "password": _clear(self.password),
             "key_password": _clear(self.key_password),
         }
+        if self.oauth is not None:
+            texts["oauth.client_id"] = self.oauth.client_id
+            texts["oauth.client_secret"] = _clear(self.oauth.client_secret)
         for name, text in texts.items():
             if text.startswith(_BLANKS):
                 message = (
@@ -148,12 +181,13 @@ class Security(BaseModel):
         return self
 
     def located(self, locate: Callable[[str], str]) -> Security:
-        """Return a copy with the paths of ``ca``, ``certificate`` and ``key`` made absolute.
+        """Return a copy with the paths of all TLS files made absolute.
 
         Args:
             locate: Makes a path that is relative to the pipeline's file absolute.
         """
-        return locate_files(self, locate)
+        oauth = None if self.oauth is None else self.oauth.located(locate)
+        return locate_files(self.model_copy(update={"oauth": oauth}), locate)
 
 
 def locate_files(declared: M, locate: Callable[[str], str]) -> M:
@@ -168,23 +202,24 @@ def locate_files(declared: M, locate: Callable[[str], str]) -> M:
     return declared.model_copy(update={name: locate(path) for name, path in paths.items() if path})
 
 
-def client_settings(security: Security | None) -> dict[str, str]:
+def client_settings(security: Security | None) -> dict[str, Any]:
     """Return the login and TLS settings of a confluent-kafka client, with secrets in plain text.
 
     Args:
         security: Declared security with absolute paths; None for a broker without TLS and login.
 
     Returns:
-        Value by name, as in librdkafka's ``CONFIGURATION.md``; empty without ``security``.
+        Value by name, as in librdkafka's ``CONFIGURATION.md``, and ``oauth_cb`` of confluent-kafka
+        for ``AWS_MSK_IAM``; empty without ``security``.
 
     Raises:
         InputError: A file can't be read, contains no certificate or PKCS#8 key in PEM, or its
-            encryption contradicts ``key_password``.
+            encryption contradicts ``key_password``; or the extra ``msk`` is not installed.
     """
     if security is None:
         return {}
     _read_files(security)
-    settings = {
+    settings: dict[str, Any] = {
         "security.protocol": security.protocol,
         "sasl.mechanism": security.mechanism,
         "sasl.username": security.username,
@@ -194,6 +229,10 @@ def client_settings(security: Security | None) -> dict[str, str]:
         "ssl.key.location": security.key,
         "ssl.key.password": _clear(security.key_password),
     }
+    if security.oauth is not None:
+        settings |= oauth_client_settings(security.oauth)
+    if security.mechanism == "AWS_MSK_IAM" and security.region:
+        settings |= msk_client_settings(security.region)
     return {name: value for name, value in settings.items() if value}
 
 
@@ -217,7 +256,12 @@ def spark_settings(security: Security | None) -> dict[str, str]:
         return {}
     texts = _read_files(security)
     settings: dict[str, str] = {"security.protocol": security.protocol}
-    if security.mechanism and security.username:
+    if security.oauth is not None:
+        own, options = oauth_java_settings(security.oauth)
+        settings |= {**own, "sasl.jaas.config": jaas_entry(LOGIN_MODULE, options)}
+    elif security.mechanism == "AWS_MSK_IAM":
+        settings |= msk_java_settings()
+    elif security.mechanism and security.username:
         module = _LOGIN_MODULE[security.mechanism]
         user = {"username": security.username, "password": _clear(security.password)}
         settings["sasl.mechanism"] = security.mechanism
@@ -255,9 +299,9 @@ def check_secrets_come_from_environment(raw_document: object) -> None:
         raw_document: The YAML document, before ``${NAME}`` is replaced.
 
     Raises:
-        InputError: A ``password``, ``key_password`` or ``webhook`` has a value without
-            ``${NAME}``, or a ``${NAME:-default}`` whose default is not empty. Names the field,
-            never the value.
+        InputError: A ``password``, ``key_password``, ``client_secret`` or ``webhook`` has a value
+            without ``${NAME}``, or a ``${NAME:-default}`` whose default is not empty. Names the
+            field, never the value.
     """
     _check_secrets(raw_document, "")
 
@@ -291,8 +335,10 @@ def _is_written_out(value: object) -> bool:
 def _read_files(security: Security) -> dict[str, str]:
     """Return the PEM blocks of the declared files, by field, without other text in them."""
     texts: dict[str, str] = {}
-    for field in ("ca", "certificate"):
-        path = getattr(security, field)
+    named = {"ca": security.ca, "certificate": security.certificate}
+    if security.oauth is not None:
+        named["oauth.ca"] = security.oauth.ca
+    for field, path in named.items():
         if path:
             blocks = [block[0] for block in _CERTIFICATE.finditer(_read(field, path))]
             if not blocks:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from sources.common.fields import Declared, Duration, Instant, Reference
 
@@ -15,6 +16,40 @@ def _by_topic(value: Any) -> Any:
     if isinstance(value, dict) and not any(isinstance(part, dict) for part in value.values()):
         return {"": value}
     return value
+
+
+# Names of Kafka's settings that hold a secret, or that name the file or class that a login is by.
+_SECRET = re.compile(
+    r"password|secret|jaas|token|credential|assertion|callback|\.key$|key\.(pem|location)|keystore"
+)
+_FIXED = "the project sets it, as its look-ups and runs depend on it. Remove it"
+_IN_SECURITY = "write `security` of the source instead"
+_BY_FIELD = {
+    "bootstrap.servers": "write `bootstrap_servers` of the source instead",
+    "isolation.level": "write `isolation` of the source instead",
+    "fetch.max.wait.ms": "write `fetch_max_wait` of the source instead",
+    **dict.fromkeys(("security.protocol", "sasl.mechanism", "sasl.mechanisms"), _IN_SECURITY),
+    **dict.fromkeys(("sasl.username", "ssl.ca.location", "ssl.ca.pem"), _IN_SECURITY),
+    **dict.fromkeys(("ssl.certificate.location", "ssl.truststore.location"), _IN_SECURITY),
+    **dict.fromkeys(
+        (
+            *("auto.offset.reset", "enable.auto.commit", "enable.partition.eof", "group.id"),
+            *("key.deserializer", "max.poll.records", "value.deserializer"),
+        ),
+        _FIXED,
+    ),
+}
+
+
+def _setting(value: Any) -> Any:
+    """Return a setting as Kafka's clients have it: a text."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+Setting = Annotated[str, BeforeValidator(_setting)]
+"""Value of a setting of Kafka's clients: a text, a number, or true and false."""
 
 
 class StartAtOffsets(Declared):
@@ -66,6 +101,44 @@ class EndAtOffsets(StartAtOffsets):
 
 class EndAtTimestamp(StartAtTimestamp):
     """Fixed end: each partition ends before its first record at or after a time."""
+
+
+class KafkaProperties(Declared):
+    """Further settings of the Kafka clients, by the names that these have; never secrets.
+
+    Attributes:
+        both: Settings of both clients, such as ``client.id``.
+        librdkafka: Settings of the client that looks up offsets and reads samples.
+        java: Settings of Spark's client. It ignores names that it does not know.
+    """
+
+    both: dict[str, Setting] = Field(default_factory=dict)
+    librdkafka: dict[str, Setting] = Field(default_factory=dict)
+    java: dict[str, Setting] = Field(default_factory=dict)
+
+    @property
+    def of_librdkafka(self) -> dict[str, str]:
+        """All settings of librdkafka, by name."""
+        return {**self.both, **self.librdkafka}
+
+    @property
+    def of_java(self) -> dict[str, str]:
+        """All settings of Spark's client, by name."""
+        return {**self.both, **self.java}
+
+    @model_validator(mode="after")
+    def _leaves_the_rest_to_fields(self) -> KafkaProperties:
+        for name in [*self.of_librdkafka, *self.of_java]:
+            if _SECRET.search(name):
+                message = (
+                    f"`properties` has `{name}`, which carries a secret or a login. Declare it in "
+                    "`security`, whose secrets come from the environment."
+                )
+                raise ValueError(message)
+            if (field := _BY_FIELD.get(name)) is not None:
+                message = f"`properties` has `{name}`, which is not free: {field}."
+                raise ValueError(message)
+        return self
 
 
 class Align(Declared):

@@ -19,6 +19,7 @@ from sources.config.kafka_options import (
     Align,
     EndAtOffsets,
     EndAtTimestamp,
+    KafkaProperties,
     StartAgo,
     StartAtOffsets,
     StartAtTimestamp,
@@ -42,6 +43,8 @@ class KafkaSource(ValueFormat, BadRecords):
         bootstrap_servers: Comma-separated ``host:port`` list; ``local`` is the broker that
             ``hybrid broker`` runs on this machine.
         security: Login and trust; unencrypted and anonymous by default.
+        properties: Further settings of the Kafka clients, such as
+            ``{both: {client.id: backfill}}``; those that carry secrets are refused.
         isolation: ``read_committed`` skips records of aborted and open transactions.
         start: Where reading starts: ``previous`` (at the end of the source before), ``earliest``,
             ``latest``, or a fixed position or function.
@@ -71,6 +74,7 @@ class KafkaSource(ValueFormat, BadRecords):
     topic_pattern: str | None = None
     bootstrap_servers: str = "local"
     security: Security | None = None
+    properties: KafkaProperties = KafkaProperties()
     isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
     start: (
         Literal["previous", "earliest", "latest"]

@@ -30,6 +30,10 @@ TIMEOUT_S = 10.0
 _ATTEMPTS = (0.1, 0.2, 0.8)
 # What librdkafka writes around the reason of a lost connection: server, address, time and state.
 _CONNECTION_ERROR = re.compile(r"^\S+: (?:Connect to \S+ failed: )?(.+?)(?: \(after .*\))?$")
+# How librdkafka reports a failed request for a token, and what libcurl says of an address without
+# an answer.
+_NO_TOKEN = "Failed to acquire SASL OAUTHBEARER token"
+_NO_ANSWER = ("Could not resolve", "Failed to connect", "Timeout", "timed out")
 
 
 class KafkaLog:
@@ -59,7 +63,7 @@ class KafkaLog:
         self.servers = resolve_bootstrap(source.bootstrap_servers)
         self._login_error: str | None = None
         self._connection_error: str | None = None
-        settings = client_settings(source.security)
+        settings = {**source.properties.of_librdkafka, **client_settings(source.security)}
         self._client = {**settings, "bootstrap.servers": self.servers, "error_cb": self._on_error}
         try:
             self._admin = AdminClient(self._client, logger=QUIET)
@@ -69,8 +73,9 @@ class KafkaLog:
                 f"{describe(error)}."
             )
             hint = (
-                "Correct `bootstrap_servers`, a list of host:port with commas, and `security` of "
-                "the source."
+                "Correct `bootstrap_servers`, a list of host:port with commas, `security` and "
+                "`properties` of the source; what only Spark's client knows belongs in "
+                "`properties.java`."
             )
             raise InputError(message, hint, source=source.name, server=self.servers) from None
         metadata = self._metadata()
@@ -368,6 +373,10 @@ class KafkaLog:
 
     def _on_error(self, error: KafkaError) -> None:
         text = str(error.str())
+        if text.startswith(_NO_TOKEN) and any(words in text for words in _NO_ANSWER):
+            # Of the identity provider, which may answer later.
+            self._connection_error = text.rstrip(".")
+            return
         # TLS refusals arrive as lost connections, distinguished by their text only.
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) or any(
             words in text for words in ("alert bad certificate", "PLAINTEXT broker listener")

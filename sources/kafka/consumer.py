@@ -44,6 +44,7 @@ def consumer_settings(source: KafkaSource) -> dict[str, Any]:
         UnavailableError: ``bootstrap_servers`` is ``local``, and no local broker is running.
     """
     return {
+        **source.properties.of_librdkafka,
         **client_settings(source.security),
         "bootstrap.servers": resolve_bootstrap(source.bootstrap_servers),
         "group.id": "hybrid-look-up",

@@ -63,6 +63,15 @@ _OF_AZURE = (
     "org.apache.httpcomponents:*",
 )
 
+_SDK_OF_MSK = (
+    *("annotations", "apache-client", "auth", "aws-core", "aws-json-protocol"),
+    *("aws-query-protocol", "checksums", "checksums-spi", "endpoints-spi", "http-auth"),
+    *("http-auth-aws", "http-auth-aws-eventstream", "http-auth-spi", "http-client-spi"),
+    *("identity-spi", "json-utils", "metrics-spi", "netty-nio-client", "profiles"),
+    *("protocol-core", "regions", "retries", "retries-spi", "sdk-core", "sso", "sts"),
+    *("third-party-jackson-core", "utils", "utils-lite"),
+)
+
 SETS: dict[str, JarSet] = {
     "spark": JarSet(
         packages=(
@@ -102,6 +111,16 @@ SETS: dict[str, JarSet] = {
     ),
     # Google Cloud Storage: one jar of 35 MB, with all that it depends on.
     "google": JarSet(packages=("org.apache.hadoop:hadoop-gcp:3.5.0",), excludes=_IN_PYSPARK),
+    # Logins to Amazon MSK by IAM: 6 MB. The AWS SDK in the version of the set `s3`, which may be on
+    # the same class path.
+    "msk": JarSet(
+        packages=("software.amazon.msk:aws-msk-iam-auth:2.3.5",),
+        pins=(
+            *(f"software.amazon.awssdk:{module}:2.35.4" for module in _SDK_OF_MSK),
+            "software.amazon.awssdk:ssooidc:2.35.1",
+        ),
+        excludes=(*_IN_PYSPARK, *_OF_THE_AWS_SDK, "org.apache.kafka:*"),
+    ),
     "broker": JarSet(
         packages=(
             "org.apache.kafka:kafka_2.13:4.3.1",

@@ -359,7 +359,9 @@ def spark_properties(loaded: LoadedPipeline, place: Place, scratch: Path) -> dic
 
 def _sets(loaded: LoadedPipeline) -> list[str]:
     """Return the names of the sets of jars that a pipeline's driver needs."""
-    return ["spark", *store_names(loaded)]
+    topics = loaded.pipeline.topics
+    by_iam = any(each.security and each.security.mechanism == "AWS_MSK_IAM" for each in topics)
+    return ["spark", *store_names(loaded), *(["msk"] if by_iam else [])]
 
 
 def _paths(loaded: LoadedPipeline) -> list[str]:

@@ -37,7 +37,7 @@ def stream_topics(
         subscription = ("subscribePattern", source.topic_pattern)
     return (
         spark.readStream.format("kafka")
-        .options(**_client(source))
+        .options(**client_options(source))
         .option(*subscription)
         .option("startingOffsets", _offsets_json(starts))
         .option("maxOffsetsPerTrigger", max_offsets)
@@ -67,7 +67,7 @@ def read_topics(
     }
     return (
         spark.read.format("kafka")
-        .options(**_client(source))
+        .options(**client_options(source))
         .option("assign", json.dumps(assigned))
         .option("startingOffsets", _offsets_json({at: starts[at] for at in partitions}))
         .option("endingOffsets", _offsets_json({at: ends[at] for at in partitions}))
@@ -75,8 +75,18 @@ def read_topics(
     )
 
 
-def _client(source: KafkaSource) -> dict[str, str]:
+def client_options(source: KafkaSource) -> dict[str, str]:
+    """Return the options of Spark's Kafka source for its client, with secrets in plain text.
+
+    Args:
+        source: The declaration.
+
+    Raises:
+        InputError: A file of ``security`` can't be used.
+        UnavailableError: ``bootstrap_servers`` is ``local``, and no local broker is running.
+    """
     return {
+        **{f"kafka.{name}": value for name, value in source.properties.of_java.items()},
         **spark_settings(source.security),
         "kafka.bootstrap.servers": resolve_bootstrap(source.bootstrap_servers),
         "kafka.isolation.level": source.isolation,

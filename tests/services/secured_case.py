@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import trustme
 from confluent_kafka import Producer
@@ -20,6 +21,7 @@ from pydantic import SecretStr
 from services.broker import LocalBroker, create_topic
 from services.secured import SecuredListeners
 from sources.common.security import Security, client_settings
+from tests.services.identity_provider import IdentityProvider
 
 # With the characters that one of the formats in between gives a meaning to.
 USER = 'al"i\\ce ;= '
@@ -68,6 +70,7 @@ class SecuredCase:
 
     broker: LocalBroker
     files: Certificates
+    provider: IdentityProvider
 
     def security(self, way: str, password: str = PASSWORD) -> Security:
         """The declaration for one way to sign in, such as ``SASL_SSL PLAIN`` or ``SSL``."""
@@ -77,27 +80,42 @@ class SecuredCase:
             "username": USER,
             "password": SecretStr(password),
         }
+        if mechanism == "OAUTHBEARER":
+            named = {"client_id": USER.strip(), "client_secret": SecretStr(password.strip())}
+            client = {**named, "scope": "kafka"}
+            oauth = {**client, "token_url": self.provider.token_url, "ca": str(self.files.ca)}
+            user = {"mechanism": mechanism, "oauth": oauth}
         ca: dict[str, object] = {"ca": str(self.files.ca)}
-        client: dict[str, object] = {
+        certificate: dict[str, object] = {
             "certificate": str(self.files.certificate("client")),
             "key": str(self.files.key("client")),
         }
-        fields = {"SASL_PLAINTEXT": user, "SASL_SSL": {**user, **ca}, "SSL": {**ca, **client}}
+        fields = {"SASL_PLAINTEXT": user, "SASL_SSL": {**user, **ca}, "SSL": {**ca, **certificate}}
         return Security.model_validate({"protocol": protocol, **fields[protocol]})
 
-    def client(self, security: Security) -> dict[str, str]:
+    def client(self, security: Security) -> dict[str, Any]:
         """Settings of a confluent-kafka client."""
         servers = self.broker.address(security.protocol)
         return {"bootstrap.servers": servers, **client_settings(security)}
 
 
-WAYS = ["SASL_PLAINTEXT PLAIN", "SASL_PLAINTEXT SCRAM-SHA-512", "SASL_SSL SCRAM-SHA-256", "SSL"]
+OAUTH = "SASL_SSL OAUTHBEARER"
+WAYS = [
+    *("SASL_PLAINTEXT PLAIN", "SASL_PLAINTEXT SCRAM-SHA-512", "SASL_SSL SCRAM-SHA-256", "SSL"),
+    OAUTH,
+]
 
 
 @contextmanager
 def secured_broker(folder: Path) -> Iterator[SecuredCase]:
     """The case, until the end of the block."""
     files = Certificates.make(folder)
+    server_files = (files.certificate("broker"), files.key("broker"))
+    with IdentityProvider({USER.strip(): PASSWORD.strip()}, *server_files) as provider:
+        yield from _running(files, provider)
+
+
+def _running(files: Certificates, provider: IdentityProvider) -> Iterator[SecuredCase]:
     listeners = SecuredListeners(
         protocols=("SASL_PLAINTEXT", "SASL_SSL", "SSL"),
         users={USER: PASSWORD},
@@ -105,6 +123,7 @@ def secured_broker(folder: Path) -> Iterator[SecuredCase]:
         key=files.key("broker"),
         ca=files.ca,
         client_certificate="required",
+        issuer=provider.issuer,
     )
     with LocalBroker(secured=listeners) as broker:
         create_topic(broker.bootstrap_servers, TOPIC)
@@ -112,4 +131,4 @@ def secured_broker(folder: Path) -> Iterator[SecuredCase]:
         for record in RECORDS:
             producer.produce(TOPIC, record)
         assert producer.flush(30) == 0
-        yield SecuredCase(broker, files)
+        yield SecuredCase(broker, files, provider)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +136,97 @@ def test_a_scram_user_is_ascii() -> None:
 def test_an_unknown_way_is_refused_with_the_known_ones(field: str) -> None:
     text = refusal(**{"protocol": "SASL_SSL", **USER, field: "GSSAPI"})
     assert "Input should be 'SASL_PLAINTEXT'" in text or "Input should be 'PLAIN'" in text
+
+
+OAUTH = {"token_url": "https://id.example/token", "client_id": "me", "client_secret": SECRET}
+
+
+def test_an_oauth_client_is_told_to_both_clients(tmp_path: Path) -> None:
+    extensions = {"logicalCluster": "lkc-1", "identityPoolId": "pool-1"}
+    more = {"scope": 'a"b', "extensions": extensions, "ca": files(tmp_path)["ca"]}
+    declared = declare(protocol="SASL_SSL", mechanism="OAUTHBEARER", oauth={**OAUTH, **more})
+    assert client_settings(declared) == {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.token.endpoint.url": "https://id.example/token",
+        "sasl.oauthbearer.client.id": "me",
+        "sasl.oauthbearer.client.secret": SECRET,
+        "sasl.oauthbearer.scope": 'a"b',
+        "sasl.oauthbearer.extensions": "logicalCluster=lkc-1,identityPoolId=pool-1",
+        "https.ca.location": str(tmp_path / "ca"),
+    }
+    told = spark_settings(declared)
+    entry = told["kafka.sasl.jaas.config"].split(" ", 1)[1]
+    assert options_of(f"Module {entry}") == {
+        "clientId": "me",
+        "clientSecret": SECRET,
+        "scope": 'a"b',
+        "extension_logicalCluster": "lkc-1",
+        "extension_identityPoolId": "pool-1",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(tmp_path / "ca"),
+    }
+    assert SECRET not in repr(declared)
+
+
+def test_files_of_an_identity_provider_are_located_and_read() -> None:
+    oauth = {**OAUTH, "ca": "gone.pem"}
+    declared = declare(protocol="SASL_SSL", mechanism="OAUTHBEARER", oauth=oauth)
+    located = declared.located(lambda path: f"/at/{path}")
+    with pytest.raises(InputError, match=r"`security.oauth.ca`: file /at/gone.pem can't be read"):
+        client_settings(located)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"mechanism": "OAUTHBEARER"}, "needs `oauth`."),
+        (
+            {"mechanism": "OAUTHBEARER", "oauth": OAUTH, "username": "a"},
+            "`username` has no meaning",
+        ),
+        ({"mechanism": "PLAIN", **USER, "oauth": OAUTH}, "`oauth` has no meaning"),
+        ({"mechanism": "AWS_MSK_IAM"}, "needs `region`."),
+        ({"mechanism": "AWS_MSK_IAM", "region": "Frankfurt"}, "String should match pattern"),
+        (
+            {"mechanism": "AWS_MSK_IAM", "region": "eu-central-1", "protocol": "SASL_PLAINTEXT"},
+            "works with TLS only",
+        ),
+        ({"oauth": {**OAUTH, "token_url": "id.example"}}, "not the address of a token endpoint"),
+        ({"oauth": {**OAUTH, "extensions": {"a_b": "c"}}}, "`a_b` can't be the name"),
+        ({"oauth": {**OAUTH, "extensions": {"a": "c,d=e"}}}, "`extensions.a` has a blank, a comma"),
+        (
+            {"mechanism": "OAUTHBEARER", "oauth": {**OAUTH, "client_secret": f"{SECRET} "}},
+            "`client_secret` starts or ends with white space",
+        ),
+        (
+            {"mechanism": "OAUTHBEARER", "oauth": {**OAUTH, "client_secret": f"x\0{SECRET}"}},
+            "`oauth.client_secret` contains the character NUL",
+        ),
+    ],
+)
+def test_a_login_that_means_nothing_is_refused(fields: dict[str, Any], told: str) -> None:
+    assert told in refusal(**{"protocol": "SASL_SSL", **fields})
+
+
+def test_amazon_msk_gets_a_signed_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    declared = declare(protocol="SASL_SSL", mechanism="AWS_MSK_IAM", region="eu-central-1")
+    told = client_settings(declared)
+    assert (told["security.protocol"], told["sasl.mechanism"]) == ("SASL_SSL", "OAUTHBEARER")
+    token, expires_s = told["oauth_cb"]("")
+    url = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
+    assert url.startswith(
+        "https://kafka.eu-central-1.amazonaws.com/?Action=kafka-cluster%3AConnect"
+    )
+    assert "AKIDEXAMPLE" in url
+    assert SECRET not in url
+    assert 0 < expires_s - time.time() < 3600
+    java = spark_settings(declared)
+    assert java["kafka.sasl.mechanism"] == "AWS_MSK_IAM"
+    assert java["kafka.sasl.jaas.config"] == "software.amazon.msk.auth.iam.IAMLoginModule required;"
 
 
 def test_nothing_is_told_of_a_plain_broker() -> None:

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from orchestration.cli import cuts, generation, live_run, local, target
+from orchestration.cli import cuts, generation, live_run, local, metrics, target
 from orchestration.cli.output import (
     AsJson,
     By,
@@ -240,14 +240,9 @@ def status(
     """
     with answer(as_json) as show:
         from orchestration.cli import tables
-        from orchestration.supervision.status import status as look
-        from sources.serving import waiting
+        from orchestration.supervision.status import status_of
 
-        loaded = load(pipeline)
-        if generation is not None or waiting(loaded) is None:
-            # After a rollback the newest one neither serves nor waits.
-            loaded = load_acting(pipeline, generation)
-        found = look(loaded)
+        found = status_of(load(pipeline), generation)
         show({"ok": found.healthy, **found.model_dump(mode="json")}, tables.status(found))
 
 
@@ -303,4 +298,5 @@ app.add_typer(live_run.app)
 app.add_typer(target.app)
 app.add_typer(cuts.app)
 app.add_typer(generation.app, name="generation")
+app.add_typer(metrics.app)
 app.add_typer(local.app)

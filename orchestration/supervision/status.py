@@ -14,11 +14,12 @@ from orchestration.supervision.source_status import SourceStatus, source_status
 from orchestration.supervision.verdict import Verdict
 from sources.config.loader import LoadedPipeline
 from sources.errors import ErrorReport
+from sources.generations import acting_on
 from sources.kept_definitions import in_service
 from sources.planning.approval import find_approval
 from sources.planning.followed_columns import FollowedChange, followed_columns
 from sources.planning.plan import Plan
-from sources.serving import is_replaced, read_serving
+from sources.serving import is_replaced, read_serving, waiting
 from spark_jobs.checkpoint.transform_compatibility import last_change
 from spark_jobs.run_state.lease import SeenLease
 from spark_jobs.run_state.lock import seen_lease
@@ -64,6 +65,25 @@ class Status(BaseModel):
     transform_changed: str | None = None
     followed: list[FollowedChange] = Field(default_factory=list)
     lease: SeenLease | None = None
+
+
+def status_of(loaded: LoadedPipeline, generation: str | None = None) -> Status:
+    """Return the status of a pipeline, as its file declares it now.
+
+    Of the serving generation and of one that waits for its promotion, unless one is named.
+
+    Args:
+        loaded: The pipeline.
+        generation: Name of the generation to look at instead.
+
+    Raises:
+        InputError: There is no such generation.
+        StateError: The state can't be read.
+    """
+    if generation is not None or waiting(loaded) is None:
+        # After a rollback the newest one neither serves nor waits.
+        loaded = acting_on(loaded, generation)
+    return status(loaded)
 
 
 def status(loaded: LoadedPipeline) -> Status:

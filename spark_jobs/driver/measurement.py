@@ -187,6 +187,7 @@ class Measurement:
             "batches": beat.batches + (latest.batchId == committed),
             "committed_at_ms": self._committed_at_ms(committed),
             "advanced_at_ms": self.advanced_at_ms(committed, beat, idle=idle),
+            "batch_ms": int(latest.batchDuration),
             "rows_per_s": _finite(latest.processedRowsPerSecond),
             "input_rows_per_s": _finite(latest.inputRowsPerSecond),
             "watermark_ms": _event_ms(latest.eventTime.get("watermark")),

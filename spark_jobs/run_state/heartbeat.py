@@ -36,6 +36,7 @@ class Heartbeat(Record):
         pace_ms: Time between the starts of two micro-batches, in ms.
         listing_due_ms: When a folder that receives new files is to be listed again; it stands
             still where a listing hangs.
+        batch_ms: How long the last micro-batch took, in ms.
         rows_per_s: Rows processed per second in the last micro-batch.
         input_rows_per_s: Rows that arrived per second before the last micro-batch.
         splits_done, splits_total: Of files: splits read, of those that are planned or were
@@ -74,6 +75,7 @@ class Heartbeat(Record):
     worked_at_ms: int | None = None
     pace_ms: int = 0
     listing_due_ms: int | None = None
+    batch_ms: int | None = None
     rows_per_s: float | None = None
     input_rows_per_s: float | None = None
     splits_done: int | None = None

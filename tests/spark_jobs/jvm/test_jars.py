@@ -158,7 +158,8 @@ def test_a_handed_in_folder_without_jars_is_named_with_how_to_fill_it(
 
 def test_a_set_that_nobody_declared_is_refused_with_those_that_are() -> None:
     with pytest.raises(
-        InputError, match=r"`nothing`.*azure, broker, connect, connect-mariadb, google, msk, s3, spark"
+        InputError,
+        match=r"`nothing`.*azure, broker, connect, connect-mariadb, google, msk, s3, spark",
     ):
         resolve("nothing")
 

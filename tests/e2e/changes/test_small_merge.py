@@ -22,7 +22,8 @@ from spark_jobs.target.merge_clauses import When, of_source
 from spark_jobs.target.merge_keys import Match
 from spark_jobs.target.merge_once import merge_once
 from spark_jobs.target.sink import merge, prepare_table
-from spark_jobs.target.small_merge import STATISTICS, SmallMerge
+from spark_jobs.target.small_merge import SmallMerge
+from spark_jobs.target.table_properties import STATISTICS
 from tests.e2e.changes.test_changes import Target, gone, up
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]

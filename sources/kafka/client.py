@@ -6,6 +6,7 @@ All look-ups are bulk calls over all partitions (Kafka protocol, ListOffsets).
 from __future__ import annotations
 
 import re
+import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -21,11 +22,12 @@ from sources.config.kafka_source import KafkaSource
 from sources.errors import HybridError, InputError, UnavailableError
 from sources.kafka.address import resolve_bootstrap
 from sources.kafka.consumer import QUIET, scan
-from sources.kafka.failures import describe, request_failed
+from sources.kafka.failures import describe, is_electing, request_failed
 
 # librdkafka compares each answer with all partitions of a request.
 _PARTITIONS_PER_REQUEST = 500
 TIMEOUT_S = 10.0
+_ELECTION_S = 0.2
 # Shares of the time-out; growing, as a large cluster far away takes its time to answer.
 _ATTEMPTS = (0.1, 0.2, 0.8)
 # What librdkafka writes around the reason of a lost connection: server, address, time and state.
@@ -318,21 +320,29 @@ class KafkaLog:
         return {partition: answer.offset for partition, answer in answers.items()}
 
     def _ask(self, spec: Any, isolation: IsolationLevel | None = None) -> dict[TopicPartition, Any]:
-        asked = [confluent_kafka.TopicPartition(*each) for each in self.partitions]
         level = isolation or IsolationLevel[self._source.isolation.upper()]
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                return self._ask_leaders(spec, level)
+            except KafkaException as error:
+                # Of a topic that was just created, or while brokers are restarted.
+                if not is_electing(error.args[0]) or time.monotonic() > deadline:
+                    raise self._failure("Offsets can't be read", error, "Describe") from None
+            time.sleep(_ELECTION_S)
+
+    def _ask_leaders(self, spec: Any, level: IsolationLevel) -> dict[TopicPartition, Any]:
+        asked = [confluent_kafka.TopicPartition(*each) for each in self.partitions]
         answers: dict[Any, Any] = {}
         for first in range(0, len(asked), _PARTITIONS_PER_REQUEST):
             some = dict.fromkeys(asked[first : first + _PARTITIONS_PER_REQUEST], spec)
             answers |= self._admin.list_offsets(
                 some, isolation_level=level, request_timeout=self._timeout_s
             )
-        try:
-            return {
-                TopicPartition(part.topic, part.partition): answer.result()
-                for part, answer in answers.items()
-            }
-        except KafkaException as error:
-            raise self._failure("Offsets can't be read", error, "Describe") from None
+        return {
+            TopicPartition(part.topic, part.partition): answer.result()
+            for part, answer in answers.items()
+        }
 
     def _metadata(self) -> Any:
         """Return the metadata of all topics.

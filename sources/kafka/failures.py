@@ -39,6 +39,14 @@ _TRANSIENT = {
 }
 
 
+_ELECTING = {
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+}
+
+
 def helps_to_wait(error: KafkaError) -> bool:
     """Return whether a request to Kafka that failed may succeed later without anybody's doing.
 
@@ -49,6 +57,11 @@ def helps_to_wait(error: KafkaError) -> bool:
         error: The error, as the client or the broker reports it.
     """
     return error.code() in _TRANSIENT
+
+
+def is_electing(error: KafkaError) -> bool:
+    """Return whether a request failed only because a partition was getting another leader."""
+    return error.code() in _ELECTING
 
 
 def describe(error: KafkaException) -> str:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import socket
 import time
+from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
 
+from services.broker import create_topic
 from sources.config.kafka_source import KafkaSource
 from sources.errors import UnavailableError
 from sources.kafka.client import KafkaLog
 
 
-def source(servers: str) -> KafkaSource:
-    return KafkaSource(type="kafka", name="live", topic="orders", bootstrap_servers=servers)
+def source(servers: str, topic: str = "orders") -> KafkaSource:
+    return KafkaSource(type="kafka", name="live", topic=topic, bootstrap_servers=servers)
 
 
 def unused_port() -> int:
@@ -38,3 +42,28 @@ def test_a_broker_that_is_down_is_named_with_the_reason_and_the_way_out() -> Non
 def test_a_host_without_an_address_is_named() -> None:
     with pytest.raises(UnavailableError, match=r"Failed to resolve 'nowhere\.invalid:9092'"):
         KafkaLog(source("nowhere.invalid:9092"), timeout_s=1)
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("refusals", [2, 1000])
+def test_a_partition_that_gets_another_leader_is_waited_for(
+    servers: str, monkeypatch: pytest.MonkeyPatch, refusals: int
+) -> None:
+    topic = f"elections-{refusals}"
+    create_topic(servers, topic, 2)
+    left = [refusals]
+    asked = AdminClient.list_offsets
+
+    def refuse(*arguments: Any, **options: Any) -> Any:
+        if left[0]:
+            left[0] -= 1
+            raise KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
+        return asked(*arguments, **options)
+
+    monkeypatch.setattr(AdminClient, "list_offsets", refuse)
+    log = KafkaLog(source(servers, topic), timeout_s=2)
+    if refusals == 2:
+        assert set(log.log_end().values()) == {0}
+        return
+    with pytest.raises(UnavailableError, match="Not leader for partition"):
+        log.log_end()

@@ -64,24 +64,36 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
     ] = None,
     postgres: Annotated[
         str | None,
-        typer.Option(help="Database to capture, such as `host=db dbname=shop user=reader`."),
+        typer.Option(help="PostgreSQL to capture, such as `host=db dbname=shop user=reader`."),
+    ] = None,
+    mariadb: Annotated[
+        str | None,
+        typer.Option(help="MariaDB or MySQL to capture, such as `mariadb://reader@db:3306/shop`."),
     ] = None,
     tables: Annotated[
-        list[str] | None, typer.Option(help="Table of it, `schema.table`; may be repeated.")
+        list[str] | None,
+        typer.Option(help="Table of it, `schema.table` or `database.table`; may be repeated."),
     ] = None,
     folder: Annotated[Path, typer.Option(help="Folder to write to.")] = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """Create a new pipeline for existing files, or for tables of a PostgreSQL database.
+    """Create a new pipeline for existing files, or for tables of a database.
 
     For files: its YAML file, a transform and an audit query. For tables: a YAML file each, a
     transform, the connector's configuration for Kafka Connect, and a script that makes the topics.
     """
-    if (files is None) == (postgres is None):
-        message = "Name either the files of history, `--files`, or a database, `--postgres`."
+    given = [each for each in (files, postgres, mariadb) if each is not None]
+    if len(given) != 1:
+        message = (
+            "Name either the files of history, `--files`, or a database, `--postgres` or "
+            "`--mariadb`."
+        )
         raise typer.BadParameter(message)
-    if postgres is not None:
-        _init_postgres(folder, name, postgres, tables or [], servers, as_json=as_json)
+    if mariadb is not None and not mariadb.startswith(("mariadb://", "mysql://")):
+        message = "`--mariadb` takes an address such as `mariadb://reader@db:3306/shop`."
+        raise typer.BadParameter(message)
+    if files is None:
+        _init_capture(folder, name, given[0], tables or [], servers, as_json=as_json)
         return
     with answer(as_json) as show:
         from orchestration.cli.init import StarterOptions, start
@@ -93,12 +105,12 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
         show({"ok": True, "pipeline": name, "written": [str(path) for path in written]}, text)
 
 
-def _init_postgres(
+def _init_capture(
     folder: Path, name: str, dsn: str, tables: list[str], servers: str, *, as_json: bool
 ) -> None:
-    """Answer `hybrid init --postgres`."""
+    """Answer `hybrid init` for a database."""
     with answer(as_json) as show:
-        from orchestration.cli.init_postgres import CaptureOptions, next_steps, start_capture
+        from orchestration.cli.init_capture import CaptureOptions, next_steps, start_capture
 
         listed = [each.strip() for table in tables for each in table.split(",")]
         options = CaptureOptions(name, dsn, listed, servers)

@@ -87,6 +87,24 @@ class DatabaseTable(NamedTuple):
     is_partitioned: bool = False
 
 
+def require_key(table: DatabaseTable) -> Sequence[str]:
+    """Return the primary key of a table.
+
+    Raises:
+        InputError: It has none, or a column of it can't be captured.
+    """
+    lacking = [name for name in table.key if name not in table.columns]
+    if table.key and not lacking:
+        return table.key
+    what = "no primary key" if not table.key else f"a key column that can't be read: {lacking[0]}"
+    message = f"Table `{table.name}` has {what}, so its changes can't be merged."
+    hint = (
+        f"Run `ALTER TABLE {table.name} ADD PRIMARY KEY (…)`; or keep every change of it, with a "
+        "pipeline written by hand: docs/cdc.md, `mode: append`."
+    )
+    raise InputError(message, hint, table=table.name)
+
+
 class Exported(NamedTuple):
     """Snapshot of a database that several tables share.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from sources.common.optional import needs_extra
@@ -123,24 +122,6 @@ def describe_table(connection: psycopg.Connection[Any], table: str) -> DatabaseT
             columns[column] = found
     key = [row[0] for row in connection.execute(_KEY, [kind[1]])]
     return DatabaseTable(table, columns, key, left_out, kind[0] == "p")
-
-
-def require_key(table: DatabaseTable) -> Sequence[str]:
-    """Return the primary key of a table.
-
-    Raises:
-        InputError: It has none, or a column of it can't be captured.
-    """
-    lacking = [name for name in table.key if name not in table.columns]
-    if table.key and not lacking:
-        return table.key
-    what = "no primary key" if not table.key else f"a key column that can't be read: {lacking[0]}"
-    message = f"Table `{table.name}` has {what}, so its changes can't be merged."
-    hint = (
-        f"Run `ALTER TABLE {table.name} ADD PRIMARY KEY (…)`; or keep every change of it, with a "
-        "pipeline written by hand: docs/cdc.md, `mode: append`."
-    )
-    raise InputError(message, hint, table=table.name)
 
 
 def _spark_type(name: str, modifier: int, sort: str) -> str | None:

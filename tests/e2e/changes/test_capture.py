@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from orchestration.audit.compare_source import compare_with_source
 from orchestration.audit.run import audit
-from orchestration.cli.init_postgres import CaptureOptions, start_capture
+from orchestration.cli.init_capture import CaptureOptions, start_capture
 from orchestration.database_log import DatabaseLog
 from services.broker import create_topic
 from services.connect import LocalConnect

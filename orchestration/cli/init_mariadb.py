@@ -1,0 +1,63 @@
+"""What a starter for tables of MariaDB or MySQL has of its own: connector, and parts of changes."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+
+from orchestration.cli.init_capture import CapturedKind, CaptureOptions
+from sources.databases.captured_table import DatabaseTable
+from sources.databases.mariadb.server import PASSWORD_VARIABLE, parse_address
+from sources.databases.mariadb.tables import find_tables
+from sources.errors import InputError
+
+
+class MariaDb(CapturedKind):
+    """MariaDB or MySQL, whose connector reads the binary log, and reports statements in a topic."""
+
+    password = PASSWORD_VARIABLE
+    include: Mapping[str, str] = {
+        "_position": "position",
+        "_committed_at": "committed_at",
+        "_deleted": "deleted",
+    }
+    changes: Mapping[str, str] = {"on_schema_change": "follow"}
+
+    def snapshot(self, options: CaptureOptions) -> dict[str, str]:
+        """Return the address; the connector's own is not known yet."""
+        return {"dsn": options.dsn}
+
+    def tables(self, options: CaptureOptions) -> tuple[list[DatabaseTable], list[str]]:
+        """Return the tables as they are."""
+        found = {each.name: each for each in find_tables(options.dsn, options.tables.__contains__)}
+        for name in options.tables:
+            if name not in found:
+                message = f"There is no table `{name}` in the database."
+                hint = "Write `database.table`, or grant the user of the address SELECT on it."
+                raise InputError(message, hint, table=name)
+        return [found[name] for name in options.tables], []
+
+    def topics(self, options: CaptureOptions) -> dict[str, int]:
+        """Return the topic of statements, too, whose records have an order."""
+        return {options.name: 1, **super().topics(options)}
+
+    def connector(self, options: CaptureOptions, tables: Sequence[DatabaseTable]) -> dict[str, str]:
+        """Return what Debezium's connector needs besides the topics."""
+        del tables
+        address = parse_address(options.dsn)
+        is_mysql = options.dsn.startswith("mysql:")
+        kind = "mysql.MySqlConnector" if is_mysql else "mariadb.MariaDbConnector"
+        return {
+            "connector.class": f"io.debezium.connector.{kind}",
+            "database.hostname": address.host,
+            "database.port": str(address.port),
+            "database.user": address.user,
+            # Distinct from all servers and replicas that read the same binary log.
+            "database.server.id": str(10_000 + zlib.crc32(options.name.encode()) % 1_000_000),
+            "schema.history.internal.kafka.bootstrap.servers": options.brokers,
+            "schema.history.internal.kafka.topic": f"{options.name}.history",
+            # Otherwise 2^63 and more of `bigint unsigned` become negative.
+            "bigint.unsigned.handling.mode": "precise",
+            "provide.transaction.metadata": "true",
+            "heartbeat.interval.ms": "1000",
+        }

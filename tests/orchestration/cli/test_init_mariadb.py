@@ -1,0 +1,81 @@
+"""`hybrid init --mariadb`: everything that captures tables, of a real server."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from orchestration.cli.main import app
+from services.mariadb import LocalMariaDb
+from sources.config.loader import load_pipeline
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def shop(mariadb: LocalMariaDb, monkeypatch: pytest.MonkeyPatch) -> str:
+    name = f"shop_{uuid.uuid4().hex[:8]}"
+    monkeypatch.setenv("MYSQL_PWD", mariadb.password)
+    mariadb.execute(
+        f"CREATE DATABASE {name} CHARACTER SET utf8mb4",
+        f"CREATE TABLE {name}.orders (id BIGINT UNSIGNED PRIMARY KEY, amount DECIMAL(12,2), "
+        "placed DATETIME(6), twice INT AS (id * 2) STORED)",
+        f"CREATE TABLE {name}.keyless (v TEXT)",
+    )
+    return name
+
+
+def init(folder: Path, dsn: str, *more: str) -> tuple[int, str]:
+    command = ["init", "shop", "--mariadb", dsn, "--servers", "kafka:9092", "--folder", str(folder)]
+    result = CliRunner().invoke(app, [*command, *more])
+    return result.exit_code, " ".join(result.output.split())
+
+
+def test_everything_that_a_capture_needs_is_written(
+    tmp_path: Path, mariadb: LocalMariaDb, shop: str
+) -> None:
+    code, output = init(tmp_path, mariadb.dsn(shop), "--tables", f"{shop}.orders")
+    assert code == 0, output
+    pipeline = load_pipeline(tmp_path / "orders.yaml").pipeline
+    (topic,) = pipeline.topics
+    assert topic.value_columns == {
+        "id": "decimal(20,0)",
+        "amount": "decimal(12,2)",
+        "placed": "timestamp",
+    }
+    assert (topic.ignored_columns, topic.on_schema_change) == (["twice"], "follow")
+    assert pipeline.sink.key == ["id"]
+    assert f"Column `twice` of table `{shop}.orders` is left out: it is generated" in output
+    config = json.loads((tmp_path / "shop_connector.json").read_text())["config"]
+    assert config["connector.class"] == "io.debezium.connector.mariadb.MariaDbConnector"
+    assert config["database.password"] == "${env:MYSQL_PWD}"
+    topics = (tmp_path / "shop_topics.sh").read_text()
+    assert "--topic shop --partitions 1 " in topics
+    assert f"--topic shop.{shop}.orders --partitions 3 " in topics
+    assert "MYSQL_PWD=… hybrid run" in output
+    assert not any(mariadb.password in path.read_text() for path in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        ("nothing", "There is no table"),
+        ("keyless", "has no primary key"),
+    ],
+)
+def test_what_can_not_be_captured_leaves_nothing_behind(
+    tmp_path: Path, mariadb: LocalMariaDb, shop: str, table: str, told: str
+) -> None:
+    code, output = init(tmp_path, mariadb.dsn(shop), "--tables", f"{shop}.{table}")
+    assert (code, told in output) == (2, True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_address_of_another_kind_is_refused(tmp_path: Path) -> None:
+    code, output = init(tmp_path, "host=db dbname=shop user=reader", "--tables", "shop.orders")
+    assert code == 2
+    assert "`--mariadb` takes an address such as" in output

@@ -36,7 +36,7 @@ from sources.config.file_source import FileSource
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
-from sources.decoding.added_columns import AddedColumn, types_of
+from sources.decoding.changes.added_columns import AddedColumn, types_of
 from sources.errors import InputError
 from sources.hybrid import Boundedness, SwitchState
 from sources.planning.topic_range import find_range

@@ -10,7 +10,7 @@ from sources.config.event_time import EventTime
 from sources.config.rate_limit import RateLimit
 from sources.config.sink import Sink
 from sources.config.snapshot import SnapshotOptions
-from sources.decoding.added_columns import AddedColumn
+from sources.decoding.changes.added_columns import AddedColumn
 from sources.decoding.value_format import EnvelopePart
 from sources.hybrid import Source
 

@@ -28,7 +28,7 @@ from sources.config.file_options import (
 )
 from sources.config.rate_limit import RateLimit, require_meaning
 from sources.config.snapshot import SnapshotOptions
-from sources.decoding.added_columns import AddedColumn
+from sources.decoding.changes.added_columns import AddedColumn
 from sources.decoding.value_format import EnvelopePart
 from sources.formats.csv import CsvOptions
 from sources.hybrid import Boundedness

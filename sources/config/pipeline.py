@@ -21,9 +21,9 @@ from sources.config.reruns import Generations, Ranges
 from sources.config.sink import Sink
 from sources.config.spark_settings import SparkSettings
 from sources.config.supervision import Supervision
-from sources.decoding.added_columns import AddedColumn, types_of
+from sources.decoding.changes.added_columns import AddedColumn, types_of
+from sources.decoding.changes.widened_columns import widened
 from sources.decoding.value_format import EnvelopePart
-from sources.decoding.widened_columns import widened
 from sources.errors import InputError
 from sources.hybrid import Boundedness, HybridSource, HybridSourceBuilder
 from sources.storage.settings import HdfsSettings, S3Settings

@@ -14,7 +14,7 @@ from sources.databases.captured_table import (
     OpenTable,
 )
 from sources.databases.log_mark import Mark
-from sources.decoding.added_columns import AddedColumn
+from sources.decoding.changes.added_columns import AddedColumn
 
 # Each kind needs an extra of its own, so that only one of them may be there.
 

@@ -74,7 +74,7 @@ def field_reader(source: ValueFormat) -> FieldReader:
 
         return ProtobufReader.of(source)
     if source.format == "debezium":
-        from sources.decoding.debezium import DebeziumReader  # noqa: PLC0415
+        from sources.decoding.changes.reader import DebeziumReader  # noqa: PLC0415
 
         return DebeziumReader(source)
     return RawReader() if source.format == "raw" else JsonReader()

@@ -10,10 +10,10 @@ from pydantic import Field, model_validator
 
 from sources.common.fields import Columns, Declared
 from sources.common.schema import parse_schema, parse_type, type_name
-from sources.decoding.added_columns import AddedColumnOrType, types_of
-from sources.decoding.renamed_columns import NewNames, all_names, check_renamed
+from sources.decoding.changes.added_columns import AddedColumnOrType, types_of
+from sources.decoding.changes.renamed_columns import NewNames, all_names, check_renamed
+from sources.decoding.changes.widened_columns import is_widened, widened
 from sources.decoding.schema_registry import Registry
-from sources.decoding.widened_columns import is_widened, widened
 from sources.errors import InputError
 
 RecordPart = Literal["key", "headers", "timestamp", "topic", "partition", "offset"]
@@ -21,7 +21,7 @@ RecordPart = Literal["key", "headers", "timestamp", "topic", "partition", "offse
 EnvelopePart = Literal[
     "op", "deleted", "position", "lsn", "transaction", "committed_at", "unchanged"
 ]
-"""Parts of a Debezium envelope other than the row (:mod:`sources.decoding.debezium`)."""
+"""Parts of a Debezium envelope other than the row (:mod:`sources.decoding.changes.reader`)."""
 Included = Literal[RecordPart, EnvelopePart]
 RAW_COLUMN = "value"
 # Types that a column of each part may have; the first is the default.

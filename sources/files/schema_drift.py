@@ -14,7 +14,7 @@ from sources.common.schema import parse_schema, type_name
 from sources.common.widening import is_wider, widest
 from sources.config.file_options import SchemaDrift
 from sources.config.file_source import FileSource
-from sources.decoding.added_columns import AddedColumn
+from sources.decoding.changes.added_columns import AddedColumn
 from sources.errors import InputError
 from sources.files.layouts import ColumnDifference, Layout
 

@@ -12,8 +12,8 @@ from typing import Literal
 from sources.common.positions import Part, Record, iso
 from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
-from sources.decoding.added_columns import AddedColumn
-from sources.decoding.widened_columns import is_widened
+from sources.decoding.changes.added_columns import AddedColumn
+from sources.decoding.changes.widened_columns import is_widened
 from sources.state.generation import Generation
 
 _NAME = "followed-columns.json"

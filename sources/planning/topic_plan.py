@@ -14,10 +14,10 @@ from sources.config.kafka_source import KafkaSource
 from sources.config.loader import LoadedPipeline
 from sources.config.user_functions import load_function
 from sources.decoding.base import FieldReader
-from sources.decoding.changed_columns import NewColumnsError, WidenedColumnError
+from sources.decoding.changes.changed_columns import NewColumnsError, WidenedColumnError
+from sources.decoding.changes.widened_columns import widened
 from sources.decoding.conversion import BadValue
 from sources.decoding.decoder import field_reader
-from sources.decoding.widened_columns import widened
 from sources.errors import InputError, SeamError
 from sources.hybrid import SourceFactory, SourceSwitchContext
 from sources.kafka.batching import cut_range

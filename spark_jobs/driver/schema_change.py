@@ -18,14 +18,14 @@ from sources.config.kafka_source import KafkaSource
 from sources.config.snapshot import SnapshotOptions
 from sources.databases.captured_table import NewColumns, UnknownDefault
 from sources.databases.kinds import find_added_columns, find_types
-from sources.decoding.added_columns import AddedColumn
-from sources.decoding.changed_columns import (
+from sources.decoding.changes.added_columns import AddedColumn
+from sources.decoding.changes.changed_columns import (
     NewColumnsError,
     WidenedColumnError,
     new_columns_of,
 )
-from sources.decoding.renamed_columns import all_names
-from sources.decoding.widened_columns import is_widened
+from sources.decoding.changes.renamed_columns import all_names
+from sources.decoding.changes.widened_columns import is_widened
 from sources.errors import ErrorReport, HybridError, error_of
 from sources.planning.context import PipelineContext
 from sources.planning.followed_columns import FollowedChange, keep_followed

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.types import StructField, StructType
 
 from sources.common.positions import Part, Record
-from sources.decoding.added_columns import AddedColumn
+from sources.decoding.changes.added_columns import AddedColumn
 from sources.errors import StateError
 from sources.state.generation import Generation
 from sources.storage.folder import Folder

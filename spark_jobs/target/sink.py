@@ -17,7 +17,7 @@ from sources.common.counting import counted
 from sources.config.kafka_source import KafkaSource
 from sources.config.pipeline import Pipeline
 from sources.config.sink import Sink
-from sources.decoding.added_columns import AddedColumn
+from sources.decoding.changes.added_columns import AddedColumn
 from sources.errors import InputError, StateError
 from sources.serving import owner_properties
 from sources.state.generation import Generation

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.types import StructType
 
 from sources.config.sink import Sink
-from sources.decoding.widened_columns import is_widened
+from sources.decoding.changes.widened_columns import is_widened
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
 

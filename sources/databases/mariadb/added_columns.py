@@ -25,7 +25,7 @@ from sources.databases.mariadb.server import (
 )
 from sources.databases.mariadb.statements import Alteration
 from sources.databases.mariadb.tables import describe_columns, describe_table
-from sources.decoding.added_columns import AddedColumn
+from sources.decoding.changes.added_columns import AddedColumn
 from sources.errors import InputError, UnavailableError
 
 with needs_extra("mariadb", "`on_schema_change: follow` with MariaDB or MySQL"):

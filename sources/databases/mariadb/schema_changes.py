@@ -14,8 +14,8 @@ from sources.common.database_snapshot import BinlogSnapshot
 from sources.config.kafka_source import KafkaSource
 from sources.databases.captured_table import UnknownDefault
 from sources.databases.mariadb.gtid import parse_gtids
+from sources.decoding.changes.envelopes import AvroEnvelopes, Envelopes, JsonEnvelopes
 from sources.decoding.conversion import BadValue
-from sources.decoding.envelopes import AvroEnvelopes, Envelopes, JsonEnvelopes
 from sources.kafka.client import KafkaLog
 
 

@@ -19,7 +19,7 @@ from sources.config.snapshot import SnapshotOptions
 from sources.databases.captured_table import NewColumns, UnknownDefault
 from sources.databases.postgres.server import answers, server_of
 from sources.databases.postgres.tables import describe_table
-from sources.decoding.added_columns import AddedColumn
+from sources.decoding.changes.added_columns import AddedColumn
 from sources.errors import InputError, UnavailableError
 
 with needs_extra("postgres", "`on_schema_change: follow` with PostgreSQL"):

@@ -14,8 +14,8 @@ from orchestration.audit.compare_source import compare_table
 from services.connect import LocalConnect
 from services.mariadb import LocalMariaDb
 from sources.common.schema import parse_schema
+from sources.decoding.changes.reader import DebeziumReader
 from sources.decoding.conversion import converter, to_arrow_array
-from sources.decoding.debezium import DebeziumReader
 from sources.kafka.client import KafkaLog
 from sources.storage.folder import Folder
 from tests.e2e.case import live_of

@@ -135,7 +135,8 @@ import sys
 for name in {names!r}:
     sys.modules[name] = None
 import orchestration.definitions
-import sources.decoding.debezium, sources.decoding.envelopes, sources.files.format_registry
+import sources.decoding.changes.reader, sources.decoding.changes.envelopes
+import sources.files.format_registry
 import spark_jobs.readers.bad_records, spark_jobs.readers.planned_files
 import spark_jobs.readers.parse_records, spark_jobs.query.streaming_query
 import spark_jobs.target.replace_range

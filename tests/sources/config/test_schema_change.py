@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sources.config.pipeline import Pipeline
-from sources.decoding.widened_columns import is_widened
+from sources.decoding.changes.widened_columns import is_widened
 from sources.errors import InputError
 
 SNAPSHOT = {

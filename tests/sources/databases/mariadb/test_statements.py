@@ -20,7 +20,7 @@ from sources.databases.mariadb.schema_changes import SchemaChange
 from sources.databases.mariadb.server import connect, parse_address
 from sources.databases.mariadb.statements import Alteration
 from sources.databases.mariadb.tables import describe_columns, describe_table
-from sources.decoding.added_columns import AddedColumn
+from sources.decoding.changes.added_columns import AddedColumn
 
 SNAPSHOT = BinlogSnapshot(file=1, offset=1000, domain=0, sequence=10, taken_ms=0)
 

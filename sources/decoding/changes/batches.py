@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 
 from sources.common.schema import TIMESTAMP
 from sources.decoding.batch_cursor import DAYS, MICROS, Int64Array, Mask, as_mask, spans
+from sources.decoding.changes.envelopes import Encoding
+from sources.decoding.changes.positions import positions_of
+from sources.decoding.changes.values import micros_of_unit
 from sources.decoding.conversion import BadValue, converter, to_arrow_array
-from sources.decoding.debezium_positions import positions_of
-from sources.decoding.debezium_values import micros_of_unit
-from sources.decoding.envelopes import Encoding
 from sources.decoding.json_batches import in_parts, read_table
 from sources.decoding.json_shapes import JsonShapes
 from sources.decoding.value_format import EnvelopePart

@@ -12,8 +12,8 @@ import fastavro
 import pytest
 
 from sources.config.kafka_source import KafkaSource
+from sources.decoding.changes.reader import PLACEHOLDER
 from sources.decoding.conversion import BadValue
-from sources.decoding.debezium import PLACEHOLDER
 from sources.errors import InputError
 from tests.sources.decoding.value_case import (
     ORIGIN,

@@ -20,18 +20,18 @@ import pyarrow.compute as pc
 
 from sources.common.schema import may_be_long, parse_schema, parse_type, type_name
 from sources.decoding.base import BaseReader
-from sources.decoding.changed_columns import (
+from sources.decoding.changes.batches import Model, ModelColumn, read_envelopes
+from sources.decoding.changes.changed_columns import (
     ChangedTable,
     changed_columns,
     where_defaults_are,
     widened_column,
 )
+from sources.decoding.changes.envelopes import AvroEnvelopes, Encoding, Envelopes, JsonEnvelopes
+from sources.decoding.changes.positions import position
+from sources.decoding.changes.renamed_columns import Renaming
+from sources.decoding.changes.values import NO_ENCODING, require_integer, value_converter
 from sources.decoding.conversion import BadValue, converter, short_repr
-from sources.decoding.debezium_batches import Model, ModelColumn, read_envelopes
-from sources.decoding.debezium_positions import position
-from sources.decoding.debezium_values import NO_ENCODING, require_integer, value_converter
-from sources.decoding.envelopes import AvroEnvelopes, Encoding, Envelopes, JsonEnvelopes
-from sources.decoding.renamed_columns import Renaming
 from sources.decoding.value_format import EnvelopePart, ValueFormat
 from sources.errors import HybridError, InputError
 

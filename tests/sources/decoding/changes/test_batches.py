@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sources.decoding import debezium_batches
+from sources.decoding.changes import batches
+from sources.decoding.changes.reader import PLACEHOLDER
 from sources.decoding.conversion import BadValue, to_arrow_array
-from sources.decoding.debezium import PLACEHOLDER
 from sources.decoding.decoder import RowDecoder, field_reader
 from sources.decoding.json_shapes import JsonShapes
 from sources.errors import InputError
@@ -104,7 +104,7 @@ ODD = st.one_of(
 @pytest.fixture(autouse=True)
 def _small_groups() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(debezium_batches, "_FEWEST", 1)
+        patch.setattr(batches, "_FEWEST", 1)
         yield
 
 

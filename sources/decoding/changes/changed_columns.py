@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sources.decoding.envelopes import Encoding
+from sources.decoding.changes.envelopes import Encoding
 from sources.errors import ErrorReport, InputError
 
 _PLAIN = ("boolean", "smallint", "int", "bigint", "double", "float", "string")

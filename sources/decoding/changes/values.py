@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from sources.common.schema import type_name
+from sources.decoding.changes.envelopes import Encoding
 from sources.decoding.conversion import BadValue, short_repr
-from sources.decoding.envelopes import Encoding
 
 T = TypeVar("T")
 NO_ENCODING = Encoding()

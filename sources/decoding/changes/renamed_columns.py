@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from sources.decoding.envelopes import Encoding
+from sources.decoding.changes.envelopes import Encoding
 from sources.errors import InputError
 
 NewNames = str | list[str]

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sources.config.kafka_source import KafkaSource
-from sources.decoding.changed_columns import WidenedColumnError
+from sources.decoding.changes.changed_columns import WidenedColumnError
+from sources.decoding.changes.reader import PLACEHOLDER
 from sources.decoding.conversion import BadValue
-from sources.decoding.debezium import PLACEHOLDER
 from sources.decoding.decoder import RowDecoder, field_reader
 from sources.errors import InputError
 from tests.sources.decoding.value_case import ORIGIN, changes_source, decoded

@@ -7,7 +7,7 @@ is undecided, and decoded alone, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,29 +86,55 @@ def read_envelopes(
         model_of: Returns how values like a given one are read; None if it can't be a model.
     """
     kind = pa.struct(columns)
-    left = np.flatnonzero(as_mask(values.is_valid()))
     order = np.zeros(len(values), np.int64)
-    decoded = [pa.nulls(1, kind)]
+    decoded, count = [pa.nulls(1, kind)], 1
+    for payloads, places, model in _groups(values, model_of):
+        rows = in_parts(payloads, lambda part: _rows(part, columns, model), kind)  # noqa: B023
+        order[places] = count + np.arange(len(rows))
+        decoded.append(rows)
+        count += len(rows)
+    return pa.concat_arrays(decoded).take(pa.array(order))
+
+
+def _groups(
+    values: pa.BinaryArray, model_of: Callable[[bytes], Model | None]
+) -> Iterator[tuple[pa.BinaryArray, Int64Array, Model]]:
+    """Yield payloads that are like one model, the indexes of their values, and the model."""
+    left = np.flatnonzero(as_mask(values.is_valid()))
     for _ in range(_MOST_MODELS):
         if len(left) < _FEWEST:
-            break
-        model = model_of(values[int(left[0])].as_py())
-        if model is None:
+            return
+        first = model_of(values[int(left[0])].as_py())
+        if first is None:
             left = left[1:]
             continue
-        payloads, has_head = _payloads(values.take(pa.array(left)), model.head)
-        alike = has_head.copy()
-        if has_head[0]:
-            alike[has_head] = JsonShapes(payloads).like(0)
-        if not alike[0]:
-            left = left[1:]
-            continue
-        group = payloads.filter(pa.array(alike[has_head]))
-        rows = in_parts(group, lambda part: _rows(part, columns, model), kind)  # noqa: B023
-        order[left[alike]] = sum(map(len, decoded)) + np.arange(len(rows))
-        decoded.append(rows)
-        left = left[~alike]
-    return pa.concat_arrays(decoded).take(pa.array(order))
+        some = values if len(left) == len(values) else values.take(pa.array(left))
+        payloads, has_head = _payloads(some, first.head)
+        yield from _shapes(payloads, left[has_head], values, model_of)
+        # The first one is over, whatever became of it.
+        left = left[1:][~has_head[1:]]
+
+
+def _shapes(
+    payloads: pa.BinaryArray,
+    places: Int64Array,
+    values: pa.BinaryArray,
+    model_of: Callable[[bytes], Model | None],
+) -> Iterator[tuple[pa.BinaryArray, Int64Array, Model]]:
+    """Yield the same of payloads that have one head, and of values at these indexes."""
+    shapes = JsonShapes(payloads)
+    is_left = np.ones(len(payloads), np.bool_)
+    for _ in range(_MOST_MODELS):
+        (left,) = np.nonzero(is_left)
+        if len(left) < _FEWEST:
+            return
+        at = int(left[0])
+        model = model_of(values[int(places[at])].as_py())
+        alike = shapes.like(at) & is_left
+        is_left[at] = False
+        if model is not None and alike[at]:
+            is_left &= ~alike
+            yield payloads.filter(pa.array(alike)), places[alike], model
 
 
 def _payloads(values: pa.BinaryArray, head: bytes) -> tuple[pa.BinaryArray, Mask]:

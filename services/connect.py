@@ -145,6 +145,63 @@ class LocalConnect(Service):
         self._ask("POST", "/connectors", {"name": name, "config": dict(config)})
         self._wait(lambda: self._has_come_up(name), f"run connector `{name}`")
 
+    def configure(self, name: str, config: Mapping[str, str]) -> None:
+        """Change a connector's settings, which starts its task again; does not wait for that.
+
+        Args:
+            name: Name of the connector.
+            config: All of its settings.
+
+        Raises:
+            RunError: Connect refuses the settings.
+        """
+        self._ask("PUT", f"/connectors/{name}/config", dict(config))
+
+    def pause(self, name: str) -> None:
+        """Let a connector write nothing more to its topics, until :meth:`resume`.
+
+        Args:
+            name: Name of the connector.
+
+        Raises:
+            RunError: Connect refuses, or the task does not pause within 120 s.
+        """
+        self._ask("PUT", f"/connectors/{name}/pause", {})
+
+        def is_paused() -> bool:
+            return [task["state"] for task in self._tasks(name)] == ["PAUSED"]
+
+        self._wait(is_paused, f"pause connector `{name}`")
+
+    def resume(self, name: str) -> None:
+        """Let a connector continue after :meth:`pause` or :meth:`begin_transaction_again`.
+
+        Args:
+            name: Name of the connector.
+
+        Raises:
+            RunError: Connect refuses.
+        """
+        self._ask("PUT", f"/connectors/{name}/resume", {})
+
+    def begin_transaction_again(self, name: str) -> None:
+        """Stop a connector of MariaDB, and let it read its last transaction from the beginning.
+
+        Its offset counts events in the transaction, and another server has others.
+
+        Args:
+            name: Name of the connector.
+
+        Raises:
+            RunError: Connect refuses, or the connector does not stop within 120 s.
+        """
+        self._ask("PUT", f"/connectors/{name}/stop", {})
+        self._wait(lambda: self._state(name) == "STOPPED", f"stop connector `{name}`")
+        found = self._ask("GET", f"/connectors/{name}/offsets")
+        for each in found["offsets"]:
+            each["offset"] = {part: each["offset"][part] for part in ("file", "pos", "gtids")}
+        self._ask("PATCH", f"/connectors/{name}/offsets", found)
+
     def delete(self, name: str) -> dict[str, str]:
         """Delete a connector; its offsets and its replication slot in the database are kept.
 
@@ -182,6 +239,10 @@ class LocalConnect(Service):
             hint = f"Correct the settings of `{name}`, delete the connector and create it again."
             raise RunError(message, hint, value=name)
         return self.is_running(name)
+
+    def _state(self, name: str) -> str:
+        found = self._ask("GET", f"/connectors/{name}/status") or {"connector": {"state": ""}}
+        return str(found["connector"]["state"])
 
     def _tasks(self, name: str) -> list[dict[str, Any]]:
         """Return what Connect says of a connector's tasks; none if it is not there."""

@@ -58,6 +58,5 @@ class MariaDb(CapturedKind):
             "schema.history.internal.kafka.topic": f"{options.name}.history",
             # Otherwise 2^63 and more of `bigint unsigned` become negative.
             "bigint.unsigned.handling.mode": "precise",
-            "provide.transaction.metadata": "true",
             "heartbeat.interval.ms": "1000",
         }

@@ -9,12 +9,13 @@ import json
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from sources.common.optional import needs_extra
 from sources.config.snapshot import SnapshotOptions
 from sources.databases.captured_table import CapturedTable
-from sources.databases.mariadb.gtid import parse_gtids
+from sources.databases.mariadb.gtid import Gtid, parse_gtids
 from sources.databases.mariadb.server import ask, connect, is_lost, parse_address, text_of
 from sources.databases.replication_slot import Slot
 from sources.errors import HybridError, InputError, UnavailableError
@@ -37,13 +38,13 @@ class ReadUpTo(NamedTuple):
         is_running: Whether the connector and its task run.
         file: Number of the file; None if it has not read yet.
         offset: Position in the file.
-        gtids: Sequence number of the last GTID by domain; empty without GTIDs, and for MySQL.
+        gtids: The last GTIDs; empty without GTIDs, and for MySQL.
     """
 
     is_running: bool
     file: int | None
     offset: int
-    gtids: dict[int, int]
+    gtids: list[Gtid]
 
 
 def require_reader(connection: Connection[Cursor], table: CapturedTable) -> None:
@@ -110,9 +111,9 @@ def ask_connector(url: str) -> ReadUpTo | str:
         is_running = len(states) > 1 and set(states) == {"RUNNING"}
         read = [each["offset"] for each in offsets["offsets"] if each["offset"]]
         if not read:
-            return ReadUpTo(is_running, None, 0, {})
+            return ReadUpTo(is_running, None, 0, [])
         file = int(str(read[0]["file"]).rpartition(".")[2])
-        gtids = _sequences(str(read[0].get("gtids") or ""))
+        gtids = parse_gtids(str(read[0].get("gtids") or ""))
         return ReadUpTo(is_running, file, int(read[0]["pos"]), gtids)
     except (KeyError, TypeError, ValueError, IndexError):
         return "Kafka Connect's answer is not that of a connector of MariaDB or MySQL"
@@ -158,7 +159,8 @@ def ask_log(options: SnapshotOptions) -> Slot | str:
 
     Returns:
         The state, as that of a replication slot: ``lost`` once the server has removed what the
-        connector needs, with the bytes of log that it keeps; or why it is not known, as text.
+        connector needs, or has never had it, with the bytes of log that it keeps; or why it is not
+        known, as text.
     """
     read = ask_connector(str(options.connector))
     if isinstance(read, str):
@@ -172,12 +174,15 @@ def ask_log(options: SnapshotOptions) -> Slot | str:
         return "the server does not answer" if is_lost(error) else text_of(error)
 
 
-def find_state(connection: Connection[Cursor], read: ReadUpTo) -> Slot:
+def find_state(connection: Connection[Cursor], read: ReadUpTo) -> Slot | str:
     """Return whether a server's binary log still has what comes after a position.
 
     Args:
         connection: Open connection to the server.
         read: Up to where the connector has read.
+
+    Returns:
+        As :func:`ask_log`.
 
     Raises:
         pymysql.MySQLError: The server refuses, or the connection ended.
@@ -187,27 +192,56 @@ def find_state(connection: Connection[Cursor], read: ReadUpTo) -> Slot:
     files = [(str(name), int(size)) for name, size, *_ in ask(connection, "SHOW BINARY LOGS")]
     numbers = [int(name.rpartition(".")[2]) for name, _ in files]
     is_lost_by_file = not numbers or read.file < numbers[0] or read.file > numbers[-1]
-    if read.gtids:
+    gtids = _sequences(read.gtids)
+    end: list[Gtid] = []
+    if gtids:
         # Another server has other files.
         [(begin,)] = ask(connection, "SELECT BINLOG_GTID_POS(%s, 4)", files[0][0])
-        removed = _sequences(str(begin or ""))
-        is_gone = any(read.gtids.get(domain, 0) < last for domain, last in removed.items())
+        removed = _sequences(parse_gtids(str(begin or "")))
+        [(last, own)] = ask(connection, "SELECT @@gtid_binlog_pos, @@server_id")
+        end = parse_gtids(str(last or ""))
+        ahead = _not_in_log(connection, read.gtids)
+        if ahead is not None and end and max(end, key=lambda each: each.sequence).server != own:
+            return (
+                f"the server's log does not have {ahead}, which the connector has read: it is a "
+                "replica that is behind, or was promoted without this transaction"
+            )
+        is_gone = ahead is not None or any(
+            gtids.get(domain, 0) < sequence for domain, sequence in removed.items()
+        )
     else:
         is_gone = is_lost_by_file
     if is_gone:
         return Slot("lost")
-    [(end,)] = ask(connection, "SELECT @@gtid_binlog_pos") if read.gtids else [("",)]
     # Of the domains that the server writes; the connector keeps those that it once saw.
-    confirmed = min((read.gtids.get(each, 0) for each in _sequences(str(end or ""))), default=0)
+    confirmed = min((gtids.get(each, 0) for each in _sequences(end)), default=0)
     kept = sum(size for (_, size), n in zip(files, numbers, strict=True) if n >= read.file)
     behind = 0 if is_lost_by_file else max(kept - read.offset, 0)
     return Slot("active" if read.is_running else "idle", behind, confirmed=confirmed)
 
 
-def _sequences(gtids: str) -> dict[int, int]:
-    """Return the highest sequence number of MariaDB's GTIDs by domain; empty for MySQL's."""
+def _not_in_log(connection: Connection[Cursor], read: Sequence[Gtid]) -> Gtid | None:
+    """Return a transaction that a connector has read and the server's log never had; or None.
+
+    So it is after a failover to a replica that had not received it, and after RESET MASTER.
+    """
+    [(text,)] = ask(connection, "SELECT @@gtid_binlog_state")
+    state = parse_gtids(str(text or ""))
+    last = {(each.domain, each.server): each.sequence for each in state}
+    domains = {each.domain for each in state}
+    for each in read:
+        # A connector that began in an empty log counts the first transaction before it is there;
+        # domains that were removed from the server stay with the connector.
+        is_known = each.domain in domains or not domains
+        if is_known and each.sequence > max(last.get((each.domain, each.server), 0), 1):
+            return each
+    return None
+
+
+def _sequences(gtids: Sequence[Gtid]) -> dict[int, int]:
+    """Return the highest sequence number of GTIDs by domain."""
     found: dict[int, int] = {}
-    for each in parse_gtids(gtids):
+    for each in gtids:
         # After a failover there is one for each server.
         found[each.domain] = max(each.sequence, found.get(each.domain, 0))
     return found

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from sources.common.schema import TIMESTAMP
 from sources.decoding.batch_cursor import DAYS, MICROS, Int64Array, Mask, as_mask, spans
 from sources.decoding.changes.envelopes import Encoding
-from sources.decoding.changes.positions import positions_of
+from sources.decoding.changes.positions import FAILOVER, positions_of
 from sources.decoding.changes.values import micros_of_unit
 from sources.decoding.conversion import BadValue, converter, to_arrow_array
 from sources.decoding.json_batches import in_parts, read_table
@@ -35,7 +35,6 @@ _ORIGIN = {
     **dict.fromkeys(("sequence", "gtid", "file"), pa.string()),
     **dict.fromkeys(("ts_ms", "lsn", "txId", "pos", "row"), pa.int64()),
 }
-_TRANSACTION = pa.struct({"total_order": pa.int64()})
 _TABLE = ("connector", "schema", "db", "table")
 
 
@@ -157,7 +156,7 @@ def _rows(payloads: pa.BinaryArray, columns: pa.Schema, model: Model) -> pa.Stru
     row = pa.struct(members)
     schema = {"before": row, "after": row, "source": pa.struct(_ORIGIN)}
     table, sure = read_table(
-        payloads, pa.schema({**schema, "transaction": _TRANSACTION, "op": pa.string()})
+        payloads, pa.schema({**schema, FAILOVER: pa.string(), "op": pa.string()})
     )
     if b"\\u" in spans(payloads)[0].tobytes():
         sure &= ~as_mask(pc.match_substring_regex(payloads, _SURROGATE))
@@ -179,9 +178,8 @@ def _rows(payloads: pa.BinaryArray, columns: pa.Schema, model: Model) -> pa.Stru
         values = pc.if_else(is_delete, *(side[each.member] for side in sides))
         found[each.name], is_read = _column(values, field.type, each, model)
         sure &= is_read
-    total_order = envelope["transaction"].flatten()[0]
     for name, part in model.parts.items():
-        found[name], is_read = _part(part, op, is_delete, origin, total_order)
+        found[name], is_read = _part(part, op, is_delete, origin, envelope[FAILOVER])
         found[name] = found[name].cast(columns.field(name).type)
         sure &= is_read
     arrays = [found[name] for name in columns.names]
@@ -291,12 +289,12 @@ def _part(
     op: pa.StringArray,
     is_delete: pa.BooleanArray,
     origin: Mapping[str, pa.Array],
-    total_order: pa.Int64Array,
+    failovers: pa.StringArray,
 ) -> tuple[pa.Array, Mask]:
     """Return a part of the envelopes, and which are certain."""
     sure = np.ones(len(op), np.bool_)
     if part == "position":
-        return positions_of(op, origin, total_order)
+        return positions_of(op, origin, failovers)
     if part == "op":
         return op, sure
     if part == "deleted":

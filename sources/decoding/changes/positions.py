@@ -20,6 +20,10 @@ _INITIAL = {"true", "first", "first_in_data_collection", "last_in_data_collectio
 _SEQUENCE = r'^\[(?:null|"(?P<before>[0-9]{1,19})"),"(?P<own>[0-9]{1,19})"\]$'
 _GTID = r"^(?P<domain>[0-9]{1,10})-[0-9]{1,10}-(?P<sequence>[0-9]{1,20})$"
 _FILE = r"\.(?P<number>[0-9]{1,12})$"
+FAILOVER = "failover"
+"""Field that the connector adds to the envelope (InsertField): how often its server was changed."""
+# More than any position in a binary log's file.
+_FAILOVER_STEP = 10**15
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
@@ -31,8 +35,8 @@ def position(envelope: Mapping[str, Any], origin: Mapping[str, Any]) -> str:
 
     PostgreSQL: the end of the preceding transaction (``source.sequence``), then the change's own
     LSN; the LSN alone would sort changes as they were written, not as they were committed. MariaDB:
-    domain and sequence number of the transaction (GTID), then the event and the row in it; a
-    replica keeps them. MySQL: binlog file, position and row, comparable within one server.
+    domain and sequence number of the transaction (GTID), which a replica keeps, then the event
+    and the row in it. MySQL: binlog file, position and row, comparable within one server.
 
     Args:
         envelope: The change event.
@@ -77,15 +81,16 @@ def _mariadb_position(
 ) -> str:
     """Return the GTID, event and row of a change as one text; file and position of a snapshot.
 
-    With transaction metadata, the number of the event is that in its transaction. It stays the same
-    if a connector that lost its server in the midst of a transaction reads the rest from another.
+    The position of an event orders a transaction within one server. If a connector reads the rest
+    of a transaction from another server, the field `failover` puts it behind what was read before.
+    The number of the event in transaction metadata does not: Debezium counts from one again when a
+    connector is started in the midst of a transaction.
     """
     if is_initial:
         return snapshot_position(_binlog_file(origin), int(origin["pos"]))
     domain, _, sequence = map(int, str(origin["gtid"]).split("-"))
-    transaction = envelope.get("transaction")
-    event = origin["pos"] if transaction is None else transaction["total_order"]
-    return gtid_position(domain, sequence, int(event), int(origin.get("row") or 0))
+    event = int(envelope.get(FAILOVER) or 0) * _FAILOVER_STEP + int(origin["pos"])
+    return gtid_position(domain, sequence, event, int(origin.get("row") or 0))
 
 
 def _binlog_file(origin: Mapping[str, Any]) -> int:
@@ -100,14 +105,14 @@ _POSITIONS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any], bool], str
 
 
 def positions_of(
-    op: pa.StringArray, origin: Mapping[str, pa.Array], total_order: pa.Int64Array
+    op: pa.StringArray, origin: Mapping[str, pa.Array], failovers: pa.StringArray
 ) -> tuple[pa.StringArray, Mask]:
     """Return what :func:`position` returns, for many changes of one connector at once.
 
     Args:
         op: The envelopes' ``op``.
         origin: Members of the envelopes' ``source``, by name.
-        total_order: ``total_order`` of the envelopes' ``transaction``; null without one.
+        failovers: The envelopes' :data:`FAILOVER`; null without one.
 
     Returns:
         The positions; and a mask of those that are certain, the others mean nothing.
@@ -133,7 +138,11 @@ def positions_of(
     else:
         gtids = pc.extract_regex(origin["gtid"], _GTID)
         domain, sequence = (pc.struct_field(gtids, name) for name in ("domain", "sequence"))
-        event = _padded(pc.coalesce(total_order, origin["pos"]), 20)
+        # A number of up to three digits: others are read one by one.
+        is_few = pc.match_substring_regex(pc.fill_null(failovers, "0"), "^[0-9]{1,3}$")
+        few = pc.if_else(is_few, pc.fill_null(failovers, "0"), pa.scalar(None, pa.string()))
+        before = pc.multiply(few.cast(pa.int64()), _FAILOVER_STEP)
+        event = _padded(pc.add(before, origin["pos"]), 20)
         parts = [_padded(domain, 10), _padded(sequence, 20), event, row]
         found = pc.binary_join_element_wise("g", *parts, "")
     # Numbers that are not negative; those of a connector's own snapshot are rare.

@@ -11,13 +11,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pymysql import Connection
+from pymysql.cursors import Cursor
 
 from services.mariadb import LocalMariaDb
 from sources.config.snapshot import SnapshotOptions
 from sources.databases.mariadb import connector
 from sources.databases.mariadb.connector import ReadUpTo, ask_connector, ask_log, find_state
+from sources.databases.mariadb.gtid import Gtid
 from sources.databases.mariadb.server import ask, connect, parse_address
+from sources.databases.replication_slot import Slot
 from sources.errors import InputError
+from tests.services.mariadb_pair import last_gtid, mariadb_pair, promote
 from tests.services.processes import wait_for
 
 NOWHERE: Any = None
@@ -70,9 +75,9 @@ def worker(answers: dict[str, Any]) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("status", "offsets", "found"),
     [
-        (RUNNING, OFFSETS, ReadUpTo(True, 3, 23825, {0: 129})),
-        (FAILED, MYSQL, ReadUpTo(False, 7, 4, {})),
-        (RUNNING, {"offsets": []}, ReadUpTo(True, None, 0, {})),
+        (RUNNING, OFFSETS, ReadUpTo(True, 3, 23825, [Gtid(0, 1, 129)])),
+        (FAILED, MYSQL, ReadUpTo(False, 7, 4, [])),
+        (RUNNING, {"offsets": []}, ReadUpTo(True, None, 0, [])),
         (None, OFFSETS, "Kafka Connect answers 404 (Not Found)"),
         ({}, OFFSETS, "Kafka Connect's answer is not that of a connector of MariaDB or MySQL"),
     ],
@@ -132,6 +137,48 @@ def test_a_worker_that_does_not_answer_is_said() -> None:
     assert "Kafka Connect does not answer" in str(ask_log(options))
 
 
+def state_of(connection: Connection[Cursor], read: ReadUpTo) -> Slot:
+    found = find_state(connection, read)
+    assert isinstance(found, Slot), found
+    return found
+
+
+@pytest.mark.slow
+def test_a_server_that_never_had_what_the_connector_has_read_has_lost_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def commit(server: LocalMariaDb) -> None:
+        server.execute("INSERT INTO shop.t VALUES ()")
+
+    with mariadb_pair() as (primary, replica):
+        monkeypatch.setenv("MYSQL_PWD", primary.password)
+        primary.execute(
+            "CREATE DATABASE shop", "CREATE TABLE shop.t (id int AUTO_INCREMENT PRIMARY KEY)"
+        )
+        wait_for(lambda: last_gtid(replica) == last_gtid(primary), "the replica", 30)
+        replica.execute("STOP SLAVE IO_THREAD")
+        received = last_gtid(replica)
+        commit(primary)
+        missing = last_gtid(primary)
+        with connect(parse_address(replica.dsn("shop")), "snapshot") as connection:
+            behind = find_state(connection, ReadUpTo(True, 1, 4, [missing]))
+            assert "does not have 0-1-" in str(behind)
+            assert "a replica that is behind" in str(behind)
+            assert state_of(connection, ReadUpTo(True, 1, 4, [received])).state == "active"
+            promote(replica)
+            commit(replica)
+            commit(replica)
+            # The same numbers, under which this server has other transactions.
+            assert last_gtid(replica).sequence > missing.sequence
+            assert state_of(connection, ReadUpTo(True, 1, 4, [missing])).state == "lost"
+            assert state_of(connection, ReadUpTo(True, 1, 4, [received])).state == "active"
+            # A domain that the server no longer has stays with the connector.
+            old = Gtid(7, 1, 99)
+            assert state_of(connection, ReadUpTo(True, 1, 4, [received, old])).state == "active"
+            replica.execute("RESET MASTER")
+            assert state_of(connection, ReadUpTo(True, 1, 4, [received])).state == "lost"
+
+
 @pytest.mark.slow
 def test_a_log_that_is_removed_before_the_connector_has_read_it_is_lost(
     monkeypatch: pytest.MonkeyPatch,
@@ -141,18 +188,17 @@ def test_a_log_that_is_removed_before_the_connector_has_read_it_is_lost(
         monkeypatch.setenv("MYSQL_PWD", server.password)
         server.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (id int PRIMARY KEY)")
         with connect(parse_address(server.dsn("shop")), "snapshot") as connection:
-            [(state,)] = ask(connection, "SELECT @@gtid_binlog_pos")
-            last = int(state.rpartition("-")[2])
-            by_file = ReadUpTo(True, 1, 900, {})
-            by_gtid = ReadUpTo(True, 1, 900, {0: last})
-            assert find_state(connection, by_gtid).state == "active"
-            assert find_state(connection, by_gtid._replace(is_running=False)).state == "idle"
-            before = find_state(connection, by_file).retained_bytes
+            last = last_gtid(server)
+            by_file = ReadUpTo(True, 1, 900, [])
+            by_gtid = ReadUpTo(True, 1, 900, [last])
+            assert state_of(connection, by_gtid).state == "active"
+            assert state_of(connection, by_gtid._replace(is_running=False)).state == "idle"
+            before = state_of(connection, by_file).retained_bytes
             server.execute("USE shop", "INSERT INTO t SELECT seq FROM seq_1_to_10000")
-            after = find_state(connection, by_file).retained_bytes
+            after = state_of(connection, by_file).retained_bytes
             assert after > before
             server.execute("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
-            assert find_state(connection, by_gtid).retained_bytes >= after
+            assert state_of(connection, by_gtid).retained_bytes >= after
 
             def is_removed() -> bool:
                 # The server keeps a file until the engine has all its transactions on the disk.
@@ -163,16 +209,19 @@ def test_a_log_that_is_removed_before_the_connector_has_read_it_is_lost(
 
             wait_for(is_removed, "the removal of the log", 60)
             # The insert is in no log any more.
-            assert find_state(connection, by_gtid).state == "lost"
-            assert find_state(connection, by_file).state == "lost"
+            assert state_of(connection, by_gtid).state == "lost"
+            assert state_of(connection, by_file).state == "lost"
             # All that was removed had been read, whatever the names of the files.
-            read = by_gtid._replace(gtids={0: last + 1})
-            assert find_state(connection, read).state == "active"
-            assert find_state(connection, ReadUpTo(True, None, 0, {})).state == "missing"
+            read = by_gtid._replace(gtids=[last_gtid(server)])
+            assert state_of(connection, read).state == "active"
+            assert state_of(connection, ReadUpTo(True, None, 0, [])).state == "missing"
             options = SnapshotOptions(dsn=server.dsn("shop"), connector="unused")
-            with worker(
-                {"/connectors/shop/status": RUNNING, "/connectors/shop/offsets": OFFSETS}
-            ) as url:
+            offset = {"file": "binlog.000003", "pos": 4, "gtids": str(last_gtid(server))}
+            answers = {
+                "/connectors/shop/status": RUNNING,
+                "/connectors/shop/offsets": {"offsets": [{"offset": offset}]},
+            }
+            with worker(answers) as url:
                 found = ask_log(options.model_copy(update={"connector": url}))
             assert not isinstance(found, str)
             assert found.state == "active"

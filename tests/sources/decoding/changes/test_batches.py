@@ -177,8 +177,10 @@ def envelopes(draw: st.DrawFn, *, odd: bool) -> dict[str, Any]:
     if op == "u" and draw(st.booleans()):
         side["before"] = row
     order = {"id": "x", "total_order": draw(st.integers(1, 9))}
+    moved = draw(st.sampled_from([None, None, "1", "12", 3, "9999", "x"]))
     return {
         **side,
+        **({} if moved is None else {"failover": moved}),
         "source": origin,
         "transaction": draw(st.none() | st.just(order)),
         "op": op,
